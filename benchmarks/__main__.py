@@ -1,7 +1,8 @@
 """``make bench``: all rows on a real Kafka, in turns, and the page of it.
 
-Each run is a process of its own with a fresh consumer group. The clocks of a throughput run from the first handler call
-to the end of the last one, so starting up and joining the group are not in the figures.
+Each run is a process of its own with a fresh consumer group. The clocks of a throughput run from
+the first handler call to the end of the last one, so starting up and joining the group are not in
+the figures.
 """
 
 from __future__ import annotations
@@ -29,10 +30,17 @@ def main() -> int:
     gauges = [one for one in GAUGES if _is_wanted(one, given.only, given.partitions)]
     load = machine.load()
     if load > machine.QUIET:
-        print(f"warning: others use this machine (load {load:.1f}): the figures will say little", file=sys.stderr)
+        print(
+            f"warning: others use this machine (load {load:.1f}): the figures will say little",
+            file=sys.stderr,
+        )
     builds = in_order([build.of(python) for python in given.python or [sys.executable]])
     with kafka(given.bootstrap) as (bootstrap, broker), registry_for(contenders) as registry:
-        place = Place(bootstrap=bootstrap, registry="" if registry is None else registry.url, records=given.records)
+        place = Place(
+            bootstrap=bootstrap,
+            registry="" if registry is None else registry.url,
+            records=given.records,
+        )
         fill(place, contenders, registry)
         make_topics(place, gauges)
         rows: list[Row] = [*contenders, *gauges]
@@ -40,30 +48,52 @@ def main() -> int:
         run(rows[0], place, builds[0].python)
         pace = machine.Pace(build.calibrate, time.sleep)
         measured, failures = measure(rows, given.rounds, place, builds, pace)
-    under = page.Circumstances(broker=broker, records=given.records, load=load, slowed=pace.slowed, looks=pace.looks)
+    under = page.Circumstances(
+        broker=broker, records=given.records, load=load, slowed=pace.slowed, looks=pace.looks
+    )
     text = page.results(measured, under)
     print("\n" + text)
     if given.write and not (given.only or given.partitions):
         RESULTS.write_text(text)
         README.write_text(page.in_readme(measured, under, README.read_text()))
-    missed = [verdict.sentence for verdict in report.verdicts(measured) if not verdict.met] if given.check else []
+    missed = (
+        [verdict.sentence for verdict in report.verdicts(measured) if not verdict.met]
+        if given.check
+        else []
+    )
     print("\n".join([*failures, *missed]), file=sys.stderr)
     return 1 if failures or missed else 0
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--python", nargs="+", help="those to measure, with our packages (default: the one that runs)")
-    parser.add_argument("--rounds", type=int, default=3, help="how often each row runs (default: %(default)s)")
-    parser.add_argument("--records", type=int, default=2_000_000, help="records in a topic (default: %(default)s)")
-    parser.add_argument("--only", action="append", help="only rows whose module:function contains this, or this")
-    parser.add_argument("--partitions", type=int, help="only those that read a topic of so many partitions")
-    parser.add_argument("--bootstrap", help="host:port of a Kafka that runs already (default: start one)")
+    parser.add_argument(
+        "--python",
+        nargs="+",
+        help="those to measure, with our packages (default: the one that runs)",
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="how often each row runs (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--records", type=int, default=2_000_000, help="records in a topic (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--only", action="append", help="only rows whose module:function contains this, or this"
+    )
+    parser.add_argument(
+        "--partitions", type=int, help="only those that read a topic of so many partitions"
+    )
+    parser.add_argument(
+        "--bootstrap", help="host:port of a Kafka that runs already (default: start one)"
+    )
     parser.add_argument("--check", action="store_true", help="fail if a performance goal is missed")
     parser.add_argument(
-        "--no-write", dest="write", action="store_false",
+        "--no-write",
+        dest="write",
+        action="store_false",
         help="leave benchmarks/results.md and the README alone, as they are where --only or --partitions is given",
-    )  # fmt: skip
+    )
     return parser.parse_args()
 
 
@@ -85,15 +115,22 @@ def rows_on(rows: Sequence[Row], *, is_first: bool) -> list[Row]:
 def measure(
     rows: Sequence[Row], count: int, place: Place, builds: Sequence[Build], pace: machine.Pace
 ) -> tuple[list[Measured], list[str]]:
-    """Run everything *count* times, every other round backwards; what each Python measured, and what failed."""
+    """Run everything *count* times, every other round backwards; what each Python measured, and
+    what failed.
+    """
     chosen = {one.python: rows_on(rows, is_first=one is builds[0]) for one in builds}
-    measured = [Measured(build=one, rows=frozenset(row.name for row in chosen[one.python])) for one in builds]
+    measured = [
+        Measured(build=one, rows=frozenset(row.name for row in chosen[one.python]))
+        for one in builds
+    ]
     failures: list[str] = []
     for number in range(count):
         for on in measured if number % 2 == 0 else reversed(measured):
             results: dict[str, Figures] = {}
             # Neighbours stay neighbours, so that what is compared ran within seconds of each other.
-            for row in chosen[on.build.python] if number % 2 == 0 else reversed(chosen[on.build.python]):
+            for row in (
+                chosen[on.build.python] if number % 2 == 0 else reversed(chosen[on.build.python])
+            ):
                 label = f"round {number + 1}, {on.build.name}: {row.name}"
                 try:
                     pace.wait()

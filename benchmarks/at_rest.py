@@ -1,6 +1,7 @@
 """``python -m benchmarks.at_rest``: where the memory of an application is that has nothing to read.
 
-What such an application takes as a whole, ``make bench`` measures: ``BENCH_ARGS="--only idle --only start"``.
+What such an application takes as a whole, ``make bench`` measures: ``BENCH_ARGS="--only idle --only
+start"``.
 """
 
 from __future__ import annotations
@@ -29,11 +30,17 @@ def imported() -> dict[str, float]:
     """Stage -> MB of resident memory that its imports add, in one new process."""
     look = "print(open('/proc/self/statm').read().split()[1])"
     code = "\n".join(f"import {modules}\n{look}" for modules in STAGES.values())
-    for _ in range(2):  # the first time it compiles what has changed, which takes memory of its own
+    # The first time it compiles what has changed, which takes memory of its own.
+    for _ in range(2):
         command = [sys.executable, "-c", code]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT, env=machine.environment())
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=True, cwd=ROOT, env=machine.environment()
+        )
     reached = [int(pages) * os.sysconf("SC_PAGE_SIZE") / 1e6 for pages in done.stdout.split()]
-    return {name: now - before for name, now, before in zip(STAGES, reached, [0.0, *reached], strict=False)}
+    return {
+        name: now - before
+        for name, now, before in zip(STAGES, reached, [0.0, *reached], strict=False)
+    }
 
 
 def main() -> None:

@@ -1,4 +1,5 @@
-"""How a Python was built, and how fast it is: figures of Python code carry over to builds of the same kind only.
+"""How a Python was built, and how fast it is: figures of Python code carry over to builds of the
+same kind only.
 
 ``python -m benchmarks.build`` prints it of the Python that runs it, as JSON.
 """
@@ -30,7 +31,8 @@ class Build:
         flags: The optimisation flags of the compiler.
         is_profiled: It was compiled with a profile of its own runs (``--enable-optimizations``).
         is_lto: It was optimised again when it was linked (``--with-lto``).
-        is_debians: It is a package of Debian or Ubuntu, built with a profile without saying so in its configuration.
+        is_debians: It is a package of Debian or Ubuntu, built with a profile without saying so in
+            its configuration.
         loop_ns: What the calibrating loop takes a turn.
     """
 
@@ -45,7 +47,9 @@ class Build:
 
     @property
     def is_optimised(self) -> bool:
-        """Whether a profile has guided the compiler, as in the official images and in distributions."""
+        """Whether a profile has guided the compiler, as in the official images and in
+        distributions.
+        """
         return self.is_profiled or self.is_debians
 
     @property
@@ -71,15 +75,20 @@ class Build:
 def of(python: str) -> Build:
     """Ask another Python."""
     root = Path(__file__).resolve().parent.parent
-    done = subprocess.run([python, "-m", __name__], cwd=root, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [python, "-m", __name__], cwd=root, capture_output=True, text=True, check=True
+    )
     return Build(**json.loads(done.stdout))
 
 
 def mine() -> Build:
     """Of the Python that runs this."""
     configured = sysconfig.get_config_var("CONFIG_ARGS") or ""
-    flags = " ".join(str(sysconfig.get_config_var(name) or "") for name in ("PY_CFLAGS", "PY_CFLAGS_NODIST"))
-    # Debian patches its schemes of installation in; its configuration is that of another build of the same package.
+    flags = " ".join(
+        str(sysconfig.get_config_var(name) or "") for name in ("PY_CFLAGS", "PY_CFLAGS_NODIST")
+    )
+    # Debian patches its schemes of installation in; its configuration is that of another build of
+    # the same package.
     is_debians = "deb_system" in sysconfig.get_scheme_names()
     return Build(
         python=sys.executable,
@@ -110,7 +119,9 @@ class _Sum:
 
 
 def calibrate() -> float:
-    """Nanoseconds that a turn of a loop takes with a call and an attribute; of the best of some runs."""
+    """Nanoseconds that a turn of a loop takes with a call and an attribute; of the best of some
+    runs.
+    """
     took = []
     for _ in range(RUNS):
         sums = _Sum()

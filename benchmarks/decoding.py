@@ -1,4 +1,6 @@
-"""What decoding an order of 121 bytes of JSON takes by itself, by what reads it and what it becomes."""
+"""What decoding an order of 121 bytes of JSON takes by itself, by what reads it and what it
+becomes.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from typing import Any
 
 LOADS = "`json.loads`"
 KINDS = ("`dict`", "a dataclass", "a pydantic model", "a `msgspec.Struct`")
-LIBRARY, OURS = "{}: the library alone", "{}: the decoder of a channel"
+LIBRARY = "{}: the library alone"
+OURS = "{}: the decoder of a channel"
 NAMES = (LOADS, *(text.format(kind) for kind in KINDS for text in (LIBRARY, OURS)))
 ORDERS = 500
 RUNS = 40
@@ -33,7 +36,9 @@ def decoders() -> dict[str, Callable[[bytes], Any]]:
         msgspec.json.Decoder(OrderStruct).decode,
     )
     found: dict[str, Any] = {LOADS: json.loads}
-    for kind, name, read in zip((dict[str, Any], OrderData, OrderModel, OrderStruct), KINDS, alone, strict=True):
+    for kind, name, read in zip(
+        (dict[str, Any], OrderData, OrderModel, OrderStruct), KINDS, alone, strict=True
+    ):
         found |= {LIBRARY.format(name): read, OURS.format(name): decoder_for(kind, "json")}
     return found
 
@@ -62,7 +67,10 @@ def _best(decode: Callable[[bytes], object], orders: Sequence[bytes]) -> float:
 def table(figures: Sequence[Mapping[str, Any]]) -> str:
     """Markdown: a row a decoder, a column a Python that has the packages."""
     whole = [one for one in figures if one.get("decoding")]
-    lines = [f"| ns an order | {' | '.join(one['python'] for one in whole)} |", f"|---|{'---:|' * len(whole)}"]
+    lines = [
+        f"| ns an order | {' | '.join(one['python'] for one in whole)} |",
+        f"|---|{'---:|' * len(whole)}",
+    ]
     for name in NAMES:
         cells = " | ".join(f"{one['decoding'][name]:.0f}" for one in whole)
         lines.append(f"| {name} | {cells} |")

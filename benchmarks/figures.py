@@ -18,13 +18,16 @@ CPU = "CPU µs a record"
 RSS = "peak RSS MB"
 
 BEST: Mapping[str, Callable[[Iterable[float]], float]] = {RATE: max, CPU: min}
-"""Of these figures the best over the rounds counts: other guests of the host only ever slow a run down, here by 1.6
-times for parts of a second to minutes, and a median would say how busy they were. Of others the median counts."""
+"""Of these figures the best over the rounds counts: other guests of the host only ever slow a run
+down, here by 1.6 times for parts of a second to minutes, and a median would say how busy they were.
+Of others the median counts."""
 
 
 def medians(runs: Sequence[Figures]) -> dict[str, float]:
     """Of each figure the median over *runs*, which all have the same."""
-    return {name: statistics.median(run[name] for run in runs) for name in (runs[0] if runs else ())}
+    return {
+        name: statistics.median(run[name] for run in runs) for name in (runs[0] if runs else ())
+    }
 
 
 def percentile(samples: Sequence[float], share: float) -> float:

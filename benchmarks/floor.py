@@ -1,8 +1,9 @@
-"""What Python itself costs: ``python -m benchmarks.floor`` times single operations on each Python that it finds.
+"""What Python itself costs: ``python -m benchmarks.floor`` times single operations on each Python
+that it finds.
 
-With how often our loop does each of them for a record (``Dispatcher._run`` in order, and the reader before it) they add
-up to a floor, and the loop itself is timed beside it. A second table has what decoding JSON takes. ``--json`` prints
-the figures of the one Python that runs it.
+With how often our loop does each of them for a record (``Dispatcher._run`` in order, and the reader
+before it) they add up to a floor, and the loop itself is timed beside it. A second table has what
+decoding JSON takes. ``--json`` prints the figures of the one Python that runs it.
 """
 
 from __future__ import annotations
@@ -94,23 +95,36 @@ OPERATIONS = (
     Operation(name=STORE, code="small.a = value", setup=SLOTS, with_message=7, with_bytes=3),
     Operation(name=AWAIT, code="await noop(number)", setup=COROUTINE, with_message=1, with_bytes=1),
     Operation(name=C_METHOD, code="task.cancelling()", setup=TASK, with_message=1, with_bytes=1),
-    Operation(name=CLOCK, code="clock()", setup="from time import monotonic as clock", with_message=1, with_bytes=1),
+    Operation(
+        name=CLOCK,
+        code="clock()",
+        setup="from time import monotonic as clock",
+        with_message=1,
+        with_bytes=1,
+    ),
     Operation(name=TEST, code="if number is None:\n    number = 1", with_message=8, with_bytes=8),
     Operation(name=LOAD, code="small.a", setup=SLOTS, with_message=1, with_bytes=1),
     Operation(name=COMPARE, code="context == clean", setup=TASK, with_message=1, with_bytes=1),
     Operation(name=CALL, code="call(number)", setup="def call(given):\n    pass"),
     Operation(
-        name=DEQUE, code="queue.append(number); queue.popleft()", setup="from collections import deque\nqueue = deque()"
+        name=DEQUE,
+        code="queue.append(number); queue.popleft()",
+        setup="from collections import deque\nqueue = deque()",
     ),
     Operation(name=FIELDS, code="Record(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11)", setup=CLIENTS_RECORD),
 )
 NAMES = (*(one.name for one in OPERATIONS), PARSE)
-LOOP_MESSAGE, LOOP_BYTES = "our loop with `Message`", "our loop with `bytes`"
+LOOP_MESSAGE = "our loop with `Message`"
+LOOP_BYTES = "our loop with `bytes`"
 
 
 def floor(ns: Mapping[str, float], *, with_message: bool) -> float:
-    """What the operations of our loop take for a record, in nanoseconds, without the record's own parsing."""
-    return sum(ns[one.name] * (one.with_message if with_message else one.with_bytes) for one in OPERATIONS)
+    """What the operations of our loop take for a record, in nanoseconds, without the record's own
+    parsing.
+    """
+    return sum(
+        ns[one.name] * (one.with_message if with_message else one.with_bytes) for one in OPERATIONS
+    )
 
 
 # -- one Python
@@ -142,7 +156,9 @@ async def _best(setup: str, code: str) -> float:
 
 
 def parsed() -> float | None:
-    """Nanoseconds to iterate a compiled batch, with two attributes of each record; None without aiokafka."""
+    """Nanoseconds to iterate a compiled batch, with two attributes of each record; None without
+    aiokafka.
+    """
     try:
         from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
     except ImportError:
@@ -164,7 +180,9 @@ def parsed() -> float | None:
 
 
 def loops() -> dict[str, float]:
-    """Nanoseconds that our own loop takes a record, without a broker; nothing without our packages."""
+    """Nanoseconds that our own loop takes a record, without a broker; nothing without our
+    packages.
+    """
     try:
         from benchmarks import micro
     except ImportError:
@@ -199,7 +217,9 @@ def name() -> str:
     """Such as ``3.11.2, optimised``: whether a profile of its own runs has guided its compiler."""
     configured = sysconfig.get_config_var("CONFIG_ARGS") or ""
     # Debian's rules build with a profile and do not say so in the configuration.
-    is_optimised = "--enable-optimizations" in configured or "deb_system" in sysconfig.get_scheme_names()
+    is_optimised = (
+        "--enable-optimizations" in configured or "deb_system" in sysconfig.get_scheme_names()
+    )
     return f"{platform.python_version()}, {'optimised' if is_optimised else 'plain'}"
 
 
@@ -207,22 +227,38 @@ def name() -> str:
 
 
 def pythons() -> list[Path]:
-    """Those of this repository's environments, of the path and of pyenv; several of them may be the same one."""
-    places = [*sorted(ROOT.glob(".venv*/bin")), *map(Path, os.environ.get("PATH", "").split(os.pathsep))]
+    """Those of this repository's environments, of the path and of pyenv; several of them may be the
+    same one.
+    """
+    places = [
+        *sorted(ROOT.glob(".venv*/bin")),
+        *map(Path, os.environ.get("PATH", "").split(os.pathsep)),
+    ]
     places += [Path("/usr/bin"), *sorted(Path.home().glob(".pyenv/versions/*/bin"))]
     found = [place / "python" for place in places if (place / "python").exists()]
     for place in places:
-        found += sorted(one for one in place.glob("python3.[0-9]*") if one.name.removeprefix("python3.").isdigit())
+        found += sorted(
+            one
+            for one in place.glob("python3.[0-9]*")
+            if one.name.removeprefix("python3.").isdigit()
+        )
     return list(dict.fromkeys(found))
 
 
 def ask(python: Path, *words: str) -> str:
-    """What it prints, with this folder's modules and, where it is of the same version, our environment's packages."""
+    """What it prints, with this folder's modules and, where it is of the same version, our
+    environment's packages.
+    """
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     packages = ROOT / ".venv" / "lib" / version / "site-packages"
     path = str(packages) if version in python.resolve().name else ""
     done = subprocess.run(
-        [python, *words], cwd=ROOT, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=True
+        [python, *words],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return done.stdout
 
@@ -240,7 +276,8 @@ def distinct(candidates: Iterable[Path]) -> list[Path]:
         try:
             answer = json.loads(ask(python, "-c", question))
         except (subprocess.CalledProcessError, OSError, ValueError):
-            continue  # an older one, which cannot even read this module, or a broken one
+            # An older one, which cannot even read this module, or a broken one.
+            continue
         if answer is None:
             continue
         version, build, has = answer
@@ -254,11 +291,16 @@ def distinct(candidates: Iterable[Path]) -> list[Path]:
 
 def everywhere() -> list[dict[str, Any]]:
     """The figures of each Python."""
-    return [json.loads(ask(python, "-m", "benchmarks.floor", "--json")) for python in distinct(pythons())]
+    return [
+        json.loads(ask(python, "-m", "benchmarks.floor", "--json"))
+        for python in distinct(pythons())
+    ]
 
 
 def table(figures: Sequence[Mapping[str, Any]]) -> str:
-    """Markdown: a row an operation, a column a Python; then their sum for a record, beside our loop."""
+    """Markdown: a row an operation, a column a Python; then their sum for a record, beside our
+    loop.
+    """
     counts = {one.name: (one.with_message, one.with_bytes) for one in OPERATIONS} | {PARSE: (1, 1)}
     lines = [
         f"| ns | {' | '.join(one['python'] for one in figures)} | a record, `Message` | a record, `bytes` |",
@@ -266,12 +308,18 @@ def table(figures: Sequence[Mapping[str, Any]]) -> str:
     ]
     for row in NAMES:
         times = " | ".join(str(count) if count else "" for count in counts[row])
-        lines.append(f"| {row} | {' | '.join(_cell(one['ns'].get(row)) for one in figures)} | {times} |")
+        lines.append(
+            f"| {row} | {' | '.join(_cell(one['ns'].get(row)) for one in figures)} | {times} |"
+        )
     for is_message, what in ((True, "Message"), (False, "bytes")):
         floors = [floor(one["ns"], with_message=is_message) for one in figures]
         whole = [one["ns"].get(LOOP_MESSAGE if is_message else LOOP_BYTES) for one in figures]
-        shares = [f"{low / all_:.0%}" if all_ else "-" for low, all_ in zip(floors, whole, strict=True)]
-        lines.append(f"| **sum for `{what}`, without the batch** | {' | '.join(map(_cell, floors))} | | |")
+        shares = [
+            f"{low / all_:.0%}" if all_ else "-" for low, all_ in zip(floors, whole, strict=True)
+        ]
+        lines.append(
+            f"| **sum for `{what}`, without the batch** | {' | '.join(map(_cell, floors))} | | |"
+        )
         lines.append(f"| our loop with `{what}`, timed | {' | '.join(map(_cell, whole))} | | |")
         lines.append(f"| the sum's share of it | {' | '.join(shares)} | | |")
     return "\n".join(lines)

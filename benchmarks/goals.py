@@ -21,8 +21,8 @@ class Goal:
         beside: The row whose same figure it is divided by; None: the figure itself counts.
         least: It is to be at least this.
         most: It is to be at most this.
-        plain: Instead of *least* where the interpreter was built without profile-guided optimisation: it slows the raw
-            client, which runs more Python, more than us.
+        plain: Instead of *least* where the interpreter was built without profile-guided
+            optimisation: it slows the raw client, which runs more Python, more than us.
     """
 
     row: str
@@ -64,7 +64,10 @@ FASTER = (
 )
 
 SCALES = (
-    *(Goal(row=name, figure=CPU, most=1.3) for name in (*plan.OURS_BY_KEY.values(), plan.OURS_KEYLESS)),
+    *(
+        Goal(row=name, figure=CPU, most=1.3)
+        for name in (*plan.OURS_BY_KEY.values(), plan.OURS_KEYLESS)
+    ),
     *(
         Goal(row=plan.OURS_BY_KEY[keys], figure=CPU, beside=plan.OURS_BY_KEY[10], most=1.3)
         for keys in (10_000, 1_000_000)

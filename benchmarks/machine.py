@@ -17,15 +17,19 @@ QUIET = 0.5
 
 
 SLOWED = 1.1
-"""A loop that takes so many times its best was slowed down from outside: on a quiet machine it varies by less."""
+"""A loop that takes so many times its best was slowed down from outside: on a quiet machine it
+varies by less.
+"""
 
 
-WAIT_S, PAUSE_S = 10.0, 0.5
+WAIT_S = 10.0
+PAUSE_S = 0.5
 """How long others are waited for at most, and how often the loop is looked at meanwhile."""
 
 
 class Pace:
-    """Whether a loop on this machine is slower than it can be: other guests of its host are in no load.
+    """Whether a loop on this machine is slower than it can be: other guests of its host are in no
+    load.
 
     Args:
         loop: Gives what the loop takes.
@@ -55,7 +59,9 @@ class Pace:
 
 
 def environment() -> dict[str, str]:
-    """As installed packages are run: from bytecode that is there, whatever ours is told of writing it."""
+    """As installed packages are run: from bytecode that is there, whatever ours is told of writing
+    it.
+    """
     given = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return {**given, "PYTHONPYCACHEPREFIX": str(ROOT / ".cache" / "bytecode")}
 
@@ -98,5 +104,7 @@ def _commit() -> str:
         done = subprocess.run(["git", *words], capture_output=True, text=True, check=False)
         return done.stdout.strip()
 
-    changed = " with uncommitted changes" if git("status", "--porcelain", "--", "reactive_kafka") else ""
+    changed = (
+        " with uncommitted changes" if git("status", "--porcelain", "--", "reactive_kafka") else ""
+    )
     return (git("rev-parse", "--short", "HEAD") or "unknown") + changed

@@ -10,9 +10,11 @@ STATUS = "/proc/{}/status"
 
 
 def peak_mb(pid: int | str = "self") -> float:
-    """The largest resident memory of a process since its program began, in MB; without Linux only of this one.
+    """The largest resident memory of a process since its program began, in MB; without Linux only
+    of this one.
 
-    ``ru_maxrss`` will not do on Linux: it counts from the fork, so a small program shows the peak of its parent.
+    ``ru_maxrss`` will not do on Linux: it counts from the fork, so a small program shows the peak
+    of its parent.
     """
     status = Path(STATUS.format(pid))
     if not status.exists():

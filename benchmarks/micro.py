@@ -1,4 +1,6 @@
-"""What single parts cost per record, without a broker: ``make bench-micro``. The best of five runs each."""
+"""What single parts cost per record, without a broker: ``make bench-micro``. The best of five runs
+each.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ EVENTS = record_decoder_for(bytes, None)
 
 
 def settle_in_order(stride: int = 1) -> None:
-    """Deliver chunks of 500 and settle each record in its turn, asking for the position once a chunk."""
+    """Deliver chunks of 500 and settle each record in its turn, asking for the position once a
+    chunk.
+    """
     tracker = OffsetTracker(PARTITION, 0)
     for start in range(0, RECORDS * stride, CHUNK * stride):
         offsets = range(start, start + CHUNK * stride, stride)
@@ -66,7 +70,9 @@ def settle_shuffled() -> None:
 
 
 def settle_behind_a_straggler() -> None:
-    """The first record of each 100,000 stays unsettled while the others settle: the window grows behind it."""
+    """The first record of each 100,000 stays unsettled while the others settle: the window grows
+    behind it.
+    """
     size = 100_000
     tracker = OffsetTracker(PARTITION, 0)
     for start in range(0, RECORDS, size):
@@ -105,10 +111,15 @@ async def noop(_: object) -> None:
 async def dispatch(*, wants_message: bool) -> None:
     """Chunks of 500 through the tracker, a lane and one worker to a handler that does nothing."""
     settings = IncomingSettings(name="orders", topics=("orders",), group_id="bench")
-    invocation = Invocation(call=noop, decode=None, decode_record=EVENTS, wants_message=wants_message, ack="post")
-    host: Any = None  # asked only about failures
+    invocation = Invocation(
+        call=noop, decode=None, decode_record=EVENTS, wants_message=wants_message, ack="post"
+    )
+    # Asked only about failures.
+    host: Any = None
     lanes = Lanes(shared=False)
-    setup = WorkerSetup(settings, lanes, SYSTEM_CLOCK, lambda task, name, context=None: None, NoHook("orders"))
+    setup = WorkerSetup(
+        settings, lanes, SYSTEM_CLOCK, lambda task, name, context=None: None, NoHook("orders")
+    )
     dispatcher = Dispatcher(setup, invocation, host)
     worker = Worker(dispatcher, copy_context())
     worker.follow("take")
@@ -130,10 +141,15 @@ def with_keys(keys: int) -> list[Raw]:
 async def dispatch_by_key(keys: int) -> None:
     """The same with ``ordering = "key"``: each record is followed by one of another key."""
     settings = IncomingSettings(name="orders", topics=("orders",), group_id="bench", ordering="key")
-    invocation = Invocation(call=noop, decode=None, decode_record=EVENTS, wants_message=True, ack="post")
-    host: Any = None  # asked only about failures
+    invocation = Invocation(
+        call=noop, decode=None, decode_record=EVENTS, wants_message=True, ack="post"
+    )
+    # Asked only about failures.
+    host: Any = None
     lanes = Lanes(shared=False, key_of=attrgetter("key"), keys_are_total=True)
-    setup = WorkerSetup(settings, lanes, SYSTEM_CLOCK, lambda task, name, context=None: None, NoHook("orders"))
+    setup = WorkerSetup(
+        settings, lanes, SYSTEM_CLOCK, lambda task, name, context=None: None, NoHook("orders")
+    )
     dispatcher = Dispatcher(setup, invocation, host)
     worker = Worker(dispatcher, copy_context())
     worker.follow("take")
@@ -160,21 +176,33 @@ class Running:
 
     def spawn(self, work: Any, name: str, context: Context | None = None) -> None:
         """Start a worker."""
-        self.tasks.append(asyncio.get_running_loop().create_task(work(), name=name, context=context))
+        self.tasks.append(
+            asyncio.get_running_loop().create_task(work(), name=name, context=context)
+        )
 
 
 async def wait_at_once(in_flight: int, ordering: Literal["key", "unordered"]) -> None:
-    """Handlers that sleep 10 ms, so many at once, each key once: chunks of 500 into one lane, as there is room."""
+    """Handlers that sleep 10 ms, so many at once, each key once: chunks of 500 into one lane, as
+    there is room.
+    """
     settings = IncomingSettings(
-        name="orders", topics=("orders",), group_id="bench", ordering=ordering, concurrency=in_flight
+        name="orders",
+        topics=("orders",),
+        group_id="bench",
+        ordering=ordering,
+        concurrency=in_flight,
     )
     keys: Any = {"key_of": attrgetter("key"), "keys_are_total": True} if ordering == "key" else {}
-    lanes, running = Lanes(shared=ordering == "unordered", **keys), Running()
-    invocation = Invocation(call=sleep, decode=None, decode_record=EVENTS, wants_message=True, ack="post")
+    lanes = Lanes(shared=ordering == "unordered", **keys)
+    running = Running()
+    invocation = Invocation(
+        call=sleep, decode=None, decode_record=EVENTS, wants_message=True, ack="post"
+    )
     setup = WorkerSetup(settings, lanes, SYSTEM_CLOCK, running.spawn, NoHook("orders"))
     dispatcher = Dispatcher(setup, invocation, cast(Any, running))
     tracker = OffsetTracker(PARTITION, 0)
-    lane, records = lanes.new(tracker), with_keys(RECORDS)
+    lane = lanes.new(tracker)
+    records = with_keys(RECORDS)
     for start in range(0, WAITING, CHUNK):
         first = tracker.deliver(range(start, start + CHUNK), start + CHUNK)
         lanes.add(lane, records[start : start + CHUNK], first, time.monotonic())
@@ -221,7 +249,10 @@ CASES: tuple[tuple[str, Case], ...] = (
     ("dispatch of a `Message` to a no-op handler", dispatch_messages),
     ("dispatch of bytes to a no-op handler", dispatch_payloads),
     *(
-        (f"dispatch of a `Message` by key, {keys:,} keys", lambda keys=keys: asyncio.run(dispatch_by_key(keys)))
+        (
+            f"dispatch of a `Message` by key, {keys:,} keys",
+            lambda keys=keys: asyncio.run(dispatch_by_key(keys)),
+        )
         for keys in (10, 10_000, 1_000_000)
     ),
 )
@@ -230,8 +261,14 @@ WAITING_CASES: tuple[tuple[str, Case], ...] = tuple(
     case
     for number in AT_ONCE
     for case in (
-        (f"{number:,} tasks that sleep 10 ms", lambda number=number: asyncio.run(sleep_at_once(number))),
-        (f"{number:,} handlers that sleep", lambda number=number: asyncio.run(wait_at_once(number, "unordered"))),
+        (
+            f"{number:,} tasks that sleep 10 ms",
+            lambda number=number: asyncio.run(sleep_at_once(number)),
+        ),
+        (
+            f"{number:,} handlers that sleep",
+            lambda number=number: asyncio.run(wait_at_once(number, "unordered")),
+        ),
         ("the same, of a key each", lambda number=number: asyncio.run(wait_at_once(number, "key"))),
     )
 )

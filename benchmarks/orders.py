@@ -19,7 +19,11 @@ FIELDS = {
     "note": ["null", "string"],
 }
 SCHEMA = json.dumps(
-    {"type": "record", "name": "Order", "fields": [{"name": name, "type": kind} for name, kind in FIELDS.items()]}
+    {
+        "type": "record",
+        "name": "Order",
+        "fields": [{"name": name, "type": kind} for name, kind in FIELDS.items()],
+    }
 )
 
 

@@ -18,9 +18,18 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results.md"
 README = ROOT / "README.md"
 IN_README: tuple[str, ...] = (
-    "no-op", "no-op, 16 partitions", "no-op, 100 partitions", "no-op, 1,000 partitions", "no-op, by key", "10 ms",
-    "JSON", "Avro", gauges.LATENCY, gauges.START_UP, gauges.REST,
-)  # fmt: skip
+    "no-op",
+    "no-op, 16 partitions",
+    "no-op, 100 partitions",
+    "no-op, 1,000 partitions",
+    "no-op, by key",
+    "10 ms",
+    "JSON",
+    "Avro",
+    gauges.LATENCY,
+    gauges.START_UP,
+    gauges.REST,
+)
 MARKS = ("<!-- bench -->\n", "<!-- /bench -->\n")
 
 
@@ -102,13 +111,20 @@ def pythons(builds: Sequence[Build]) -> list[str]:
     return [
         "| CPython | built | compiler | flags | calibrating loop, ns a turn |",
         "|---|---|---|---|---:|",
-        *(f"| {one.version} | {one.how} | {one.compiler} | `{one.flags}` | {one.loop_ns:.0f} |" for one in builds),
+        *(
+            f"| {one.version} | {one.how} | {one.compiler} | `{one.flags}` | {one.loop_ns:.0f} |"
+            for one in builds
+        ),
     ]
 
 
 def _section(measured: Measured) -> list[str]:
     tables = list(report.tables(measured))
-    return [f"## CPython {measured.build.name}", "", *(line for table in tables for line in (table, ""))]
+    return [
+        f"## CPython {measured.build.name}",
+        "",
+        *(line for table in tables for line in (table, "")),
+    ]
 
 
 def _rounds(measured: Measured) -> str:

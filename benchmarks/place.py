@@ -42,19 +42,27 @@ class Place:
 
 
 def fill(place: Place, contenders: Sequence[Contender], registry: RegistryServer | None) -> None:
-    """Make a topic of each source that *contenders* read, with as many records as one of them needs."""
+    """Make a topic of each source that *contenders* read, with as many records as one of them
+    needs.
+    """
     needed: dict[Source, int] = {}
     for one in contenders:
         needed[one.source] = max(place.records_of(one), needed.get(one.source, 0))
     for source, records in sorted(needed.items()):
         name = place.topics[source] = f"bench-{source}-{uuid.uuid4().hex[:8]}"
-        value: Callable[[int], bytes] = topic.numbered if source.values == "plain" else orders.as_json
+        value: Callable[[int], bytes] = (
+            topic.numbered if source.values == "plain" else orders.as_json
+        )
         if source.values == "Avro" and registry is not None:
             value = orders.as_avro(registry.add(f"{name}-value", orders.SCHEMA))
         began = time.monotonic()
-        filling = topic.fill(place.bootstrap, name, records, value, partitions=source.partitions, keys=source.keys)
+        filling = topic.fill(
+            place.bootstrap, name, records, value, partitions=source.partitions, keys=source.keys
+        )
         asyncio.run(filling)
-        print(f"{records:,} records written to {name} in {time.monotonic() - began:.1f} s", flush=True)
+        print(
+            f"{records:,} records written to {name} in {time.monotonic() - began:.1f} s", flush=True
+        )
 
 
 def make_topics(place: Place, gauges: Sequence[Gauge]) -> None:
@@ -64,7 +72,9 @@ def make_topics(place: Place, gauges: Sequence[Gauge]) -> None:
             f"gauge-{number}-{one}-{uuid.uuid4().hex[:8]}" for one in range(gauge.topics)
         ]
         for name in names if gauge.filled else ():
-            asyncio.run(topic.fill(place.bootstrap, name, gauge.filled, partitions=gauge.partitions))
+            asyncio.run(
+                topic.fill(place.bootstrap, name, gauge.filled, partitions=gauge.partitions)
+            )
         if names and not gauge.filled:
             asyncio.run(topic.create(place.bootstrap, *names, partitions=gauge.partitions))
 

@@ -1,4 +1,6 @@
-"""Who is measured, with how many records. Values only; what we promise about the outcome is in benchmarks.goals."""
+"""Who is measured, with how many records. Values only; what we promise about the outcome is in
+benchmarks.goals.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,10 @@ Series = Literal[
     "Avro",
     "sending",
 ]
-"""What the rows of one table have in common: the handler, and the topic where it has not four partitions. *JSON* and
-*Avro*: the handler gets an order and does nothing. *sending*: records of 100 bytes without a key are written to a topic
+"""What the rows of one table have in common: the handler, and the topic where it has not four
+partitions. *JSON* and
+*Avro*: the handler gets an order and does nothing. *sending*: records of 100 bytes without a key
+  are written to a topic
 of four partitions, each of them confirmed, or each of their transactions."""
 
 Values = Literal["plain", "JSON", "Avro"]
@@ -27,7 +31,9 @@ Values = Literal["plain", "JSON", "Avro"]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Source:
-    """A topic of so many partitions with such values, of so many different keys (0: the records have none)."""
+    """A topic of so many partitions with such values, of so many different keys (0: the records
+    have none).
+    """
 
     partitions: int
     values: Values
@@ -110,16 +116,27 @@ OURS_AT_ONCE_100 = f"{OURS_BYTES_100}, `concurrency = 1_000`"
 GETMANY_1000 = f"{GETMANY}, 1,000 partitions"
 OURS_MESSAGE_1000 = f"{OURS_MESSAGE}, 1,000 partitions"
 OURS_BYTES_1000 = f"{OURS_BYTES}, 1,000 partitions"
-OURS_BY_KEY = {keys: f"reactive_kafka, `Message`, {keys:,} keys" for keys in (10, 10_000, 1_000_000)}
+OURS_BY_KEY = {
+    keys: f"reactive_kafka, `Message`, {keys:,} keys" for keys in (10, 10_000, 1_000_000)
+}
 OURS_KEYLESS = 'reactive_kafka, `Message`, no keys, `keyless = "unordered"`'
-OURS_BEHIND = {size: f"reactive_kafka, `bytes`, {size:,} settled behind it" for size in (1_000, 100_000, 1_000_000)}
+OURS_BEHIND = {
+    size: f"reactive_kafka, `bytes`, {size:,} settled behind it"
+    for size in (1_000, 100_000, 1_000_000)
+}
 SEQUENTIAL = "aiokafka `async for`, 10 ms"
-OURS_WAITING = {at_once: f"reactive_kafka, `concurrency = {at_once:_}`" for at_once in (256, 1_000, 10_000)}
+OURS_WAITING = {
+    at_once: f"reactive_kafka, `concurrency = {at_once:_}`" for at_once in (256, 1_000, 10_000)
+}
 RAW_SEND = "aiokafka `send`"
 CONFLUENT = "confluent-kafka `produce`"
 OURS_EMIT = "reactive_kafka, `send_nowait`"
-IN_TRANSACTIONS = {size: f"reactive_kafka, transactions of {size:,} records" for size in (100, 1_000, 10_000)}
-WITH_FLUSHES = {size: f"reactive_kafka, `flush` after each {size:,} records" for size in IN_TRANSACTIONS}
+IN_TRANSACTIONS = {
+    size: f"reactive_kafka, transactions of {size:,} records" for size in (100, 1_000, 10_000)
+}
+WITH_FLUSHES = {
+    size: f"reactive_kafka, `flush` after each {size:,} records" for size in IN_TRANSACTIONS
+}
 OURS_CHAIN = "reactive_kafka, topic to handler to topic"
 OURS_CHAIN_10_000 = f"{OURS_CHAIN}, `max_in_flight = 10_000`"
 GETMANY_JSON = f"{GETMANY} and `json.loads`"
@@ -130,7 +147,8 @@ OURS_STRUCT = "reactive_kafka, a `msgspec.Struct`"
 CONFLUENT_AVRO = f"{CONSUME}, and `AvroDeserializer`"
 
 WAIT_S = 0.010
-FEW = 400  # enough for a contender that handles about 100 a second
+# Enough for a contender that handles about 100 a second.
+FEW = 400
 MANY = 50_000
 VERY_MANY = 500_000
 KEYED = BEHIND = 1_000_000
@@ -139,13 +157,21 @@ DECODED_SLOWLY = 200_000
 
 CONTENDERS = (
     Contender(name=GETMANY, run="raw:getmany", series="no-op", everywhere=True),
-    Contender(name=OURS_MESSAGE, run="ours:on_message", series="no-op", reads_all=True, everywhere=True),
-    Contender(name=OURS_BYTES, run="ours:on_bytes", series="no-op", reads_all=True, everywhere=True),
-    Contender(name=OURS_BATCH, run="ours:on_batch", series="no-op", reads_all=True, everywhere=True),
+    Contender(
+        name=OURS_MESSAGE, run="ours:on_message", series="no-op", reads_all=True, everywhere=True
+    ),
+    Contender(
+        name=OURS_BYTES, run="ours:on_bytes", series="no-op", reads_all=True, everywhere=True
+    ),
+    Contender(
+        name=OURS_BATCH, run="ours:on_batch", series="no-op", reads_all=True, everywhere=True
+    ),
     Contender(name=CONSUME, run="librdkafka:consume", series="no-op"),
     Contender(name=ASYNC_FOR, run="raw:async_for", series="no-op"),
     Contender(name="kstreams `GetMany(500)`", run="kstreams_peer:getmany", series="no-op"),
-    Contender(name=FASTSTREAM_BATCH, run="faststream_peer:batch", series="no-op", commits="each batch"),
+    Contender(
+        name=FASTSTREAM_BATCH, run="faststream_peer:batch", series="no-op", commits="each batch"
+    ),
     Contender(
         name="FastStream, a record at a time",
         run="faststream_peer:each",
@@ -154,16 +180,38 @@ CONTENDERS = (
         commits="each record",
     ),
     Contender(name=GETMANY_16, run="raw:getmany", series="no-op, 16 partitions"),
-    Contender(name=OURS_MESSAGE_16, run="ours:on_message", series="no-op, 16 partitions", reads_all=True),
-    Contender(name=OURS_BYTES_16, run="ours:on_bytes", series="no-op, 16 partitions", reads_all=True),
-    Contender(name=OURS_BATCH_16, run="ours:on_batch", series="no-op, 16 partitions", reads_all=True),
+    Contender(
+        name=OURS_MESSAGE_16, run="ours:on_message", series="no-op, 16 partitions", reads_all=True
+    ),
+    Contender(
+        name=OURS_BYTES_16, run="ours:on_bytes", series="no-op, 16 partitions", reads_all=True
+    ),
+    Contender(
+        name=OURS_BATCH_16, run="ours:on_batch", series="no-op, 16 partitions", reads_all=True
+    ),
     Contender(name=GETMANY_100, run="raw:getmany", series="no-op, 100 partitions"),
-    Contender(name=OURS_MESSAGE_100, run="ours:on_message", series="no-op, 100 partitions", reads_all=True),
-    Contender(name=OURS_BYTES_100, run="ours:on_bytes", series="no-op, 100 partitions", reads_all=True),
-    Contender(name=OURS_AT_ONCE_100, run="ours:on_bytes_at_once", series="no-op, 100 partitions", reads_all=True),
+    Contender(
+        name=OURS_MESSAGE_100, run="ours:on_message", series="no-op, 100 partitions", reads_all=True
+    ),
+    Contender(
+        name=OURS_BYTES_100, run="ours:on_bytes", series="no-op, 100 partitions", reads_all=True
+    ),
+    Contender(
+        name=OURS_AT_ONCE_100,
+        run="ours:on_bytes_at_once",
+        series="no-op, 100 partitions",
+        reads_all=True,
+    ),
     Contender(name=GETMANY_1000, run="raw:getmany", series="no-op, 1,000 partitions"),
-    Contender(name=OURS_MESSAGE_1000, run="ours:on_message", series="no-op, 1,000 partitions", reads_all=True),
-    Contender(name=OURS_BYTES_1000, run="ours:on_bytes", series="no-op, 1,000 partitions", reads_all=True),
+    Contender(
+        name=OURS_MESSAGE_1000,
+        run="ours:on_message",
+        series="no-op, 1,000 partitions",
+        reads_all=True,
+    ),
+    Contender(
+        name=OURS_BYTES_1000, run="ours:on_bytes", series="no-op, 1,000 partitions", reads_all=True
+    ),
     *(
         Contender(
             name=name,
@@ -175,7 +223,13 @@ CONTENDERS = (
         )
         for keys, name in OURS_BY_KEY.items()
     ),
-    Contender(name=OURS_KEYLESS, run="ours_ordering:keyless", series="no-op, by key", records=KEYED, everywhere=True),
+    Contender(
+        name=OURS_KEYLESS,
+        run="ours_ordering:keyless",
+        series="no-op, by key",
+        records=KEYED,
+        everywhere=True,
+    ),
     *(
         Contender(
             name=name,
@@ -204,11 +258,37 @@ CONTENDERS = (
         )
         for at_once in (1_000, 10_000)
     ),
-    Contender(name=GETMANY_JSON, run="raw:getmany_json", series="JSON", records=DECODED, everywhere=True),
-    Contender(name=OURS_DICT, run="ours_formats:json_dict", series="JSON", records=DECODED, everywhere=True),
-    Contender(name=OURS_DATACLASS, run="ours_formats:json_dataclass", series="JSON", records=DECODED, everywhere=True),
-    Contender(name=OURS_PYDANTIC, run="ours_formats:json_pydantic", series="JSON", records=DECODED, everywhere=True),
-    Contender(name=OURS_STRUCT, run="ours_formats:json_struct", series="JSON", records=DECODED, everywhere=True),
+    Contender(
+        name=GETMANY_JSON, run="raw:getmany_json", series="JSON", records=DECODED, everywhere=True
+    ),
+    Contender(
+        name=OURS_DICT,
+        run="ours_formats:json_dict",
+        series="JSON",
+        records=DECODED,
+        everywhere=True,
+    ),
+    Contender(
+        name=OURS_DATACLASS,
+        run="ours_formats:json_dataclass",
+        series="JSON",
+        records=DECODED,
+        everywhere=True,
+    ),
+    Contender(
+        name=OURS_PYDANTIC,
+        run="ours_formats:json_pydantic",
+        series="JSON",
+        records=DECODED,
+        everywhere=True,
+    ),
+    Contender(
+        name=OURS_STRUCT,
+        run="ours_formats:json_struct",
+        series="JSON",
+        records=DECODED,
+        everywhere=True,
+    ),
     Contender(
         name="FastStream `batch=True`, dicts",
         run="faststream_peer:json_dict",
@@ -223,14 +303,40 @@ CONTENDERS = (
         records=DECODED_SLOWLY,
         commits="each batch",
     ),
-    Contender(name=CONFLUENT_AVRO, run="librdkafka:consume_avro", series="Avro", records=DECODED_SLOWLY),
-    Contender(name="reactive_kafka, Avro, `dict`", run="ours_formats:avro_dict", series="Avro", records=DECODED),
     Contender(
-        name="reactive_kafka, Avro, a dataclass", run="ours_formats:avro_dataclass", series="Avro", records=DECODED
+        name=CONFLUENT_AVRO, run="librdkafka:consume_avro", series="Avro", records=DECODED_SLOWLY
     ),
-    Contender(name=RAW_SEND, run="raw:send", series="sending", records=200_000, reads=False, commits=""),
-    Contender(name=CONFLUENT, run="librdkafka:produce", series="sending", records=1_000_000, reads=False, commits=""),
-    Contender(name=OURS_EMIT, run="ours:emit", series="sending", records=1_000_000, reads=False, commits=""),
+    Contender(
+        name="reactive_kafka, Avro, `dict`",
+        run="ours_formats:avro_dict",
+        series="Avro",
+        records=DECODED,
+    ),
+    Contender(
+        name="reactive_kafka, Avro, a dataclass",
+        run="ours_formats:avro_dataclass",
+        series="Avro",
+        records=DECODED,
+    ),
+    Contender(
+        name=RAW_SEND, run="raw:send", series="sending", records=200_000, reads=False, commits=""
+    ),
+    Contender(
+        name=CONFLUENT,
+        run="librdkafka:produce",
+        series="sending",
+        records=1_000_000,
+        reads=False,
+        commits="",
+    ),
+    Contender(
+        name=OURS_EMIT,
+        run="ours:emit",
+        series="sending",
+        records=1_000_000,
+        reads=False,
+        commits="",
+    ),
     Contender(name=OURS_CHAIN, run="ours:chain", series="sending", records=1_000_000),
     Contender(name=OURS_CHAIN_10_000, run="ours:chain_10_000", series="sending", records=1_000_000),
     *(

@@ -1,8 +1,9 @@
-"""Where our time goes: one of our contenders in this process, on a real Kafka, and its most expensive functions.
+"""Where our time goes: one of our contenders in this process, on a real Kafka, and its most
+expensive functions.
 
-``python -m benchmarks.profile_ours`` samples the stack as CPU time passes, each 1 to 4 ms as the kernel ticks, which
-leaves small functions their true size; ``--calls`` counts every call with cProfile instead, which makes them look
-dearer than they are.
+``python -m benchmarks.profile_ours`` samples the stack as CPU time passes, each 1 to 4 ms as the
+kernel ticks, which leaves small functions their true size; ``--calls`` counts every call with
+cProfile instead, which makes them look dearer than they are.
 """
 
 from __future__ import annotations
@@ -63,24 +64,45 @@ class Sampler:
 def main() -> None:
     """Fill a topic, run the contender over it under the profiler, print what was found."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.profile_ours", description=__doc__)
-    parser.add_argument("contender", nargs="?", default="ours:on_message", help="default: %(default)s")
+    parser.add_argument(
+        "contender", nargs="?", default="ours:on_message", help="default: %(default)s"
+    )
     parser.add_argument("--records", type=int, default=1_000_000, help="default: %(default)s")
-    parser.add_argument("--partitions", type=int, default=topic.PARTITIONS, help="default: %(default)s")
-    parser.add_argument("--wait", type=float, help=f"the handler's sleep (default: {WAIT_S} for ours:concurrent)")
-    parser.add_argument("--bootstrap", help="host:port of a Kafka that runs already (default: start one)")
+    parser.add_argument(
+        "--partitions", type=int, default=topic.PARTITIONS, help="default: %(default)s"
+    )
+    parser.add_argument(
+        "--wait", type=float, help=f"the handler's sleep (default: {WAIT_S} for ours:concurrent)"
+    )
+    parser.add_argument(
+        "--bootstrap", help="host:port of a Kafka that runs already (default: start one)"
+    )
     parser.add_argument("--calls", action="store_true", help="count every call with cProfile")
     parser.add_argument("--top", type=int, default=25, help="lines to print (default: %(default)s)")
     given = parser.parse_args()
-    wait_s = given.wait if given.wait is not None else WAIT_S * given.contender.startswith("ours:concurrent")
+    wait_s = (
+        given.wait
+        if given.wait is not None
+        else WAIT_S * given.contender.startswith("ours:concurrent")
+    )
     with kafka(given.bootstrap) as (bootstrap, _):
         name = f"profile-{uuid.uuid4().hex[:8]}"
         target = f"{name}-out"
         asyncio.run(topic.fill(bootstrap, name, given.records, partitions=given.partitions))
         asyncio.run(topic.create(bootstrap, target, partitions=given.partitions))
-        job = Job(bootstrap=bootstrap, topic=name, group=name, records=given.records, wait_s=wait_s, target=target)
+        job = Job(
+            bootstrap=bootstrap,
+            topic=name,
+            group=name,
+            records=given.records,
+            wait_s=wait_s,
+            target=target,
+        )
         result = _profile(given.contender, job, calls=given.calls, top=given.top)
     measured = result.figures()
-    print(f"\nunder the profiler: {measured[RATE]:,.0f} records/s, {measured[CPU]:.2f} us of CPU per record")
+    print(
+        f"\nunder the profiler: {measured[RATE]:,.0f} records/s, {measured[CPU]:.2f} us of CPU per record"
+    )
 
 
 def _profile(contender: str, job: Job, *, calls: bool, top: int) -> Result:

@@ -44,7 +44,8 @@ class Verdict:
     @property
     def met(self) -> bool:
         """Whether it is; what was not measured is not met."""
-        least, most = self.goal.least_on(self.build), self.goal.most
+        least = self.goal.least_on(self.build)
+        most = self.goal.most
         is_enough = self.value is not None and (least is None or self.value >= least)
         return is_enough and (most is None or self.value is None or self.value <= most)
 
@@ -82,14 +83,21 @@ def bound(goal: Goal, build: Build) -> str:
 
 def value(goal: Goal, rounds: Sequence[Round]) -> float | None:
     """What a goal is about, over the rounds that have it; None if none has."""
-    beside, figure = goal.beside or goal.row, goal.figure
-    both = [(each[goal.row][figure], each[beside][figure]) for each in rounds if {goal.row, beside} <= each.keys()]
+    beside = goal.beside or goal.row
+    figure = goal.figure
+    both = [
+        (each[goal.row][figure], each[beside][figure])
+        for each in rounds
+        if {goal.row, beside} <= each.keys()
+    ]
     if not both:
         return None
     if goal.beside is None:
         return over_rounds(figure, [own for own, _ in both])
     if figure in BEST:
-        return over_rounds(figure, [own for own, _ in both]) / over_rounds(figure, [other for _, other in both])
+        return over_rounds(figure, [own for own, _ in both]) / over_rounds(
+            figure, [other for _, other in both]
+        )
     return statistics.median(own / other for own, other in both)
 
 
@@ -117,7 +125,9 @@ def promises(measured: Sequence[Measured], goals: Sequence[Goal] = GOALS) -> str
         beside = [found.get((goal, one.build.python)) for one in measured]
         if any(beside):
             bounds = dict.fromkeys(verdict.bound for verdict in beside if verdict is not None)
-            rows.append(f"| {of_what(goal)} | {' / '.join(bounds)} | {' | '.join(map(_cell, beside))} |")
+            rows.append(
+                f"| {of_what(goal)} | {' / '.join(bounds)} | {' | '.join(map(_cell, beside))} |"
+            )
     if not rows:
         return ""
     head = f"| goal | to reach | {' | '.join(one.build.name for one in measured)} |"
@@ -133,7 +143,9 @@ def _cell(verdict: Verdict | None) -> str:
 
 
 def tables(measured: Measured, wanted: Collection[str] | None = None) -> Iterator[str]:
-    """Markdown: the tables of what one Python has measured, in the order of the plan; None: all, else *wanted* ones."""
+    """Markdown: the tables of what one Python has measured, in the order of the plan; None: all,
+    else *wanted* ones.
+    """
     for series in BASELINES:
         if (wanted is None or series in wanted) and (text := throughputs(measured.rounds, series)):
             yield text
@@ -143,7 +155,9 @@ def tables(measured: Measured, wanted: Collection[str] | None = None) -> Iterato
 
 
 def by_python(measured: Sequence[Measured]) -> str:
-    """Markdown: the throughputs that are measured everywhere, a column for each Python; empty if there are none."""
+    """Markdown: the throughputs that are measured everywhere, a column for each Python; empty if
+    there are none.
+    """
     rows = []
     for one in CONTENDERS:
         if one.everywhere and any(one.name in each for on in measured for each in on.rounds):
@@ -165,7 +179,9 @@ def _ratio(rounds: Sequence[Round], contender: Contender) -> str:
 
 
 def throughputs(rounds: Sequence[Round], series: Series) -> str:
-    """Markdown: a row for each contender of *series*, in the order of the plan; empty if none was measured."""
+    """Markdown: a row for each contender of *series*, in the order of the plan; empty if none was
+    measured.
+    """
     head = (
         f"| handler: {series} | commits | records | records/s, best (least) | "
         f"ratio to {BASELINES[series]} | {CPU} | {RSS} |"
@@ -178,7 +194,9 @@ def _row(rounds: Sequence[Round], contender: Contender) -> str:
     runs = [each[contender.name] for each in rounds if contender.name in each]
     if not runs:
         return ""
-    rate, cpu, rss = (over_rounds(figure, [run[figure] for run in runs]) for figure in (RATE, CPU, RSS))
+    rate, cpu, rss = (
+        over_rounds(figure, [run[figure] for run in runs]) for figure in (RATE, CPU, RSS)
+    )
     least = min(run[RATE] for run in runs)
     return (
         f"| {contender.name} | {contender.commits} | {runs[0][RECORDS]:,.0f} | {written(rate)} ({written(least)}) | "
@@ -187,12 +205,20 @@ def _row(rounds: Sequence[Round], contender: Contender) -> str:
 
 
 def gauged(rounds: Sequence[Round], about: str) -> str:
-    """Markdown: a row for each gauge of one table, a column for each figure; empty if none was measured."""
-    found = {one.name: [each[one.name] for each in rounds if one.name in each] for one in GAUGES if one.table == about}
+    """Markdown: a row for each gauge of one table, a column for each figure; empty if none was
+    measured.
+    """
+    found = {
+        one.name: [each[one.name] for each in rounds if one.name in each]
+        for one in GAUGES
+        if one.table == about
+    }
     found = {name: runs for name, runs in found.items() if runs}
     columns = list(dict.fromkeys(figure for runs in found.values() for figure in runs[0]))
     rows = [
-        f"| {name} | " + " | ".join(_spread(runs, column) if column in runs[0] else "" for column in columns) + " |"
+        f"| {name} | "
+        + " | ".join(_spread(runs, column) if column in runs[0] else "" for column in columns)
+        + " |"
         for name, runs in found.items()
     ]
     head = f"| {about}: median (lowest - highest) | " + " | ".join(columns) + " |"
@@ -207,11 +233,15 @@ def _spread(runs: Sequence[Figures], figure: str) -> str:
 
 def in_short(figures: Figures) -> str:
     """For whoever watches."""
-    return ", ".join(f"{name} {written(value)}" for name, value in figures.items() if name != RECORDS)
+    return ", ".join(
+        f"{name} {written(value)}" for name, value in figures.items() if name != RECORDS
+    )
 
 
 def wrapped(page: str) -> str:
-    """The page with no line of prose wider than :data:`WIDTH`; tables, headings and code spans stay whole."""
+    """The page with no line of prose wider than :data:`WIDTH`; tables, headings and code spans stay
+    whole.
+    """
     return "\n".join(line for wide in page.split("\n") for line in _wrapped(wide))
 
 
@@ -220,5 +250,7 @@ def _wrapped(line: str) -> list[str]:
         return [line]
     whole = re.sub(r"`[^`]+`", lambda span: span[0].replace(" ", "\0"), line)
     indent = "  " if line.startswith("- ") else ""
-    lines = textwrap.wrap(whole, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    lines = textwrap.wrap(
+        whole, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
     return [one.replace("\0", " ") for one in lines]

@@ -30,7 +30,8 @@ def run(row: Row, place: Place, python: str) -> Figures:
     """What a run of *row* measures.
 
     Raises:
-        RunFailedError: It ended with an error, took too long, or committed less than it should have.
+        RunFailedError: It ended with an error, took too long, or committed less than it should
+            have.
     """
     if isinstance(row, Gauge):
         return medians([_gauge(row, place, python) for _ in range(row.times)])
@@ -39,7 +40,14 @@ def run(row: Row, place: Place, python: str) -> Figures:
 
 def _gauge(gauge: Gauge, place: Place, python: str) -> Figures:
     command = [python, "-m", "benchmarks.gauges", gauge.run, "--bootstrap", place.bootstrap]
-    command += ["--group", _group_of(gauge), "--given", str(gauge.given), "--filled", str(gauge.filled)]
+    command += [
+        "--group",
+        _group_of(gauge),
+        "--given",
+        str(gauge.given),
+        "--filled",
+        str(gauge.filled),
+    ]
     command += [word for name in place.gauged[gauge.name] for word in ("--topic", name)]
     figures: Figures = json.loads(_last_line([*command, "--began", str(time.monotonic_ns())]))
     return figures
@@ -51,10 +59,21 @@ def _group_of(row: Row) -> str:
 
 
 def _contender(contender: Contender, place: Place, python: str) -> Figures:
-    bootstrap, wanted, name = place.bootstrap, place.records_of(contender), place.topics[contender.source]
+    bootstrap = place.bootstrap
+    wanted = place.records_of(contender)
+    name = place.topics[contender.source]
     group = _group_of(contender)
     command = [python, "-m", "benchmarks.contenders", contender.run]
-    command += ["--bootstrap", bootstrap, "--topic", name, "--group", group, "--records", str(wanted)]
+    command += [
+        "--bootstrap",
+        bootstrap,
+        "--topic",
+        name,
+        "--group",
+        group,
+        "--records",
+        str(wanted),
+    ]
     command += ["--wait", str(WAIT_S if contender.series == "10 ms" else 0.0)]
     if contender.values == "Avro":
         command += ["--registry", place.registry]
@@ -66,9 +85,13 @@ def _contender(contender: Contender, place: Place, python: str) -> Figures:
     if target is not None:
         written = asyncio.run(topic.length(bootstrap, target, partitions=contender.partitions))
         if written < wanted or (written > wanted and not (contender.reads or contender.marks)):
-            raise RunFailedError(f"{written:,} records stand in its topic, and it was to write {wanted:,}")
+            raise RunFailedError(
+                f"{written:,} records stand in its topic, and it was to write {wanted:,}"
+            )
     if contender.reads:
-        stored = asyncio.run(topic.committed(bootstrap, name, group, partitions=contender.partitions))
+        stored = asyncio.run(
+            topic.committed(bootstrap, name, group, partitions=contender.partitions)
+        )
         if stored < (wanted if contender.reads_all else 1):
             raise RunFailedError(f"committed {stored:,} of {wanted:,} records")
     return result.figures()
@@ -86,7 +109,9 @@ def _last_line(command: Sequence[str]) -> str:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise RunFailedError(f"not done after {RUN_TIMEOUT_S:g} s: {_tail(error.stderr)}") from error
+        raise RunFailedError(
+            f"not done after {RUN_TIMEOUT_S:g} s: {_tail(error.stderr)}"
+        ) from error
     if done.returncode or not done.stdout.strip():
         raise RunFailedError(f"exit code {done.returncode}: {_tail(done.stderr)}")
     return done.stdout.splitlines()[-1]

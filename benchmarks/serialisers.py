@@ -1,6 +1,7 @@
 """Confluent's serialisers behind an adapter, against ours: ``python -m benchmarks.serialisers``.
 
-It prints what each needs, what a record takes, and what a record that needs a schema does while the registry is away.
+It prints what each needs, what a record takes, and what a record that needs a schema does while the
+registry is away.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from typing import Any, NamedTuple
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-OURS, THEIRS = "ours", "Confluent's"
+OURS = "ours"
+THEIRS = "Confluent's"
 THEIR_PACKAGE = "confluent-kafka[schemaregistry,avro,json,protobuf]"
 MODULES = {
     OURS: (
@@ -86,13 +88,18 @@ def needed() -> dict[str, dict[str, float]]:
     ours = closure([one for format in FORMATS for one in extras[format]])
     each = {OURS: ours - base, THEIRS: closure([THEIR_PACKAGE]) - base}
     return {
-        whose: {one: megabytes(one) for one in sorted(packages - each[OURS if whose == THEIRS else THEIRS])}
+        whose: {
+            one: megabytes(one)
+            for one in sorted(packages - each[OURS if whose == THEIRS else THEIRS])
+        }
         for whose, packages in each.items()
     }
 
 
 def import_ms(whose: str, runs: int) -> float:
-    """How long a process that has imported reactive_kafka takes to import all three formats; the median."""
+    """How long a process that has imported reactive_kafka takes to import all three formats; the
+    median.
+    """
     code = (
         "import reactive_kafka, time\n"
         "began = time.perf_counter()\n"
@@ -100,7 +107,11 @@ def import_ms(whose: str, runs: int) -> float:
         "print(time.perf_counter() - began)"
     )
     took = [
-        float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+        float(
+            subprocess.run(
+                [sys.executable, "-c", code], capture_output=True, text=True, check=True
+            ).stdout
+        )
         for _ in range(runs)
     ]
     return statistics.median(took) * 1e3
@@ -164,7 +175,9 @@ def order_message() -> Any:
 
 
 def confluents(format: str, kind: str, client: Any) -> Codec:
-    """Confluent's serialisers with the adapter that a channel would need: the shortest one for a flat order."""
+    """Confluent's serialisers with the adapter that a channel would need: the shortest one for a
+    flat order.
+    """
     from confluent_kafka.serialization import MessageField, SerializationContext
 
     from benchmarks.contenders.ours_formats import OrderData
@@ -181,27 +194,35 @@ def confluents(format: str, kind: str, client: Any) -> Codec:
         "dataclass": vars,
         "pydantic": OrderModel.model_dump,
     }
-    made, plain = made_of[kind], as_dict[kind]
+    made = made_of[kind]
+    plain = as_dict[kind]
     if format == "avro":
         from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 
-        read, write = AvroDeserializer(client), AvroSerializer(client, SCHEMA)
-        return Codec(lambda data: made(read(data, context)), lambda value: write(plain(value), context))
+        read = AvroDeserializer(client)
+        write = AvroSerializer(client, SCHEMA)
+        return Codec(
+            lambda data: made(read(data, context)), lambda value: write(plain(value), context)
+        )
     if format == "json-schema":
         from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
 
         text = json_schema_text()
-        # The class checks the data. Ours does not check them against the schema, too, so theirs need not do that.
+        # The class checks the data. Ours does not check them against the schema, too, so theirs
+        # need not do that.
         checks = {"validate": kind == "dict"}
         read = JSONDeserializer(text, schema_registry_client=client, conf=checks)
         write = JSONSerializer(text, client, conf=checks)
-        return Codec(lambda data: made(read(data, context)), lambda value: write(plain(value), context))
+        return Codec(
+            lambda data: made(read(data, context)), lambda value: write(plain(value), context)
+        )
     from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
 
     message = order_message()
     names = [field.name for field in message.DESCRIPTOR.fields if field.name != "note"]
     settings = {"use.deprecated.format": False}
-    read, write = ProtobufDeserializer(message, settings, client), ProtobufSerializer(message, client, settings)
+    read = ProtobufDeserializer(message, settings, client)
+    write = ProtobufSerializer(message, client, settings)
 
     def fields(found: Any) -> dict[str, Any]:
         note = found.note if found.HasField("note") else None
@@ -219,7 +240,14 @@ def our_own(format: str, kind: str, data: bytes) -> Codec:
     from benchmarks.orders import OrderModel
     from reactive_kafka.formats.decoders import decoder_for
     from reactive_kafka.formats.encoders import encoder_for
-    from reactive_kafka.formats.registered.schemas import ById, IdOf, Known, Registered, SchemaMissing, Schemas
+    from reactive_kafka.formats.registered.schemas import (
+        ById,
+        IdOf,
+        Known,
+        Registered,
+        SchemaMissing,
+        Schemas,
+    )
 
     schema = our_schema(format)
     schemas = Schemas(TOPIC)
@@ -249,8 +277,11 @@ def our_schema(format: str) -> Any:
     return Schema("PROTOBUF", b64encode(order_message().DESCRIPTOR.file.serialized_pb).decode())
 
 
-def taken_us(calls: Sequence[Callable[[Any], object]], value: Any, records: int, runs: int) -> list[float]:
-    """Microseconds of CPU a call, of the best run of each; they take turns, so that a slow moment hits them all.
+def taken_us(
+    calls: Sequence[Callable[[Any], object]], value: Any, records: int, runs: int
+) -> list[float]:
+    """Microseconds of CPU a call, of the best run of each; they take turns, so that a slow moment
+    hits them all.
 
     The first call of each, which fills caches, does not count.
     """
@@ -430,7 +461,11 @@ def theirs_away(port: int, repair: Callable[[], None], limit_s: float) -> Seen:
     thread.join(limit_s)
     blocked_s = time.monotonic() - began
     was_over = bool(outcome)
-    told = outcome[0] if was_over else f"still blocked, with its own timeout of {read._registry._rest_client.timeout} s"
+    told = (
+        outcome[0]
+        if was_over
+        else f"still blocked, with its own timeout of {read._registry._rest_client.timeout} s"
+    )
     repair()
     began = time.monotonic()
     if was_over:
@@ -438,7 +473,9 @@ def theirs_away(port: int, repair: Callable[[], None], limit_s: float) -> Seen:
         return Seen(blocked_s, told, f"the caller calls again: {time.monotonic() - began:.2f} s")
     thread.join(LONGEST_S)
     return Seen(
-        blocked_s, told, f"the call came back {time.monotonic() - began:.2f} s later: {outcome or 'not at all'}"
+        blocked_s,
+        told,
+        f"the call came back {time.monotonic() - began:.2f} s later: {outcome or 'not at all'}",
     )
 
 
@@ -447,7 +484,9 @@ async def theirs_async_away(port: int, repair: Callable[[], None], limit_s: floa
     from confluent_kafka.schema_registry import AsyncSchemaRegistryClient
     from confluent_kafka.schema_registry.avro import AsyncAvroDeserializer
 
-    read = await AsyncAvroDeserializer(AsyncSchemaRegistryClient({"url": f"http://127.0.0.1:{port}"}))
+    read = await AsyncAvroDeserializer(
+        AsyncSchemaRegistryClient({"url": f"http://127.0.0.1:{port}"})
+    )
     began = time.monotonic()
     try:
         async with asyncio.timeout(limit_s):
@@ -465,7 +504,9 @@ async def theirs_async_away(port: int, repair: Callable[[], None], limit_s: floa
 
 
 async def ours_away(port: int, repair: Callable[[], None], limit_s: float) -> Seen:
-    """A channel's decoder, and what the channel does with what it raises: it waits for the schema."""
+    """A channel's decoder, and what the channel does with what it raises: it waits for the
+    schema.
+    """
     from reactive_kafka.formats.registered.schemas import SchemaMissing
 
     async with our_channel(port) as decode:
@@ -485,7 +526,9 @@ async def ours_away(port: int, repair: Callable[[], None], limit_s: float) -> Se
 
 
 async def asked_at_once() -> dict[str, tuple[int, int]]:
-    """Whose -> the requests and the threads that 20 records take, which need the same unknown schema at once."""
+    """Whose -> the requests and the threads that 20 records take, which need the same unknown
+    schema at once.
+    """
     from confluent_kafka.schema_registry import AsyncSchemaRegistryClient, SchemaRegistryClient
     from confluent_kafka.schema_registry.avro import AsyncAvroDeserializer, AvroDeserializer
 
@@ -527,7 +570,9 @@ async def asked_at_once() -> dict[str, tuple[int, int]]:
         return AT_ONCE
 
     async def awaited(port: int) -> int:
-        read = await AsyncAvroDeserializer(AsyncSchemaRegistryClient({"url": f"http://127.0.0.1:{port}"}))
+        read = await AsyncAvroDeserializer(
+            AsyncSchemaRegistryClient({"url": f"http://127.0.0.1:{port}"})
+        )
         await asyncio.gather(*(read(as_avro(), None) for _ in range(AT_ONCE)))
         return 0
 
@@ -574,17 +619,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serialisers", description=__doc__)
     parser.add_argument("--records", type=int, default=3_000, help="of a run")
     parser.add_argument("--runs", type=int, default=10, help="of which the best counts")
-    parser.add_argument("--limit", type=float, default=30.0, help="for how many seconds a call is watched")
+    parser.add_argument(
+        "--limit", type=float, default=30.0, help="for how many seconds a call is watched"
+    )
     options = parser.parse_args(arguments)
 
     packages = needed()
     rows: list[tuple[str, ...]] = []
     for whose in (OURS, THEIRS):
         sizes = packages[whose]
-        named = ", ".join(f"{name} {size:.1f}" for name, size in sorted(sizes.items(), key=lambda one: -one[1]))
+        named = ", ".join(
+            f"{name} {size:.1f}" for name, size in sorted(sizes.items(), key=lambda one: -one[1])
+        )
         took = f"{import_ms(whose, options.runs):.0f}"
         rows.append((whose, str(len(sizes)), f"{sum(sizes.values()):.1f}", named or "-", took))
-    print(table(("", "packages that only it needs", "MB", "which", "import, ms"), rows), end="\n\n", flush=True)
+    print(
+        table(("", "packages that only it needs", "MB", "which", "import, ms"), rows),
+        end="\n\n",
+        flush=True,
+    )
 
     measured = speeds(options.records, options.runs)
     rows = [
@@ -596,17 +649,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     rows = []
     for name, away in AWAY.items():
-        for whose, play in ((OURS, ours_away), (THEIRS, None), (f"{THEIRS}, async", theirs_async_away)):
+        for whose, play in (
+            (OURS, ours_away),
+            (THEIRS, None),
+            (f"{THEIRS}, async", theirs_async_away),
+        ):
             with away() as (port, repair):
                 if play is None:
                     seen = theirs_away(port, repair, options.limit)
                 else:
                     seen = asyncio.run(play(port, repair, options.limit))
             rows.append((name, whose, f"{seen.blocked_s:.3f}", seen.outcome, seen.heals))
-    print(table(("the registry", "", "the call took, s", "it came to", "once it is back"), rows), end="\n\n")
+    print(
+        table(("the registry", "", "the call took, s", "it came to", "once it is back"), rows),
+        end="\n\n",
+    )
 
-    rows = [(whose, str(asked), str(threads)) for whose, (asked, threads) in asyncio.run(asked_at_once()).items()]
-    print(table((f"{AT_ONCE} records need one new schema at once", "requests", "threads that wait"), rows))
+    rows = [
+        (whose, str(asked), str(threads))
+        for whose, (asked, threads) in asyncio.run(asked_at_once()).items()
+    ]
+    print(
+        table(
+            (f"{AT_ONCE} records need one new schema at once", "requests", "threads that wait"),
+            rows,
+        )
+    )
     return 0
 
 

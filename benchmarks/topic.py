@@ -13,9 +13,11 @@ from benchmarks.plan import FEW_PARTITIONS
 
 PARTITIONS = FEW_PARTITIONS
 VALUE_BYTES = 100
-BATCH_BYTES = 64 * 1024  # about 600 of these records
+# About 600 of these records.
+BATCH_BYTES = 64 * 1024
 BATCHES_UNDER_WAY = 16
-AT_ONCE = 50  # partitions that are written at a time
+# Partitions that are written at a time.
+AT_ONCE = 50
 
 
 def numbered(number: int) -> bytes:
@@ -46,26 +48,37 @@ async def fill(
 
     Args:
         value: Of the record with this number in its partition.
-        keys: How many different ones there are, each in one partition, taking turns; 0: records have none.
+        keys: How many different ones there are, each in one partition, taking turns; 0: records
+            have none.
     """
     await create(bootstrap, topic, partitions=partitions)
-    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, max_batch_size=BATCH_BYTES, enable_idempotence=True)
+    producer = AIOKafkaProducer(
+        bootstrap_servers=bootstrap, max_batch_size=BATCH_BYTES, enable_idempotence=True
+    )
     await producer.start()
     try:
         share, rest = divmod(records, partitions)
         for first in range(0, partitions, AT_ONCE):
             async with asyncio.TaskGroup() as writing:
                 for number in range(first, min(first + AT_ONCE, partitions)):
-                    size, own = share + (number < rest), keys // partitions + (number < keys % partitions)
+                    size = share + (number < rest)
+                    own = keys // partitions + (number < keys % partitions)
                     writing.create_task(write_partition(producer, topic, number, size, value, own))
     finally:
         await producer.stop()
 
 
 async def write_partition(
-    producer: AIOKafkaProducer, topic: str, partition: int, records: int, value: Callable[[int], bytes], keys: int = 0
+    producer: AIOKafkaProducer,
+    topic: str,
+    partition: int,
+    records: int,
+    value: Callable[[int], bytes],
+    keys: int = 0,
 ) -> None:
-    """Write *records* with so many *keys* to one partition, in large batches; return when the broker has them."""
+    """Write *records* with so many *keys* to one partition, in large batches; return when the
+    broker has them.
+    """
     under_way: deque[asyncio.Future[object]] = deque()
     written = 0
     while written < records:
@@ -87,14 +100,18 @@ async def length(bootstrap: str, topic: str, *, partitions: int = PARTITIONS) ->
     consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap)
     await consumer.start()
     try:
-        ends = await consumer.end_offsets([TopicPartition(topic, number) for number in range(partitions)])
+        ends = await consumer.end_offsets(
+            [TopicPartition(topic, number) for number in range(partitions)]
+        )
     finally:
         await consumer.stop()
     return sum(ends.values())
 
 
 async def committed(bootstrap: str, topic: str, group: str, *, partitions: int = PARTITIONS) -> int:
-    """How many records of *topic* lie below the positions that *group* has committed, over all partitions."""
+    """How many records of *topic* lie below the positions that *group* has committed, over all
+    partitions.
+    """
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await admin.start()
     try:

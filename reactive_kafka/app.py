@@ -1,4 +1,6 @@
-"""The application: decorators and hooks, from configuration to running channels, and the way to the end."""
+"""The application: decorators and hooks, from configuration to running channels, and the way to the
+end.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,12 @@ from reactive_kafka.handlers.spec import AppSpec
 from reactive_kafka.observe.events import Guard, Observer, Observers, checked
 from reactive_kafka.observe.facts import AppFacts, SparkFacts
 from reactive_kafka.observe.health import Health, health
-from reactive_kafka.observe.log_setup import LOGGER, NOT_CONFIGURED, configure_logging, is_logging_configured
+from reactive_kafka.observe.log_setup import (
+    LOGGER,
+    NOT_CONFIGURED,
+    configure_logging,
+    is_logging_configured,
+)
 from reactive_kafka.observe.logs import LogObserver
 from reactive_kafka.outgoing.memory import Target
 from reactive_kafka.runtime.added import with_channel
@@ -54,39 +61,52 @@ class App(Declarations):
 
     Args:
         config: A path (TOML, YAML, JSON, a file of Quarkus) or several, of which later ones win
-            key by key; nested tables; or None: ``$REACTIVE_KAFKA_CONFIG``, else ``./reactive-kafka.toml``. It is read
-            at start-up, not now.
-        observer: ``on(event)`` of it is called with each event (:mod:`reactive_kafka.events`), on the event loop.
+            key by key; nested tables; or None: ``$REACTIVE_KAFKA_CONFIG``, else
+            ``./reactive-kafka.toml``. It is read at start-up, not now.
+        observer: ``on(event)`` of it is called with each event (:mod:`reactive_kafka.events`), on
+            the event loop.
     """
 
     def __init__(self, config: Where = None, *, observer: Observer | None = None) -> None:
-        super().__init__(Declared(self, self._check_decorating, self._check_emitter, self._outgoing))
+        super().__init__(
+            Declared(self, self._check_decorating, self._check_emitter, self._outgoing)
+        )
         self.dependency_overrides: dict[Factory, Factory] = {}
         self._source = config
         self._overrides: Mapping[str, Any] | None = None
         self._log = LogObserver()
-        self._observer: Observer = Observers([self._log, checked(observer)] if observer is not None else [self._log])
+        self._observer: Observer = Observers(
+            [self._log, checked(observer)] if observer is not None else [self._log]
+        )
         self._clock: Clock = SYSTEM_CLOCK
         self._connector: Connector | None = None
         self._spark_engine: Any = None
         self._stores: OpenStore | None = None
         self._settings: Settings | None = None
-        self._reading: Reading | None = None  # what the settings were read from; without channels that were added
+        # What the settings were read from; without channels that were added.
+        self._reading: Reading | None = None
         self._spec: AppSpec | None = None
-        self._fit: Callable[[AppSpec], AppSpec] | None = None  # what tests do to the plan
+        # What tests do to the plan.
+        self._fit: Callable[[AppSpec], AppSpec] | None = None
         self._run: Run | None = None
-        self._ended: str | None = None  # why the last run is over
+        # Why the last run is over.
+        self._ended: str | None = None
 
     def observe(self, observer: Observer) -> None:
-        """Tell *observer* every event too, from the next start on; ConfigError: it has no ``on(event)``."""
+        """Tell *observer* every event too, from the next start on; ConfigError: it has no
+        ``on(event)``.
+        """
         self._observer = Observers([self._observer, checked(observer)])
 
     @property
     def plan(self) -> AppSpec:
-        """How the handlers fit the settings; configures the application if that has not happened."""
+        """How the handlers fit the settings; configures the application if that has not
+        happened.
+        """
         if self._spec is None:
             self.configure()
-        assert self._spec is not None  # noqa: S101  # for the type checker
+        # For the type checker.
+        assert self._spec is not None  # noqa: S101
         return self._spec
 
     @property
@@ -94,7 +114,9 @@ class App(Declarations):
         """The settings; configures the application if that has not happened."""
         return self._settings or self.configure()
 
-    def configure(self, source: Where = None, overrides: Mapping[str, Any] | None = None) -> Settings:
+    def configure(
+        self, source: Where = None, overrides: Mapping[str, Any] | None = None
+    ) -> Settings:
         """Read the configuration and fit the handlers to it, without connecting.
 
         Args:
@@ -110,7 +132,9 @@ class App(Declarations):
         if overrides is not None:
             self._overrides = overrides
         declared = self.declared
-        reading, spec = configured(self._source, os.environ, self._overrides, declared.registry, declared.hooks)
+        reading, spec = configured(
+            self._source, os.environ, self._overrides, declared.registry, declared.hooks
+        )
         settings = reading.settings
         for name in declared.emitters:
             _check_emitter(name, settings)
@@ -121,7 +145,8 @@ class App(Declarations):
             spark=self._spark_engine is None,
             stores=self._stores is None,
         )
-        self._reading, self._settings = reading, settings
+        self._reading = reading
+        self._settings = settings
         self._spec = spec if self._fit is None else self._fit(spec)
         return settings
 
@@ -157,7 +182,8 @@ class App(Declarations):
         )
         for emitter in chain.from_iterable(self.declared.emitters.values()):
             emitter.forget()
-        self._run, self._ended = Run(spec), None
+        self._run = Run(spec)
+        self._ended = None
         return self._run
 
     async def _start(self, run: Run) -> None:
@@ -169,7 +195,8 @@ class App(Declarations):
             raise
 
     async def stop(self, drain: bool = True) -> None:
-        """Stop fetching, let handlers finish, commit, leave the groups and close; a second call waits for the end.
+        """Stop fetching, let handlers finish, commit, leave the groups and close; a second call
+        waits for the end.
 
         Args:
             drain: False: handlers get no time to finish.
@@ -181,17 +208,21 @@ class App(Declarations):
         try:
             await run.wait_stopped()
         finally:
-            if run.has_ended and self._run is run:  # else another caller has started the next run meanwhile
-                self._run, self._ended = None, run.failure
+            # Else another caller has started the next run meanwhile.
+            if run.has_ended and self._run is run:
+                self._run = None
+                self._ended = run.failure
                 if self._settings is not None and self._reading is not None:
-                    self._settings = self._reading.settings  # without channels that were added
+                    # Without channels that were added.
+                    self._settings = self._reading.settings
 
     @asynccontextmanager
     async def lifespan(self, _: object = None) -> AsyncIterator[None]:
-        """Run as the lifespan of a web application, in its event loop: ``FastAPI(lifespan=app.lifespan)``.
+        """Run as the lifespan of a web application, in its event loop:
+        ``FastAPI(lifespan=app.lifespan)``.
 
-        It has started before that serves, and is stopped in order after its last request. Raises as :meth:`start`.
-        It leaves logging alone, and warns if logging is not configured.
+        It has started before that serves, and is stopped in order after its last request. Raises as
+        :meth:`start`. It leaves logging alone, and warns if logging is not configured.
         """
         if not is_logging_configured():
             Guard().call(LOGGER.warning, NOT_CONFIGURED)
@@ -206,26 +237,30 @@ class App(Declarations):
         await self.stop()
 
     def run(self, *, exit_on_failure: bool = False, until_end: bool = False) -> None:
-        """Run until SIGINT, SIGTERM or SIGHUP, then drain and return. A second signal exits at once, with 1.
+        """Run until SIGINT, SIGTERM or SIGHUP, then drain and return. A second signal exits at
+        once, with 1.
 
         If logging is not configured, it goes to stderr, one line per event.
 
         Args:
-            exit_on_failure: Also exit, with 1, when a channel has failed; the others are drained first.
-            until_end: End by itself when every channel that has a handler has handled and committed what was in its
-                partitions when they were assigned, retries with a delay included. Else it exits with 1: a channel has
-                failed, a topic is missing, the last commit was not stored, or a signal came before.
+            exit_on_failure: Also exit, with 1, when a channel has failed; the others are drained
+                first.
+            until_end: End by itself when every channel that has a handler has handled and committed
+                what was in its partitions when they were assigned, retries with a delay included.
+                Else it exits with 1: a channel has failed, a topic is missing, the last commit was
+                    not stored, or a signal came before.
 
         Raises:
             RuntimeError: An event loop runs here already.
-            SystemExit: 2 if the configuration is wrong (the report is printed), 1 if the application failed or an
-                on_start hook or a dependency has raised (it is told with the frames of your code), or the one that a
-                handler raised.
+            SystemExit: 2 if the configuration is wrong (the report is printed), 1 if the
+                application failed or an on_start hook or a dependency has raised (it is told with
+                the frames of your code), or the one that a handler raised.
         """
         if not is_logging_configured():
             configure_logging("text")
         try:
-            self.plan  # noqa: B018  # problems are reported before anything starts
+            # Problems are reported before anything starts.
+            self.plan  # noqa: B018
             if warning := self.declared.warning:
                 Guard().call(LOGGER.warning, warning)
             make = partial(self._new_run, exit_on_failure=exit_on_failure, until_end=until_end)
@@ -250,7 +285,9 @@ class App(Declarations):
         if name not in self.settings.incoming:
             raise ConfigError(unknown(f"app.channel({name!r})", "incoming", name, self.settings))
         if self._run.channels is None:
-            raise ChannelClosedError(f"channel {name!r} is made when all on_start hooks have returned")
+            raise ChannelClosedError(
+                f"channel {name!r} is made when all on_start hooks have returned"
+            )
         return self._run.channels.faces[name]
 
     async def add_channel(
@@ -263,7 +300,8 @@ class App(Declarations):
         ack: AckMode | None = None,
         retry: int | Mapping[str, Any] | RetrySettings | None = None,
     ) -> Channel:
-        """Add an incoming channel to the running application, and start it; it ends with the application.
+        """Add an incoming channel to the running application, and start it; it ends with the
+        application.
 
         Returns when it has started; it connects in the background.
 
@@ -271,35 +309,48 @@ class App(Declarations):
             name: A name that no channel has.
             settings: A table like ``[incoming.NAME]``; what it does not say, ``[kafka]`` does.
             handler: As for ``@app.incoming``, which need not have decorated it.
-            outgoing: Configured channels that its results are sent to, besides those that it is decorated for.
+            outgoing: Configured channels that its results are sent to, besides those that it is
+                decorated for.
             ack: As for ``@app.incoming``.
             retry: As for ``@app.incoming``.
 
         Raises:
-            ConfigError: The name is taken, the settings are wrong, or the handler does not fit them; in one report.
+            ConfigError: The name is taken, the settings are wrong, or the handler does not fit
+                them; in one report.
             ChannelClosedError: The application is not running.
             MissingExtraError: The channel needs a package that is not installed.
         """
-        run, reading, who = self._run, self._reading, f"add_channel({name!r})"
+        run = self._run
+        reading = self._reading
+        who = f"add_channel({name!r})"
         if run is None or reading is None:
             raise ChannelClosedError(f"{who}: the application is not running")
         if not isinstance(name, str) or not isinstance(settings, Mapping):
-            raise ConfigError(f"{who}: expected a name, and a mapping like [incoming.NAME], not {settings!r}")
+            raise ConfigError(
+                f"{who}: expected a name, and a mapping like [incoming.NAME], not {settings!r}"
+            )
         if name in self.settings.incoming or name in self.settings.memory:
             raise ConfigError(f"{who}: there is a channel with this name")
-        read = with_channel(replace(reading, settings=self.settings), who, name, settings, os.environ)
-        there, to = read.checked(), (outgoing,) if isinstance(outgoing, str) else tuple(outgoing)
+        read = with_channel(
+            replace(reading, settings=self.settings), who, name, settings, os.environ
+        )
+        there = read.checked()
+        to = (outgoing,) if isinstance(outgoing, str) else tuple(outgoing)
         decorated = incoming_of(name, ack, retry, None, self._layers, "add_channel")
         spec, odd = added(who, handler, decorated, to, self.declared.registry, there, self.plan)
-        plan, alone = AppSpec({name: spec}, {}), replace(there, incoming={name: spec.settings})
-        check_extras(plan, alone, clients=self._connector is None, spark=False, stores=self._stores is None)
+        plan = AppSpec({name: spec}, {})
+        alone = replace(there, incoming={name: spec.settings})
+        check_extras(
+            plan, alone, clients=self._connector is None, spark=False, stores=self._stores is None
+        )
         plan = plan if self._fit is None else self._fit(plan)
         channel = run.add_channel(plan.incoming[name], [*there.warnings, *odd])
         self._settings = replace(there, warnings=self.settings.warnings)
         return channel
 
     def offsets(self, group_id: str) -> GroupOffsets:
-        """The committed positions and metadata of any consumer group, over this application's connection.
+        """The committed positions and metadata of any consumer group, over this application's
+        connection.
 
         The application need not be running, nor have a channel of that group.
 
@@ -309,14 +360,19 @@ class App(Declarations):
         connector = self._run.connector if self._run is not None else self._connector
         if connector is None:
             if self.settings.bootstrap_servers == EMBEDDED:
-                raise BrokerError("the embedded broker runs inside the application, which is not running")
+                raise BrokerError(
+                    "the embedded broker runs inside the application, which is not running"
+                )
             connector = KafkaConnector(self.settings.bootstrap_servers)
         return GroupOffsets(group_id, self.settings, connector)
 
     def _check_decorating(self, decoration: str) -> None:
         if self._run is not None:
-            raise RuntimeError(f"{decoration} while the application is running: decorate before it starts")
-        self._spec = None  # it was made without it
+            raise RuntimeError(
+                f"{decoration} while the application is running: decorate before it starts"
+            )
+        # It was made without it.
+        self._spec = None
 
     def _check_emitter(self, name: str) -> None:
         if self._settings is not None:
@@ -327,8 +383,11 @@ class App(Declarations):
         if run is None:
             raise ChannelClosedError("the application is not running")
         if run.channels is None:
-            raise ChannelClosedError(f"outgoing channel {name!r} is made when all on_start hooks have returned")
-        home, found = run.channels.home, run.channels.outgoing.get(name)
+            raise ChannelClosedError(
+                f"outgoing channel {name!r} is made when all on_start hooks have returned"
+            )
+        home = run.channels.home
+        found = run.channels.outgoing.get(name)
         return found or home.call(partial(run.channels.sending, name), _has_stopped), home
 
     @contextmanager
@@ -341,18 +400,22 @@ class App(Declarations):
         fit: Callable[[AppSpec], AppSpec],
         source: Where = None,
     ) -> Iterator[Mapping[str, Any] | None]:
-        """Run on what a test has, until the context ends: then everything is what it was, and is read anew.
+        """Run on what a test has, until the context ends: then everything is what it was, and is
+        read anew.
 
         Args:
-            fit: Is given the plan each time it is made, and returns the one that runs. What is odd about the
-                configuration is not told meanwhile: a test has changed some of it, and uses a part.
+            fit: Is given the plan each time it is made, and returns the one that runs. What is odd
+                about the configuration is not told meanwhile: a test has changed some of it, and
+                    uses a part.
 
         Yields:
             The application's own overrides.
         """
         names = ("_source", "_overrides", "_connector", "_clock", "_observer", "_fit")
         before = {name: getattr(self, name) for name in names}
-        self._connector, self._clock, self._fit = connector, clock, fit
+        self._connector = connector
+        self._clock = clock
+        self._fit = fit
         self._observer = Observers([self._observer, observer])
         if source is not None:
             self._source = source
@@ -395,15 +458,20 @@ class App(Declarations):
         from reactive_kafka.http.asgi import make_asgi
         from reactive_kafka.http.guard import Guard, guard_of
 
-        def guard() -> Guard:  # mounted, it is asked before it is configured, too
+        # Mounted, it is asked before it is configured, too.
+        def guard() -> Guard:
             settings = self._settings
-            return guard_of(settings.http, is_mounted=is_mounted) if settings is not None else Guard()
+            return (
+                guard_of(settings.http, is_mounted=is_mounted) if settings is not None else Guard()
+            )
 
         return make_asgi(self, guard)
 
     @property
     def http(self) -> HttpServer | None:
-        """The HTTP server, with its actual port; None if it is off or the application is not running."""
+        """The HTTP server, with its actual port; None if it is off or the application is not
+        running.
+        """
         return self._run.http if self._run is not None else None
 
 

@@ -6,42 +6,43 @@ ReactiveKafkaError
 ├── BrokerError                       raised at the seam only, with the client's error as __cause__
 │   ├── TransientBrokerError          nobody: the same call may succeed later
 │   │   ├── OutcomeUnknownError       nobody: it may or may not have taken effect
-│   │   ├── TransactionAbortedError   nobody: nothing of the transaction counts, and its records are handled again
-│   │   ├── StoreAwayError            nobody: the checkpoint store is unavailable; the call is retried
-│   │   └── SchemaAwayError           nobody: the schema registry has not answered yet; nothing was sent
-│   ├── FatalBrokerError              the operator: authentication, authorisation, unknown topic
-│   │   ├── FencedError               the operator: two consumers have one group_instance_id
-│   │   └── CheckpointStoreError      the operator: the checkpoint store rejects a transaction, and the channel stops
-│   ├── RejectedRecordError           the user: the broker rejects this record (too large, not allowed)
-│   ├── OffsetOutOfRangeError         the reset policy: the log no longer holds the position
-│   ├── CorruptRecordError            the operator: bytes of the log cannot be read; has the position
-│   ├── CorruptCheckpointError        the operator: a row of the checkpoint store cannot be read
-│   ├── MetadataTooLargeError         nobody: the position is committed without it
-│   ├── PositionsRefusedError         the operator: positions of some partitions are refused, the others are stored
-│   └── NotOwnerError                 nobody: the partition has moved on, and the commit is dropped
-│       └── CheckpointRefusedError    nobody: a later owner has written to the checkpoint store
-├── DecodeError (ValueError)          the producer of the record; always becomes a nack
-├── UnmatchedRecordError              the handlers' author: none of the channel's takes the record; always a nack
-├── EncodeError (ValueError)          the sender: the serializer cannot write the value; nothing is sent
-├── BufferFullError                   the sender: too many records wait for the broker; nothing is sent
-├── ReplyTimeoutError (TimeoutError)  the requester: no reply came in time; the request may have been handled
-├── HandlerError                      the user's exception with topic, partition, offset; always becomes a nack
-├── CommitRefusedError                the caller: the position would pass an unsettled record, or go back
-├── CheckpointError                   the handler's author: an impossible state or transaction
-│   └── AlreadyStoredError            nobody: the record is settled
-├── CommitStrategyError               the author of the strategy: it raised, or returned no position
-├── PoisonError                       the handler's author: a record was unsettled for too long
-├── RetryLaterError                   nobody: the handler asked for the record to come again later
-├── OffloadError                      a Spark job failed: every record of its batch is nacked
-│   ├── BadDataError                  the producer of some records: smaller batches can isolate them
-│   ├── DataLossError                 the operator: the log no longer holds all offsets of a range, which the text names
-│   ├── RejectedByJobError            the producer of this record: the job could not use it
-│   ├── ClusterError                  nobody: the batch runs again under its id
-│   │   ├── WorkerLostError           nobody, the first time; then it is bad data
-│   │   └── SessionLostError          nobody: Spark's driver died during the job
-│   ├── JobTimeoutError               the user: the job exceeded its timeout and has been cancelled
-│   └── JobStuckError                 the user: a cancelled job does not end; its records stay unsettled
-└── ChannelClosedError, DeliveryOrderError, UnexpectedEndError      us: a bug; fail loudly
+│   │   ├── TransactionAbortedError   nobody: nothing of the transaction counts, and its records are
+handled again │   │   ├── StoreAwayError            nobody: the checkpoint store is unavailable; the
+call is retried │   │   └── SchemaAwayError           nobody: the schema registry has not answered
+yet; nothing was sent │   ├── FatalBrokerError              the operator: authentication,
+authorisation, unknown topic │   │   ├── FencedError               the operator: two consumers have
+one group_instance_id │   │   └── CheckpointStoreError      the operator: the checkpoint store
+rejects a transaction, and the channel stops │   ├── RejectedRecordError           the user: the
+broker rejects this record (too large, not allowed) │   ├── OffsetOutOfRangeError         the reset
+policy: the log no longer holds the position │   ├── CorruptRecordError            the operator:
+bytes of the log cannot be read; has the position │   ├── CorruptCheckpointError        the
+operator: a row of the checkpoint store cannot be read │   ├── MetadataTooLargeError         nobody:
+the position is committed without it │   ├── PositionsRefusedError         the operator: positions
+of some partitions are refused, the others are stored │   └── NotOwnerError                 nobody:
+the partition has moved on, and the commit is dropped │       └── CheckpointRefusedError    nobody:
+a later owner has written to the checkpoint store ├── DecodeError (ValueError)          the producer
+of the record; always becomes a nack ├── UnmatchedRecordError              the handlers' author:
+none of the channel's takes the record; always a nack ├── EncodeError (ValueError)          the
+sender: the serializer cannot write the value; nothing is sent ├── BufferFullError
+the sender: too many records wait for the broker; nothing is sent ├── ReplyTimeoutError
+(TimeoutError)  the requester: no reply came in time; the request may have been handled ├──
+HandlerError                      the user's exception with topic, partition, offset; always becomes
+a nack ├── CommitRefusedError                the caller: the position would pass an unsettled
+record, or go back ├── CheckpointError                   the handler's author: an impossible state
+or transaction │   └── AlreadyStoredError            nobody: the record is settled ├──
+CommitStrategyError               the author of the strategy: it raised, or returned no position ├──
+PoisonError                       the handler's author: a record was unsettled for too long ├──
+RetryLaterError                   nobody: the handler asked for the record to come again later ├──
+OffloadError                      a Spark job failed: every record of its batch is nacked │   ├──
+BadDataError                  the producer of some records: smaller batches can isolate them │   ├──
+DataLossError                 the operator: the log no longer holds all offsets of a range, which
+the text names │   ├── RejectedByJobError            the producer of this record: the job could not
+use it │   ├── ClusterError                  nobody: the batch runs again under its id │   │   ├──
+WorkerLostError           nobody, the first time; then it is bad data │   │   └── SessionLostError
+nobody: Spark's driver died during the job │   ├── JobTimeoutError               the user: the job
+exceeded its timeout and has been cancelled │   └── JobStuckError                 the user: a
+cancelled job does not end; its records stay unsettled └── ChannelClosedError, DeliveryOrderError,
+UnexpectedEndError      us: a bug; fail loudly
 """
 
 from __future__ import annotations
@@ -61,31 +62,36 @@ class ReactiveKafkaError(Exception):
 def text_of(error: BaseException) -> str:
     """The text of an exception, or the name of its class if it has none or its ``__str__`` raises.
 
-    For logs, health, headers and our own errors. The exception may be user code: nothing that its ``__str__`` does
-    (raising SystemExit, returning something else than a string) leaves this function, or reporting one failure would
-    cause another.
+    For logs, health, headers and our own errors. The exception may be user code: nothing that its
+    ``__str__`` does (raising SystemExit, returning something else than a string) leaves this
+    function, or reporting one failure would cause another.
     """
     try:
         text = str(error)
-    except BaseException:  # a real Ctrl-C does not arrive here: it goes through the loop's signal handler
+    except BaseException:
+        # A real Ctrl-C does not arrive here: it goes through the loop's signal handler.
         text = ""
     return text or type(error).__name__
 
 
 def describe(error: BaseException) -> str:
     """``Class: text`` of an exception, or its class alone; like :func:`text_of` it never raises."""
-    name, text = type(error).__name__, text_of(error)
+    name = type(error).__name__
+    text = text_of(error)
     return name if text == name else f"{name}: {text}"
 
 
-"".encode("unicode_escape")  # loads the codec, which is not possible any more during interpreter shutdown
+# Loads the codec, which is not possible any more during interpreter shutdown.
+"".encode("unicode_escape")
 
 
 def without_frames(error: E) -> E:
-    """The same error, to be kept: it and its causes hold no frames any more, nor what is in their variables.
+    """The same error, to be kept: it and its causes hold no frames any more, nor what is in their
+    variables.
 
-    An error that is kept with its traceback keeps every object that the calls have worked with. If one of these is
-    where the error is kept, only the cyclic collector frees them, and that does not see how much memory they take.
+    An error that is kept with its traceback keeps every object that the calls have worked with. If
+    one of these is where the error is kept, only the cyclic collector frees them, and that does not
+    see how much memory they take.
     """
     seen = set[int]()
     todo: list[BaseException | None] = [error]
@@ -102,29 +108,36 @@ def without_frames(error: E) -> E:
 
 
 def escaped(text: str) -> str:
-    r"""*text* with line breaks, control characters and all else that cannot be printed as escapes such as ``\n``."""
+    r"""*text* with line breaks, control characters and all else that cannot be printed as escapes
+    such as ``\n``.
+    """
     if text.isprintable():
         return text
-    # Not by the codec "unicode_escape": Python imports that at its first use, which fails where no descriptor is left.
+    # Not by the codec "unicode_escape": Python imports that at its first use, which fails where no
+    # descriptor is left.
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 class ConfigError(ReactiveKafkaError, ValueError):
     """The configuration or a decorated handler cannot work; the text lists every problem found.
 
-    ``problems`` has a line for each, with file, line, channel, key, value and what is allowed. It stays one line
-    whatever the keys and values hold: what cannot be printed is escaped.
+    ``problems`` has a line for each, with file, line, channel, key, value and what is allowed. It
+    stays one line whatever the keys and values hold: what cannot be printed is escaped.
     """
 
     def __init__(self, *problems: str) -> None:
         problems = tuple(map(escaped, problems))
         self.problems = problems
         head = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-        super().__init__(f"{head} in the configuration:\n" + "\n".join(f"  - {problem}" for problem in problems))
+        super().__init__(
+            f"{head} in the configuration:\n" + "\n".join(f"  - {problem}" for problem in problems)
+        )
 
 
 class MissingExtraError(ReactiveKafkaError, ImportError):
-    """A feature needs an optional package that is not installed; the text has the command that installs it."""
+    """A feature needs an optional package that is not installed; the text has the command that
+    installs it.
+    """
 
     def __init__(self, feature: str, extra: str) -> None:
         self.extra = extra
@@ -136,7 +149,9 @@ class BrokerError(ReactiveKafkaError):
 
 
 class TransientBrokerError(BrokerError):
-    """The same call may succeed later: a broker is unavailable, a leader is moving, a deadline has passed."""
+    """The same call may succeed later: a broker is unavailable, a leader is moving, a deadline has
+    passed.
+    """
 
 
 class OutcomeUnknownError(TransientBrokerError):
@@ -144,13 +159,18 @@ class OutcomeUnknownError(TransientBrokerError):
 
 
 class TransactionAbortedError(TransientBrokerError):
-    """A transaction of Kafka's was not committed, through no fault of its records; ``__cause__`` says why."""
+    """A transaction of Kafka's was not committed, through no fault of its records; ``__cause__``
+    says why.
+    """
 
 
 class StoreAwayError(TransientBrokerError):
-    """The checkpoint store cannot be reached, or did not answer in time; what was sent may have been stored."""
+    """The checkpoint store cannot be reached, or did not answer in time; what was sent may have
+    been stored.
+    """
 
-    by_store = False  # a call of the channel's failed, not a statement of the application's
+    # A call of the channel's failed, not a statement of the application's.
+    by_store = False
 
 
 class FatalBrokerError(BrokerError):
@@ -158,23 +178,30 @@ class FatalBrokerError(BrokerError):
 
 
 class FencedError(FatalBrokerError):
-    """Another consumer has taken over this one's ``group_instance_id``: one of the two must be removed."""
+    """Another consumer has taken over this one's ``group_instance_id``: one of the two must be
+    removed.
+    """
 
 
 class SchemaAwayError(TransientBrokerError):
-    """A schema is not known yet, because its registry is away or has not answered; nothing was sent."""
+    """A schema is not known yet, because its registry is away or has not answered; nothing was
+    sent.
+    """
 
 
 class CheckpointStoreError(FatalBrokerError):
-    """The checkpoint store cannot begin or end transactions until the operator acts; the channel has stopped.
+    """The checkpoint store cannot begin or end transactions until the operator acts; the channel
+    has stopped.
 
-    The store's own error is ``__cause__``: rights, a password, a row that cannot be read. Records of the transaction
-    are left for the next start, whatever their handler does with this error.
+    The store's own error is ``__cause__``: rights, a password, a row that cannot be read. Records
+    of the transaction are left for the next start, whatever their handler does with this error.
     """
 
 
 class RejectedRecordError(BrokerError):
-    """The broker, or the client on its behalf, rejects this record: it is too large, or not allowed."""
+    """The broker, or the client on its behalf, rejects this record: it is too large, or not
+    allowed.
+    """
 
 
 class OffsetOutOfRangeError(BrokerError):
@@ -187,12 +214,16 @@ class OffsetOutOfRangeError(BrokerError):
 
 
 class CorruptRecordError(BrokerError):
-    """A batch of the log cannot be read: its checksum, its codec, or it unpacks to more than ``max_unpacked_bytes``.
+    """A batch of the log cannot be read: its checksum, its codec, or it unpacks to more than
+    ``max_unpacked_bytes``.
 
-    ``offset`` is the position that cannot be read, ``until`` the position behind the batch; None: its bytes do not say.
+    ``offset`` is the position that cannot be read, ``until`` the position behind the batch; None:
+    its bytes do not say.
     """
 
-    def __init__(self, partition: TopicPartition, offset: int, reason: str, until: int | None = None) -> None:
+    def __init__(
+        self, partition: TopicPartition, offset: int, reason: str, until: int | None = None
+    ) -> None:
         self.partition = partition
         self.offset = offset
         self.reason = reason
@@ -205,11 +236,15 @@ class NotOwnerError(BrokerError):
 
 
 class CheckpointRefusedError(NotOwnerError):
-    """Another owner of the partition has written to the checkpoint store: what this one would write is stale."""
+    """Another owner of the partition has written to the checkpoint store: what this one would write
+    is stale.
+    """
 
 
 class CorruptCheckpointError(BrokerError):
-    """The checkpoint store's row of a partition cannot be read, or is not ours; the text names it."""
+    """The checkpoint store's row of a partition cannot be read, or is not ours; the text names
+    it.
+    """
 
 
 class MetadataTooLargeError(BrokerError):
@@ -224,14 +259,17 @@ class MetadataTooLargeError(BrokerError):
 
 
 class PositionsRefusedError(BrokerError):
-    """The broker refuses the positions of some partitions; all others of the same request are stored.
+    """The broker refuses the positions of some partitions; all others of the same request are
+    stored.
 
     ``refused``: partition -> why.
     """
 
     def __init__(self, refused: Mapping[TopicPartition, BrokerError]) -> None:
         self.refused = dict(refused)
-        super().__init__("; ".join(f"{partition}: {error}" for partition, error in sorted(self.refused.items())))
+        super().__init__(
+            "; ".join(f"{partition}: {error}" for partition, error in sorted(self.refused.items()))
+        )
 
 
 class CommitRefusedError(ReactiveKafkaError):
@@ -239,11 +277,14 @@ class CommitRefusedError(ReactiveKafkaError):
 
 
 class CheckpointError(ReactiveKafkaError):
-    """An impossible state or transaction: the channel has no store, the record is settled, or the order is wrong."""
+    """An impossible state or transaction: the channel has no store, the record is settled, or the
+    order is wrong.
+    """
 
 
 class AlreadyStoredError(CheckpointError):
-    """An earlier transaction has stored the record after all: it is settled, and counted as a duplicate.
+    """An earlier transaction has stored the record after all: it is settled, and counted as a
+    duplicate.
 
     Handlers need not catch it. A loop over a channel's messages continues with the next one.
     """
@@ -259,7 +300,9 @@ class DecodeError(ReactiveKafkaError, ValueError):
 
 
 class UnmatchedRecordError(ReactiveKafkaError):
-    """No handler of the channel takes the record: of none ``when`` is true, or its payload's type."""
+    """No handler of the channel takes the record: of none ``when`` is true, or its payload's
+    type.
+    """
 
 
 class EncodeError(ReactiveKafkaError, ValueError):
@@ -269,7 +312,9 @@ class EncodeError(ReactiveKafkaError, ValueError):
 class HandlerError(ReactiveKafkaError):
     """A handler raised; the user's exception is ``__cause__``."""
 
-    def __init__(self, channel: str, partition: TopicPartition, offset: int, reason: BaseException) -> None:
+    def __init__(
+        self, channel: str, partition: TopicPartition, offset: int, reason: BaseException
+    ) -> None:
         self.channel = channel
         self.partition = partition
         self.offset = offset
@@ -277,7 +322,9 @@ class HandlerError(ReactiveKafkaError):
 
 
 class CommitStrategyError(ReactiveKafkaError):
-    """A custom commit strategy raised (``__cause__``) or did not return a position; nothing was committed."""
+    """A custom commit strategy raised (``__cause__``) or did not return a position; nothing was
+    committed.
+    """
 
     def __init__(self, partition: TopicPartition, what: str) -> None:
         self.partition = partition
@@ -285,15 +332,21 @@ class CommitStrategyError(ReactiveKafkaError):
 
 
 class PoisonError(ReactiveKafkaError):
-    """A record was unsettled for longer than ``unprocessed_record_max_age``; the channel has stopped."""
+    """A record was unsettled for longer than ``unprocessed_record_max_age``; the channel has
+    stopped.
+    """
 
 
 class RetryLaterError(ReactiveKafkaError):
-    """A handler asked for its record to come again later; told as what a delayed retry failed with."""
+    """A handler asked for its record to come again later; told as what a delayed retry failed
+    with.
+    """
 
 
 class OffloadError(ReactiveKafkaError):
-    """A Spark job failed, and not because of single records: every record of its batch is nacked with this."""
+    """A Spark job failed, and not because of single records: every record of its batch is nacked
+    with this.
+    """
 
 
 class BadDataError(OffloadError):
@@ -301,7 +354,9 @@ class BadDataError(OffloadError):
 
 
 class DataLossError(OffloadError):
-    """The log no longer holds all offsets of a range that executors should read; the text names the range."""
+    """The log no longer holds all offsets of a range that executors should read; the text names the
+    range.
+    """
 
 
 class JobTimeoutError(OffloadError):
@@ -313,23 +368,30 @@ class ClusterError(OffloadError):
 
 
 class WorkerLostError(ClusterError):
-    """A process that ran a task of the job died: an accident the first time, bad data the second time."""
+    """A process that ran a task of the job died: an accident the first time, bad data the second
+    time.
+    """
 
 
 class SessionLostError(ClusterError):
     """Spark's driver died while the job was running; another one is being started."""
 
     def __init__(self, text: str, *, was_alone: bool = True) -> None:
-        self.was_alone = was_alone  # no other job was running, so nothing else can have killed the driver
+        # No other job was running, so nothing else can have killed the driver.
+        self.was_alone = was_alone
         super().__init__(text)
 
 
 class JobStuckError(OffloadError):
-    """A cancelled Spark job does not end: it may still have effects, so its records stay unsettled."""
+    """A cancelled Spark job does not end: it may still have effects, so its records stay
+    unsettled.
+    """
 
 
 class RejectedByJobError(OffloadError):
-    """A Spark job succeeded but could not use this record (``batch.reject``, or a corrupt payload)."""
+    """A Spark job succeeded but could not use this record (``batch.reject``, or a corrupt
+    payload).
+    """
 
 
 class ChannelClosedError(ReactiveKafkaError):
@@ -337,7 +399,9 @@ class ChannelClosedError(ReactiveKafkaError):
 
 
 class BufferFullError(ReactiveKafkaError):
-    """An outgoing channel has ``max_in_flight`` records that the broker has not confirmed; nothing was sent."""
+    """An outgoing channel has ``max_in_flight`` records that the broker has not confirmed; nothing
+    was sent.
+    """
 
 
 class ReplyTimeoutError(ReactiveKafkaError, TimeoutError):
@@ -348,7 +412,9 @@ class ReplyTimeoutError(ReactiveKafkaError, TimeoutError):
 
 
 class UnexpectedEndError(ReactiveKafkaError):
-    """One of our tasks was ended by a cancellation that is not ours, or by another BaseException (``__cause__``)."""
+    """One of our tasks was ended by a cancellation that is not ours, or by another BaseException
+    (``__cause__``).
+    """
 
     def __init__(self, task: str, cause: BaseException) -> None:
         super().__init__(f"the task {task!r} was ended by {describe(cause)}")
@@ -358,4 +424,6 @@ class DeliveryOrderError(ReactiveKafkaError):
     """A record was delivered out of order within its partition: a bug of ours or of the client."""
 
     def __init__(self, partition: TopicPartition, offset: int, position: int) -> None:
-        super().__init__(f"{partition}: offset {offset} was delivered when the position was already {position}")
+        super().__init__(
+            f"{partition}: offset {offset} was delivered when the position was already {position}"
+        )

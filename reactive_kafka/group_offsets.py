@@ -1,4 +1,6 @@
-"""What any consumer group has committed, asked from outside the group: positions and their metadata."""
+"""What any consumer group has committed, asked from outside the group: positions and their
+metadata.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from reactive_kafka.records import Committed, PartitionLike, TopicPartition, as_
 
 
 class GroupOffsets:
-    """The committed positions of a consumer group, whoever its members are. Each call opens a connection.
+    """The committed positions of a consumer group, whoever its members are. Each call opens a
+    connection.
 
     These are the positions in Kafka, also of a channel with ``commit_strategy = "checkpoint"``.
     """
@@ -24,19 +27,23 @@ class GroupOffsets:
         self._connector = connector
 
     async def positions(self) -> dict[TopicPartition, int]:
-        """partition -> committed position, for all partitions that have one; empty for an unknown group.
+        """partition -> committed position, for all partitions that have one; empty for an unknown
+        group.
 
         Raises:
             BrokerError: The brokers did not answer.
         """
         async with self._inspecting() as inspector:
-            return {partition: at.offset for partition, at in (await inspector.committed(self._group_id)).items()}
+            return {
+                partition: at.offset
+                for partition, at in (await inspector.committed(self._group_id)).items()
+            }
 
     async def metadata(self, partition: PartitionLike) -> Any:
         """The user's string committed with the position, without what this package keeps there.
 
-        If a channel of the application reads the partition with this group, the string is decoded by that channel's
-        ``offset_metadata_deserializer``.
+        If a channel of the application reads the partition with this group, the string is decoded
+        by that channel's ``offset_metadata_deserializer``.
 
         Returns:
             ``""`` if nothing is stored.
@@ -47,16 +54,24 @@ class GroupOffsets:
         """
         partition = as_partition(partition)
         async with self._inspecting() as inspector:
-            stored = (await inspector.committed(self._group_id, [partition])).get(partition, Committed(-1))
+            stored = (await inspector.committed(self._group_id, [partition])).get(
+                partition, Committed(-1)
+            )
         text = decode(stored.metadata, stored.offset).user
-        channel = next((one for one in self._channels() if one.subscription.reads(partition.topic)), None)
+        channel = next(
+            (one for one in self._channels() if one.subscription.reads(partition.topic)), None
+        )
         return text if channel is None else MetadataReader(channel).value(partition, text)
 
     def _channels(self) -> list[IncomingSettings]:
         return [one for one in self._settings.incoming.values() if one.group_id == self._group_id]
 
     def _inspecting(self) -> AbstractAsyncContextManager[Inspector]:
-        """By the properties of the group's channel, else of any channel: ``[kafka]`` is the base of each."""
-        clients = [channel.client for channel in (*self._channels(), *self._settings.incoming.values())]
+        """By the properties of the group's channel, else of any channel: ``[kafka]`` is the base of
+        each.
+        """
+        clients = [
+            channel.client for channel in (*self._channels(), *self._settings.incoming.values())
+        ]
         clients += [channel.client for channel in self._settings.outgoing.values()]
         return inspecting(self._connector, clients[0] if clients else {})

@@ -1,4 +1,6 @@
-"""Values that every room shares: where a record stands, what it looks like raw, and what is sent."""
+"""Values that every room shares: where a record stands, what it looks like raw, and what is
+sent.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ _NO_HEADERS: tuple[tuple[str, bytes | None], ...] = ()
 
 
 class TopicPartition(NamedTuple):
-    """One partition of one topic. Equal to, and hashes like, the plain tuple ``(topic, partition)``."""
+    """One partition of one topic. Equal to, and hashes like, the plain tuple ``(topic,
+    partition)``.
+    """
 
     topic: str
     partition: int
@@ -28,7 +32,8 @@ PartitionLike = TopicPartition | tuple[str, int]
 
 
 def as_partition(value: object) -> TopicPartition:
-    """A partition, of anything that says which: ``TopicPartition``, or a pair of a topic and a number.
+    """A partition, of anything that says which: ``TopicPartition``, or a pair of a topic and a
+    number.
 
     Raises:
         TypeError: It is neither.
@@ -39,11 +44,15 @@ def as_partition(value: object) -> TopicPartition:
             if not topic or number < 0:
                 raise ValueError(f"there is no such partition: {value!r}")
             return TopicPartition(topic, number)
-    raise TypeError(f"a TopicPartition, or a tuple of a topic and a number, is wanted, not {value!r}")
+    raise TypeError(
+        f"a TopicPartition, or a tuple of a topic and a number, is wanted, not {value!r}"
+    )
 
 
 class Committed(NamedTuple):
-    """A position stored in the group: offset of the next record to read, and the string stored with it."""
+    """A position stored in the group: offset of the next record to read, and the string stored with
+    it.
+    """
 
     offset: int
     metadata: str = ""
@@ -54,12 +63,16 @@ class TopicIds:
     """What one broker says of the ids of topics."""
 
     broker: int
-    ids: Mapping[str, str]  # topic -> its id, of those that exist at this broker
-    alive: frozenset[int]  # the brokers that this one knows of, itself among them
+    # Topic -> its id, of those that exist at this broker.
+    ids: Mapping[str, str]
+    # The brokers that this one knows of, itself among them.
+    alive: frozenset[int]
 
 
 class RecordBytes(NamedTuple):
-    """A record in bytes, as it is written. ``timestamp_ms`` is since the epoch; None: the time of writing."""
+    """A record in bytes, as it is written. ``timestamp_ms`` is since the epoch; None: the time of
+    writing.
+    """
 
     value: bytes | None
     key: bytes | None = None
@@ -108,7 +121,9 @@ class Headers(Sequence[tuple[str, bytes | None]]):
         self._pairs = tuple((name, value) for name, value in pairs)
 
     def get(self, name: str, default: bytes | None = None) -> bytes | None:
-        """The value of the last header called *name*, as Kafka's own ``lastHeader``, or *default*."""
+        """The value of the last header called *name*, as Kafka's own ``lastHeader``, or
+        *default*.
+        """
         for header, value in reversed(self._pairs):
             if header == name:
                 return value
@@ -159,8 +174,9 @@ class Record:
         channel: With several ``@app.outgoing``: send to this channel only.
 
     Raises:
-        TypeError: A field has another type. It is raised where the record is made, and not where it is sent: by then
-            the record that it was made of may be settled, in a transaction for example.
+        TypeError: A field has another type. It is raised where the record is made, and not where it
+            is sent: by then the record that it was made of may be settled, in a transaction for
+                example.
         ValueError: A timestamp without a time zone, or a partition that cannot be.
     """
 
@@ -173,7 +189,8 @@ class Record:
     channel: str | None = None
 
     def __post_init__(self) -> None:
-        # Most records have a value and a key alone, and each comparison here is paid for by each of them.
+        # Most records have a value and a key alone, and each comparison here is paid for by each of
+        # them.
         if self.headers is not _NO_HEADERS:
             object.__setattr__(self, "headers", _checked_headers(self.headers))
         if self.partition is not None:
@@ -183,7 +200,9 @@ class Record:
         if self.topic is not None and not isinstance(self.topic, str):
             raise TypeError(f"Record(topic={shown(self.topic)}): expected the name of a topic")
         if self.channel is not None and not isinstance(self.channel, str):
-            raise TypeError(f"Record(channel={shown(self.channel)}): expected the name of an outgoing channel")
+            raise TypeError(
+                f"Record(channel={shown(self.channel)}): expected the name of an outgoing channel"
+            )
 
 
 def _checked_headers(headers: object) -> HeaderPairs:
@@ -193,7 +212,9 @@ def _checked_headers(headers: object) -> HeaderPairs:
             f"Record(headers={shown(headers)}): expected pairs of a name and bytes; of a dict: list(headers.items())"
         )
     if not isinstance(headers, Iterable):
-        raise TypeError(f'Record(headers={shown(headers)}): expected pairs of a name and bytes: [("trace", b"1")]')
+        raise TypeError(
+            f'Record(headers={shown(headers)}): expected pairs of a name and bytes: [("trace", b"1")]'
+        )
     pairs: Any = headers if isinstance(headers, Sequence) else tuple(headers)
     problem = headers_problem(pairs)
     if problem is not None:
@@ -215,11 +236,18 @@ def _check_timestamp(timestamp: object) -> None:
             "datetime.fromtimestamp(milliseconds / 1000, UTC)"
         )
     if timestamp.tzinfo is None:
-        raise ValueError(f"Record(timestamp={timestamp!r}) has no time zone: say which moment it is, with tzinfo=UTC")
+        raise ValueError(
+            f"Record(timestamp={timestamp!r}) has no time zone: say which moment it is, with tzinfo=UTC"
+        )
 
 
 def record_of(
-    value: Any, key: Any, headers: HeaderPairs, partition: int | None, timestamp: datetime | None, topic: str | None
+    value: Any,
+    key: Any,
+    headers: HeaderPairs,
+    partition: int | None,
+    timestamp: datetime | None,
+    topic: str | None,
 ) -> Any:
     """What an emitter is given: the value itself, where nothing else is said of it.
 
@@ -229,4 +257,6 @@ def record_of(
         return value
     if isinstance(value, Record):
         raise TypeError("a Record says its key, headers, partition, timestamp and topic itself")
-    return Record(value, key=key, headers=headers, partition=partition, timestamp=timestamp, topic=topic)
+    return Record(
+        value, key=key, headers=headers, partition=partition, timestamp=timestamp, topic=topic
+    )

@@ -1,11 +1,12 @@
 """Tasks and their owners: what escapes from a task fails its owner, and nobody else.
 
-Every task that goes on in the background is started here. Its owner (a channel, the application) hears of whatever it
-raises: an exception, a CancelledError that nobody of ours has sent, or any other BaseException.
+Every task that goes on in the background is started here. Its owner (a channel, the application)
+hears of whatever it raises: an exception, a CancelledError that nobody of ours has sent, or any
+other BaseException.
 
-There is no task group underneath. A group cancels all of its tasks for one that raises, and takes one that was
-cancelled for a success. anyio's cancels again and again until a task has ended: no cleanup could await anything, and a
-handler that ignores its cancellation would take a core.
+There is no task group underneath. A group cancels all of its tasks for one that raises, and takes
+one that was cancelled for a success. anyio's cancels again and again until a task has ended: no
+cleanup could await anything, and a handler that ignores its cancellation would take a core.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ Work = Callable[[], Awaitable[None]]
 
 
 class Spawn(Protocol):
-    """Starts a task with a name, which ends with the application; its owner hears of what it raises.
+    """Starts a task with a name, which ends with the application; its owner hears of what it
+    raises.
 
     The task runs in the context that is given, or else in a copy of the caller's.
     """
@@ -61,7 +63,9 @@ class Handle:
         context: Context | None = None,
     ) -> None:
         self.is_cancelled = False
-        self.task = asyncio.create_task(self._run(work, name, fails, is_ending), name=name, context=context)
+        self.task = asyncio.create_task(
+            self._run(work, name, fails, is_ending), name=name, context=context
+        )
 
     def cancel(self) -> None:
         """Cancel it, once; whoever owns it does not hear of that."""
@@ -69,23 +73,31 @@ class Handle:
             self.is_cancelled = True
             self.task.cancel()
 
-    async def _run(self, work: Work, name: str, fails: Fails, is_ending: Callable[[], bool]) -> None:
+    async def _run(
+        self, work: Work, name: str, fails: Fails, is_ending: Callable[[], bool]
+    ) -> None:
         try:
             await work()
         except KeyboardInterrupt:
-            raise  # somebody's Ctrl-C, which hits whatever runs at the moment: the loop ends for it
+            # Somebody's Ctrl-C, which hits whatever runs at the moment: the loop ends for it.
+            raise
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and (self.is_cancelled or is_ending()):
                 return
             cause = _cause(error, name)
             try:
                 fails(cause)
-            except BaseException:  # the owner cannot hear of it: the log is what is left, and its neighbours go on
-                logger.exception("the task %r has failed, and so did telling its owner", name, exc_info=cause)
+            except BaseException:
+                # The owner cannot hear of it: the log is what is left, and its neighbours go on.
+                logger.exception(
+                    "the task %r has failed, and so did telling its owner", name, exc_info=cause
+                )
 
 
 def _cause(error: BaseException, name: str) -> BaseException:
-    """What an owner is told: an error that is a reason, also where a task group or a cancellation hides it."""
+    """What an owner is told: an error that is a reason, also where a task group or a cancellation
+    hides it.
+    """
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     if isinstance(error, Exception):
@@ -98,7 +110,8 @@ def _cause(error: BaseException, name: str) -> BaseException:
 class Tasks:
     """The background tasks of an application; made in the task that ends them.
 
-    The loop may cancel that task and all of these at once (``asyncio.run`` does at its end): that is nobody's failure.
+    The loop may cancel that task and all of these at once (``asyncio.run`` does at its end): that
+    is nobody's failure.
     """
 
     def __init__(self) -> None:
@@ -114,8 +127,12 @@ class Tasks:
 
         return spawn
 
-    def start(self, work: Work, name: str, fails: Fails, context: Context | None = None) -> Handle | None:
-        """Start a task; None once the application has ended them all: what comes after that is not begun."""
+    def start(
+        self, work: Work, name: str, fails: Fails, context: Context | None = None
+    ) -> Handle | None:
+        """Start a task; None once the application has ended them all: what comes after that is not
+        begun.
+        """
         if self._is_over:
             return None
         handle = Handle(work, name, fails, self.is_ending, context)
@@ -128,13 +145,20 @@ class Tasks:
         return self._is_over or (self._home is not None and self._home.cancelling() > 0)
 
     async def end(self, within_s: float) -> list[str]:
-        """Cancel each task once, and wait for their ends; the names of those that have not come to it in time.
+        """Cancel each task once, and wait for their ends; the names of those that have not come to
+        it in time.
 
-        A task that ignores its cancellation is left alone from then on: cancelled again and again it would take a core.
+        A task that ignores its cancellation is left alone from then on: cancelled again and again
+        it would take a core.
         """
         self._is_over = True
-        # The loop has cancelled all of them already where it ends: once more would cut off their cleanup.
-        if not (self._home is not None and self._home.cancelling() and all(one.cancelling() for one in self._running)):
+        # The loop has cancelled all of them already where it ends: once more would cut off their
+        # cleanup.
+        if not (
+            self._home is not None
+            and self._home.cancelling()
+            and all(one.cancelling() for one in self._running)
+        ):
             for handle in list(self._running.values()):
                 handle.cancel()
         if self._running:
@@ -143,7 +167,9 @@ class Tasks:
 
 
 async def each(*works: Awaitable[object]) -> None:
-    """Wait for the end of all of them, and raise then what one of them has raised; a group, where several have."""
+    """Wait for the end of all of them, and raise then what one of them has raised; a group, where
+    several have.
+    """
     ends = await asyncio.gather(*works, return_exceptions=True)
     errors = [end for end in ends if isinstance(end, BaseException)]
     if len(errors) == 1:
@@ -156,13 +182,16 @@ TOGETHER_S = 0.1
 
 
 def ends_with_others(wait_s: float, now: float) -> float:
-    """A wait of a second or more, made shorter by a tenth of one at most, so that it ends when those of others do.
+    """A wait of a second or more, made shorter by a tenth of one at most, so that it ends when
+    those of others do.
 
-    Where nothing comes in, that the loop wakes up at all costs most: 0.1 to 0.2 ms, whatever it does then.
+    Where nothing comes in, that the loop wakes up at all costs most: 0.1 to 0.2 ms, whatever it
+    does then.
     """
     if not 1 <= wait_s < inf:
         return wait_s
-    return floor((now + wait_s) / TOGETHER_S + 1e-6) * TOGETHER_S - now  # a whole tenth is one, if a float says 49.99
+    # A whole tenth is one, if a float says 49.99.
+    return floor((now + wait_s) / TOGETHER_S + 1e-6) * TOGETHER_S - now
 
 
 async def is_set_within(event: asyncio.Event, timeout_s: float | None) -> bool:
@@ -179,16 +208,21 @@ class NoEndError(TimeoutError):
 
 
 async def outcome_of(
-    work: Callable[[], Awaitable[object]], name: str, within_s: float | None,
-    context: Context | None = None, cleanup_s: float = CLEANED_UP_S,
-) -> BaseException | None:  # fmt: skip
-    """Run what may be anybody's in a task of its own, and return what it raised; None: it came to its end.
+    work: Callable[[], Awaitable[object]],
+    name: str,
+    within_s: float | None,
+    context: Context | None = None,
+    cleanup_s: float = CLEANED_UP_S,
+) -> BaseException | None:
+    """Run what may be anybody's in a task of its own, and return what it raised; None: it came to
+    its end.
 
-    Whatever it does to its task (cancels it, asks the process to end) stays in there. It runs in *context*, and may
-    change it; None: a copy of the caller's.
+    Whatever it does to its task (cancels it, asks the process to end) stays in there. It runs in
+    *context*, and may change it; None: a copy of the caller's.
 
     Returns:
-        NoEndError where it has not ended *within_s*: it is cancelled once, and left alone where it has not come to its
+        NoEndError where it has not ended *within_s*: it is cancelled once, and left alone where it
+            has not come to its
         end *cleanup_s* later.
 
     Cancellation:
@@ -209,7 +243,8 @@ async def outcome_of(
         is_late = not task.done()
     finally:
         if not task.done():
-            if is_late or not task.cancelling():  # else the loop ends, and a second one would cut off its cleanup
+            # Else the loop ends, and a second one would cut off its cleanup.
+            if is_late or not task.cancelling():
                 task.cancel()
             await asyncio.wait([task], timeout=cleanup_s)
     if is_late and within_s is not None:
@@ -238,7 +273,9 @@ class HomeLoop:
         return get_ident() == self._thread
 
     def call(self, call: Callable[[], T], when_ended: Callable[[], T]) -> T:
-        """What *call* returns or raises on the loop, or *when_ended* once it is over. Another thread waits for it."""
+        """What *call* returns or raises on the loop, or *when_ended* once it is over. Another
+        thread waits for it.
+        """
         if self.is_here:
             return call()
         return self.send(lambda answer: answer.set_result(call()), when_ended).result()
@@ -246,21 +283,27 @@ class HomeLoop:
     def send(
         self, call: Callable[[concurrent.futures.Future[T]], object], when_ended: Callable[[], T]
     ) -> concurrent.futures.Future[T]:
-        """Have *call* set an answer on the loop; what it raises is the answer, too. Calls of one thread keep order."""
+        """Have *call* set an answer on the loop; what it raises is the answer, too. Calls of one
+        thread keep order.
+        """
         answer: concurrent.futures.Future[T] = concurrent.futures.Future()
-        answer.set_running_or_notify_cancel()  # a loop that awaits it cannot cancel it from now on
+        # A loop that awaits it cannot cancel it from now on.
+        answer.set_running_or_notify_cancel()
 
         def run() -> None:
             try:
                 call(answer)
-            except BaseException as error:  # even SystemExit is for the thread that asked, and not for the loop
+            except BaseException as error:
+                # Even SystemExit is for the thread that asked, and not for the loop.
                 answer.set_exception(error)
 
         try:
             self.loop.call_soon_threadsafe(run)
-        except RuntimeError:  # the loop is closed: the application has stopped
+        except RuntimeError:
+            # The loop is closed: the application has stopped.
             try:
                 answer.set_result(when_ended())
-            except Exception as error:  # as of the call itself
+            except Exception as error:
+                # As of the call itself.
                 answer.set_exception(error)
         return answer

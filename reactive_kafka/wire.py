@@ -1,4 +1,6 @@
-"""What Kafka takes: how a topic may be called, and what the fields of a record to be written must be. Pure."""
+"""What Kafka takes: how a topic may be called, and what the fields of a record to be written must
+be. Pure.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,8 @@ from collections.abc import Sequence
 
 TOPIC_RULE = "letters, digits, dot, underscore and hyphen, at most 249"
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-_LONGEST_SHOWN = 80  # characters of a value in a problem's text
+# Characters of a value in a problem's text.
+_LONGEST_SHOWN = 80
 
 
 def is_topic(name: object) -> bool:
@@ -17,17 +20,28 @@ def is_topic(name: object) -> bool:
 
 def topic_problem(topic: object) -> str | None:
     """What is wrong with a topic's name, in words that go after ``because``; None: nothing."""
-    return None if is_topic(topic) else f"topic = {shown(topic)}: no topic can be called so; allowed are {TOPIC_RULE}"
+    return (
+        None
+        if is_topic(topic)
+        else f"topic = {shown(topic)}: no topic can be called so; allowed are {TOPIC_RULE}"
+    )
 
 
 def record_problem(
-    topic: object, value: object, key: object, headers: object, partition: object, timestamp_ms: object
+    topic: object,
+    value: object,
+    key: object,
+    headers: object,
+    partition: object,
+    timestamp_ms: object,
 ) -> str | None:
     """What keeps a record from ever being written, by field and value; None: it can be."""
     return topic_problem(topic) or fields_problem(value, key, headers, partition, timestamp_ms)
 
 
-def fields_problem(value: object, key: object, headers: object, partition: object, timestamp_ms: object) -> str | None:
+def fields_problem(
+    value: object, key: object, headers: object, partition: object, timestamp_ms: object
+) -> str | None:
     """The same, of all but the topic."""
     return (
         _bytes_problem("value", value)
@@ -39,7 +53,11 @@ def fields_problem(value: object, key: object, headers: object, partition: objec
 
 
 def _bytes_problem(field: str, value: object) -> str | None:
-    return None if value is None or isinstance(value, bytes) else f"{field} = {shown(value)}: expected bytes or None"
+    return (
+        None
+        if value is None or isinstance(value, bytes)
+        else f"{field} = {shown(value)}: expected bytes or None"
+    )
 
 
 def headers_problem(headers: object) -> str | None:
@@ -67,7 +85,9 @@ def _hint(header: object) -> str:
 
 
 def _is_text(name: str) -> bool:
-    """Whether it has a form in bytes: UTF-8, or, where it was read from a record and is none, the bytes that it had."""
+    """Whether it has a form in bytes: UTF-8, or, where it was read from a record and is none, the
+    bytes that it had.
+    """
     try:
         name.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -78,13 +98,16 @@ def _is_text(name: str) -> bool:
 def _number_problem(field: str, value: object, *, least: int, bits: int) -> str | None:
     if value is None or (isinstance(value, int) and least <= value < 2 ** (bits - 1)):
         return None
-    return f"{field} = {shown(value)}: expected None or an integer" + (f" of {least} or more" if least >= 0 else "")
+    return f"{field} = {shown(value)}: expected None or an integer" + (
+        f" of {least} or more" if least >= 0 else ""
+    )
 
 
 def shown(value: object) -> str:
     """Its repr, cut; the value may be anybody's, and even its repr may raise."""
     try:
         text = repr(value)
-    except BaseException:  # as in errors.text_of: telling of one mistake must not be another
+    except BaseException:
+        # As in errors.text_of: telling of one mistake must not be another.
         text = f"<{type(value).__name__}>"
     return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 3]}..."

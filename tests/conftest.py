@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from tests.schemas.server import RegistryServer
 
-settings.register_profile("any machine", deadline=None)  # how long an example takes says nothing on a busy one
+# How long an example takes says nothing on a busy one.
+settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
 
 
@@ -28,8 +29,9 @@ settings.load_profile("any machine")
 def children_heed_signals() -> Iterator[None]:
     """Processes that tests start heed signals, although this one may ignore them.
 
-    Under nohup SIGHUP is ignored, and in a background job of a script SIGINT and SIGQUIT. A child would inherit that.
-    It does not inherit a handler, so a handler that does nothing takes the place of each ignored signal.
+    Under nohup SIGHUP is ignored, and in a background job of a script SIGINT and SIGQUIT. A child
+    would inherit that. It does not inherit a handler, so a handler that does nothing takes the
+    place of each ignored signal.
     """
     numbers = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
     ignored = [number for number in numbers if signal.getsignal(number) == signal.SIG_IGN]

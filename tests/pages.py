@@ -87,7 +87,9 @@ def links(page: Path) -> list[str]:
 
 def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as GitHub makes them."""
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading, _ in _sections(page)}
+    return {
+        re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading, _ in _sections(page)
+    }
 
 
 def _sections(page: Path) -> Iterator[tuple[str, str]]:

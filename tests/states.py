@@ -1,7 +1,7 @@
 """The state machines of the package, drawn from their tables into a page.
 
-``python -m tests.states docs/internals.md`` rewrites what stands between ``<!-- states:NAME -->`` and
-``<!-- end -->``; ``tests/test_internals.py`` fails where a page and the code differ.
+``python -m tests.states docs/internals.md`` rewrites what stands between ``<!-- states:NAME -->``
+and ``<!-- end -->``; ``tests/test_internals.py`` fails where a page and the code differ.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from reactive_kafka.runtime import states as runtime
 from reactive_kafka.spark.channel import job as spark
 
 FROM_EVERYWHERE = 4
-"""An event that leads to one state from so many others is told in a sentence: arrows would hide the rest."""
+"""An event that leads to one state from so many others is told in a sentence: arrows would hide the
+rest.
+"""
 
 _MARKED = re.compile(r"(<!-- states:(\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _NAMES = r"(?:``[^`]+``,\s+)*``[^`]+``"
@@ -40,7 +42,8 @@ class Machine:
     """A table of transitions with what its docstrings say about states and events.
 
     Attributes:
-        moves: State -> event -> next state, each as it is called; the first state is the one at the start.
+        moves: State -> event -> next state, each as it is called; the first state is the one at the
+            start.
         states: State -> its meaning.
         events: Event -> its meaning.
     """
@@ -70,20 +73,32 @@ class Machine:
 
     def text(self) -> str:
         """A diagram, then what it leaves out, then the meaning of each state and event."""
-        return "\n".join((*self._diagram(), "", *self._sentences(), *self._state_rows(), "", *self._event_rows()))
+        return "\n".join(
+            (*self._diagram(), "", *self._sentences(), *self._state_rows(), "", *self._event_rows())
+        )
 
     def _diagram(self) -> Iterator[str]:
         yield from ("```mermaid", "stateDiagram-v2")
-        yield from (f'    state "{state}" as {_id(state)}' for state in self.moves if _id(state) != state)
+        yield from (
+            f'    state "{state}" as {_id(state)}' for state in self.moves if _id(state) != state
+        )
         yield f"    [*] --> {_id(next(iter(self.moves)))}"
         for (state, to), events in self.arrows().items():
             yield f"    {_id(state)} --> {_id(to)}: {', '.join(events)}"
-        yield from (f"    {_id(state)} --> [*]" for state, ways in self.moves.items() if set(ways.values()) <= {state})
+        yield from (
+            f"    {_id(state)} --> [*]"
+            for state, ways in self.moves.items()
+            if set(ways.values()) <= {state}
+        )
         yield "```"
 
     def _sentences(self) -> Iterator[str]:
         for (event, to), states in self.told.items():
-            yield fill(f"Not drawn: `{event}` leads to `{to}` from {_listed(states)}.", 120, break_on_hyphens=False)
+            yield fill(
+                f"Not drawn: `{event}` leads to `{to}` from {_listed(states)}.",
+                120,
+                break_on_hyphens=False,
+            )
         if self.told:
             yield ""
 
@@ -108,12 +123,16 @@ def _listed(names: list[str]) -> str:
 
 
 def meanings(text: str) -> dict[str, str]:
-    """What a docstring says of each name: ````stop``, ``end``: the end; ``fail``: ...`` are the meanings of three."""
+    """What a docstring says of each name: ````stop``, ``end``: the end; ``fail``: ...`` are the
+    meanings of three.
+    """
     found = {}
     for part in _BEFORE_NAMES.split(inspect.cleandoc(text)):
         if match := _MEANING.fullmatch(part):
             meaning = " ".join(match[2].split()).removesuffix(".").replace("``", "`")
-            found |= {" ".join(name.split()): meaning for name in re.findall(r"``([^`]+)``", match[1])}
+            found |= {
+                " ".join(name.split()): meaning for name in re.findall(r"``([^`]+)``", match[1])
+            }
     return found
 
 
@@ -130,11 +149,16 @@ def said_of(module: ModuleType, name: str) -> str:
     raise LookupError(f"{module.__name__} has no {name}")
 
 
-def machine(module: ModuleType, table: str, states: str, states_in: ModuleType | None = None) -> Machine:
+def machine(
+    module: ModuleType, table: str, states: str, states_in: ModuleType | None = None
+) -> Machine:
     """The state machine of a module: the names of its table, and of the type of its states."""
     transitions: Mapping[Any, Mapping[str, Any]] = getattr(module, table)
     return Machine(
-        {_called(state): {event: _called(to) for event, to in ways.items()} for state, ways in transitions.items()},
+        {
+            _called(state): {event: _called(to) for event, to in ways.items()}
+            for state, ways in transitions.items()
+        },
         _meanings_of_values(transitions) or meanings(said_of(states_in or module, states)),
         meanings(said_of(module, table)),
     )

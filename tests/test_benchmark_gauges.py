@@ -31,16 +31,21 @@ def test_ages_count_from_the_end_of_the_warm_up_to_the_end_of_the_measure() -> N
     assert 0 <= ages.figures()[P50] <= ages.figures()[P99] < 100
 
 
-def test_a_rebalance_lasts_from_the_revocation_to_the_first_record_after_the_next_assignment() -> None:
+def test_a_rebalance_lasts_from_the_revocation_to_the_first_record_after_the_next_assignment() -> (
+    None
+):
     watch = Watch()
     watch.assigned()
-    watch.record(1.0)  # the first assignment is no rebalance
+    # The first assignment is no rebalance.
+    watch.record(1.0)
     assert watch.ends.is_set()
     watch.ends.clear()
-    watch.turned(50.0, 2.0)  # nothing goes on
+    # Nothing goes on.
+    watch.turned(50.0, 2.0)
     watch.revoked(3.0)
     watch.turned(10.0, 3.1)
-    watch.record(3.5)  # of before: its handler has ended late
+    # Of before: its handler has ended late.
+    watch.record(3.5)
     assert not watch.ends.is_set()
     watch.assigned()
     watch.turned(30.0, 4.0)

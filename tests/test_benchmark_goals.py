@@ -20,9 +20,15 @@ from benchmarks.place import Place
 from benchmarks.report import Measured
 
 PLAIN = Build(
-    python="/a/python", version="3.11.7", compiler="GCC 12.2.0", flags="-O3", is_profiled=False, is_lto=False,
-    is_debians=False, loop_ns=61.0,
-)  # fmt: skip
+    python="/a/python",
+    version="3.11.7",
+    compiler="GCC 12.2.0",
+    flags="-O3",
+    is_profiled=False,
+    is_lto=False,
+    is_debians=False,
+    loop_ns=61.0,
+)
 PROFILED = replace(PLAIN, python="/b/python", is_profiled=True)
 DEBIANS = replace(PLAIN, python="/c/python", version="3.11.2", is_debians=True)
 NEWER = replace(PLAIN, python="/d/python", version="3.13.0")
@@ -37,9 +43,14 @@ def figures(rate: float, cpu: float = 1.0) -> Figures:
 
 
 def measured(*ratios: float, on: Build = DEBIANS, cpu: float = 1.0) -> Measured:
-    """Rounds in which ours was so many times as fast as the raw client, whose rate differs from round to round."""
+    """Rounds in which ours was so many times as fast as the raw client, whose rate differs from
+    round to round.
+    """
     rounds = [
-        {plan.GETMANY: figures(100.0 * number), plan.OURS_BYTES: figures(100.0 * number * ratio, cpu)}
+        {
+            plan.GETMANY: figures(100.0 * number),
+            plan.OURS_BYTES: figures(100.0 * number * ratio, cpu),
+        }
         for number, ratio in enumerate(ratios, 1)
     ]
     return Measured(build=on, rows=frozenset({plan.GETMANY, plan.OURS_BYTES}), rounds=[*rounds])
@@ -51,7 +62,13 @@ def sentences(goal: Goal, *of: Measured) -> list[str]:
 
 @pytest.mark.parametrize(
     ("on", "least"),
-    [(PLAIN, 1.84), (replace(PLAIN, version="3.12.1"), 1.84), (PROFILED, 1.5), (DEBIANS, 1.5), (NEWER, 1.5)],
+    [
+        (PLAIN, 1.84),
+        (replace(PLAIN, version="3.12.1"), 1.84),
+        (PROFILED, 1.5),
+        (DEBIANS, 1.5),
+        (NEWER, 1.5),
+    ],
 )
 def test_a_goal_depends_on_how_the_python_was_built(on: Build, least: float) -> None:
     (met,) = report.verdicts([measured(least + 0.001, on=on)], [FASTER])
@@ -65,14 +82,17 @@ def test_a_goal_without_a_figure_for_plain_builds_is_the_same_for_them() -> None
 
 
 def test_a_ratio_of_throughputs_is_that_of_the_best_rounds_among_those_that_have_both() -> None:
-    of = measured(1.0, 2.0, 1.6)  # of 100, 200 and 300
+    # Of 100, 200 and 300.
+    of = measured(1.0, 2.0, 1.6)
     of.rounds.append({plan.OURS_BYTES: figures(1e9)})
     (verdict,) = report.verdicts([of], [FASTER])
     assert verdict.value == pytest.approx(480 / 300)
     of = measured(1.0, 2.0, 1.0)
     (verdict,) = report.verdicts([of], [FASTER])
     assert verdict.value == pytest.approx(400 / 300)
-    (light,) = report.verdicts([replace(of, rounds=[*of.rounds, *measured(1.0, cpu=0.4).rounds])], [LIGHT])
+    (light,) = report.verdicts(
+        [replace(of, rounds=[*of.rounds, *measured(1.0, cpu=0.4).rounds])], [LIGHT]
+    )
     assert light.value == 0.4
 
 
@@ -99,12 +119,17 @@ def test_what_was_to_be_measured_and_failed_is_not_met() -> None:
     failed = Measured(build=DEBIANS, rows=frozenset({plan.GETMANY, plan.OURS_BYTES}), rounds=[{}])
     (verdict,) = report.verdicts([failed], [FASTER])
     assert not verdict.met
-    assert verdict.sentence == f"NOT MEASURED on 3.11.2, Debian: {plan.OURS_BYTES} beside {plan.GETMANY}"
+    assert (
+        verdict.sentence
+        == f"NOT MEASURED on 3.11.2, Debian: {plan.OURS_BYTES} beside {plan.GETMANY}"
+    )
     assert "not measured" in report.promises([failed], [FASTER])
 
 
 def test_what_nobody_asked_to_measure_is_no_miss() -> None:
-    alone = Measured(build=DEBIANS, rows=frozenset({plan.OURS_BYTES}), rounds=[{plan.OURS_BYTES: figures(1.0)}])
+    alone = Measured(
+        build=DEBIANS, rows=frozenset({plan.OURS_BYTES}), rounds=[{plan.OURS_BYTES: figures(1.0)}]
+    )
     assert sentences(FASTER, alone) == []
     assert report.promises([alone], [FASTER]) == ""
 
@@ -114,7 +139,9 @@ def test_each_python_has_a_column_beside_each_goal() -> None:
     text = report.promises([measured(1.6), measured(1.6, on=PLAIN), other], [FASTER])
     head, _, row = text.splitlines()
     assert head == "| goal | to reach | 3.11.2, Debian | 3.11.7, plain | 3.13.0, plain |"
-    assert row.endswith("| at least 1.5 times / at least 1.84 times | 1.60 | **1.60** (missed) |  |")
+    assert row.endswith(
+        "| at least 1.5 times / at least 1.84 times | 1.60 | **1.60** (missed) |  |"
+    )
 
 
 def test_the_python_that_users_are_likely_to_have_comes_first_and_has_all_rows() -> None:
@@ -123,16 +150,26 @@ def test_the_python_that_users_are_likely_to_have_comes_first_and_has_all_rows()
     rows = [*plan.CONTENDERS, *gauges.GAUGES]
     assert rows_on(rows, is_first=True) == rows
     elsewhere = rows_on(rows, is_first=False)
-    assert {one.name for one in elsewhere} == {one.name for one in plan.CONTENDERS if one.everywhere}
-    assert {plan.GETMANY, plan.OURS_BYTES, plan.OURS_DICT, plan.OURS_BY_KEY[10]} <= {one.name for one in elsewhere}
+    assert {one.name for one in elsewhere} == {
+        one.name for one in plan.CONTENDERS if one.everywhere
+    }
+    assert {plan.GETMANY, plan.OURS_BYTES, plan.OURS_DICT, plan.OURS_BY_KEY[10]} <= {
+        one.name for one in elsewhere
+    }
 
 
 def test_goals_and_baselines_name_rows_whose_figures_are_measured() -> None:
     contenders = {one.name for one in plan.CONTENDERS}
     gauged = {one.name for one in gauges.GAUGES}
-    assert len(contenders) + len(gauged) == len({*contenders, *gauged}) == len(plan.CONTENDERS) + len(gauges.GAUGES)
+    assert (
+        len(contenders) + len(gauged)
+        == len({*contenders, *gauged})
+        == len(plan.CONTENDERS) + len(gauges.GAUGES)
+    )
     for goal in GOALS:
-        assert {goal.row, goal.beside or goal.row} <= (contenders if goal.row in contenders else gauged)
+        assert {goal.row, goal.beside or goal.row} <= (
+            contenders if goal.row in contenders else gauged
+        )
         assert (goal.least, goal.most) != (None, None)
         assert goal.row in gauged or goal.figure in (RATE, CPU, RSS)
     assert {one.series for one in plan.CONTENDERS} == plan.BASELINES.keys()
@@ -143,15 +180,20 @@ def test_whatever_a_row_is_compared_with_runs_on_the_same_pythons() -> None:
     everywhere = {one.name for one in plan.CONTENDERS if one.everywhere}
     baselines = {plan.BASELINES[one.series] for one in plan.CONTENDERS if one.everywhere}
     assert {plan.GETMANY, plan.GETMANY_JSON, plan.OURS_BY_KEY[10]} <= everywhere
-    assert baselines - everywhere == {plan.SEQUENTIAL}  # a hundred a second on any of them
+    # A hundred a second on any of them.
+    assert baselines - everywhere == {plan.SEQUENTIAL}
 
 
 @pytest.mark.parametrize("row", [*plan.CONTENDERS, *gauges.GAUGES], ids=lambda row: row.name)
 def test_every_row_names_a_function(row: plan.Contender | gauges.Gauge) -> None:
     module, _, function = row.run.partition(":")
     package = "gauges" if isinstance(row, gauges.Gauge) else "contenders"
-    if module in ("faststream_peer", "kstreams_peer"):  # which are not installed here
-        assert f"\nasync def {function}(job: Job)" in (page.ROOT / f"benchmarks/contenders/{module}.py").read_text()
+    # Which are not installed here.
+    if module in ("faststream_peer", "kstreams_peer"):
+        assert (
+            f"\nasync def {function}(job: Job)"
+            in (page.ROOT / f"benchmarks/contenders/{module}.py").read_text()
+        )
         return
     assert callable(getattr(importlib.import_module(f"benchmarks.{package}.{module}"), function))
 
@@ -169,13 +211,18 @@ def test_the_results_of_a_run_are_what_tables_show() -> None:
     assert result.figures() == {RECORDS: 2_000_000, RATE: 500_000, CPU: 1.5, RSS: 71.5}
     rounds = [{plan.OURS_BYTES: result.figures()}]
     *_, row = report.throughputs(rounds, "no-op").splitlines()
-    assert row == f"| {plan.OURS_BYTES} | each second | 2,000,000 | 500,000 (500,000) |  | 1.50 | 72 |"
+    assert (
+        row == f"| {plan.OURS_BYTES} | each second | 2,000,000 | 500,000 (500,000) |  | 1.50 | 72 |"
+    )
     assert report.throughputs(rounds, "JSON") == ""
 
 
 def test_a_table_of_gauges_has_a_column_for_each_figure_that_one_of_its_rows_has() -> None:
     rounds = [
-        {gauges.RAW_START: {gauges.FIRST_S: 0.2}, gauges.START[1]: {gauges.FIRST_S: 0.4, gauges.LAST_S: 0.5}},
+        {
+            gauges.RAW_START: {gauges.FIRST_S: 0.2},
+            gauges.START[1]: {gauges.FIRST_S: 0.4, gauges.LAST_S: 0.5},
+        },
         {gauges.RAW_START: {gauges.FIRST_S: 0.3}},
     ]
     assert report.gauged(rounds, gauges.START_UP).splitlines() == [
@@ -188,14 +235,22 @@ def test_a_table_of_gauges_has_a_column_for_each_figure_that_one_of_its_rows_has
 
 def test_the_page_names_each_build_and_what_it_measured() -> None:
     text = page.results([measured(1.6), measured(2.0, on=PLAIN)], UNDER)
-    assert "| 3.11.2 | package of the distribution, built with a profile | GCC 12.2.0 | `-O3` | 61 |" in text
-    assert "| 3.11.7 | neither --enable-optimizations nor --with-lto | GCC 12.2.0 | `-O3` | 61 |" in text
+    assert (
+        "| 3.11.2 | package of the distribution, built with a profile | GCC 12.2.0 | `-O3` | 61 |"
+        in text
+    )
+    assert (
+        "| 3.11.7 | neither --enable-optimizations nor --with-lto | GCC 12.2.0 | `-O3` | 61 |"
+        in text
+    )
     head, ours, plain = text.split("\n## CPython ")
     assert f"| {plan.OURS_BYTES} | 160 (1.6) | 200 (2) |" in head
     assert "| 160 (160) | 1.6 |" in ours
     assert "| 200 (200) | 2 |" in plain
     assert "7 of 40 waited in vain" in text.replace("\n  ", " ")
-    assert [line for line in text.splitlines() if len(line) > report.WIDTH and line[0] not in "|#"] == []
+    assert [
+        line for line in text.splitlines() if len(line) > report.WIDTH and line[0] not in "|#"
+    ] == []
 
 
 def test_the_readme_shows_the_first_python_and_is_the_same_around_that() -> None:
@@ -213,11 +268,19 @@ def test_the_readme_shows_the_first_python_and_is_the_same_around_that() -> None
 def test_the_readme_leaves_out_tables_that_exist() -> None:
     every = {*plan.BASELINES, *(one.table for one in gauges.GAUGES)}
     assert set(page.IN_README) < every
-    rounds = [{plan.RAW_SEND: figures(1.0), plan.GETMANY: figures(1.0), gauges.START[1]: {gauges.FIRST_S: 0.4}}]
+    rounds = [
+        {
+            plan.RAW_SEND: figures(1.0),
+            plan.GETMANY: figures(1.0),
+            gauges.START[1]: {gauges.FIRST_S: 0.4},
+        }
+    ]
     of = Measured(build=DEBIANS, rows=frozenset(), rounds=[*rounds])
     heads = [text.split("|")[1].split(":")[0].strip() for text in report.tables(of)]
     assert heads == ["handler", "handler", gauges.START_UP]
-    assert [text.split("|")[1].strip() for text in report.tables(of, ["sending"])] == ["handler: sending"]
+    assert [text.split("|")[1].strip() for text in report.tables(of, ["sending"])] == [
+        "handler: sending"
+    ]
 
 
 def test_flags_are_those_that_make_code_faster_or_slower_each_once() -> None:
@@ -251,7 +314,8 @@ def test_a_row_waits_until_nobody_slows_the_loop_down_and_says_where_that_was_in
     slept: list[float] = []
     took = iter([60.0, 50.0, 54.9, 55.1, 90.0, 50.0])
     pace = machine.Pace(took.__next__, slept.append)
-    for _ in range(4):  # the first cannot know; the last waits twice
+    # The first cannot know; the last waits twice.
+    for _ in range(4):
         pace.wait()
     assert (len(slept), pace.slowed, pace.looks) == (2, 0, 4)
     busy = machine.Pace(chain([50.0], repeat(56.0)).__next__, slept.append)
@@ -262,6 +326,9 @@ def test_a_row_waits_until_nobody_slows_the_loop_down_and_says_where_that_was_in
 
 
 def test_figures_of_several_runs_are_their_medians() -> None:
-    assert medians([{"a": 1.0, "b": 5.0}, {"a": 9.0, "b": 4.0}, {"a": 2.0, "b": 6.0}]) == {"a": 2.0, "b": 5.0}
+    assert medians([{"a": 1.0, "b": 5.0}, {"a": 9.0, "b": 4.0}, {"a": 2.0, "b": 6.0}]) == {
+        "a": 2.0,
+        "b": 5.0,
+    }
     assert percentile([float(number) for number in range(200, 0, -1)], 0.99) == 198
     assert percentile([7.0], 0.5) == 7.0

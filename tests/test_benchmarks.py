@@ -1,4 +1,6 @@
-"""What the benchmarks measure and make of their figures; measuring itself needs minutes and a quiet machine."""
+"""What the benchmarks measure and make of their figures; measuring itself needs minutes and a quiet
+machine.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,14 @@ from benchmarks.growth.model import Quantity, fitted, row
 from benchmarks.memory import peak_mb
 from benchmarks.spark import figures, report
 from benchmarks.spark.figures import Beside, Overhead, Phase, Spread, Throughput
-from benchmarks.spark.plan import BATCH_RECORDS, BY_HAND, MAX_POLL_INTERVAL_S, RANGES, RECORDS, VALUE_BYTES
+from benchmarks.spark.plan import (
+    BATCH_RECORDS,
+    BY_HAND,
+    MAX_POLL_INTERVAL_S,
+    RANGES,
+    RECORDS,
+    VALUE_BYTES,
+)
 from benchmarks.spark.work import Laps, click
 from reactive_kafka.formats import decoder_for
 
@@ -24,10 +33,19 @@ LITTLE = Spread(count=3, p50=0.25, p99=1.0, max=2.0)
 
 
 def throughput(rate: float, **more: Spread) -> Throughput:
-    return Throughput(records=1_000, wall_s=1_000 / rate, batch_s=[0.5], peak_rss_mb=200.0, driver_mb=800.0, **more)
+    return Throughput(
+        records=1_000,
+        wall_s=1_000 / rate,
+        batch_s=[0.5],
+        peak_rss_mb=200.0,
+        driver_mb=800.0,
+        **more,
+    )
 
 
-def a_round(*, by_hand: float = 100.0, records: float = 100.0, ranges: float = 100.0) -> dict[str, Throughput]:
+def a_round(
+    *, by_hand: float = 100.0, records: float = 100.0, ranges: float = 100.0
+) -> dict[str, Throughput]:
     meanwhile = {"lag_ms": LITTLE, "rss_mb": LITTLE}
     return {
         BY_HAND.name: throughput(by_hand),
@@ -37,12 +55,20 @@ def a_round(*, by_hand: float = 100.0, records: float = 100.0, ranges: float = 1
 
 
 def overhead(ours: float = 1.0, by_hand: float = 1.0, records: int = BATCH_RECORDS) -> Overhead:
-    return Overhead(records=records, ours_s=[ours], by_hand_s=[by_hand], before_s=[0.1], after_s=[0.01])
+    return Overhead(
+        records=records, ours_s=[ours], by_hand_s=[by_hand], before_s=[0.1], after_s=[0.01]
+    )
 
 
 def plain(*, rebalances: int = 0, longest_job_s: float = MAX_POLL_INTERVAL_S + 4) -> Beside:
     phases = [Phase(name="nothing", latency_ms=LITTLE, lag_ms=LITTLE)]
-    return Beside(phases=phases, batches=12, ticks_per_s=1_000.0, longest_job_s=longest_job_s, rebalances=rebalances)
+    return Beside(
+        phases=phases,
+        batches=12,
+        ticks_per_s=1_000.0,
+        longest_job_s=longest_job_s,
+        rebalances=rebalances,
+    )
 
 
 def missed(*args: object) -> list[str]:
@@ -50,7 +76,9 @@ def missed(*args: object) -> list[str]:
 
 
 def test_a_percentile_is_the_least_sample_that_so_many_do_not_exceed() -> None:
-    assert Spread.of([float(number) for number in range(200, 0, -1)]) == Spread(count=200, p50=100, p99=198, max=200)
+    assert Spread.of([float(number) for number in range(200, 0, -1)]) == Spread(
+        count=200, p50=100, p99=198, max=200
+    )
     assert Spread.of([7.0]) == Spread(count=1, p50=7, p99=7, max=7)
     assert Spread.of([]) == Spread(count=0, p50=0, p99=0, max=0)
 
@@ -59,7 +87,9 @@ def test_a_line_is_found_again_and_what_is_off_it_is_told() -> None:
     line = fitted([(10, 25.0), (20, 45.0), (40, 85.0)])
     assert (round(line.constant, 6), round(line.each, 6), round(line.at(1_000))) == (5, 2, 2_005)
     quantity = Quantity("tick", "ms", "partitions", (10, 20, 40), 1_000, float)
-    assert row(quantity, [25.0, 45.0, 85.0]).startswith("| tick, ms | 10; 20; 40 partitions | 25, 45, 85 | +0% |")
+    assert row(quantity, [25.0, 45.0, 85.0]).startswith(
+        "| tick, ms | 10; 20; 40 partitions | 25, 45, 85 | +0% |"
+    )
     assert "| -50% |" in row(quantity, [25.0, 45.0, 170.0])
 
 
@@ -99,7 +129,11 @@ def test_five_percent_over_by_hand_is_a_miss_for_large_batches_only() -> None:
 
 def test_what_a_batch_takes_more_is_the_median_over_neighbours() -> None:
     measured = Overhead(
-        records=500, ours_s=[1.1, 3.3, 9.0], by_hand_s=[1.0, 3.0, 5.0], before_s=[0.1] * 3, after_s=[0.1] * 3
+        records=500,
+        ours_s=[1.1, 3.3, 9.0],
+        by_hand_s=[1.0, 3.0, 5.0],
+        before_s=[0.1] * 3,
+        after_s=[0.1] * 3,
     )
     assert measured.over == pytest.approx(0.1)
     assert measured.over_ms == pytest.approx(300)
@@ -147,10 +181,14 @@ def test_every_order_is_the_same_in_both_formats() -> None:
         written = as_avro(number)
         assert written[:5] == b"\0\0\0\1\2"
         assert json.loads(orders.as_json(number)) == orders.order(number)
-        assert fastavro.schemaless_reader(io.BytesIO(written[5:]), schema, None) == orders.order(number)
+        assert fastavro.schemaless_reader(io.BytesIO(written[5:]), schema, None) == orders.order(
+            number
+        )
 
 
-@pytest.mark.parametrize("kind", [ours_formats.OrderData, ours_formats.OrderModel, ours_formats.OrderStruct])
+@pytest.mark.parametrize(
+    "kind", [ours_formats.OrderData, ours_formats.OrderModel, ours_formats.OrderStruct]
+)
 def test_every_type_that_is_measured_reads_an_order(kind: type) -> None:
     decode = decoder_for(kind, "json")
     assert decode is not None
@@ -162,9 +200,14 @@ def test_who_decodes_reads_a_topic_of_orders() -> None:
         assert one.values == (one.series if one.series in ("JSON", "Avro") else "plain")
 
 
-def test_a_run_starts_from_bytecode_as_an_installed_package_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_starts_from_bytecode_as_an_installed_package_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    assert runs._last_line([sys.executable, "-c", "import sys; print(sys.dont_write_bytecode)"]) == "False"
+    assert (
+        runs._last_line([sys.executable, "-c", "import sys; print(sys.dont_write_bytecode)"])
+        == "False"
+    )
 
 
 def test_each_stage_of_a_start_can_be_imported_and_together_they_are_most_of_the_memory() -> None:
@@ -181,7 +224,9 @@ def test_the_comparison_of_serialisers_measures_both_in_each_format_and_with_the
     needed, speed, away, at_once = capsys.readouterr().out.strip().split("\n\n")
     assert "confluent-kafka" in needed
     assert "confluent-kafka" not in needed.splitlines()[2], "ours does not need it"
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in speed.splitlines()[2:]]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in speed.splitlines()[2:]
+    ]
     assert {tuple(row[:3]) for row in rows} == {
         (name, kind, doing)
         for name in serialisers.FORMATS

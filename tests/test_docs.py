@@ -1,4 +1,6 @@
-"""What README.md and docs/ say is so: their code runs, their keys, names, commands and tests exist."""
+"""What README.md and docs/ say is so: their code runs, their keys, names, commands and tests
+exist.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ from tests.faults.driver import free_port
 from tests.faults.strategies import STRATEGIES, Strategy
 from tests.pages import PAGES, ROOT, Block, Span, name
 
-WITH_CODE = [page for page in PAGES if pages.blocks(page, "python") and page.name != "CONTRIBUTING.md"]
+WITH_CODE = [
+    page for page in PAGES if pages.blocks(page, "python") and page.name != "CONTRIBUTING.md"
+]
 SPAN_ATTRIBUTES = (CHANNEL, ATTEMPT, UNLINKED)
 SETTING = re.compile(r"([a-z][a-z_.]*) = (.+)")
 
@@ -56,12 +60,16 @@ def laid_out(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
             (folder / block.file).write_text(block.text)
         elif block.language == "toml":
             (folder / "reactive-kafka.toml").write_text(block.text)
-    monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)  # a page may set one, which a process takes only once
+    # A page may set one, which a process takes only once.
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
     monkeypatch.setattr(trace, "_TRACER_PROVIDER_SET_ONCE", Once())
     monkeypatch.chdir(folder)
-    monkeypatch.syspath_prepend(str(page.parent))  # an example's page imports what stands beside it
+    # An example's page imports what stands beside it.
+    monkeypatch.syspath_prepend(str(page.parent))
     monkeypatch.syspath_prepend(str(folder))
-    there = [Path(block.file).stem for block in pages.blocks(page, "python") if block.file is not None]
+    there = [
+        Path(block.file).stem for block in pages.blocks(page, "python") if block.file is not None
+    ]
     kept = {module: sys.modules.pop(module) for module in there if module in sys.modules}
     try:
         yield
@@ -72,9 +80,12 @@ def laid_out(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
 
 
 def run_code(page: Path) -> ModuleType:
-    """A module of the page's Python blocks, one after the other; those that are files of their own are imported."""
+    """A module of the page's Python blocks, one after the other; those that are files of their own
+    are imported.
+    """
     module = ModuleType(f"code_of_{page.stem.replace('-', '_')}")
-    sys.modules[module.__name__] = module  # dataclasses and annotations are looked up there
+    # Dataclasses and annotations are looked up there.
+    sys.modules[module.__name__] = module
     for block in pages.blocks(page, "python"):
         if block.file is None:
             source = Path(
@@ -83,21 +94,27 @@ def run_code(page: Path) -> ModuleType:
             source.parent.mkdir(parents=True, exist_ok=True)
             source.write_text(block.text)
             exec(compile(block.text, block.where, "exec", dont_inherit=True), module.__dict__)
-        elif "asyncio.run(main())" not in block.text:  # a script that connects when it is imported
+        elif "asyncio.run(main())" not in block.text:
+            # A script that connects when it is imported.
             vars(module).update(vars(import_module(Path(block.file).stem)))
     return module
 
 
 def apps_of(module: ModuleType) -> list[App]:
-    return list({id(value): value for value in vars(module).values() if isinstance(value, App)}.values())
+    return list(
+        {id(value): value for value in vars(module).values() if isinstance(value, App)}.values()
+    )
 
 
 @pytest.mark.parametrize("page", WITH_CODE, ids=name)
-def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_code_of_a_page_runs(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with laid_out(page, tmp_path, monkeypatch):
         module = run_code(page)
         for app in apps_of(module):
-            app.configure()  # every handler fits the page's configuration
+            # Every handler fits the page's configuration.
+            app.configure()
         tests = [test for its_name, test in vars(module).items() if its_name.startswith("test_")]
         for test in tests:
             if "virtual_time" in [mark.name for mark in getattr(test, "pytestmark", ())]:
@@ -110,7 +127,9 @@ def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize(
-    "block", [block for page in PAGES for block in pages.blocks(page, "toml")], ids=lambda block: block.where
+    "block",
+    [block for page in PAGES for block in pages.blocks(page, "toml")],
+    ids=lambda block: block.where,
 )
 def test_every_toml_block_is_a_whole_configuration(block: Block, tmp_path: Path) -> None:
     file = tmp_path / "reactive-kafka.toml"
@@ -127,12 +146,18 @@ async def test_every_handler_of_the_page_about_handlers_settles_its_record(
     with laid_out(pages.page("docs/handlers.md"), tmp_path, monkeypatch):
         module = run_code(pages.page("docs/handlers.md"))
         app: App = module.app
-        handled = [channel for channel, consuming in app.plan.incoming.items() if consuming.handler is not None]
+        handled = [
+            channel
+            for channel, consuming in app.plan.incoming.items()
+            if consuming.handler is not None
+        ]
         async with TestApp(app) as test:
             for channel in handled:
                 await test.send(channel, ORDER)
             await test.settled()
-            assert {channel: sum(test.committed(channel).values()) for channel in handled} == dict.fromkeys(handled, 1)
+            assert {
+                channel: sum(test.committed(channel).values()) for channel in handled
+            } == dict.fromkeys(handled, 1)
             assert [record.key for record in test.records("invoices")] == [b"ada"]
 
             iterating = asyncio.ensure_future(module.consume(app))
@@ -146,7 +171,8 @@ async def test_every_handler_of_the_page_about_handlers_settles_its_record(
 
 
 @pytest.mark.spark
-@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")  # pyspark leaves those of collect() open
+# Pyspark leaves those of collect() open.
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 async def test_the_spark_function_of_the_page_about_spark_counts_the_pages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,7 +180,10 @@ async def test_the_spark_function_of_the_page_about_spark_counts_the_pages(
 
     with laid_out(pages.page("docs/spark.md"), tmp_path, monkeypatch):
         app: App = run_code(pages.page("docs/spark.md")).app
-        quick = {"incoming": {"clicks": {"spark": {"batch_max_wait": "100ms"}}}, "spark": {"master": "local[2]"}}
+        quick = {
+            "incoming": {"clicks": {"spark": {"batch_max_wait": "100ms"}}},
+            "spark": {"master": "local[2]"},
+        }
         async with TestApp(app, overrides=quick) as test:
             for click in (
                 {"page": "home"},
@@ -169,7 +198,9 @@ async def test_the_spark_function_of_the_page_about_spark_counts_the_pages(
             dead = [record.value for record in test.records("dead-letter-topic-clicks")]
     assert sorted(dead) == [b"no click", b'{"page":"home","seconds":-1}']
     rows = parquet.read_table(tmp_path / "pages").to_pylist()
-    assert {path: sum(row["count"] for row in rows if row["page"] == path) for path in ("home", "cart")} == {
+    assert {
+        path: sum(row["count"] for row in rows if row["page"] == path) for path in ("home", "cart")
+    } == {
         "home": 2,
         "cart": 1,
     }
@@ -192,12 +223,15 @@ async def test_the_quickstart_works_as_it_is_written(
 ) -> None:
     port = free_port()
     with laid_out(pages.page("docs/quickstart.md"), tmp_path, monkeypatch):
-        for file in ("reactive-kafka.toml", "send.py"):  # only the address is another
+        # Only the address is another.
+        for file in ("reactive-kafka.toml", "send.py"):
             written = (tmp_path / file).read_text()
             assert "localhost:9092" in written
             (tmp_path / file).write_text(written.replace("localhost:9092", kafka))
         environ = {**os.environ, "REACTIVE_KAFKA__HTTP__PORT": str(port)}
-        service = await asyncio.create_subprocess_exec(sys.executable, "hello.py", env=environ, stdout=subprocess.PIPE)
+        service = await asyncio.create_subprocess_exec(
+            sys.executable, "hello.py", env=environ, stdout=subprocess.PIPE
+        )
         try:
             await until_ready(port)
             sender = await asyncio.create_subprocess_exec(sys.executable, "send.py")
@@ -239,7 +273,15 @@ def outcome(key: str, value: Any) -> str:
         {"incoming": {"x": {"group_id": "g", "retry": nested}}},
         {"incoming": {"x": {"group_id": "g", "spark": nested}}},
         {"incoming": {"x": {"group_id": "g", "schema": nested}}},
-        {"incoming": {"x": {"group_id": "g", **STORED, "checkpoint": {"store": "sqlite:///x.db", **nested}}}},
+        {
+            "incoming": {
+                "x": {
+                    "group_id": "g",
+                    **STORED,
+                    "checkpoint": {"store": "sqlite:///x.db", **nested},
+                }
+            }
+        },
         {"outgoing": {"x": nested}},
         *({section: nested} for section in PLAIN_SECTIONS),
     ]
@@ -283,10 +325,16 @@ def test_every_setting_in_the_text_is_accepted(span: Span) -> None:
 
 
 def test_what_the_readme_says_is_not_there_is_refused_by_name() -> None:
-    words = [span.text for span in pages.spans(pages.page("README.md")) if span.heading == "Not supported yet"]
+    words = [
+        span.text
+        for span in pages.spans(pages.page("README.md"))
+        if span.heading == "Not supported yet"
+    ]
     absent = {word for word in words if word.startswith(("app.", "channel."))}
     owners = {"app": App, "channel": Channel}
-    assert [word for word in absent if hasattr(owners[word.partition(".")[0]], word.partition(".")[2])] == []
+    assert [
+        word for word in absent if hasattr(owners[word.partition(".")[0]], word.partition(".")[2])
+    ] == []
     assert set(words) - absent == {*LATER_COMMANDS}
 
 
@@ -298,13 +346,25 @@ def test_a_setting_that_is_wrong_would_be_found() -> None:
 # -- which strategy when
 
 
-DECISIONS = ("commit_strategy", "enable_auto_commit", "failure_strategy", "ordering", "consumers", "retry", "restart")
+DECISIONS = (
+    "commit_strategy",
+    "enable_auto_commit",
+    "failure_strategy",
+    "ordering",
+    "consumers",
+    "retry",
+    "restart",
+)
 
 
 def rows_of_choosing() -> dict[str, list[str]]:
     """The table of the page: channel -> its other cells."""
     lines = _section("docs/choosing.md", "What can be lost or repeated").splitlines()
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in lines
+        if line.startswith("| ")
+    ]
     return {name: cells for name, *cells in rows[1:]}
 
 
@@ -346,14 +406,29 @@ def vocabulary() -> frozenset[str]:
         *(ROOT / file for file in ("Makefile", "pyproject.toml", ".ci/run")),
     ]
     here = {Path(__file__), Path(pages.__file__)}
-    words = {word for path in sources if path not in here for word in re.findall(r"\w+", path.read_text())}
-    properties = {spelling for known in PROPERTIES for spelling in (known.name, known.kafka, *known.also) if spelling}
-    return frozenset(words | properties | {part for one in properties for part in re.split(r"\W", one)})
+    words = {
+        word
+        for path in sources
+        if path not in here
+        for word in re.findall(r"\w+", path.read_text())
+    }
+    properties = {
+        spelling
+        for known in PROPERTIES
+        for spelling in (known.name, known.kafka, *known.also)
+        if spelling
+    }
+    return frozenset(
+        words | properties | {part for one in properties for part in re.split(r"\W", one)}
+    )
 
 
 def names_in(span: Span) -> Iterable[str]:
-    """The words of a span that can only be names: with an underscore inside, in CamelCase, or called."""
-    text = re.sub(r"reactive_kafka_\w+|REACTIVE_KAFKA_\w+|tests/\S+|\S+\.py", "", span.text)  # looked at elsewhere
+    """The words of a span that can only be names: with an underscore inside, in CamelCase, or
+    called.
+    """
+    # Looked at elsewhere.
+    text = re.sub(r"reactive_kafka_\w+|REACTIVE_KAFKA_\w+|tests/\S+|\S+\.py", "", span.text)
     yield from re.findall(r"\b[a-zA-Z]+(?:_[a-zA-Z0-9]+)+\b", text)
     yield from re.findall(r"\b[A-Z][a-z]+(?:[A-Z][a-z]+)+\b", text)
     yield from re.findall(r"\b(\w+)\(", text)
@@ -361,13 +436,21 @@ def names_in(span: Span) -> Iterable[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_every_name_in_the_text_is_one_of_the_code(page: Path) -> None:
-    unknown = {word: span.where for span in pages.spans(page) for word in names_in(span) if word not in vocabulary()}
+    unknown = {
+        word: span.where
+        for span in pages.spans(page)
+        for word in names_in(span)
+        if word not in vocabulary()
+    }
     assert unknown == {}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_every_metric_in_the_text_is_in_the_catalogue(page: Path) -> None:
-    metrics = {metric.name.removeprefix("reactive_kafka_") for metric in CATALOGUE} | {"checkpoints"}  # a table
+    # A table.
+    metrics = {metric.name.removeprefix("reactive_kafka_") for metric in CATALOGUE} | {
+        "checkpoints"
+    }
     named = set(re.findall(r"\breactive_kafka_(\w+)", page.read_text()))
     assert named <= metrics
 
@@ -376,12 +459,16 @@ def test_every_metric_in_the_text_is_in_the_catalogue(page: Path) -> None:
 def test_every_dotted_name_of_the_package_leads_somewhere(page: Path) -> None:
     for span in pages.spans(page):
         if match := re.fullmatch(r"((?:reactive_kafka|App)(?:\.\w+)+)(?:\(.*\))?", span.text):
-            assert resolve(match[1]) is not None or match[1] in {*loggers(), *SPAN_ATTRIBUTES}, span.where
+            assert resolve(match[1]) is not None or match[1] in {*loggers(), *SPAN_ATTRIBUTES}, (
+                span.where
+            )
 
 
 @cache
 def loggers() -> set[str]:
-    """The names under which the package logs: users configure them, and they do not move with the files."""
+    """The names under which the package logs: users configure them, and they do not move with the
+    files.
+    """
     sources = (path.read_text() for path in (ROOT / "reactive_kafka").rglob("*.py"))
     return {name for source in sources for name in re.findall(r'getLogger\("([\w.]+)"\)', source)}
 
@@ -426,7 +513,12 @@ def test_every_file_in_the_text_exists(page: Path) -> None:
 def defined_in(path: Path) -> set[str]:
     """What a test file defines at its top, and in its classes as ``Class::name``."""
     tree = ast.parse(path.read_text())
-    found = {target.id for node in tree.body if isinstance(node, ast.Assign) for target in _names(node.targets)}
+    found = {
+        target.id
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in _names(node.targets)
+    }
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             found.add(node.name)
@@ -459,14 +551,22 @@ def test_every_trap_of_the_client_has_tests_that_show_it_and_that_hold_it() -> N
     files = (ROOT / "tests" / "broker" / "hazards").glob("test_*.py")
     tests = {test for file in files for test in defined_in(file)}
     shown = {match[1].upper() for test in tests if (match := re.match(r"test_(h\d+)_naive_", test))}
-    held = {match[1].upper() for test in tests if (match := re.match(r"test_(h\d+)_(?!naive_)", test))}
+    held = {
+        match[1].upper() for test in tests if (match := re.match(r"test_(h\d+)_(?!naive_)", test))
+    }
     assert traps == [f"H{number}" for number in range(1, 23)]
     assert set(traps) - shown == set(traps) - held == set()
 
 
 def test_every_promise_of_the_readme_names_a_test() -> None:
-    promises = re.findall(r"^\| (.+?) \| (.*) \|$", _section("README.md", "What it promises"), re.MULTILINE)
-    without = [promise for promise, held_by in promises if promise != "promise" and not named_tests(held_by)]
+    promises = re.findall(
+        r"^\| (.+?) \| (.*) \|$", _section("README.md", "What it promises"), re.MULTILINE
+    )
+    without = [
+        promise
+        for promise, held_by in promises
+        if promise != "promise" and not named_tests(held_by)
+    ]
     assert without == []
     assert len(promises) > 15
 
@@ -490,11 +590,19 @@ def test_every_command_in_the_text_exists(page: Path) -> None:
                 assert inner[1] in command.commands, text
                 command = command.commands[inner[1]]
             options = {option for parameter in command.params for option in parameter.opts}
-            assert set(re.findall(r"(?<!\S)--[a-z-]+", ours[2].partition("#")[0])) <= options | {"--help"}, text
+            assert set(re.findall(r"(?<!\S)--[a-z-]+", ours[2].partition("#")[0])) <= options | {
+                "--help"
+            }, text
 
 
 @pytest.mark.parametrize("key", ["commit_strategy", "failure_strategy"])
 def test_the_glossary_names_every_strategy(key: str) -> None:
     start = f"| **{key.replace('_', ' ')}** |"
-    (row,) = [line for line in (ROOT / "docs" / "glossary.md").read_text().splitlines() if line.startswith(start)]
-    assert re.findall(r"`([a-z-]+)`", row) == re.findall(r'"([a-z-]+)"', INCOMING.keys[key].kind.expects)
+    (row,) = [
+        line
+        for line in (ROOT / "docs" / "glossary.md").read_text().splitlines()
+        if line.startswith(start)
+    ]
+    assert re.findall(r"`([a-z-]+)`", row) == re.findall(
+        r'"([a-z-]+)"', INCOMING.keys[key].kind.expects
+    )

@@ -40,7 +40,10 @@ def test_a_text_is_told_as_it_is_and_the_class_where_there_is_none(text: str) ->
 @pytest.mark.parametrize(
     "says",
     [
-        *(raises(error) for error in (TypeError("no"), RecursionError(), SystemExit(3), KeyboardInterrupt())),
+        *(
+            raises(error)
+            for error in (TypeError("no"), RecursionError(), SystemExit(3), KeyboardInterrupt())
+        ),
         lambda self: 5,
         lambda self: None,
         lambda self: int("x"),
@@ -68,13 +71,21 @@ def drawn() -> dict[str, str]:
 
 def test_the_tree_has_every_error_of_the_module_under_its_base() -> None:
     base = errors.ReactiveKafkaError
-    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, base)]
-    assert drawn() == {kind.__name__: kind.__bases__[0].__name__ for kind in kinds if kind is not base}
+    kinds = [
+        kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, base)
+    ]
+    assert drawn() == {
+        kind.__name__: kind.__bases__[0].__name__ for kind in kinds if kind is not base
+    }
 
 
 def test_every_error_that_the_package_exports_is_in_the_tree() -> None:
     exported = [getattr(reactive_kafka, name) for name in reactive_kafka.__all__]
-    names = {kind.__name__ for kind in exported if isinstance(kind, type) and issubclass(kind, BaseException)}
+    names = {
+        kind.__name__
+        for kind in exported
+        if isinstance(kind, type) and issubclass(kind, BaseException)
+    }
     assert names - {"ReactiveKafkaError"} <= drawn().keys()
 
 
@@ -84,5 +95,7 @@ def test_escaping_imports_nothing_which_would_fail_without_descriptors() -> None
         "import sys; from reactive_kafka.errors import escaped; before = set(sys.modules); "
         r"print(escaped('\n\x1b\u2028\udc80\U000e0001'), set(sys.modules) - before)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
     assert done.stdout == r"\n\x1b\u2028\udc80\U000e0001 set()" + "\n"

@@ -1,4 +1,6 @@
-"""docs/internals.md shows the code that there is: its map, its ways and its diagrams are compared with it."""
+"""docs/internals.md shows the code that there is: its map, its ways and its diagrams are compared
+with it.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ MOST_STEPS = 8
 MOST_ROWS = 25
 MOST_LINES = 6
 WAYS = [
-    f"The way of a {what}" for what in ("record", "failed message", "rebalance", "stop", "Spark batch", "checkpoint")
+    f"The way of a {what}"
+    for what in ("record", "failed message", "rebalance", "stop", "Spark batch", "checkpoint")
 ]
 FILE = re.compile(r"`([\w/]+\.py)`")
 
@@ -30,7 +33,9 @@ def exists(file: str) -> bool:
 
 def map_rows() -> list[tuple[int, str, str]]:
     """Floor, room and the first file to open, of each row."""
-    rows = re.findall(r"^\| (\d+) \| `([\w/.]+)` \| .+ \| `([\w/.]+)` \|$", section("Map"), re.MULTILINE)
+    rows = re.findall(
+        r"^\| (\d+) \| `([\w/.]+)` \| .+ \| `([\w/.]+)` \|$", section("Map"), re.MULTILINE
+    )
     return [(int(floor), room, file) for floor, room, file in rows]
 
 
@@ -54,17 +59,26 @@ def test_a_way_has_at_most_eight_steps_and_each_is_a_file_of_its_own(way: str) -
     steps = re.findall(r"^\d+\. (.+(?:\n   .+)*)", section(way), re.MULTILINE)
     files = [FILE.findall(step) for step in steps]
     assert 3 < len(steps) <= MOST_STEPS
-    assert all(re.match(r"`[\w/]+\.py`: ", step) and len(named) == 1 for step, named in zip(steps, files, strict=True))
+    assert all(
+        re.match(r"`[\w/]+\.py`: ", step) and len(named) == 1
+        for step, named in zip(steps, files, strict=True)
+    )
     assert [file for (file,) in files if not exists(file)] == []
     assert len({file for (file,) in files}) == len(files)
 
 
 def test_what_is_changed_leads_to_files_and_tests() -> None:
-    rows = [line.split(" | ") for line in section("If you change X, read Y").splitlines() if line.startswith("| ")][1:]
+    rows = [
+        line.split(" | ")
+        for line in section("If you change X, read Y").splitlines()
+        if line.startswith("| ")
+    ][1:]
     assert 0 < len(rows) <= MOST_ROWS
     for _, start, tests, _ in rows:
         files = re.findall(r"`([\w/]+(?:\.py|/))`", start)
-        assert files and all((ROOT / PACKAGE / file).exists() or file.startswith("tests/") for file in files), start
+        assert files and all(
+            (ROOT / PACKAGE / file).exists() or file.startswith("tests/") for file in files
+        ), start
         assert "`tests/" in tests, tests
 
 
@@ -90,11 +104,20 @@ def test_the_diagrams_are_those_of_the_tables() -> None:
 def test_each_state_and_event_of_a_table_has_a_meaning(name: str) -> None:
     machine = states.machines()[name]
     events = {event for ways in machine.moves.values() for event in ways}
-    assert (machine.moves.keys() - machine.states.keys(), events - machine.events.keys()) == (set(), set())
+    assert (machine.moves.keys() - machine.states.keys(), events - machine.events.keys()) == (
+        set(),
+        set(),
+    )
 
 
 MACHINE = states.Machine(
-    {"a b": {"go": "c", "stay": "a b", "end": "d"}, "c": {"end": "d"}, "e": {"end": "d"}, "f": {"end": "d"}, "d": {}},
+    {
+        "a b": {"go": "c", "stay": "a b", "end": "d"},
+        "c": {"end": "d"},
+        "e": {"end": "d"},
+        "f": {"end": "d"},
+        "d": {},
+    },
     dict.fromkeys(("a b", "c", "d", "e", "f"), "a state"),
     dict.fromkeys(("go", "stay", "end"), "an event"),
 )

@@ -1,4 +1,6 @@
-"""The services of the page for those who come from aiokafka, on a real Kafka: one takes over from the other."""
+"""The services of the page for those who come from aiokafka, on a real Kafka: one takes over from
+the other.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,8 @@ async def test_the_new_service_goes_on_where_the_old_one_has_committed(
     run, port = uuid4().hex[:8], free_port()
     orders, failed, invoices = f"orders-{run}", f"orders-failed-{run}", f"invoices-{run}"
     with laid_out(PAGE, tmp_path, monkeypatch):
-        own = {'"orders-failed"': failed, '"billing"': f"billing-{run}"}  # topics and a group of this test
+        # Topics and a group of this test.
+        own = {'"orders-failed"': failed, '"billing"': f"billing-{run}"}
         rewrite(tmp_path / "reactive-kafka.toml", own)
         rewrite(tmp_path / "before.py", own | {'"orders"': orders, '"invoices"': invoices})
         env = {
@@ -68,13 +71,17 @@ async def test_the_new_service_goes_on_where_the_old_one_has_committed(
         await admin.start()
         await admin.create_topics([NewTopic(topic, 4, 1) for topic in (orders, failed, invoices)])
         await admin.close()
-        reader = aiokafka.AIOKafkaConsumer(invoices, failed, bootstrap_servers=kafka, auto_offset_reset="earliest")
+        reader = aiokafka.AIOKafkaConsumer(
+            invoices, failed, bootstrap_servers=kafka, auto_offset_reset="earliest"
+        )
         async with aiokafka.AIOKafkaProducer(bootstrap_servers=kafka) as producer, reader:
             seen: dict[str, set[int]] = {invoices: set(), failed: set()}
 
             async def send(*numbers: int) -> None:
                 for number in numbers:
-                    value = b"?" if number < 0 else json.dumps({"id": number, "total": 2.5}).encode()
+                    value = (
+                        b"?" if number < 0 else json.dumps({"id": number, "total": 2.5}).encode()
+                    )
                     await producer.send_and_wait(orders, value, key=str(number).encode())
 
             async def all_done(numbers: range) -> None:

@@ -1,4 +1,6 @@
-"""What ``make bench-peers`` makes of its figures and journals; measuring itself needs minutes and a quiet machine."""
+"""What ``make bench-peers`` makes of its figures and journals; measuring itself needs minutes and a
+quiet machine.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,8 @@ def test_a_journal_is_read_as_it_was_written(places: list[Position]) -> None:
     content = b"".join(value(*place)[: LINE_BYTES - 1] + b"\n" for place in places)
     assert list(lines(content)) == places
     assert counted([len(content)]) == len(places)
-    assert list(lines(content + b"0:00")) == places  # killed in the middle of a line
+    # Killed in the middle of a line.
+    assert list(lines(content + b"0:00")) == places
 
 
 def test_a_value_has_the_size_that_the_page_names() -> None:
@@ -95,8 +98,11 @@ def test_a_result_is_found_among_what_a_peer_writes_around_it() -> None:
 def test_a_run_that_was_cut_short_goes_on_where_it_stopped(tmp_path: Path) -> None:
     rows = plan.SPEEDS[:3]
     names = [row.name for row in rows]
-    state = a_state(rounds=[{names[0]: ran()}, {names[2]: ran()}], verdicts={"a": Verdict(
-        sent=1, lost=0, unread=0, repeated_kills=2, repeated_restarts=3)}, loads=[0.5])  # fmt: skip
+    state = a_state(
+        rounds=[{names[0]: ran()}, {names[2]: ran()}],
+        verdicts={"a": Verdict(sent=1, lost=0, unread=0, repeated_kills=2, repeated_restarts=3)},
+        loads=[0.5],
+    )
     state.save(tmp_path / "new" / "kept.json")
     read = State.load(tmp_path / "new" / "kept.json")
     assert read == state
@@ -105,7 +111,11 @@ def test_a_run_that_was_cut_short_goes_on_where_it_stopped(tmp_path: Path) -> No
 
 
 def test_a_ratio_is_to_the_raw_client_of_the_same_round() -> None:
-    rounds = [{plan.RAW: ran(rate=100), "x": ran(rate=50)}, {plan.RAW: ran(rate=10), "x": ran(rate=20)}, {"x": ran()}]
+    rounds = [
+        {plan.RAW: ran(rate=100), "x": ran(rate=50)},
+        {plan.RAW: ran(rate=10), "x": ran(rate=20)},
+        {"x": ran()},
+    ]
     assert page.ratios(rounds, "x", plan.RAW) == pytest.approx([0.5, 2.0])
 
 
@@ -122,12 +132,18 @@ def test_the_page_has_every_contender_and_says_what_was_not_measured() -> None:
     for row in (*plan.SPEEDS, *plan.SAFETIES):
         assert f"| {row.name} | {row.guarantee} |" in text
     assert "| Quix Streams | at least once | 1,000 | 200 (200 - 200) | 0.2 | 500 | 64 |" in text
-    assert "| Quix Streams | at least once | each second | 1,000 | 10 | **2**, and 1 not read | 3,000 | 4 |" in text
+    assert (
+        "| Quix Streams | at least once | each second | 1,000 | 10 | **2**, and 1 not read | 3,000 | 4 |"
+        in text
+    )
     assert "| Faust | at least once on crashes only | failed | | | | |" in text
     assert f"| Arroyo `RunTask` | at least once | {page.NOT_INSTALLED} | | | | |" in text
     assert f"| kstreams, default | none | {'not measured'} | | | | |" in text
     assert "- Not installed: arroyo: pip ended with code 1: no wheel" in text
-    assert "| Faust | at least once on crashes only | each second | 1,000 | not measured | | | |" in text
+    assert (
+        "| Faust | at least once on crashes only | each second | 1,000 | not measured | | | |"
+        in text
+    )
     assert "- round 1: Faust: exit code 1: oh" in text
     assert "- Left out, as time was over: kills: Faust" in text
     assert "0.2 to 3.0, median 1.6" in text
@@ -152,8 +168,14 @@ def test_what_a_row_runs_is_there() -> None:
         if row.family in plan.JVM:
             assert (homes.SOURCES / "peers" / f"{place}.java").exists()
             continue
-        tree = ast.parse((ROOT / "benchmarks" / place.replace(".", "/")).with_suffix(".py").read_text())
-        defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+        tree = ast.parse(
+            (ROOT / "benchmarks" / place.replace(".", "/")).with_suffix(".py").read_text()
+        )
+        defined = {
+            node.name
+            for node in tree.body
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        }
         assert function in defined, row.run
 
 

@@ -1,4 +1,6 @@
-"""``docs/quarkus.md`` says what is so: its file runs and prints its TOML, and each line of its tables is true."""
+"""``docs/quarkus.md`` says what is so: its file runs and prints its TOML, and each line of its
+tables is true.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def block(language: str) -> str:
     return found.text
 
 
-def test_another_line_has_the_problem_that_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_line_has_the_problem_that_the_page_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert f"`{ANOTHER}`" in PAGE.read_text()
     (tmp_path / "application.properties").write_text(block("properties") + ANOTHER)
@@ -43,7 +47,9 @@ def test_another_line_has_the_problem_that_the_page_shows(tmp_path: Path, monkey
     assert f"Error: {caught.value}".split() == shown.split()
 
 
-def test_the_file_means_the_toml_that_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_means_the_toml_that_the_page_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "application.properties").write_text(block("properties"))
     assert toml_of_quarkus(Path("application.properties"), {}) == (block("toml"), ())
@@ -60,7 +66,10 @@ async def test_the_service_of_the_page_runs_on_both(
             await test.send("orders", {"id": 1, "total": 2.5}, key=b"ada")
             await test.settled()
             (invoice,) = test.records("invoices")
-            assert (json.loads(invoice.value or b""), invoice.key) == ({"order": 1, "total": 2.5}, b"ada")
+            assert (json.loads(invoice.value or b""), invoice.key) == (
+                {"order": 1, "total": 2.5},
+                b"ada",
+            )
             assert [topic for topic, _ in test.committed("orders")] == ["shop-orders"]
 
 
@@ -74,11 +83,15 @@ async def test_the_service_of_the_page_runs_on_kafka_as_it_stands(
         environ = {**os.environ, "KAFKA_BROKERS": kafka, "REACTIVE_KAFKA_PORT": str(port)}
         command = (sys.executable, "-m", "reactive_kafka.cli", "run", "billing:app")
         async with aiokafka.AIOKafkaProducer(bootstrap_servers=kafka) as producer:
-            await producer.send_and_wait("shop-orders", b'{"id": 7, "total": 1.5}', key="größe".encode())
+            await producer.send_and_wait(
+                "shop-orders", b'{"id": 7, "total": 1.5}', key="größe".encode()
+            )
         service = await asyncio.create_subprocess_exec(*command, env=environ)
         try:
             await until_ready(port)
-            consumer = aiokafka.AIOKafkaConsumer("invoices", bootstrap_servers=kafka, auto_offset_reset="earliest")
+            consumer = aiokafka.AIOKafkaConsumer(
+                "invoices", bootstrap_servers=kafka, auto_offset_reset="earliest"
+            )
             async with consumer:
                 invoice = await asyncio.wait_for(consumer.getone(), 20)
             service.send_signal(signal.SIGTERM)
@@ -87,10 +100,15 @@ async def test_the_service_of_the_page_runs_on_kafka_as_it_stands(
             if service.returncode is None:
                 service.kill()
                 await service.wait()
-        committed = aiokafka.AIOKafkaConsumer(bootstrap_servers=kafka, group_id="billing", enable_auto_commit=False)
+        committed = aiokafka.AIOKafkaConsumer(
+            bootstrap_servers=kafka, group_id="billing", enable_auto_commit=False
+        )
         async with committed:
             assert await committed.committed(aiokafka.TopicPartition("shop-orders", 0)) == 1
-    assert (json.loads(invoice.value), invoice.key) == ({"order": 7, "total": 1.5}, "größe".encode())
+    assert (json.loads(invoice.value), invoice.key) == (
+        {"order": 7, "total": 1.5},
+        "größe".encode(),
+    )
 
 
 def rows(heading: str) -> list[tuple[str, str]]:
@@ -115,9 +133,15 @@ LINES = rows("Line by line")
 
 @pytest.mark.parametrize(("properties", "toml"), LINES, ids=[left for left, _ in LINES])
 def test_a_line_of_the_table_means_what_it_says(properties: str, toml: str) -> None:
-    side, name = ("incoming", "orders") if LINES.index((properties, toml)) < 26 else ("outgoing", "invoices")
+    side, name = (
+        ("incoming", "orders") if LINES.index((properties, toml)) < 26 else ("outgoing", "invoices")
+    )
     attributes = said(properties)
-    needed = ["group.id=g"] if side == "incoming" and not any("group.id" in one for one in attributes) else []
+    needed = (
+        ["group.id=g"]
+        if side == "incoming" and not any("group.id" in one for one in attributes)
+        else []
+    )
     text = "".join(f"mp.messaging.{side}.{name}.{one}\n" for one in (*attributes, *needed))
     printed = tomllib.loads(toml_of_quarkus(written(text), {})[0])
     assert is_within(tomllib.loads("\n".join(said(toml))), printed[side][name])
@@ -130,5 +154,7 @@ def test_every_line_of_the_table_is_looked_at() -> None:
 
 def test_the_page_holds_the_tables_of_attributes_as_they_are_now() -> None:
     page = PAGE.read_text()
-    assert with_tables(page) == page, "run python -m reactive_kafka.config.reference docs/quarkus.md"
+    assert with_tables(page) == page, (
+        "run python -m reactive_kafka.config.reference docs/quarkus.md"
+    )
     assert set(re.findall(r"<!-- generated: (\S+) -->", page)) == quarkus_blocks().keys()

@@ -23,7 +23,11 @@ AT = datetime(2026, 1, 2, tzinfo=UTC)
             TypeError,
             "('trace', '1') is no pair of a str and bytes or None: encode the text",
         ),
-        ({"headers": [("trace", 1)]}, TypeError, "('trace', 1) is no pair of a str and bytes or None"),
+        (
+            {"headers": [("trace", 1)]},
+            TypeError,
+            "('trace', 1) is no pair of a str and bytes or None",
+        ),
         ({"headers": [("trace",)]}, TypeError, "is no pair"),
         ({"headers": [(b"trace", b"1")]}, TypeError, "is no pair"),
         ({"headers": [("\ud800", b"1")]}, TypeError, "is no pair"),
@@ -64,7 +68,8 @@ def test_a_changed_copy_is_checked_too() -> None:
 
 
 @pytest.mark.parametrize(
-    "headers", [[], (), [("a", b"1"), ("b", None)], (("a", b""),), Headers([("a", b"1")]), [["a", b"1"]]]
+    "headers",
+    [[], (), [("a", b"1"), ("b", None)], (("a", b""),), Headers([("a", b"1")]), [["a", b"1"]]],
 )
 def test_headers_that_can_be_written_are_kept(headers: Any) -> None:
     assert list(Record(b"value", headers=headers).headers) == list(headers)
@@ -76,6 +81,8 @@ def test_headers_of_an_iterator_are_read_once_and_kept() -> None:
 
 
 def test_all_other_fields_are_as_before() -> None:
-    record = Record({"a": 1}, key="k", partition=0, timestamp=AT, topic="elsewhere", channel="invoices")
+    record = Record(
+        {"a": 1}, key="k", partition=0, timestamp=AT, topic="elsewhere", channel="invoices"
+    )
     assert (record.key, record.partition, record.timestamp) == ("k", 0, AT)
     assert hash(Record(b"value")) == hash(Record(b"value"))

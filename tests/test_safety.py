@@ -20,10 +20,24 @@ from reactive_kafka.spark.session.conf import driver_environment, session_conf
 from tests.app.helpers import committed, facts, in_virtual_time, make_app, running, send, until
 
 PACKAGE = Path(reactive_kafka.__file__).parent
-MODULES = {"pickle", "cPickle", "marshal", "shelve", "dill", "cloudpickle", "jsonpickle", "joblib", "code", "codeop"}
+MODULES = {
+    "pickle",
+    "cPickle",
+    "marshal",
+    "shelve",
+    "dill",
+    "cloudpickle",
+    "jsonpickle",
+    "joblib",
+    "code",
+    "codeop",
+}
 BUILT_IN = {"eval", "exec", "compile", "__import__", "breakpoint", "input"}
 OF_A_MODULE = {
-    **{("yaml", name): "yaml" for name in ("load", "load_all", "full_load", "unsafe_load", "Loader", "FullLoader")},
+    **{
+        ("yaml", name): "yaml"
+        for name in ("load", "load_all", "full_load", "unsafe_load", "Loader", "FullLoader")
+    },
     **{("os", name): "a shell" for name in ("system", "popen")},
     ("pandas", "read_pickle"): "pickle",
     ("np", "load"): "pickle",
@@ -35,9 +49,13 @@ IMPORTS_BY_NAME = {
     "cli/commands.py": "a command of ours",
     "handlers/exception_names.py": "an exception class that the configuration names",
 }
-"""The exceptions: who imports a module by its name, and who chose that name. No record ever does."""
+"""The exceptions: who imports a module by its name, and who chose that name. No record ever
+does.
+"""
 
-PICKLES = {"spark/session/texts.py": "what this process sends to its executors, beside functions that Spark pickles"}
+PICKLES = {
+    "spark/session/texts.py": "what this process sends to its executors, beside functions that Spark pickles"
+}
 """The exceptions: who unpickles what, and who made that. No record ever is."""
 
 
@@ -45,14 +63,23 @@ def dangers(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=names):
-                yield from (f"import {one.name}" for one in names if one.name.partition(".")[0] in MODULES)
+                yield from (
+                    f"import {one.name}" for one in names if one.name.partition(".")[0] in MODULES
+                )
             case ast.ImportFrom(module=str(module), names=names):
                 if module.partition(".")[0] in MODULES:
                     yield f"from {module} import"
-                yield from (f"from {module} import {one.name}" for one in names if (module, one.name) in OF_A_MODULE)
+                yield from (
+                    f"from {module} import {one.name}"
+                    for one in names
+                    if (module, one.name) in OF_A_MODULE
+                )
             case ast.Call(func=ast.Name(id=name)) if name in BUILT_IN:
                 yield f"{name}()"
-            case ast.Attribute(value=ast.Name(id=module), attr=name) if (module, name) in OF_A_MODULE:
+            case ast.Attribute(value=ast.Name(id=module), attr=name) if (
+                module,
+                name,
+            ) in OF_A_MODULE:
                 yield f"{module}.{name}"
             case ast.Name(id="import_module") | ast.Attribute(attr="import_module"):
                 yield "import_module"
@@ -103,11 +130,14 @@ SAFE: dict[str, Any] = {
 
 
 def test_the_defaults_are_the_safe_ones() -> None:
-    """Row S15 of the faults. A default that changes here is a decision about every user's data, or doors."""
+    """Row S15 of the faults. A default that changes here is a decision about every user's data, or
+    doors.
+    """
     settings = read_settings({"incoming": {"orders": {"group_id": "g"}}}, environ={}).checked()
     orders = settings.incoming["orders"]
     assert {name: getattr(orders, name) for name in SAFE} == SAFE
-    assert settings.bootstrap_servers == "localhost:9092"  # never the embedded broker
+    # Never the embedded broker.
+    assert settings.bootstrap_servers == "localhost:9092"
     assert settings.http.host == local.HOST == "127.0.0.1"
 
 
@@ -127,7 +157,11 @@ def test_spark_on_this_machine_stays_on_it() -> None:
     """Row S15 of the faults."""
     conf = session_conf(SparkSettings(), 1)
     environ = driver_environment(SparkSettings(), {}, java_home="/java", python="python", path="")
-    assert {conf["spark.driver.host"], conf["spark.driver.bindAddress"], environ["SPARK_LOCAL_IP"]} == {"127.0.0.1"}
+    assert {
+        conf["spark.driver.host"],
+        conf["spark.driver.bindAddress"],
+        environ["SPARK_LOCAL_IP"],
+    } == {"127.0.0.1"}
     assert conf["spark.ui.enabled"] == "false"
 
 

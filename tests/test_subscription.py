@@ -22,9 +22,12 @@ ASSIGNED = Partitions((TopicPartition("orders", 1), TopicPartition("orders", 3))
         (Topics(("orders", "refunds")), "refunds", True),
         (Topics(("orders",)), "orders-2", False),
         (Pattern("ord.*"), "orders", True),
-        (Pattern("ord"), "orders", False),  # the whole name
-        (Pattern(".*"), "__consumer_offsets", False),  # the broker's own
-        (Topics(("__consumer_offsets",)), "__consumer_offsets", True),  # named on purpose
+        # The whole name.
+        (Pattern("ord"), "orders", False),
+        # The broker's own.
+        (Pattern(".*"), "__consumer_offsets", False),
+        # Named on purpose.
+        (Topics(("__consumer_offsets",)), "__consumer_offsets", True),
         (ASSIGNED, "orders", True),
         (ASSIGNED, "refunds", False),
     ],
@@ -43,9 +46,12 @@ def test_of_assigned_topics_it_reads_the_assigned_partitions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("subscription", "topics"), [(Topics(("b", "a")), ("b", "a")), (Pattern("a|b"), ()), (ASSIGNED, ("orders",))]
+    ("subscription", "topics"),
+    [(Topics(("b", "a")), ("b", "a")), (Pattern("a|b"), ()), (ASSIGNED, ("orders",))],
 )
-def test_it_names_the_topics_that_are_known_without_asking(subscription: Subscription, topics: tuple[str, ...]) -> None:
+def test_it_names_the_topics_that_are_known_without_asking(
+    subscription: Subscription, topics: tuple[str, ...]
+) -> None:
     assert subscription.topics == topics
 
 
@@ -54,7 +60,11 @@ def test_a_channels_settings_say_what_it_reads() -> None:
     matched = IncomingSettings(name="orders", group_id="billing", topics=(), pattern="ord.*")
     assigned = tuple(AssignedPartition(partition=partition) for partition in ASSIGNED.partitions)
     static = IncomingSettings(name="orders", group_id=None, topics=(), assign=assigned)
-    assert [one.subscription for one in (named, matched, static)] == [Topics(("orders",)), Pattern("ord.*"), ASSIGNED]
+    assert [one.subscription for one in (named, matched, static)] == [
+        Topics(("orders",)),
+        Pattern("ord.*"),
+        ASSIGNED,
+    ]
 
 
 PAIRS = st.lists(st.integers(0, 60), min_size=2, max_size=10, unique=True).map(
@@ -63,7 +73,9 @@ PAIRS = st.lists(st.integers(0, 60), min_size=2, max_size=10, unique=True).map(
 
 
 @given(PAIRS, st.integers(0, 70), st.integers(0, 70))
-def test_ranges_are_the_offsets_that_their_pairs_name(pairs: list[tuple[int, int]], at: int, other: int) -> None:
+def test_ranges_are_the_offsets_that_their_pairs_name(
+    pairs: list[tuple[int, int]], at: int, other: int
+) -> None:
     ranges = Ranges.of(pairs)
     read = {offset for start, end in pairs for offset in range(start, end)}
     assert {offset for start, end in ranges.pairs for offset in range(start, end)} == read

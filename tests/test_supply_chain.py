@@ -1,4 +1,6 @@
-"""What is installed for development and tests is what was locked: every version, and every file by its hash."""
+"""What is installed for development and tests is what was locked: every version, and every file by
+its hash.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,10 @@ LOCKS = (
     "constraints.txt",
     "scripts/tools.txt",
     "benchmarks/requirements.txt",
-    *(f"benchmarks/peers/requirements/{peer}.txt" for peer in ("arroyo", "faststream", "faust", "quix")),
+    *(
+        f"benchmarks/peers/requirements/{peer}.txt"
+        for peer in ("arroyo", "faststream", "faust", "quix")
+    ),
 )
 
 
@@ -45,22 +50,38 @@ def test_every_package_of_a_lock_has_hashes(lock: str) -> None:
 
 def test_all_that_the_project_names_is_locked() -> None:
     project, groups = PYPROJECT["project"], PYPROJECT["dependency-groups"]
-    wanted = names(project["dependencies"]) | names(list(chain(*project["optional-dependencies"].values())))
+    wanted = names(project["dependencies"]) | names(
+        list(chain(*project["optional-dependencies"].values()))
+    )
     wanted |= names(groups["dev"]) | names(groups["build"])
     assert wanted - locked("constraints.txt").keys() == set()
     assert names(groups["tools"]) - locked("scripts/tools.txt").keys() == set()
-    assert {"faststream", "kstreams", "aiokafka"} - locked("benchmarks/requirements.txt").keys() == set()
+    assert {"faststream", "kstreams", "aiokafka"} - locked(
+        "benchmarks/requirements.txt"
+    ).keys() == set()
 
 
 def test_what_has_wheels_for_machines_is_locked_for_more_than_this_one() -> None:
     # Nine at least: three Pythons, on x86-64 and ARM, with glibc and for macOS.
-    compiled = ("numpy", "pyarrow", "pydantic-core", "confluent-kafka", "asyncpg", "cramjam", "uvloop")
+    compiled = (
+        "numpy",
+        "pyarrow",
+        "pydantic-core",
+        "confluent-kafka",
+        "asyncpg",
+        "cramjam",
+        "uvloop",
+    )
     assert {name for name in compiled if len(locked("constraints.txt")[name]) < 9} == set()
 
 
 def test_setup_installs_nothing_beside_the_lock() -> None:
     said = subprocess.run(
-        ["make", "--always-make", "--dry-run", "setup"], cwd=ROOT, capture_output=True, text=True, check=True
+        ["make", "--always-make", "--dry-run", "setup"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout.replace("\\\n", " ")
     installs = [line for line in said.splitlines() if "pip install" in line]
     assert len(installs) == 3
@@ -70,9 +91,13 @@ def test_setup_installs_nothing_beside_the_lock() -> None:
 
 
 def test_one_package_is_taken_out_of_the_lock_with_its_hashes() -> None:
-    said = subprocess.run([ROOT / "scripts/lock-of.sh", "pip"], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(
+        [ROOT / "scripts/lock-of.sh", "pip"], capture_output=True, text=True, check=True
+    ).stdout
     assert re.fullmatch(r"pip==[\d.]+ \\\n( +--hash=sha256:[0-9a-f]{64}( \\)?\n)+", said)
-    missing = subprocess.run([ROOT / "scripts/lock-of.sh", "pi"], capture_output=True, text=True, check=False)
+    missing = subprocess.run(
+        [ROOT / "scripts/lock-of.sh", "pi"], capture_output=True, text=True, check=False
+    )
     assert (missing.returncode, missing.stdout) == (1, "")
     assert missing.stderr == "error: constraints.txt has no pi\n"
 
@@ -85,12 +110,18 @@ AUDITS = {
 
 
 @pytest.mark.parametrize("code", AUDITS)
-def test_an_audit_that_could_not_be_made_is_not_one_that_found_nothing(code: int, tmp_path: Path) -> None:
+def test_an_audit_that_could_not_be_made_is_not_one_that_found_nothing(
+    code: int, tmp_path: Path
+) -> None:
     """Row S14 of the faults."""
     tool = tmp_path / "pip-audit"
     tool.write_text(f"#!/bin/sh\n{AUDITS[code]}\n")
     tool.chmod(0o755)
-    done = subprocess.run([ROOT / "scripts/audit.sh", tool], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [ROOT / "scripts/audit.sh", tool], capture_output=True, text=True, check=False
+    )
     assert done.returncode == code
-    says = ("no advisory is known", "there are advisories", "NOT DONE: no advisories can be had")[code]
+    says = ("no advisory is known", "there are advisories", "NOT DONE: no advisories can be had")[
+        code
+    ]
     assert says in done.stdout + done.stderr

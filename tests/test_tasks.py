@@ -68,9 +68,17 @@ async def _divides() -> None:
         (one_in_a_group, ZeroDivisionError, "deep down"),
         (raising(Odd("odd")), UnexpectedEndError, "the task 'work' was ended by Odd: odd"),
         (raising(SystemExit(3)), UnexpectedEndError, "the task 'work' was ended by SystemExit: 3"),
-        (raising(asyncio.CancelledError()), UnexpectedEndError, "the task 'work' was ended by CancelledError"),
+        (
+            raising(asyncio.CancelledError()),
+            UnexpectedEndError,
+            "the task 'work' was ended by CancelledError",
+        ),
         (cancels_itself, UnexpectedEndError, "the task 'work' was ended by CancelledError"),
-        (awaits_a_cancelled_child, UnexpectedEndError, "the task 'work' was ended by CancelledError"),
+        (
+            awaits_a_cancelled_child,
+            UnexpectedEndError,
+            "the task 'work' was ended by CancelledError",
+        ),
     ],
 )
 @in_virtual_time
@@ -124,7 +132,9 @@ async def test_the_end_cancels_each_task_once_and_waits_for_its_cleanup() -> Non
 
 
 @in_virtual_time
-async def test_a_task_that_ignores_its_cancellation_is_left_behind_by_name_after_the_time_it_had() -> None:
+async def test_a_task_that_ignores_its_cancellation_is_left_behind_by_name_after_the_time_it_had() -> (
+    None
+):
     tasks, owner, cancellations, go_on = Tasks(), Owner(), 0, asyncio.Event()
 
     async def stubborn() -> None:
@@ -169,7 +179,8 @@ async def test_the_end_of_the_loop_cancels_every_task_and_is_nobodys_failure() -
 
     running = asyncio.create_task(home())
     await settle_down()
-    for task in asyncio.all_tasks() - {asyncio.current_task()}:  # as asyncio.run does
+    # As asyncio.run does.
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
         task.cancel()
     await asyncio.wait([running])
     await settle_down()
@@ -192,14 +203,18 @@ async def test_each_of_several_comes_to_its_end_and_then_what_one_has_raised_is_
     assert story == ["slow", "slow"]
 
 
-@pytest.mark.parametrize("error", [ZeroDivisionError("no"), SystemExit(2), Odd(), asyncio.CancelledError()])
+@pytest.mark.parametrize(
+    "error", [ZeroDivisionError("no"), SystemExit(2), Odd(), asyncio.CancelledError()]
+)
 @in_virtual_time
 async def test_what_somebodys_function_raises_is_an_answer(error: BaseException) -> None:
     assert await outcome_of(raising(error), "hook", 1.0) is error
 
 
 @in_virtual_time
-async def test_a_function_that_takes_too_long_is_cancelled_once_and_left_alone_when_it_ignores_that() -> None:
+async def test_a_function_that_takes_too_long_is_cancelled_once_and_left_alone_when_it_ignores_that() -> (
+    None
+):
     cancellations, go_on = list[float](), asyncio.Event()
 
     async def stubborn() -> None:
@@ -237,12 +252,14 @@ async def test_a_task_whose_timeout_runs_out_as_it_is_cancelled_ends_all_the_sam
                 async with asyncio.timeout(1):
                     await for_ever()
             except TimeoutError:
-                pass  # it is time
+                # It is time.
+                pass
 
     handle = tasks.start(ticks, "ticks", owner.fails)
     assert handle is not None
     loop = asyncio.get_running_loop()
-    for moment in (0.0, 1e-9):  # before and after the timeout's own cancellation in one turn of the loop
+    # Before and after the timeout's own cancellation in one turn of the loop.
+    for moment in (0.0, 1e-9):
         loop.call_later(1 + moment, handle.cancel)
     await asyncio.sleep(2)
     assert handle.task.done()
@@ -269,14 +286,17 @@ async def test_the_end_of_the_loop_cuts_off_no_cleanup() -> None:
 
     running = asyncio.create_task(home())
     await settle_down()
-    for task in asyncio.all_tasks() - {asyncio.current_task()}:  # as asyncio.run does
+    # As asyncio.run does.
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
         task.cancel()
     await asyncio.wait([running])
     assert story == ["cleaned up"]
 
 
 @in_virtual_time
-async def test_who_gives_up_waiting_for_a_function_cancels_it_once_and_leaves_it_time_for_its_cleanup() -> None:
+async def test_who_gives_up_waiting_for_a_function_cancels_it_once_and_leaves_it_time_for_its_cleanup() -> (
+    None
+):
     story = list[str]()
 
     async def cleans() -> None:
@@ -304,4 +324,6 @@ def test_waits_end_together_and_none_is_longer_or_much_shorter_than_it_was(
     steps = (now + waits) / TOGETHER_S
     assert steps == pytest.approx(round(steps), abs=1e-5)
     ends_at, other = now + waits, now + later_s + ends_with_others(wait_s, now + later_s)
-    assert other - ends_at == pytest.approx(0, abs=1e-6) or other - ends_at == pytest.approx(TOGETHER_S, abs=1e-6)
+    assert other - ends_at == pytest.approx(0, abs=1e-6) or other - ends_at == pytest.approx(
+        TOGETHER_S, abs=1e-6
+    )

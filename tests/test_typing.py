@@ -25,8 +25,8 @@ from reactive_kafka.testing import FakeClock, TestApp
 
 FILES = ("api.py", "testing_api.py")
 OURS = {"index", "rejects", "tracker"}
-"""Attributes without an underscore that are for the package itself: of a delivery, and what ``SparkBatch.reject`` has
-collected."""
+"""Attributes without an underscore that are for the package itself: of a delivery, and what
+``SparkBatch.reject`` has collected."""
 
 
 @cache
@@ -44,7 +44,20 @@ def test_every_public_name_is_used_in_typed_code(package: type) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", [App, Batch, Channel, FakeClock, Headers, Health, Message, SparkBatch, SparkRange, TestApp, TopicPartition]
+    "kind",
+    [
+        App,
+        Batch,
+        Channel,
+        FakeClock,
+        Headers,
+        Health,
+        Message,
+        SparkBatch,
+        SparkRange,
+        TestApp,
+        TopicPartition,
+    ],
 )
 def test_every_public_attribute_of_what_users_hold_is_used_in_typed_code(kind: type) -> None:
     ours = [one for one in kind.__mro__ if one.__module__.startswith("reactive_kafka")]

@@ -1,4 +1,6 @@
-"""``python -m benchmarks.contenders MODULE:FUNCTION``: run one contender here; the last line is its result."""
+"""``python -m benchmarks.contenders MODULE:FUNCTION``: run one contender here; the last line is its
+result.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,14 @@ def main() -> None:
     given = parser.parse_args()
     module, _, function = given.contender.partition(":")
     job = Job(
-        bootstrap=given.bootstrap, topic=given.topic, group=given.group, records=given.records, wait_s=given.wait,
-        target=given.target, registry=given.registry,
-    )  # fmt: skip
+        bootstrap=given.bootstrap,
+        topic=given.topic,
+        group=given.group,
+        records=given.records,
+        wait_s=given.wait,
+        target=given.target,
+        registry=given.registry,
+    )
     run = getattr(importlib.import_module(f"benchmarks.contenders.{module}"), function)
     asyncio.run(run(job)).write()
 

@@ -1,8 +1,9 @@
-"""FastStream, in the two modes that are at least once: it commits after a batch, or after each record.
+"""FastStream, in the two modes that are at least once: it commits after a batch, or after each
+record.
 
-Tuned for it as far as its documentation goes: it logs nothing, and hands the bytes out as they are, unless they are
-orders. By default it tries to read each payload as JSON first, which made the batch mode four times slower with records
-that are none.
+Tuned for it as far as its documentation goes: it logs nothing, and hands the bytes out as they are,
+unless they are orders. By default it tries to read each payload as JSON first, which made the batch
+mode four times slower with records that are none.
 """
 
 import asyncio
@@ -17,9 +18,12 @@ from benchmarks.orders import OrderModel
 
 
 async def batch(job: Job) -> Result:
-    """``batch=True`` with ``AckPolicy.ACK``: the handler gets all that is there, then FastStream commits and waits."""
+    """``batch=True`` with ``AckPolicy.ACK``: the handler gets all that is there, then FastStream
+    commits and waits.
+    """
     meter = Meter(job.records)
-    seen, mark = 0, 1
+    seen = 0
+    mark = 1
 
     async def handle(bodies: list[bytes]) -> None:
         nonlocal seen, mark
@@ -43,7 +47,8 @@ async def json_pydantic(job: Job) -> Result:
 
 async def _decoded(job: Job, kind: Any) -> Result:
     meter = Meter(job.records)
-    seen, mark = 0, 1
+    seen = 0
+    mark = 1
 
     async def handle(orders: Any) -> None:
         nonlocal seen, mark
@@ -78,7 +83,9 @@ async def _as_it_is(message: StreamMessage[Any]) -> Any:
     return message.body
 
 
-async def _run(job: Job, meter: Meter, handle: Any, *, batch: bool, decoder: Any = _as_it_is) -> Result:
+async def _run(
+    job: Job, meter: Meter, handle: Any, *, batch: bool, decoder: Any = _as_it_is
+) -> Result:
     broker = KafkaBroker(job.bootstrap, logger=None, decoder=decoder)
     broker.subscriber(
         job.topic,

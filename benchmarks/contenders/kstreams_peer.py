@@ -1,4 +1,6 @@
-"""kstreams with ``GetMany(500)``, its fastest mode; it leaves commits to the user, who commits once a second here."""
+"""kstreams with ``GetMany(500)``, its fastest mode; it leaves commits to the user, who commits once
+a second here.
+"""
 
 import asyncio
 import time
@@ -12,14 +14,19 @@ from benchmarks.contenders.raw import COMMIT_EVERY_S
 
 
 async def getmany(job: Job) -> Result:
-    """The handler gets one record and notes its position: a bare commit would pass what is not handled yet."""
+    """The handler gets one record and notes its position: a bare commit would pass what is not
+    handled yet.
+    """
     meter = Meter(job.records)
     positions: dict[int, int] = {}
-    seen, mark = 0, 1
+    seen = 0
+    mark = 1
     due = time.monotonic() + COMMIT_EVERY_S
 
     async def commit(stream: Stream) -> None:
-        await stream.commit({TopicPartition(job.topic, number): position for number, position in positions.items()})
+        await stream.commit(
+            {TopicPartition(job.topic, number): position for number, position in positions.items()}
+        )
 
     async def handle(cr: ConsumerRecord, stream: Stream) -> None:
         nonlocal seen, mark, due
@@ -36,13 +43,18 @@ async def getmany(job: Job) -> Result:
         job.topic,
         func=handle,
         get_many=GetMany(max_records=500, timeout_ms=1000),
-        config={"group_id": job.group, "auto_offset_reset": "earliest", "enable_auto_commit": False},
+        config={
+            "group_id": job.group,
+            "auto_offset_reset": "earliest",
+            "enable_auto_commit": False,
+        },
     )
     engine.add_stream(stream)
     await engine.start()
     try:
         await meter.wait()
-        await asyncio.sleep(0)  # the last record's handler returns
+        # The last record's handler returns.
+        await asyncio.sleep(0)
         await commit(stream)
     finally:
         await engine.stop()

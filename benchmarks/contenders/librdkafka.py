@@ -1,4 +1,6 @@
-"""confluent-kafka: its producer, which confirms each record by a callback, and its consumer with a deserialiser."""
+"""confluent-kafka: its producer, which confirms each record by a callback, and its consumer with a
+deserialiser.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,15 @@ COMMIT_EVERY_S = 1.0
 
 async def produce(job: Job) -> Result:
     """``produce`` with a delivery callback, idempotent; it is polled as its documentation says."""
-    meter, value = Meter(job.records), numbered(0)
-    producer = Producer({
-        "bootstrap.servers": job.bootstrap, "enable.idempotence": True, "queue.buffering.max.messages": 100_000,
-    })  # fmt: skip
+    meter = Meter(job.records)
+    value = numbered(0)
+    producer = Producer(
+        {
+            "bootstrap.servers": job.bootstrap,
+            "enable.idempotence": True,
+            "queue.buffering.max.messages": 100_000,
+        }
+    )
     delivered = 0
 
     def on_delivery(error: KafkaError | None, message: Message) -> None:
@@ -50,7 +57,9 @@ async def produce(job: Job) -> Result:
 
 
 async def consume(job: Job) -> Result:
-    """``consume(500)``: the value of each record is handed over. It is committed once a second, whole batches."""
+    """``consume(500)``: the value of each record is handed over. It is committed once a second,
+    whole batches.
+    """
     meter = Meter(job.records)
     with _consumer(job) as consumer:
         _consume(consumer, meter, lambda value: value)
@@ -75,8 +84,8 @@ def _consumer(job: Job) -> Iterator[Consumer]:
             "group.id": job.group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            # How long it waits before it fetches again where its queue is full. The default of 1 s is most of the time
-            # of a backlog: with 10 ms it is several times as fast.
+            # How long it waits before it fetches again where its queue is full. The default of 1 s
+            # is most of the time of a backlog: with 10 ms it is several times as fast.
             "fetch.queue.backoff.ms": 10,
         }
     )
@@ -88,7 +97,8 @@ def _consumer(job: Job) -> Iterator[Consumer]:
 
 
 def _consume(consumer: Consumer, meter: Meter, read: Callable[[bytes | None], object]) -> None:
-    seen, mark = 0, 1
+    seen = 0
+    mark = 1
 
     def handle(value: object) -> None:
         nonlocal seen, mark

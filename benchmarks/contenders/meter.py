@@ -97,7 +97,9 @@ class Meter:
         self._done.set()
 
     def reached(self, seen: int) -> int:
-        """Take a reading at the first and the last record; the count at which to call again, -1 for never."""
+        """Take a reading at the first and the last record; the count at which to call again, -1 for
+        never.
+        """
         if seen == 1:
             self.begin()
             return self.records
@@ -115,4 +117,6 @@ class Meter:
 
     def result(self) -> Result:
         """The readings, for the process as it stands now."""
-        return Result(records=self.records, wall_s=self._wall_s, cpu_s=self._cpu_s, peak_rss_mb=peak_mb())
+        return Result(
+            records=self.records, wall_s=self._wall_s, cpu_s=self._cpu_s, peak_rss_mb=peak_mb()
+        )

@@ -1,4 +1,6 @@
-"""reactive_kafka as a user runs it: throttled commits, poison watch, metrics and health over HTTP, all on."""
+"""reactive_kafka as a user runs it: throttled commits, poison watch, metrics and health over HTTP,
+all on.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,15 @@ from reactive_kafka import App, Batch, BufferFullError, Message, Sending
 
 
 def make_app(
-    job: Job, *, sends: dict[str, Any] | None = None, tables: dict[str, Any] | None = None, **channel: Any
+    job: Job,
+    *,
+    sends: dict[str, Any] | None = None,
+    tables: dict[str, Any] | None = None,
+    **channel: Any,
 ) -> App:
-    """An application with the one channel ``bench``, and ``out`` if it *sends*; what is not said is at its default."""
+    """An application with the one channel ``bench``, and ``out`` if it *sends*; what is not said is
+    at its default.
+    """
     return App(
         {
             "kafka": {"bootstrap_servers": job.bootstrap},
@@ -39,7 +47,8 @@ async def on_message(job: Job) -> Result:
     """A handler that takes the message with its metadata and does nothing."""
     meter = Meter(job.records)
     app = make_app(job)
-    seen, mark = 0, 1
+    seen = 0
+    mark = 1
 
     @app.incoming("bench")
     async def handle(message: Message[bytes]) -> None:
@@ -55,7 +64,8 @@ async def on_bytes(job: Job, **channel: Any) -> Result:
     """A handler that takes the payload alone and does nothing."""
     meter = Meter(job.records)
     app = make_app(job, **channel)
-    seen, mark = 0, 1
+    seen = 0
+    mark = 1
 
     @app.incoming("bench")
     async def handle(payload: bytes) -> None:
@@ -74,7 +84,8 @@ async def on_batch(job: Job) -> Result:
     """A handler that takes the payloads of up to 500 records at once and does nothing."""
     meter = Meter(job.records)
     app = make_app(job, batch_max_records=500)
-    seen, mark = 0, 1
+    seen = 0
+    mark = 1
 
     @app.incoming("bench")
     async def handle(batch: Batch[bytes]) -> None:
@@ -107,12 +118,15 @@ async def _waiting(at_once: int, job: Job) -> Result:
     return await run(app, meter)
 
 
-concurrent, concurrent_1000, concurrent_10000 = (partial(_waiting, at_once) for at_once in (256, 1_000, 10_000))
+concurrent, concurrent_1000, concurrent_10000 = (
+    partial(_waiting, at_once) for at_once in (256, 1_000, 10_000)
+)
 
 
 async def emit(job: Job) -> Result:
     """An emitter: ``send_nowait`` for each record, whose confirmations are all looked at."""
-    meter, value = Meter(job.records), numbered(0)
+    meter = Meter(job.records)
+    value = numbered(0)
     app = make_app(job, sends={"topic": job.target, "max_in_flight": 10_000})
     emitter = app.emitter("out")
     async with app:
@@ -142,7 +156,8 @@ def _look(sending: Sending) -> None:
 
 async def _in_transactions(size: int, job: Job) -> Result:
     """An emitter: so many records in each transaction, one transaction after the other."""
-    meter, value = Meter(job.records), numbered(0)
+    meter = Meter(job.records)
+    value = numbered(0)
     app = make_app(job, sends={"topic": job.target, "transactional_id": job.group})
     emitter = app.emitter("out")
     async with app:
@@ -158,8 +173,11 @@ async def _in_transactions(size: int, job: Job) -> Result:
 
 
 async def _with_flushes(size: int, job: Job) -> Result:
-    """The same without transactions: so many records are handed over, and waited for before the next ones."""
-    meter, value = Meter(job.records), numbered(0)
+    """The same without transactions: so many records are handed over, and waited for before the
+    next ones.
+    """
+    meter = Meter(job.records)
+    value = numbered(0)
     app = make_app(job, sends={"topic": job.target, "max_in_flight": 10_000})
     emitter = app.emitter("out")
     async with app:
@@ -174,15 +192,22 @@ async def _with_flushes(size: int, job: Job) -> Result:
     return meter.result()
 
 
-transactions_100, transactions_1000, transactions_10000 = (partial(_in_transactions, 10**power) for power in (2, 3, 4))
-flushes_100, flushes_1000, flushes_10000 = (partial(_with_flushes, 10**power) for power in (2, 3, 4))
+transactions_100, transactions_1000, transactions_10000 = (
+    partial(_in_transactions, 10**power) for power in (2, 3, 4)
+)
+flushes_100, flushes_1000, flushes_10000 = (
+    partial(_with_flushes, 10**power) for power in (2, 3, 4)
+)
 
 
 async def chain(job: Job, sends: dict[str, Any] | None = None, **channel: Any) -> Result:
-    """A handler that returns what it got: the incoming record is acked when the broker has the outgoing one."""
+    """A handler that returns what it got: the incoming record is acked when the broker has the
+    outgoing one.
+    """
     meter = Meter(job.records)
     app = make_app(job, sends={"topic": job.target, **(sends or {})}, **channel)
-    seen, mark = 0, 1
+    seen = 0
+    mark = 1
 
     @app.incoming("bench")
     @app.outgoing("out")

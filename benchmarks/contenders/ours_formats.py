@@ -43,7 +43,8 @@ async def _decoded(deserializer: str, kind: Any, job: Job) -> Result:
     meter = Meter(job.records)
     registry = {"schema_registry": {"url": job.registry}} if job.registry else {}
     app = make_app(job, tables=registry, value_deserializer=deserializer)
-    seen, mark = 0, 1
+    seen = 0
+    mark = 1
 
     async def handle(order: Any) -> None:
         nonlocal seen, mark

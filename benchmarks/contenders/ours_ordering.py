@@ -1,4 +1,6 @@
-"""reactive_kafka where records are not handled one after the other: by key, and behind one that is not settled."""
+"""reactive_kafka where records are not handled one after the other: by key, and behind one that is
+not settled.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ async def _by_key(channel: dict[str, Any], job: Job) -> Result:
     """``ordering = "key"``: a handler that takes the message and does nothing."""
     meter = Meter(job.records)
     app = make_app(job, ordering="key", concurrency=64, **channel)
-    seen, mark = 0, 1
+    seen = 0
+    mark = 1
 
     @app.incoming("bench")
     async def handle(message: Message[bytes]) -> None:
@@ -32,10 +35,14 @@ keyless = partial(_by_key, {"keyless": "unordered"})
 
 
 async def _behind(size: int, job: Job) -> Result:
-    """One record is not settled until so many behind it are, then the next one; the handler does nothing else."""
+    """One record is not settled until so many behind it are, then the next one; the handler does
+    nothing else.
+    """
     meter = Meter(job.records)
     app = make_app(job, ordering="unordered", concurrency=2)
-    seen, mark, next_one = 0, 1, 2
+    seen = 0
+    mark = 1
+    next_one = 2
     release = asyncio.Event()
 
     @app.incoming("bench")
@@ -56,4 +63,6 @@ async def _behind(size: int, job: Job) -> Result:
     return meter.result()
 
 
-behind_1000, behind_100000, behind_1000000 = (partial(_behind, size) for size in (1_000, 100_000, 1_000_000))
+behind_1000, behind_100000, behind_1000000 = (
+    partial(_behind, size) for size in (1_000, 100_000, 1_000_000)
+)

@@ -1,4 +1,6 @@
-"""aiokafka as it is: the handler is awaited record by record, and committed once a second by hand."""
+"""aiokafka as it is: the handler is awaited record by record, and committed once a second by
+hand.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ Handler = Callable[[Any], Awaitable[None]]
 
 def make_handler(meter: Meter, wait_s: float) -> Handler:
     """The user's handler: does nothing but count, or sleeps first."""
-    seen, mark = 0, 1
+    seen = 0
+    mark = 1
 
     async def noop(record: Any) -> None:
         nonlocal seen, mark
@@ -52,7 +55,9 @@ def make_consumer(job: Job) -> AIOKafkaConsumer:
 
 
 async def getmany(job: Job) -> Result:
-    """``getmany(max_records=500)``; the commit stands between two batches, so it covers handled records only."""
+    """``getmany(max_records=500)``; the commit stands between two batches, so it covers handled
+    records only.
+    """
     meter = Meter(job.records)
     handle = make_handler(meter, job.wait_s)
 
@@ -66,7 +71,8 @@ async def getmany(job: Job) -> Result:
 async def getmany_json(job: Job) -> Result:
     """The same, with ``json.loads`` of each value: the handler gets a dict."""
     meter = Meter(job.records)
-    handle, loads = make_handler(meter, job.wait_s), json.loads
+    handle = make_handler(meter, job.wait_s)
+    loads = json.loads
 
     async def work(records: list[Any]) -> None:
         for record in records:
@@ -75,7 +81,9 @@ async def getmany_json(job: Job) -> Result:
     return await _in_batches(job, meter, work)
 
 
-async def _in_batches(job: Job, meter: Meter, work: Callable[[list[Any]], Awaitable[None]]) -> Result:
+async def _in_batches(
+    job: Job, meter: Meter, work: Callable[[list[Any]], Awaitable[None]]
+) -> Result:
     consumer = make_consumer(job)
     await consumer.start()
     try:
@@ -118,8 +126,11 @@ AT_ONCE = 1_000
 
 
 async def send(job: Job) -> Result:
-    """``await producer.send(...)`` for each record of an idempotent producer; every future is awaited."""
-    meter, value = Meter(job.records), numbered(0)
+    """``await producer.send(...)`` for each record of an idempotent producer; every future is
+    awaited.
+    """
+    meter = Meter(job.records)
+    value = numbered(0)
     producer = AIOKafkaProducer(bootstrap_servers=job.bootstrap, enable_idempotence=True)
     await producer.start()
     try:

@@ -27,16 +27,21 @@ class _FromTheBeginning:
         self.partitions = frozenset()
 
     async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
-        self.partitions, self.generation = partitions, generation
+        self.partitions = partitions
+        self.generation = generation
         self._consumer.start_at(dict.fromkeys(partitions, 0))
 
 
 async def poll(job: Job) -> Result:
-    """``poll`` with 500 records a partition; the handler is awaited for each, a commit follows each second."""
+    """``poll`` with 500 records a partition; the handler is awaited for each, a commit follows each
+    second.
+    """
     meter = Meter(job.records)
     handle = make_handler(meter, job.wait_s)
     connector = KafkaConnector(job.bootstrap)
-    consumer = connector.consumer(name="seam", subscription=Topics((job.topic,)), group_id=job.group, properties={})
+    consumer = connector.consumer(
+        name="seam", subscription=Topics((job.topic,)), group_id=job.group, properties={}
+    )
     listener = _FromTheBeginning(consumer)
     await consumer.start(listener)
     try:
@@ -57,5 +62,7 @@ async def poll(job: Job) -> Result:
 
 
 async def _commit(consumer: Consumer, listener: _FromTheBeginning) -> None:
-    positions = {partition: Committed(position) for partition, position in consumer.positions().items()}
+    positions = {
+        partition: Committed(position) for partition, position in consumer.positions().items()
+    }
     await consumer.commit(positions, listener.generation)

@@ -1,1 +1,3 @@
-"""What is no throughput: latency, start, idling, rebalances, ticks. One module a kind; each run is a process."""
+"""What is no throughput: latency, start, idling, rebalances, ticks. One module a kind; each run is
+a process.
+"""

@@ -1,4 +1,6 @@
-"""From a record's send to the call of its handler, at a pace that leaves the machine idle most of the time."""
+"""From a record's send to the call of its handler, at a pace that leaves the machine idle most of
+the time.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ MEASURED_S = 10.0
 
 
 class Ages:
-    """Takes down the age of each record, from some seconds after the first one on, until it is *done*."""
+    """Takes down the age of each record, from some seconds after the first one on, until it is
+    *done*.
+    """
 
     def __init__(self) -> None:
         self.done = asyncio.Event()
@@ -27,7 +31,8 @@ class Ages:
     def take(self, payload: bytes, now: float) -> None:
         """A record has come, at a moment of the monotonic clock."""
         if not self._from:
-            self._from, self._until = now + WARM_S, now + WARM_S + MEASURED_S
+            self._from = now + WARM_S
+            self._until = now + WARM_S + MEASURED_S
         if now >= self._until:
             self.done.set()
         elif now >= self._from:
@@ -42,7 +47,8 @@ async def ours(job: Job) -> Figures:
     """A handler of bytes."""
     ages = Ages()
     app = make_app(job, auto_offset_reset="latest")
-    take, monotonic = ages.take, time.monotonic
+    take = ages.take
+    monotonic = time.monotonic
 
     @app.incoming("bench-0")
     async def handle(payload: bytes) -> None:
@@ -57,5 +63,7 @@ async def raw(job: Job) -> Figures:
     """``getmany(500)``, the handler called for each record."""
     ages = Ages()
     async with sender(job, job.given):
-        await read_raw(job, lambda value: ages.take(value, time.monotonic()), ages.done, reset="latest")
+        await read_raw(
+            job, lambda value: ages.take(value, time.monotonic()), ages.done, reset="latest"
+        )
     return ages.figures()

@@ -1,4 +1,6 @@
-"""``python -m benchmarks.gauges.pacer``: sends records at a pace, each with the time, until it is ended."""
+"""``python -m benchmarks.gauges.pacer``: sends records at a pace, each with the time, until it is
+ended.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ async def pace(bootstrap: str, topic: str, rate: int) -> None:
     """Send one record after the other, each when it is due, to all partitions in turns."""
     async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
         partitions = sorted(await producer.partitions_for(topic))
-        began, sent = time.perf_counter(), 0
+        began = time.perf_counter()
+        sent = 0
         while True:
             due = began + sent / rate
             if (wait_s := due - time.perf_counter()) > 0:

@@ -1,4 +1,6 @@
-"""Who takes part in a gauge: our application with channels, the raw client, and a process that sends."""
+"""Who takes part in a gauge: our application with channels, the raw client, and a process that
+sends.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,23 @@ COMMIT_EVERY_S = 1.0
 
 
 def make_app(job: Job, **channel: Any) -> App:
-    """An application with a channel for each topic, as a user runs it; what is not said is at its default."""
-    common = {"group_id": job.group, "auto_offset_reset": "earliest", "commit_interval": "1s", **channel}
+    """An application with a channel for each topic, as a user runs it; what is not said is at its
+    default.
+    """
+    common = {
+        "group_id": job.group,
+        "auto_offset_reset": "earliest",
+        "commit_interval": "1s",
+        **channel,
+    }
     return App(
         {
             "kafka": {"bootstrap_servers": job.bootstrap},
             "http": {"enabled": True, "port": 0},
-            "incoming": {f"bench-{number}": {"topic": topic, **common} for number, topic in enumerate(job.topics)},
+            "incoming": {
+                f"bench-{number}": {"topic": topic, **common}
+                for number, topic in enumerate(job.topics)
+            },
         }
     )
 
@@ -72,8 +84,16 @@ async def process(module: str, *words: str) -> AsyncIterator[asyncio.subprocess.
         await running.wait()
 
 
-def sender(job: Job, rate: int) -> contextlib.AbstractAsyncContextManager[asyncio.subprocess.Process]:
+def sender(
+    job: Job, rate: int
+) -> contextlib.AbstractAsyncContextManager[asyncio.subprocess.Process]:
     """Sends so many records a second to the first topic."""
     return process(
-        "benchmarks.gauges.pacer", "--bootstrap", job.bootstrap, "--topic", job.topics[0], "--rate", str(rate)
+        "benchmarks.gauges.pacer",
+        "--bootstrap",
+        job.bootstrap,
+        "--topic",
+        job.topics[0],
+        "--rate",
+        str(rate),
     )

@@ -6,12 +6,16 @@ from dataclasses import dataclass
 
 from benchmarks.plan import FEW_PARTITIONS
 
-P50, P99 = "p50 ms", "p99 ms"
+P50 = "p50 ms"
+P99 = "p99 ms"
 FIRST_S = "first record s"
 LAST_S = "a record of each channel s"
-CORE, RESIDENT = "% of a core", "RSS MB"
-LAG_P99, LAG_MAX = "loop lag p99 ms", "loop lag max ms"
-TICK_MS, WORST_TICK_MS = "CPU ms a tick", "worst tick"
+CORE = "% of a core"
+RESIDENT = "RSS MB"
+LAG_P99 = "loop lag p99 ms"
+LAG_MAX = "loop lag max ms"
+TICK_MS = "CPU ms a tick"
+WORST_TICK_MS = "worst tick"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +45,10 @@ class Gauge:
 
 OURS_LATENCY = {rate: f"reactive_kafka, {rate:,} records/s" for rate in (1_000, 10_000)}
 RAW_LATENCY = {rate: f"aiokafka `getmany(500)`, {rate:,} records/s" for rate in OURS_LATENCY}
-START = {channels: f"reactive_kafka, {channels} channel{'s' if channels > 1 else ''}, started" for channels in (1, 100)}
+START = {
+    channels: f"reactive_kafka, {channels} channel{'s' if channels > 1 else ''}, started"
+    for channels in (1, 100)
+}
 RAW_START = "aiokafka `getmany(500)`, started"
 IDLE = {
     1: "reactive_kafka, 1 channel, nothing to read",
@@ -55,13 +62,11 @@ KEPT_ACKS = {
     10_000: "1,000,000 kept acks among 10,000 records that are not settled",
 }
 
-LATENCY, START_UP, REST, REBALANCES, TICKS = (
-    "from send to handler",
-    "from the start of the process",
-    "at rest",
-    "rebalances",
-    "ticks of commits",
-)
+LATENCY = "from send to handler"
+START_UP = "from the start of the process"
+REST = "at rest"
+REBALANCES = "rebalances"
+TICKS = "ticks of commits"
 GAUGES = (
     *(
         Gauge(name=names[rate], run=f"latency:{run}", table=LATENCY, given=rate)
@@ -70,12 +75,22 @@ GAUGES = (
     ),
     Gauge(name=RAW_START, run="start:raw", table=START_UP, filled=1, times=5),
     Gauge(name=START[1], run="start:ours", table=START_UP, filled=1, times=5),
-    Gauge(name=START[100], run="start:ours", table=START_UP, topics=100, partitions=1, filled=1, times=3),
+    Gauge(
+        name=START[100],
+        run="start:ours",
+        table=START_UP,
+        topics=100,
+        partitions=1,
+        filled=1,
+        times=3,
+    ),
     Gauge(name=IDLE[1], run="idle:ours", table=REST),
     Gauge(name=IDLE[100], run="idle:ours", table=REST, topics=100, partitions=10),
     Gauge(name=AFTER_RECORDS, run="idle:ours", table=REST, filled=500_000),
     Gauge(name=RAW_REBALANCE, run="rebalance:raw", table=REBALANCES, partitions=1_000, given=1_000),
-    Gauge(name=OURS_REBALANCE, run="rebalance:ours", table=REBALANCES, partitions=1_000, given=1_000),
+    Gauge(
+        name=OURS_REBALANCE, run="rebalance:ours", table=REBALANCES, partitions=1_000, given=1_000
+    ),
     *(
         Gauge(name=name, run="ticks:kept_acks", table=TICKS, topics=0, given=unsettled)
         for unsettled, name in KEPT_ACKS.items()

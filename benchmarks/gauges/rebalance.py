@@ -21,18 +21,23 @@ TIMEOUT_S = 60.0
 
 
 class Watch:
-    """Measures rebalances from the call that revokes to the first record after the next assignment."""
+    """Measures rebalances from the call that revokes to the first record after the next
+    assignment.
+    """
 
     def __init__(self) -> None:
-        self.ends = asyncio.Event()  # a first record has come after an assignment
+        # A first record has come after an assignment.
+        self.ends = asyncio.Event()
         self._took_s: list[float] = []
         self._lags_ms: array[float] = array("d")
-        self._revoked_at: float | None = None  # None: no rebalance goes on
+        # None: no rebalance goes on.
+        self._revoked_at: float | None = None
         self._is_assigned = False
 
     def revoked(self, now: float) -> None:
         """All partitions were taken."""
-        self._revoked_at, self._is_assigned = now, False
+        self._revoked_at = now
+        self._is_assigned = False
 
     def assigned(self) -> None:
         """Partitions were given."""
@@ -44,7 +49,8 @@ class Watch:
             return
         if self._revoked_at is not None:
             self._took_s.append(now - self._revoked_at)
-        self._revoked_at, self._is_assigned = None, False
+        self._revoked_at = None
+        self._is_assigned = False
         self.ends.set()
 
     def turned(self, late_ms: float, now: float) -> None:
@@ -60,7 +66,11 @@ class Watch:
 
     def figures(self) -> Figures:
         """The longest way to a first record, and the loop's lags meanwhile."""
-        return {FIRST_S: max(self._took_s), LAG_P99: percentile(self._lags_ms, 0.99), LAG_MAX: max(self._lags_ms)}
+        return {
+            FIRST_S: max(self._took_s),
+            LAG_P99: percentile(self._lags_ms, 0.99),
+            LAG_MAX: max(self._lags_ms),
+        }
 
 
 async def _watch_the_loop(watch: Watch) -> None:
@@ -77,7 +87,8 @@ async def _play(job: Job, watch: Watch, kind: str) -> None:
     words = ["--bootstrap", job.bootstrap, "--group", job.group, "--topic", job.topics[0]]
     try:
         async with sender(job, job.given):
-            await watch.ended()  # the first assignment is no rebalance
+            # The first assignment is no rebalance.
+            await watch.ended()
             await asyncio.sleep(WARM_S)
             async with process("benchmarks.gauges", f"rebalance:{kind}", *words):
                 await watch.ended()
@@ -136,12 +147,15 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
 
 async def raw(job: Job) -> Figures:
     """The raw client."""
-    watch, until = Watch(), asyncio.Event()
+    watch = Watch()
+    until = asyncio.Event()
 
     def handle(value: bytes) -> None:
         watch.record(time.perf_counter())
 
-    reading = asyncio.create_task(read_raw(job, handle, until, reset="latest", listener=_Listener(watch)))
+    reading = asyncio.create_task(
+        read_raw(job, handle, until, reset="latest", listener=_Listener(watch))
+    )
     try:
         await _play(job, watch, "raw_member")
     finally:

@@ -1,4 +1,6 @@
-"""What a tick of commits costs whose work might grow with what is kept, in CPU. No broker: the engine alone."""
+"""What a tick of commits costs whose work might grow with what is kept, in CPU. No broker: the
+engine alone.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ OLD = 100
 async def kept_acks(job: Job) -> Figures:
     """A million acks stand behind records that are not settled.
 
-    Before each tick a chunk more comes and is settled, and some of those that were not settled are, anywhere but at the
-    position.
+    Before each tick a chunk more comes and is settled, and some of those that were not settled are,
+    anywhere but at the position.
     """
     engine = CommitEngine(metadata=MetadataPolicy(keeps_acks=True))
     engine.begin(1, [PARTITION])

@@ -1,1 +1,3 @@
-"""What larger numbers of partitions, members, channels and records would cost, by a model checked at smaller ones."""
+"""What larger numbers of partitions, members, channels and records would cost, by a model checked
+at smaller ones.
+"""

@@ -1,4 +1,6 @@
-"""Applications on the broker in memory: what they take to start, to run, to be asked, and what they hold."""
+"""Applications on the broker in memory: what they take to start, to run, to be asked, and what they
+hold.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,21 @@ from reactive_kafka.observe.prometheus import render, snapshot
 from reactive_kafka.testing import MemoryBroker, TestApp
 
 WAIT_S = 120.0
-RECORDS_OF_A_PARTITION = 100  # in flight
+# In flight.
+RECORDS_OF_A_PARTITION = 100
 
 
 def _app(channels: int = 1, **settings: Any) -> App:
-    tables = {f"orders{number}": {"group_id": f"shop{number}", **settings} for number in range(channels)}
-    return App({"incoming": {name: {"auto_offset_reset": "earliest", **one} for name, one in tables.items()}})
+    tables = {
+        f"orders{number}": {"group_id": f"shop{number}", **settings} for number in range(channels)
+    }
+    return App(
+        {
+            "incoming": {
+                name: {"auto_offset_reset": "earliest", **one} for name, one in tables.items()
+            }
+        }
+    )
 
 
 async def _nothing(payload: bytes) -> None:
@@ -34,10 +45,14 @@ async def _until(fact: Callable[[], object]) -> None:
 
 
 async def _running(
-    look: Callable[[TestApp, MemoryBroker], Awaitable[float]], *, partitions: int = 1, channels: int = 1
+    look: Callable[[TestApp, MemoryBroker], Awaitable[float]],
+    *,
+    partitions: int = 1,
+    channels: int = 1,
 ) -> float:
     """What is found when an application runs and has nothing to do."""
-    broker, app = MemoryBroker(partitions=partitions), _app(channels)
+    broker = MemoryBroker(partitions=partitions)
+    app = _app(channels)
     for name in app.settings.incoming:
         app.incoming(name)(_nothing)
         broker.create_topic(name, partitions)
@@ -74,7 +89,8 @@ async def rebalance(test: TestApp, broker: MemoryBroker) -> float:
     """A rebalance that changes nothing, in ms: what the broker in memory does for it is in it."""
     found = []
     for _ in range(RUNS):
-        began, was = time.process_time(), _assigned(test)
+        began = time.process_time()
+        was = _assigned(test)
         broker.rebalance("shop0")
         await _until(lambda was=was: _assigned(test) > was and test.app.channel("orders0").is_ready)  # type: ignore[misc]
         found.append((time.process_time() - began) * 1e3)
@@ -97,7 +113,9 @@ async def _held(_: TestApp, __: MemoryBroker) -> float:
 
 
 def memory_kb(**sizes: int) -> float:
-    """What Python holds for an application that runs and has nothing to do, and for the broker in memory."""
+    """What Python holds for an application that runs and has nothing to do, and for the broker in
+    memory.
+    """
     return _traced(lambda: on_app(_held, **sizes))
 
 
@@ -117,8 +135,10 @@ def in_flight_kb(records: int) -> float:
 
 async def _in_flight(records: int) -> float:
     partitions = records // RECORDS_OF_A_PARTITION
-    broker, app = MemoryBroker(), _app(concurrency=records, ordering="unordered")
-    begun, go_on = 0, asyncio.Event()
+    broker = MemoryBroker()
+    app = _app(concurrency=records, ordering="unordered")
+    begun = 0
+    go_on = asyncio.Event()
 
     @app.incoming("orders0")
     async def handle(payload: bytes) -> None:

@@ -36,21 +36,28 @@ class Line:
 
 
 def fitted(points: list[tuple[int, float]]) -> Line:
-    """The line with the least squares of relative errors: a small size counts as much as a large one."""
+    """The line with the least squares of relative errors: a small size counts as much as a large
+    one.
+    """
     weights = [1 / max(value, 1e-12) ** 2 for _, value in points]
     x = sum(w * size for w, (size, _) in zip(weights, points, strict=True)) / sum(weights)
     y = sum(w * value for w, (_, value) in zip(weights, points, strict=True)) / sum(weights)
-    above = sum(w * (size - x) * (value - y) for w, (size, value) in zip(weights, points, strict=True))
+    above = sum(
+        w * (size - x) * (value - y) for w, (size, value) in zip(weights, points, strict=True)
+    )
     below = sum(w * (size - x) ** 2 for w, (size, _) in zip(weights, points, strict=True))
     each = above / below
     return Line(y - each * x, each)
 
 
 def row(quantity: Quantity, values: list[float]) -> str:
-    """A line of the table: what was measured at three sizes, how far the model was off, and what it predicts."""
+    """A line of the table: what was measured at three sizes, how far the model was off, and what it
+    predicts.
+    """
     points = list(zip(quantity.sizes, values, strict=True))
     checked = fitted(points[:2]).at(quantity.sizes[2])
-    line, unit = fitted(points), quantity.unit
+    line = fitted(points)
+    unit = quantity.unit
     measured = ", ".join(f"{value:,.3g}" if value < 1e3 else f"{value:,.0f}" for value in values)
     expected = line.at(quantity.target)
     shown = f"{expected:,.3g}" if expected < 1e3 else f"{expected:,.0f}"

@@ -1,4 +1,6 @@
-"""The rules of one client by themselves, requests as they are encoded, and the work of a group's leader."""
+"""The rules of one client by themselves, requests as they are encoded, and the work of a group's
+leader.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,10 @@ from reactive_kafka.partitions.engine import CommitEngine
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import Committed
 
-GROUP, MEMBER = "orders-of-the-shop", "orders-7c9e6679-7425-40de-944b-e07fc1f90ae7"
-COMMIT_VERSION = 7  # or the newest below it that the client speaks
+GROUP = "orders-of-the-shop"
+MEMBER = "orders-7c9e6679-7425-40de-944b-e07fc1f90ae7"
+# Or the newest below it that the client speaks.
+COMMIT_VERSION = 7
 
 
 def _names(count: int) -> list[TopicPartition]:
@@ -56,7 +60,9 @@ class _Assigned:
         """A record more is with a handler in each."""
         for tracker in self.trackers:
             position = tracker.position
-            tracker.start_range(tracker.deliver(range(position, position + 1), position + 1), 1, 1.0)
+            tracker.start_range(
+                tracker.deliver(range(position, position + 1), position + 1), 1, 1.0
+            )
 
     def tick(self) -> None:
         request = self.engine.plan(1.0)
@@ -81,7 +87,8 @@ def idle_tick_ms(partitions: int) -> float:
 
 def poison_ms(partitions: int) -> float:
     """Look for what is overdue, with a handler in each partition."""
-    assigned, watch = _Assigned(partitions), PoisonWatch(60.0)
+    assigned = _Assigned(partitions)
+    watch = PoisonWatch(60.0)
     assigned.hold()
 
     def look() -> None:

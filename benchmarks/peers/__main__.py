@@ -1,6 +1,8 @@
-"""``make bench-peers``: ours and its peers against the same records on a real Kafka, in turns; then killed, in groups.
+"""``make bench-peers``: ours and its peers against the same records on a real Kafka, in turns; then
+killed, in groups.
 
-It ends in the time that it is given. What was measured is kept after each turn: ``--resume`` goes on from there.
+It ends in the time that it is given. What was measured is kept after each turn: ``--resume`` goes
+on from there.
 """
 
 from __future__ import annotations
@@ -44,18 +46,28 @@ class Budget:
 
 
 def main() -> int:
-    """Measure what is wanted and not measured yet, write the page; 1 if a contender failed or time was over."""
+    """Measure what is wanted and not measured yet, write the page; 1 if a contender failed or time
+    was over.
+    """
     given = _arguments()
     state = State(commit=machine.describe()[-1], day=time.strftime("%Y-%m-%d", time.gmtime()))
     if given.resume and KEPT.exists():
         state = State.load(KEPT)
-    speeds = [] if given.what == "safety" else [row for row in SPEEDS if _is_wanted(row, given.only)]
-    scenes = [] if given.what == "speed" else [row for row in SAFETIES if _is_wanted(row, given.only)]
+    speeds = (
+        [] if given.what == "safety" else [row for row in SPEEDS if _is_wanted(row, given.only)]
+    )
+    scenes = (
+        [] if given.what == "speed" else [row for row in SAFETIES if _is_wanted(row, given.only)]
+    )
     state.failures.clear()
     state.missing = homes.made([*(row.family for row in speeds), *(row.family for row in scenes)])
     budget = Budget(given.minutes)
-    turns = list(_turns(state, [row for row in speeds if row.family not in state.missing], given.rounds))
-    scenes = [row for row in scenes if row.family not in state.missing and row.name not in state.verdicts]
+    turns = list(
+        _turns(state, [row for row in speeds if row.family not in state.missing], given.rounds)
+    )
+    scenes = [
+        row for row in scenes if row.family not in state.missing and row.name not in state.verdicts
+    ]
     with contextlib.nullcontext(given.bootstrap) if given.bootstrap else local_kafka() as bootstrap:
         if turns:
             _measure(state, turns, bootstrap, budget, KILLS_S if scenes else 0.0)
@@ -70,12 +82,24 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
     parser.add_argument("what", nargs="?", choices=("all", "speed", "safety"), default="all")
-    parser.add_argument("--rounds", type=int, default=2, help="how often each contender runs (default: %(default)s)")
-    parser.add_argument("--only", action="append", help="only contenders whose name or run contains this, or this")
-    parser.add_argument("--minutes", type=float, default=15.0, help="what is not measured by then is left out")
-    parser.add_argument("--resume", action="store_true", help="keep what the last run has measured, and go on")
-    parser.add_argument("--bootstrap", help="host:port of a Kafka that runs already (default: start one)")
-    parser.add_argument("--no-write", dest="write", action="store_false", help=f"leave {RESULTS.name} alone")
+    parser.add_argument(
+        "--rounds", type=int, default=2, help="how often each contender runs (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--only", action="append", help="only contenders whose name or run contains this, or this"
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=15.0, help="what is not measured by then is left out"
+    )
+    parser.add_argument(
+        "--resume", action="store_true", help="keep what the last run has measured, and go on"
+    )
+    parser.add_argument(
+        "--bootstrap", help="host:port of a Kafka that runs already (default: start one)"
+    )
+    parser.add_argument(
+        "--no-write", dest="write", action="store_false", help=f"leave {RESULTS.name} alone"
+    )
     return parser.parse_args()
 
 
@@ -84,14 +108,18 @@ def _is_wanted(row: Speed | Safety, words: Sequence[str] | None) -> bool:
 
 
 def _turns(state: State, rows: Sequence[Speed], rounds: int) -> Iterator[tuple[int, Speed]]:
-    """Who is to run in which round and has no result of it: every other round backwards, so that neighbours stay so."""
+    """Who is to run in which round and has no result of it: every other round backwards, so that
+    neighbours stay so.
+    """
     for number in range(rounds):
         known = state.rounds[number] if number < len(state.rounds) else {}
         ordered = rows if number % 2 == 0 else list(reversed(rows))
         yield from ((number, row) for row in ordered if row.name not in known)
 
 
-def _measure(state: State, turns: Sequence[tuple[int, Speed]], bootstrap: str, budget: Budget, kept_s: float) -> None:
+def _measure(
+    state: State, turns: Sequence[tuple[int, Speed]], bootstrap: str, budget: Budget, kept_s: float
+) -> None:
     name = f"peers-{uuid.uuid4().hex[:8]}"
     asyncio.run(topic.fill(bootstrap, name, TOPIC_RECORDS))
     # The broker's code is cold at first, and the first reader alone would pay for it.
@@ -118,8 +146,21 @@ def _measure(state: State, turns: Sequence[tuple[int, Speed]], bootstrap: str, b
 
 
 def _speed(row: Speed, bootstrap: str, name: str, timeout_s: float) -> str:
-    words = [*homes.command(row), "--bootstrap", bootstrap, "--topic", name, "--group", f"peers-{uuid.uuid4().hex[:8]}"]
-    words += ["--records", str(row.records), "--wait", str(WAIT_S if row.series == "10 ms" else 0.0)]
+    words = [
+        *homes.command(row),
+        "--bootstrap",
+        bootstrap,
+        "--topic",
+        name,
+        "--group",
+        f"peers-{uuid.uuid4().hex[:8]}",
+    ]
+    words += [
+        "--records",
+        str(row.records),
+        "--wait",
+        str(WAIT_S if row.series == "10 ms" else 0.0),
+    ]
     if row.warm:
         words += ["--warm", str(row.warm)]
     return output(words, timeout_s)
@@ -135,7 +176,9 @@ async def _play(state: State, rows: Sequence[Safety], bootstrap: str, budget: Bu
                 state.failures[turn] = page.TIME_OVER
                 return
             try:
-                verdict = await asyncio.wait_for(safety.played(row, bootstrap), min(SCENE_S, budget.left_s()))
+                verdict = await asyncio.wait_for(
+                    safety.played(row, bootstrap), min(SCENE_S, budget.left_s())
+                )
             except TimeoutError:
                 state.failures[turn] = "not done in time"
             except FailedError as error:

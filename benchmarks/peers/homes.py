@@ -1,4 +1,6 @@
-"""Where contenders run: environments of Python and folders of jars, made if they are not there, and commands."""
+"""Where contenders run: environments of Python and folders of jars, made if they are not there, and
+commands.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,13 @@ from pathlib import Path
 
 from benchmarks.peers.jar_hashes import SHA256
 from benchmarks.peers.plan import JVM, OWN, Family, Safety, Speed
-from reactive_kafka.broker.jars import Artifact, KafkaUnavailableError, cache_directory, fetched_once, find_java
+from reactive_kafka.broker.jars import (
+    Artifact,
+    KafkaUnavailableError,
+    cache_directory,
+    fetched_once,
+    find_java,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
@@ -20,14 +28,18 @@ PARALLEL = Artifact("io.confluent.parallelconsumer", "parallel-consumer-core", "
 JARS: dict[Family, tuple[Artifact, ...]] = {
     "smallrye": (
         SMALLRYE,
-        # What Quarkus brings and it leaves open: CDI, MicroProfile Config, and an interface that it names.
+        # What Quarkus brings and it leaves open: CDI, MicroProfile Config, and an interface that it
+        # names.
         Artifact("org.jboss.weld.se", "weld-se-core", "6.0.4.Final"),
         Artifact("io.smallrye.config", "smallrye-config", "3.17.2"),
-        Artifact("org.eclipse.microprofile.reactive-streams-operators",
-                 "microprofile-reactive-streams-operators-api", "3.0.1"),
+        Artifact(
+            "org.eclipse.microprofile.reactive-streams-operators",
+            "microprofile-reactive-streams-operators-api",
+            "3.0.1",
+        ),
     ),
     "parallel-consumer": (PARALLEL,),
-}  # fmt: skip
+}
 _INSTALL_S = 240.0
 
 
@@ -75,7 +87,8 @@ def _lock(family: Family) -> Path:
 
 
 def _environment(family: Family) -> None:
-    python, lock = _python(family), _lock(family)
+    python = _python(family)
+    lock = _lock(family)
     ready = python.parents[1] / ".ready"
     digest = _digest([str(lock)])
     if ready.exists() and ready.read_text() == digest:
@@ -83,14 +96,29 @@ def _environment(family: Family) -> None:
     print(f"installing {' and '.join(OWN[family])} into {python.parents[1].name}", flush=True)
     found = _said(["scripts/find-python.sh"]).strip()
     _said([found, "-m", "venv", "--clear", str(python.parents[1])])
-    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "5"]
+    pip = [
+        str(python),
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--retries",
+        "5",
+    ]
     _said([*pip, "--require-hashes", "--no-deps", "--requirement", str(lock)])
     ready.write_text(digest)
 
 
 def _jars(family: Family) -> Path:
     artifacts = JARS[family]
-    return fetched_once(artifacts[0].name, _folder(family).name, artifacts, needed=(artifacts[0].jar,), pinned=SHA256)
+    return fetched_once(
+        artifacts[0].name,
+        _folder(family).name,
+        artifacts,
+        needed=(artifacts[0].jar,),
+        pinned=SHA256,
+    )
 
 
 def _folder(family: Family) -> Path:
@@ -114,7 +142,9 @@ def _classes(jars: Path, family: Family) -> None:
         return
     compiler = Path(find_java()).resolve().parent / "javac"
     if not compiler.exists():
-        raise MissingError(f"{compiler} is not there: a JDK compiles the contender (apt-get install openjdk-17-jdk)")
+        raise MissingError(
+            f"{compiler} is not there: a JDK compiles the contender (apt-get install openjdk-17-jdk)"
+        )
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     _said([str(compiler), "-d", str(target), "-cp", f"{jars}/*", *sources])
@@ -127,7 +157,9 @@ def _digest(files: Sequence[str]) -> str:
 
 
 def _said(words: Sequence[str]) -> str:
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=_INSTALL_S, check=False)
+    done = subprocess.run(
+        words, cwd=ROOT, capture_output=True, text=True, timeout=_INSTALL_S, check=False
+    )
     if done.returncode:
         tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-5:])
         raise MissingError(f"{' '.join(words[:4])} ... ended with code {done.returncode}: {tail}")

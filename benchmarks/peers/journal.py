@@ -1,4 +1,6 @@
-"""Records of the safety runs, and what a member writes of each: its partition and offset, one short line. Pure."""
+"""Records of the safety runs, and what a member writes of each: its partition and offset, one short
+line. Pure.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,15 @@ def value(partition: int, offset: int) -> bytes:
 
 
 def lines(content: bytes) -> Iterator[Position]:
-    """The records of a journal, in the order in which they were handled; half a line at its end is none."""
+    """The records of a journal, in the order in which they were handled; half a line at its end is
+    none.
+    """
     for at in range(0, len(content) - LINE_BYTES + 1, LINE_BYTES):
         line = content[at : at + LINE_BYTES]
         if line[1:2] != b":" or line[-1:] != b"\n":
-            raise ValueError(f"byte {at} of a journal: {line!r} is no line of it, such as b'0:000000017\\n'")
+            raise ValueError(
+                f"byte {at} of a journal: {line!r} is no line of it, such as b'0:000000017\\n'"
+            )
         yield int(line[:1]), int(line[2:-1])
 
 

@@ -1,4 +1,6 @@
-"""What a group has lost and repeated, from the journals of its members and from what it has committed. Pure."""
+"""What a group has lost and repeated, from the journals of its members and from what it has
+committed. Pure.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,12 @@ class Verdict:
 
     Args:
         sent: Records that were written to the topic.
-        lost: Those that nobody has handled, and that nobody will: the committed position is beyond them.
-        unread: Those that nobody has handled, and that would still be read: the group had stopped to work.
-        repeated_kills: Calls of a handler with a record that one had handled before, up to the end of the kills.
+        lost: Those that nobody has handled, and that nobody will: the committed position is beyond
+            them.
+        unread: Those that nobody has handled, and that would still be read: the group had stopped
+            to work.
+        repeated_kills: Calls of a handler with a record that one had handled before, up to the end
+            of the kills.
         repeated_restarts: The same from then on, in the rolling restarts.
     """
 
@@ -41,12 +46,15 @@ def judged(
         handled_in_restarts: What they have handled after that.
         committed: Partition -> the position that the group has committed.
     """
-    first, second = list(handled_in_kills), list(handled_in_restarts)
+    first = list(handled_in_kills)
+    second = list(handled_in_restarts)
     known = set(first)
     every = known.union(second)
     for partition, offset in every:
         if not 0 <= offset < sent.get(partition, 0):
-            raise ValueError(f"a journal names record {offset} of partition {partition}, which was never sent")
+            raise ValueError(
+                f"a journal names record {offset} of partition {partition}, which was never sent"
+            )
     missing = [
         (partition, offset)
         for partition, count in sent.items()

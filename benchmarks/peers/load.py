@@ -1,4 +1,6 @@
-"""The load of a group that is killed: so many records a second, alike to each partition, each of which names itself."""
+"""The load of a group that is killed: so many records a second, alike to each partition, each of
+which names itself.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,14 @@ _TICK_S = 0.02
 
 
 class Load:
-    """Writes to a topic that nobody else writes to, so that a record's number in its partition is its offset."""
+    """Writes to a topic that nobody else writes to, so that a record's number in its partition is
+    its offset.
+    """
 
     def __init__(self, bootstrap: str, topic: str, per_second: int) -> None:
-        self._bootstrap, self._topic, self._per_second = bootstrap, topic, per_second
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._per_second = per_second
         self.sent: Counter[int] = Counter()
         """Partition -> records that the broker has confirmed."""
 
@@ -47,13 +53,20 @@ class Load:
             due = int((time.monotonic() - began) * self._per_second) // PARTITIONS
             confirmed = []
             for partition in range(PARTITIONS):
-                batch, more = producer.create_batch(), due - self.sent[partition]
+                batch = producer.create_batch()
+                more = due - self.sent[partition]
                 for offset in range(self.sent[partition], due):
-                    if batch.append(key=None, value=value(partition, offset), timestamp=None) is None:
-                        more = offset - self.sent[partition]  # the rest goes with the next one
+                    if (
+                        batch.append(key=None, value=value(partition, offset), timestamp=None)
+                        is None
+                    ):
+                        # The rest goes with the next one.
+                        more = offset - self.sent[partition]
                         break
                 if more:
-                    confirmed.append(await producer.send_batch(batch, self._topic, partition=partition))
+                    confirmed.append(
+                        await producer.send_batch(batch, self._topic, partition=partition)
+                    )
                     self.sent[partition] += more
             for one in confirmed:
                 await one

@@ -104,13 +104,18 @@ def _speed(state: State, row: Speed) -> str:
     spread = f"{statistics.median(rates):,.0f} ({min(rates):,.0f} - {max(rates):,.0f})"
     beside = ratios(state.rounds, row.name, BASELINES[row.series])
     ratio = _short(statistics.median(beside)) if beside else ""
-    cpu, rss = statistics.median(run.cpu_us for run in runs), statistics.median(run.peak_rss_mb for run in runs)
+    cpu = statistics.median(run.cpu_us for run in runs)
+    rss = statistics.median(run.peak_rss_mb for run in runs)
     return f"{start} {runs[0].records:,} | {spread} | {ratio} | {_short(cpu)} | {rss:,.0f} |"
 
 
 def ratios(rounds: Sequence[Round], name: str, baseline: str) -> list[float]:
     """How much faster it was than the raw client, for each round that has both."""
-    return [each[name].rate / each[baseline].rate for each in rounds if name in each and baseline in each]
+    return [
+        each[name].rate / each[baseline].rate
+        for each in rounds
+        if name in each and baseline in each
+    ]
 
 
 def _short(value: float) -> str:
@@ -123,7 +128,11 @@ def safety(state: State) -> list[str]:
         "| contender | guarantee | commits | load, records/s | records | lost | repeated after 3 kills | "
         "repeated in 2 rolling restarts |"
     )
-    return [head, "|---|---|---|---:|---:|---:|---:|---:|", *(_safety(state, row) for row in SAFETIES)]
+    return [
+        head,
+        "|---|---|---|---:|---:|---:|---:|---:|",
+        *(_safety(state, row) for row in SAFETIES),
+    ]
 
 
 def _safety(state: State, row: Safety) -> str:

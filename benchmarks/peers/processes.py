@@ -1,4 +1,6 @@
-"""Processes of contenders: each ends in time, by its own id, and with the process that has started it."""
+"""Processes of contenders: each ends in time, by its own id, and with the process that has started
+it.
+"""
 
 from __future__ import annotations
 
@@ -41,10 +43,20 @@ def output(words: Sequence[str], timeout_s: float) -> str:
     with lifeline() as stdin:
         try:
             done = subprocess.run(
-                words, cwd=ROOT, stdin=stdin, capture_output=True, text=True, timeout=timeout_s, check=False
+                words,
+                cwd=ROOT,
+                stdin=stdin,
+                capture_output=True,
+                text=True,
+                timeout=timeout_s,
+                check=False,
             )
         except subprocess.TimeoutExpired as error:
-            said = error.stderr.decode(errors="replace") if isinstance(error.stderr, bytes) else error.stderr
+            said = (
+                error.stderr.decode(errors="replace")
+                if isinstance(error.stderr, bytes)
+                else error.stderr
+            )
             raise FailedError(f"not done after {timeout_s:.0f} s: {tail(said or '')}") from None
     if done.returncode:
         raise FailedError(f"exit code {done.returncode}: {tail(done.stderr)}")
@@ -53,7 +65,10 @@ def output(words: Sequence[str], timeout_s: float) -> str:
 
 def tail(text: str) -> str:
     """The end of what a process has said, in one line."""
-    return " | ".join(line.strip() for line in text.splitlines()[-4:] if line.strip())[-400:] or "no output"
+    return (
+        " | ".join(line.strip() for line in text.splitlines()[-4:] if line.strip())[-400:]
+        or "no output"
+    )
 
 
 class Member:
@@ -61,7 +76,9 @@ class Member:
 
     def __init__(self, name: str, words: Sequence[str], folder: Path, stdin: int) -> None:
         self.name = name
-        self._words, self._folder, self._stdin = words, folder, stdin
+        self._words = words
+        self._folder = folder
+        self._stdin = stdin
         self._process: subprocess.Popen[bytes] | None = None
         self.journals: list[Path] = []
         self.killed_at_stop = 0
@@ -72,9 +89,12 @@ class Member:
         self.journals.append(self._folder / f"{self.name}{len(self.journals)}.journal")
         with self._log().open("wb") as log:
             self._process = subprocess.Popen(
-                [*self._words, "--journal", str(self.journals[-1])], cwd=ROOT, stdin=self._stdin, stdout=log,
+                [*self._words, "--journal", str(self.journals[-1])],
+                cwd=ROOT,
+                stdin=self._stdin,
+                stdout=log,
                 stderr=subprocess.STDOUT,
-            )  # fmt: skip
+            )
 
     def handled(self) -> int:
         """How many records its present life has handled."""
@@ -84,7 +104,9 @@ class Member:
     def check(self) -> None:
         """FailedError: its process has ended by itself."""
         if self._process is not None and self._process.poll() is not None:
-            raise FailedError(f"{self.name} ended with code {self._process.returncode}: {self.said()}")
+            raise FailedError(
+                f"{self.name} ended with code {self._process.returncode}: {self.said()}"
+            )
 
     def kill(self) -> None:
         """End its process at once."""

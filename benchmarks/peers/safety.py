@@ -1,4 +1,6 @@
-"""A group of two members under load: three are killed, then all are restarted twice, and their journals are judged."""
+"""A group of two members under load: three are killed, then all are restarted twice, and their
+journals are judged.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ DRAINS_S = 30.0
 QUIET_S = 8.0
 """Longer than a session: what nobody has handled by then comes no more."""
 BETWEEN_S = 1.5
-"""Under load between two disturbances, so that there is something to commit and something to lose."""
+"""Under load between two disturbances, so that there is something to commit and something to
+lose.
+"""
 _LOOK_S = 0.1
 
 
@@ -36,8 +40,13 @@ class Scene:
     """The members, and what they have written."""
 
     def __init__(self, row: Safety, bootstrap: str, folder: Path, stdin: int) -> None:
-        self._row, self._bootstrap, self._folder, self._stdin = row, bootstrap, folder, stdin
-        self._topic, self._group = (f"peers-{word}-{uuid.uuid4().hex[:8]}" for word in ("topic", "group"))
+        self._row = row
+        self._bootstrap = bootstrap
+        self._folder = folder
+        self._stdin = stdin
+        self._topic, self._group = (
+            f"peers-{word}-{uuid.uuid4().hex[:8]}" for word in ("topic", "group")
+        )
         self._members = [self._member(name) for name in ("a", "b")]
         self._load = Load(bootstrap, self._topic, row.per_second)
 
@@ -82,7 +91,8 @@ class Scene:
         in_kills: list[Position] = []
         in_restarts: list[Position] = []
         for journal in self._journals():
-            content, until = journal.read_bytes(), boundary.get(journal, 0)
+            content = journal.read_bytes()
+            until = boundary.get(journal, 0)
             in_kills += lines(content[:until])
             in_restarts += lines(content[until:])
         return judged(self._load.sent, in_kills, in_restarts, committed)
@@ -97,7 +107,9 @@ class Scene:
         )
 
     async def _caught_up(self) -> None:
-        """Wait until no more than a second of the load is not handled: what a kill repeats was repeated."""
+        """Wait until no more than a second of the load is not handled: what a kill repeats was
+        repeated.
+        """
         await self._until(
             lambda: self._handled() >= self._load.sent.total() - self._row.per_second,
             WORKS_S,
@@ -108,9 +120,12 @@ class Scene:
         """Wait until all is handled, or nothing has come for long."""
         began = seen_at = time.monotonic()
         seen = 0
-        while (handled := self._handled()) < self._load.sent.total() and time.monotonic() - began < DRAINS_S:
+        while (
+            handled := self._handled()
+        ) < self._load.sent.total() and time.monotonic() - began < DRAINS_S:
             if handled != seen:
-                seen, seen_at = handled, time.monotonic()
+                seen = handled
+                seen_at = time.monotonic()
             if time.monotonic() - seen_at > QUIET_S:
                 return
             await asyncio.sleep(5 * _LOOK_S)
@@ -136,7 +151,9 @@ class Scene:
 
     def _handled(self) -> int:
         """How many records somebody has handled, each counted once."""
-        return len({position for journal in self._journals() for position in lines(journal.read_bytes())})
+        return len(
+            {position for journal in self._journals() for position in lines(journal.read_bytes())}
+        )
 
 
 async def _committed(bootstrap: str, name: str, group: str) -> dict[int, int]:
@@ -148,7 +165,9 @@ async def _committed(bootstrap: str, name: str, group: str) -> dict[int, int]:
         stored = await admin.list_consumer_group_offsets(group, partitions=every)
     finally:
         await admin.close()
-    return {one.partition: position.offset for one, position in stored.items() if position.offset >= 0}
+    return {
+        one.partition: position.offset for one, position in stored.items() if position.offset >= 0
+    }
 
 
 async def played(row: Safety, bootstrap: str) -> Verdict:

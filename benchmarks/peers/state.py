@@ -1,4 +1,6 @@
-"""What has been measured up to now, in a file after each turn: a run that was cut short goes on from there."""
+"""What has been measured up to now, in a file after each turn: a run that was cut short goes on
+from there.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from benchmarks.peers.judge import Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What one measured run took: as the contenders' own result, and no more of it than every language has."""
+    """What one measured run took: as the contenders' own result, and no more of it than every
+    language has.
+    """
 
     records: int
     wall_s: float
@@ -80,6 +84,8 @@ class State:
     def load(cls, path: Path) -> State:
         """Read what was saved."""
         read = json.loads(path.read_text())
-        read["rounds"] = [{name: Figures(**one) for name, one in each.items()} for each in read["rounds"]]
+        read["rounds"] = [
+            {name: Figures(**one) for name, one in each.items()} for each in read["rounds"]
+        ]
         read["verdicts"] = {name: Verdict(**one) for name, one in read["verdicts"].items()}
         return cls(**read)

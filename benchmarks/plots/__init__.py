@@ -1,1 +1,3 @@
-"""The pictures and tables of docs/performance.md: what is measured for them, and how they are drawn."""
+"""The pictures and tables of docs/performance.md: what is measured for them, and how they are
+drawn.
+"""

@@ -1,7 +1,8 @@
-"""``make bench-plots``: measures what docs/performance.md shows, keeps the figures, draws them, writes the page.
+"""``make bench-plots``: measures what docs/performance.md shows, keeps the figures, draws them,
+writes the page.
 
-``--only partitions --only keys`` measures these series and keeps the figures of the others; ``--at 4`` measures some
-points of a series; ``--draw`` measures nothing.
+``--only partitions --only keys`` measures these series and keeps the figures of the others; ``--at
+4`` measures some points of a series; ``--draw`` measures nothing.
 """
 
 from __future__ import annotations
@@ -22,14 +23,21 @@ def main() -> None:
     given = _arguments()
     if not given.draw:
         if (load := machine.load()) > machine.QUIET:
-            print(f"warning: others use this machine (load {load:.1f}): the figures will say little", file=sys.stderr)
-        wanted, topics = given.only or SERIES, dict[Source, str]()
+            print(
+                f"warning: others use this machine (load {load:.1f}): the figures will say little",
+                file=sys.stderr,
+            )
+        wanted = given.only or SERIES
+        topics = dict[Source, str]()
         with measure.kafka(given.bootstrap) as bootstrap:
             for name in wanted:
                 if name != FLOOR:
                     _measure(name, bootstrap, given.at, given.rounds, topics)
         if FLOOR in wanted:
-            figures.keep(FLOOR, figures.Figures(circumstances=measure.circumstances(), pythons=floor.everywhere()))
+            figures.keep(
+                FLOOR,
+                figures.Figures(circumstances=measure.circumstances(), pythons=floor.everywhere()),
+            )
     kept = whole(figures.kept(SERIES))
     for file, picture in pictures(kept).items():
         (figures.FOLDER / file).write_text(picture, encoding="utf-8")
@@ -42,7 +50,10 @@ def whole(kept: Mapping[str, figures.Figures]) -> dict[str, figures.Figures]:
     for name, series in kept.items():
         missing = set(order_of(name)) - {(one.line, one.at) for one in series.points}
         if missing:
-            print(f"{name} is not drawn: {len(missing)} of its points were not measured", file=sys.stderr)
+            print(
+                f"{name} is not drawn: {len(missing)} of its points were not measured",
+                file=sys.stderr,
+            )
         else:
             found[name] = series
     return found
@@ -53,7 +64,9 @@ def order_of(name: str) -> list[tuple[str, float | str]]:
     return [(one.line, one.at) for one in PLANS[name].points] if name in PLANS else []
 
 
-def _measure(name: str, bootstrap: str, at: list[str] | None, rounds: int | None, topics: dict[Source, str]) -> None:
+def _measure(
+    name: str, bootstrap: str, at: list[str] | None, rounds: int | None, topics: dict[Source, str]
+) -> None:
     plan = PLANS[name]
     points = [one for one in plan.points if at is None or str(one.at) in at]
     if not points:
@@ -66,11 +79,19 @@ def _measure(name: str, bootstrap: str, at: list[str] | None, rounds: int | None
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.plots", description=__doc__)
-    parser.add_argument("--only", action="append", choices=SERIES, help="measure this series (default: all of them)")
+    parser.add_argument(
+        "--only", action="append", choices=SERIES, help="measure this series (default: all of them)"
+    )
     parser.add_argument("--at", action="append", help="only the points at this place of their axis")
-    parser.add_argument("--rounds", type=int, help="how often each point runs (default: as its series needs)")
-    parser.add_argument("--draw", action="store_true", help="measure nothing: draw and write from the kept figures")
-    parser.add_argument("--bootstrap", help="host:port of a Kafka that runs already (default: start one)")
+    parser.add_argument(
+        "--rounds", type=int, help="how often each point runs (default: as its series needs)"
+    )
+    parser.add_argument(
+        "--draw", action="store_true", help="measure nothing: draw and write from the kept figures"
+    )
+    parser.add_argument(
+        "--bootstrap", help="host:port of a Kafka that runs already (default: start one)"
+    )
     return parser.parse_args()
 
 

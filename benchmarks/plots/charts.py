@@ -8,8 +8,12 @@ from dataclasses import dataclass
 
 from benchmarks.plots import svg
 
-WIDTH, HEIGHT = 760, 400
-LEFT, RIGHT, TOP, BOTTOM = 78, 40, 44, 52
+WIDTH = 760
+HEIGHT = 400
+LEFT = 78
+RIGHT = 40
+TOP = 44
+BOTTOM = 52
 BAR = 20
 
 
@@ -81,20 +85,27 @@ class Scale:
     """Where on the picture a value is."""
 
     def __init__(self, axis: Axis, values: Sequence[float], start: float, end: float) -> None:
-        self._axis, self._start, self._end = axis, start, end
+        self._axis = axis
+        self._start = start
+        self._end = end
         if axis.is_log and axis.ticks:
-            self._low, self._high = min([*values, *axis.ticks]), max([*values, *axis.ticks])
+            self._low = min([*values, *axis.ticks])
+            self._high = max([*values, *axis.ticks])
         elif axis.is_log:
             steps = [factor * 10.0**power for power in range(-9, 12) for factor in (1, 2, 5)]
             self._low = max(one for one in steps if one <= min(values) * 1.001)
             self._high = min(one for one in steps if one >= max(values) * 0.999)
         else:
             self._low = axis.least
-            self._high = axis.most if axis.most is not None else max(values, default=1.0) * 1.05 or 1.0
+            self._high = (
+                axis.most if axis.most is not None else max(values, default=1.0) * 1.05 or 1.0
+            )
 
     def at(self, value: float) -> float:
         """The pixel."""
-        low, high, value = (math.log10(one) if self._axis.is_log else one for one in (self._low, self._high, value))
+        low, high, value = (
+            math.log10(one) if self._axis.is_log else one for one in (self._low, self._high, value)
+        )
         share = (value - low) / (high - low) if high > low else 0.5
         return self._start + share * (self._end - self._start)
 
@@ -102,7 +113,11 @@ class Scale:
         """Where there are labels."""
         if self._axis.ticks:
             return list(self._axis.ticks)
-        return _round_logs(self._low, self._high) if self._axis.is_log else _round(self._low, self._high)
+        return (
+            _round_logs(self._low, self._high)
+            if self._axis.is_log
+            else _round(self._low, self._high)
+        )
 
 
 def _round(low: float, high: float) -> list[float]:
@@ -149,27 +164,35 @@ def _lines(chart: Chart) -> str:
         places = [(across.at(x), up.at(y)) for x, y in one.points]
         body.append(svg.path(places, colours[one.name], dashed=one.is_dashed))
         for (x, y), (at_x, at_y) in zip(one.points, places, strict=True) if one.has_dots else ():
-            body.append(svg.dot(at_x, at_y, colours[one.name], f"{one.name}: {number(y)} at {number(x)}"))
+            body.append(
+                svg.dot(at_x, at_y, colours[one.name], f"{one.name}: {number(y)} at {number(x)}")
+            )
     return svg.picture(WIDTH, HEIGHT, chart.title, body)
 
 
 def _bars(chart: Bars) -> str:
     left = 24 + max(len(row.name) for row in chart.rows) * svg.WIDTH_OF_A_LETTER
     room = 16 + max(len(row.note) for row in chart.rows) * svg.WIDTH_OF_A_LETTER
-    names, top = svg.legend(24, TOP, WIDTH - 48, list(zip(chart.parts, range(len(chart.parts)), strict=True)))
+    names, top = svg.legend(
+        24, TOP, WIDTH - 48, list(zip(chart.parts, range(len(chart.parts)), strict=True))
+    )
     top = top - 8 if chart.parts else TOP - 8
     bottom = top + len(chart.rows) * (BAR + 6) + 4
-    across = Scale(chart.axis, [sum(value for _, value in row.parts) for row in chart.rows], left, WIDTH - room)
+    across = Scale(
+        chart.axis, [sum(value for _, value in row.parts) for row in chart.rows], left, WIDTH - room
+    )
     body = [svg.text(24, 24, chart.title, kind="title"), *names]
     for tick in across.ticks():
         body += [svg.line(across.at(tick), top, across.at(tick), bottom)]
         body += [svg.text(across.at(tick), bottom + 16, number(tick), anchor="middle")]
     body += [svg.text((left + WIDTH - room) / 2, bottom + 38, chart.axis.label, anchor="middle")]
     for place, row in enumerate(chart.rows):
-        y, value = top + 4 + place * (BAR + 6), 0.0
+        y = top + 4 + place * (BAR + 6)
+        value = 0.0
         body.append(svg.text(left - 8, y + BAR - 5, row.name, anchor="end"))
         for colour, length in row.parts:
-            start, end = across.at(value), across.at(value + length)
+            start = across.at(value)
+            end = across.at(value + length)
             tip = f"{chart.parts[colour] if chart.parts else row.name}: {number(length)}"
             body.append(svg.box(start, y, end - start, BAR, colour, tip))
             value += length

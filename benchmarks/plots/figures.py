@@ -19,8 +19,9 @@ class Measured:
     Args:
         line: Of the plan's point.
         at: The same.
-        runs: What each run has measured: ``rate`` in records a second, ``cpu_us`` in µs a record, ``quantiles`` as
-            pairs of a share of the records and the age in ms that it did not exceed.
+        runs: What each run has measured: ``rate`` in records a second, ``cpu_us`` in µs a record,
+            ``quantiles`` as pairs of a share of the records and the age in ms that it did not
+            exceed.
         stacks: Those that were sampled in any of the runs, and how often.
     """
 
@@ -46,7 +47,10 @@ class Measured:
     def quantiles(self) -> list[tuple[float, float]]:
         """share -> age in ms, each the median over the runs."""
         every = [run["quantiles"] for run in self.runs]
-        return [(pairs[0][0], statistics.median(age for _, age in pairs)) for pairs in zip(*every, strict=True)]
+        return [
+            (pairs[0][0], statistics.median(age for _, age in pairs))
+            for pairs in zip(*every, strict=True)
+        ]
 
     def age_ms(self, share: float) -> float:
         """The age that this share of the records did not exceed."""
@@ -90,7 +94,11 @@ def read(text: str) -> Figures:
 def kept(names: Iterator[str] | Sequence[str], folder: Path = FOLDER) -> Mapping[str, Figures]:
     """series -> its figures, of those that were ever measured."""
     files = {name: folder / f"{name}.json" for name in names}
-    return {name: read(file.read_text(encoding="utf-8")) for name, file in files.items() if file.exists()}
+    return {
+        name: read(file.read_text(encoding="utf-8"))
+        for name, file in files.items()
+        if file.exists()
+    }
 
 
 def keep(name: str, figures: Figures, folder: Path = FOLDER) -> None:

@@ -1,4 +1,6 @@
-"""A flame graph: a box a function, as wide as its share of the samples, upon the one that has called it."""
+"""A flame graph: a box a function, as wide as its share of the samples, upon the one that has
+called it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from benchmarks.plots import svg
 from benchmarks.plots.stacks import STAGES, Node, Stack, tree
 
-WIDTH, SIDE = 1000, 12
+WIDTH = 1000
+SIDE = 12
 ROW = 18
 LEAST_PX = 1.0
 
@@ -21,7 +24,9 @@ def drawn(stacks: Mapping[Stack, int], title: str, cpu_us: float) -> str:
     root = tree(stacks)
     px = (WIDTH - 2 * SIDE) / (root.count or 1)
     depth = _depth(root, px)
-    names, top = svg.legend(SIDE, 46, WIDTH - 2 * SIDE, list(zip(STAGES, range(len(STAGES)), strict=True)))
+    names, top = svg.legend(
+        SIDE, 46, WIDTH - 2 * SIDE, list(zip(STAGES, range(len(STAGES)), strict=True))
+    )
     bottom = top + depth * ROW
     body = [svg.text(SIDE, 24, title, kind="title"), *names]
     body += _boxes(root, SIDE, bottom - ROW, px, cpu_us / (root.count or 1))
@@ -30,7 +35,9 @@ def drawn(stacks: Mapping[Stack, int], title: str, cpu_us: float) -> str:
 
 def _depth(node: Node, px: float) -> int:
     """How many boxes stand upon each other."""
-    return 1 + max((_depth(one, px) for one in node.calls.values() if one.count * px >= LEAST_PX), default=0)
+    return 1 + max(
+        (_depth(one, px) for one in node.calls.values() if one.count * px >= LEAST_PX), default=0
+    )
 
 
 def _boxes(node: Node, x: float, y: float, px: float, us: float) -> Iterator[str]:

@@ -51,9 +51,15 @@ def circumstances() -> list[str]:
 
 
 def measured(
-    plan: Plan, points: Sequence[Point], bootstrap: str, rounds: int | None, topics: dict[Source, str]
+    plan: Plan,
+    points: Sequence[Point],
+    bootstrap: str,
+    rounds: int | None,
+    topics: dict[Source, str],
 ) -> Figures:
-    """What *points* measure, some of the plan's or all; *topics* that are filled already are read again."""
+    """What *points* measure, some of the plan's or all; *topics* that are filled already are read
+    again.
+    """
     for source in dict.fromkeys(one.source for one in points):
         if source not in topics:
             topics[source] = _filled(bootstrap, source)
@@ -67,7 +73,9 @@ def measured(
             for _ in range(point.times):
                 run = _run(point, bootstrap, topics[point.source])
                 found[point.line, point.at].add(run)
-                said = ", ".join(f"{key} {value:,.4g}" for key, value in run.items() if isinstance(value, float))
+                said = ", ".join(
+                    f"{key} {value:,.4g}" for key, value in run.items() if isinstance(value, float)
+                )
                 print(f"{point.line}, {point.at}: {said}", flush=True)
     for one in found.values():
         one.stacks = folded(without_rare(unfolded(one.stacks), LEAST_SHARE))
@@ -88,11 +96,14 @@ def _filled(bootstrap: str, source: Source) -> str:
 async def _fill_with_keys(bootstrap: str, name: str, source: Source) -> None:
     """Each key in one partition; the keys take turns."""
     await topic.create(bootstrap, name, partitions=source.partitions)
-    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, max_batch_size=topic.BATCH_BYTES, enable_idempotence=True)
+    producer = AIOKafkaProducer(
+        bootstrap_servers=bootstrap, max_batch_size=topic.BATCH_BYTES, enable_idempotence=True
+    )
     async with producer:
         for partition in range(min(source.partitions, source.keys)):
             keys = range(partition, source.keys, source.partitions)
-            written, count = 0, source.records // min(source.partitions, source.keys)
+            written = 0
+            count = source.records // min(source.partitions, source.keys)
             under_way: list[Any] = []
             while written < count:
                 batch = producer.create_batch()
@@ -115,15 +126,25 @@ def _run(point: Point, bootstrap: str, name: str) -> dict[str, Any]:
         RunFailedError: It did not end well, or not in time.
     """
     task = Task(
-        who=point.who, bootstrap=bootstrap, topic=name, group=f"plots-{uuid.uuid4().hex[:8]}",
-        records=point.records or point.source.records, **point.more,
-    )  # fmt: skip
+        who=point.who,
+        bootstrap=bootstrap,
+        topic=name,
+        group=f"plots-{uuid.uuid4().hex[:8]}",
+        records=point.records or point.source.records,
+        **point.more,
+    )
     command = [sys.executable, "-m", "benchmarks.plots.work", task.text()]
     try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False)
+        done = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False
+        )
     except subprocess.TimeoutExpired as error:
-        raise RunFailedError(f"{point.line}, {point.at}: not done after {RUN_TIMEOUT_S:g} s") from error
+        raise RunFailedError(
+            f"{point.line}, {point.at}: not done after {RUN_TIMEOUT_S:g} s"
+        ) from error
     if done.returncode or not done.stdout.strip():
-        raise RunFailedError(f"{point.line}, {point.at}: exit code {done.returncode}: {done.stderr[-3000:]}")
+        raise RunFailedError(
+            f"{point.line}, {point.at}: exit code {done.returncode}: {done.stderr[-3000:]}"
+        )
     measured: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return measured

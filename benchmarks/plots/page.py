@@ -1,4 +1,6 @@
-"""The tables of docs/performance.md, each between markers such as ``<!-- plots: keys -->`` and ``<!-- /plots -->``."""
+"""The tables of docs/performance.md, each between markers such as ``<!-- plots: keys -->`` and
+``<!-- /plots -->``.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def _filled(words: str, indent: str = "") -> str:
-    return textwrap.fill(words, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(
+        words, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def circumstances(figures: Figures) -> str:
@@ -53,13 +57,17 @@ def partitions(figures: Figures) -> str:
     """A row a number of partitions."""
 
     def cells(count: int, line: str) -> list[str]:
-        point, raw = figures.of(line, count), figures.of(RAW, count)
+        point = figures.of(line, count)
+        raw = figures.of(RAW, count)
         times = "" if line == RAW else f" ({ratio(point.values('rate'), raw.values('rate')):.2f})"
         return [f"{point.median('rate'):,.0f}{times}", f"{point.median('cpu_us'):.2f}"]
 
     lines = (RAW, MESSAGE, BYTES)
     head = ["partitions", *(cell for line in lines for cell in (f"{line}, records/s", "CPU µs"))]
-    rows = [[f"{count:,}", *(cell for line in lines for cell in cells(count, line))] for count in PARTITIONS]
+    rows = [
+        [f"{count:,}", *(cell for line in lines for cell in cells(count, line))]
+        for count in PARTITIONS
+    ]
     return _table(head, rows)
 
 
@@ -82,11 +90,17 @@ def keys(figures: Figures) -> str:
     """A row a number of keys."""
     rows = []
     for count in KEYS:
-        by_key, by_partition = figures.of(BY_KEY, count), figures.of(BY_PARTITION, count)
-        rows.append([
-            f"{count:,}", f"{by_key.median('cpu_us'):.2f}", f"{by_key.median('rate'):,.0f}",
-            f"{by_partition.median('cpu_us'):.2f}", f"{by_partition.median('rate'):,.0f}",
-        ])  # fmt: skip
+        by_key = figures.of(BY_KEY, count)
+        by_partition = figures.of(BY_PARTITION, count)
+        rows.append(
+            [
+                f"{count:,}",
+                f"{by_key.median('cpu_us'):.2f}",
+                f"{by_key.median('rate'):,.0f}",
+                f"{by_partition.median('cpu_us'):.2f}",
+                f"{by_partition.median('rate'):,.0f}",
+            ]
+        )
     head = ["keys", f"{BY_KEY}, CPU µs", "records/s", f"{BY_PARTITION}, CPU µs", "records/s"]
     return _table(head, rows)
 
@@ -96,9 +110,14 @@ def stages(figures: Figures) -> str:
     lines = (MESSAGE, BYTES)
     shares = {line: by_stage(stacks_of(figures, line)) for line in lines}
     cpu = {line: figures.of(line, FEW_PARTITIONS).median("cpu_us") for line in lines}
-    rows = [[stage, *(cell for line in lines for cell in _share(shares[line][stage], cpu[line]))] for stage in STAGES]
+    rows = [
+        [stage, *(cell for line in lines for cell in _share(shares[line][stage], cpu[line]))]
+        for stage in STAGES
+    ]
     rows.append(["all", *(cell for line in lines for cell in _share(1.0, cpu[line]))])
-    return _table(["stage", *(cell for line in lines for cell in (f"{line}, CPU µs", "share"))], rows)
+    return _table(
+        ["stage", *(cell for line in lines for cell in (f"{line}, CPU µs", "share"))], rows
+    )
 
 
 def _share(share: float, of: float) -> list[str]:
@@ -123,7 +142,14 @@ def tuning(figures: Figures) -> str:
     for choice in AT_FULL_SPEED:
         point = figures.of(THROUGHPUT, choice.name)
         times = ratio(point.values("rate"), base.values("rate"))
-        rows.append([choice.name, f"{point.median('rate'):,.0f}", f"{times:.2f}", f"{point.median('cpu_us'):.2f}"])
+        rows.append(
+            [
+                choice.name,
+                f"{point.median('rate'):,.0f}",
+                f"{times:.2f}",
+                f"{point.median('cpu_us'):.2f}",
+            ]
+        )
     return _table(["", "records/s", "times the defaults", "CPU µs"], rows)
 
 
@@ -149,7 +175,11 @@ def decoders(figures: Figures) -> str:
 
 def spread(figures: Figures) -> str:
     """How far the runs of one point lie apart."""
-    every = [max(one.values("rate")) / min(one.values("rate")) - 1 for one in figures.points if len(one.runs) > 1]
+    every = [
+        max(one.values("rate")) / min(one.values("rate")) - 1
+        for one in figures.points
+        if len(one.runs) > 1
+    ]
     if not every:
         return "Each point is one run."
     middle = sorted(every)[len(every) // 2]

@@ -61,7 +61,12 @@ def in_flight(figures: Figures) -> str:
             y=Axis(label="records per second", is_log=True),
             series=[
                 _line(figures, WAITING, "rate"),
-                Series(name="if nothing but the wait took time", points=ideal, is_dashed=True, has_dots=False),
+                Series(
+                    name="if nothing but the wait took time",
+                    points=ideal,
+                    is_dashed=True,
+                    has_dots=False,
+                ),
             ],
         )
     )
@@ -107,10 +112,13 @@ def stages(figures: Figures) -> str:
     """Where it goes, stage by stage."""
     rows = []
     for line in (MESSAGE, BYTES):
-        shares, cpu = by_stage(stacks_of(figures, line)), figures.of(line, FEW_PARTITIONS).median("cpu_us")
+        shares = by_stage(stacks_of(figures, line))
+        cpu = figures.of(line, FEW_PARTITIONS).median("cpu_us")
         parts = [(place, shares[stage] * cpu) for place, stage in enumerate(STAGES)]
         rows.append(Bar(name=plain(line), parts=parts, note=f"{cpu:.2f} µs"))
-    return drawn(Bars(title="CPU per record by stage", axis=Axis(label=CPU), rows=rows, parts=STAGES))
+    return drawn(
+        Bars(title="CPU per record by stage", axis=Axis(label=CPU), rows=rows, parts=STAGES)
+    )
 
 
 def latency(figures: Figures) -> str:
@@ -118,7 +126,9 @@ def latency(figures: Figures) -> str:
     lines = []
     for rate in RATES:
         for name in (RAW, BYTES):
-            ages = [(max(age, 0.01), share * 100) for share, age in figures.of(name, rate).quantiles()]
+            ages = [
+                (max(age, 0.01), share * 100) for share, age in figures.of(name, rate).quantiles()
+            ]
             said = f"{plain(name).partition('(')[0].partition(',')[0]}, {rate:,}/s"
             lines.append(Series(name=said, points=ages, has_dots=False))
     return drawn(
@@ -140,7 +150,13 @@ def tuning(figures: Figures) -> str:
         value = ratio(point.values("rate"), base.values("rate"))
         rows.append(Bar(name=plain(choice.name), parts=[(0, value)], note=f"{value:.2f}"))
     axis = Axis(label="throughput, the defaults with a handler of bytes being 1")
-    return drawn(Bars(title="What settings do to throughput: a handler that does nothing", axis=axis, rows=rows))
+    return drawn(
+        Bars(
+            title="What settings do to throughput: a handler that does nothing",
+            axis=axis,
+            rows=rows,
+        )
+    )
 
 
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
@@ -159,10 +175,15 @@ def python_floor(figures: Figures) -> str:
     rows = []
     for one in figures.pythons:
         parts = [
-            *((place, one["ns"][each.name] * each.with_message) for place, each in enumerate(counted[:7])),
+            *(
+                (place, one["ns"][each.name] * each.with_message)
+                for place, each in enumerate(counted[:7])
+            ),
             (7, sum(one["ns"][each.name] * each.with_message for each in counted[7:])),
         ]
-        rows.append(Bar(name=one["python"], parts=parts, note=f"{number(sum(ns for _, ns in parts))} ns"))
+        rows.append(
+            Bar(name=one["python"], parts=parts, note=f"{number(sum(ns for _, ns in parts))} ns")
+        )
     legend = [*names[:7], "the rest"]
     return drawn(
         Bars(

@@ -14,7 +14,9 @@ ROUNDS = 2
 
 
 class Source(NamedTuple):
-    """A topic: so many partitions, so many records in it, with so many different keys; 0: without any."""
+    """A topic: so many partitions, so many records in it, with so many different keys; 0: without
+    any.
+    """
 
     partitions: int = FEW_PARTITIONS
     records: int = RECORDS
@@ -46,7 +48,9 @@ class Point:
     times: int = 1
 
 
-RAW, MESSAGE, BYTES = "aiokafka `getmany(500)`", "reactive_kafka, `Message`", "reactive_kafka, `bytes`"
+RAW = "aiokafka `getmany(500)`"
+MESSAGE = "reactive_kafka, `Message`"
+BYTES = "reactive_kafka, `bytes`"
 WHO: dict[str, Payload] = {RAW: "raw", MESSAGE: "Message", BYTES: "bytes"}
 
 PARTITIONS = (1, 4, 16, 100, 300, 1_000)
@@ -54,9 +58,11 @@ IN_FLIGHT = (1, 10, 100, 1_000, 10_000)
 KEYS = (1, 10, 1_000, 10_000, 1_000_000)
 RATES = (1_000, 10_000)
 
-BY_KEY, BY_PARTITION = '`ordering = "key"`', '`ordering = "partition"`'
+BY_KEY = '`ordering = "key"`'
+BY_PARTITION = '`ordering = "partition"`'
 WAITING = "a handler that waits 10 ms"
-THROUGHPUT, LATENCY = "throughput", "latency"
+THROUGHPUT = "throughput"
+LATENCY = "latency"
 DEFAULTS = "the defaults"
 
 
@@ -69,7 +75,9 @@ def _partitions() -> Iterable[Point]:
 def _in_flight() -> Iterable[Point]:
     for count in IN_FLIGHT:
         more = {"wait_s": WAIT_S, "channel": {"concurrency": count, "ordering": "unordered"}}
-        yield Point(line=WAITING, at=count, who="bytes", records=min(150 * count, 300_000), more=more)
+        yield Point(
+            line=WAITING, at=count, who="bytes", records=min(150 * count, 300_000), more=more
+        )
 
 
 def _keys() -> Iterable[Point]:
@@ -88,7 +96,9 @@ def _stages() -> Iterable[Point]:
 def _latency() -> Iterable[Point]:
     for rate in RATES:
         for line in (RAW, BYTES):
-            yield Point(line=line, at=rate, who=WHO[line], source=Source(records=0), more={"rate": rate})
+            yield Point(
+                line=line, at=rate, who=WHO[line], source=Source(records=0), more={"rate": rate}
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,14 +114,21 @@ class Choice:
 AT_FULL_SPEED = (
     Choice(name=DEFAULTS),
     Choice(name="the handler takes `Message`", who="Message"),
-    Choice(name="the handler takes a `Batch` of 500", who="Batch", channel={"batch_max_records": 500}),
+    Choice(
+        name="the handler takes a `Batch` of 500", who="Batch", channel={"batch_max_records": 500}
+    ),
     Choice(name="uvloop", loop="uvloop"),
     Choice(name="`max_in_flight = 100`", channel={"max_in_flight": 100}),
     Choice(name="`max_in_flight = 10_000`", channel={"max_in_flight": 10_000}),
     Choice(name='`commit_interval = "100ms"`', channel={"commit_interval": "100ms"}),
     Choice(name='`commit_interval = "5s"`', channel={"commit_interval": "5s"}),
-    Choice(name="`max_partition_fetch_bytes = 65_536`", channel={"max_partition_fetch_bytes": 65_536}),
-    Choice(name="`max_partition_fetch_bytes = 4_194_304`", channel={"max_partition_fetch_bytes": 4_194_304}),
+    Choice(
+        name="`max_partition_fetch_bytes = 65_536`", channel={"max_partition_fetch_bytes": 65_536}
+    ),
+    Choice(
+        name="`max_partition_fetch_bytes = 4_194_304`",
+        channel={"max_partition_fetch_bytes": 4_194_304},
+    ),
     Choice(name="`concurrency = 4`", channel={"concurrency": 4}),
     Choice(name='`ordering = "unordered"`', channel={"ordering": "unordered"}),
     Choice(name="`cloud_events = false`", channel={"cloud_events": False}),
@@ -133,7 +150,13 @@ def _tuned(choices: Iterable[Choice], line: str) -> Iterable[Point]:
     for one in choices:
         more: dict[str, Any] = {"channel": dict(one.channel), "loop": one.loop}
         if line == LATENCY:
-            yield Point(line=line, at=one.name, who=one.who, source=Source(records=0), more={**more, "rate": PACE})
+            yield Point(
+                line=line,
+                at=one.name,
+                who=one.who,
+                source=Source(records=0),
+                more={**more, "rate": PACE},
+            )
         else:
             yield Point(line=line, at=one.name, who=one.who, more=more)
 

@@ -1,4 +1,6 @@
-"""Whole stacks, sampled as CPU time passes, and to which stage of a record's way each sample belongs."""
+"""Whole stacks, sampled as CPU time passes, and to which stage of a record's way each sample
+belongs.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ Stack = tuple[str, ...]
 
 
 class Sampler:
-    """Counts the stacks that were found each millisecond of CPU time, or as often as the kernel ticks."""
+    """Counts the stacks that were found each millisecond of CPU time, or as often as the kernel
+    ticks.
+    """
 
     def __init__(self) -> None:
         self.stacks: Counter[Stack] = Counter()
@@ -71,8 +75,9 @@ class Sampler:
         signal.setitimer(signal.ITIMER_PROF, 0)
 
     def _sample(self, _number: int, frame: FrameType | None) -> None:
-        # The interpreter looks for signals where a function begins, and in few other places. What it finds there has
-        # passed in the caller; with a coroutine most of that is making it, so that is told as the coroutine's.
+        # The interpreter looks for signals where a function begins, and in few other places. What
+        # it finds there has passed in the caller; with a coroutine most of that is making it, so
+        # that is told as the coroutine's.
         if frame is not None and frame.f_back is not None and _is_just_entered(frame):
             frame = frame.f_back
         self.stacks[within_a_turn(tuple(reversed([*_names(frame)])))] += 1
@@ -105,7 +110,9 @@ def shortened(file: str) -> str:
 
 
 def stage_of(stack: Stack) -> str:
-    """That of the innermost function which belongs to one: libraries work for whom they were called by."""
+    """That of the innermost function which belongs to one: libraries work for whom they were called
+    by.
+    """
     for name in reversed(stack):
         if THE_HANDLER.match(name):
             return HANDLER

@@ -1,4 +1,6 @@
-"""Small pictures as SVG: text, lines and rectangles that follow the reader's colour scheme, light or dark."""
+"""Small pictures as SVG: text, lines and rectangles that follow the reader's colour scheme, light
+or dark.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ COLOURS = (
     ("#1b7c83", "#39c5cf"),
     ("#6e7781", "#8b949e"),
 )
-"""Of series, in the light and in the dark scheme; none is told from its neighbours by its brightness alone."""
+"""Of series, in the light and in the dark scheme; none is told from its neighbours by its
+brightness alone.
+"""
 
 FONT_PX = 12
 WIDTH_OF_A_LETTER = 6.4
@@ -52,16 +56,22 @@ def _style() -> str:
 def _scheme(paper: str, ink: str, grid: str, colours: Iterable[str]) -> str:
     return (
         f".paper{{fill:{paper}}}text{{fill:{ink}}}.on{{fill:{paper}}}.grid{{stroke:{grid}}}"
-        + "".join(f".c{number}{{fill:{colour};stroke:{colour}}}" for number, colour in enumerate(colours))
+        + "".join(
+            f".c{number}{{fill:{colour};stroke:{colour}}}" for number, colour in enumerate(colours)
+        )
         + f".edge{{stroke:{paper}}}"
     )
 
 
-def text(x: float, y: float, words: str, *, anchor: str = "start", kind: str = "", turned: bool = False) -> str:
+def text(
+    x: float, y: float, words: str, *, anchor: str = "start", kind: str = "", turned: bool = False
+) -> str:
     """Words at a place: their start, their middle or their end."""
     turn = f' transform="rotate(-90 {x:.1f} {y:.1f})"' if turned else ""
     name = f' class="{kind}"' if kind else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{name}{turn}>{escape(words)}</text>'
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{name}{turn}>{escape(words)}</text>'
+    )
 
 
 def line(x: float, y: float, to_x: float, to_y: float) -> str:
@@ -80,12 +90,12 @@ def dot(x: float, y: float, colour: int, tip: str) -> str:
     return f'<circle class="c{colour}" cx="{x:.1f}" cy="{y:.1f}" r="3.5"><title>{escape(tip)}</title></circle>'
 
 
-def box(x: float, y: float, width: float, height: float, colour: int, tip: str = "", label: str = "") -> str:
+def box(
+    x: float, y: float, width: float, height: float, colour: int, tip: str = "", label: str = ""
+) -> str:
     """A rectangle with a border of the paper's colour, and as much of a label as fits into it."""
     says = f"<title>{escape(tip)}</title>" if tip else ""
-    drawn = (
-        f'<rect class="c{colour} edge" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}">{says}</rect>'
-    )
+    drawn = f'<rect class="c{colour} edge" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}">{says}</rect>'
     fits = int((width - 6) / WIDTH_OF_A_LETTER)
     if fits < 3 or not label:
         return drawn
@@ -94,15 +104,20 @@ def box(x: float, y: float, width: float, height: float, colour: int, tip: str =
     return f'{drawn}<text class="small on" {place} pointer-events="none">{escape(cut)}</text>'
 
 
-def legend(x: float, y: float, width: float, names: Iterable[tuple[str, int]]) -> tuple[list[str], float]:
+def legend(
+    x: float, y: float, width: float, names: Iterable[tuple[str, int]]
+) -> tuple[list[str], float]:
     """Names beside their colours, in rows; where the next thing below may begin."""
     drawn: list[str] = []
     left = x
     for name, colour in names:
         takes = 18 + len(name) * WIDTH_OF_A_LETTER + 16
         if left > x and left + takes > x + width:
-            left, y = x, y + 18
-        drawn.append(f'<rect class="c{colour}" x="{left:.1f}" y="{y - 9:.1f}" width="11" height="11" rx="2"/>')
+            left = x
+            y = y + 18
+        drawn.append(
+            f'<rect class="c{colour}" x="{left:.1f}" y="{y - 9:.1f}" width="11" height="11" rx="2"/>'
+        )
         drawn.append(text(left + 17, y, name))
         left += takes
     return drawn, y + 18

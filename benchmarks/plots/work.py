@@ -1,4 +1,6 @@
-"""``python -m benchmarks.plots.work JSON``: one run in a process of its own; the last line is what it measured."""
+"""``python -m benchmarks.plots.work JSON``: one run in a process of its own; the last line is what
+it measured.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ from benchmarks.plots.stacks import Sampler, folded
 from reactive_kafka import App, Batch, Message
 
 Payload = Literal["raw", "Message", "bytes", "Batch"]
-WARM_S, MEASURED_S = 2.0, 6.0
+WARM_S = 2.0
+MEASURED_S = 6.0
 QUANTILES = (*(number / 100 for number in range(100)), 0.995, 0.999, 0.9995, 0.9999, 1.0)
 
 
@@ -34,7 +37,8 @@ class Task:
         who: What the handler takes; ``raw`` is the plain client with ``getmany(500)``.
         channel: Keys of the channel that are not at their defaults.
         wait_s: How long the handler sleeps.
-        rate: Records a second that are sent meanwhile, whose ages are measured; 0: the topic is full of records.
+        rate: Records a second that are sent meanwhile, whose ages are measured; 0: the topic is
+            full of records.
         loop: Whose event loop it is.
         sampled: Stacks are taken.
     """
@@ -54,14 +58,23 @@ class Task:
     def job(self) -> Job:
         """The same for contenders."""
         return Job(
-            bootstrap=self.bootstrap, topic=self.topic, group=self.group, records=self.records, wait_s=self.wait_s
+            bootstrap=self.bootstrap,
+            topic=self.topic,
+            group=self.group,
+            records=self.records,
+            wait_s=self.wait_s,
         )
 
     @property
     def gauge(self) -> gauges.Job:
         """The same for gauges."""
         return gauges.Job(
-            bootstrap=self.bootstrap, group=self.group, topics=[self.topic], given=self.rate, filled=0, began=0
+            bootstrap=self.bootstrap,
+            group=self.group,
+            topics=[self.topic],
+            given=self.rate,
+            filled=0,
+            began=0,
         )
 
     def text(self) -> str:
@@ -87,7 +100,8 @@ class SampledMeter(Meter):
 
 def add_noop(app: App, meter: Meter, who: Payload) -> None:
     """A handler that does nothing but count."""
-    seen, mark = 0, 1
+    seen = 0
+    mark = 1
 
     if who == "Batch":
 
@@ -130,7 +144,8 @@ def add_waiting(app: App, meter: Meter, wait_s: float) -> None:
 async def throughput(task: Task) -> dict[str, Any]:
     """Records a second, and CPU a record."""
     if task.who == "raw":
-        result, stacks = await getmany(task.job), None
+        result = await getmany(task.job)
+        stacks = None
     else:
         meter = SampledMeter(task.records) if task.sampled else Meter(task.records)
         app = make_app(task.job, **task.channel)
@@ -140,13 +155,19 @@ async def throughput(task: Task) -> dict[str, Any]:
             add_noop(app, meter, task.who)
         async with app:
             await meter.wait()
-        result, stacks = meter.result(), meter.sampler.stacks if isinstance(meter, SampledMeter) else None
-    measured = {"rate": result.records / result.wall_s, "cpu_us": result.cpu_s / result.records * 1e6}
+        result = meter.result()
+        stacks = meter.sampler.stacks if isinstance(meter, SampledMeter) else None
+    measured = {
+        "rate": result.records / result.wall_s,
+        "cpu_us": result.cpu_s / result.records * 1e6,
+    }
     return measured if stacks is None else {**measured, "stacks": folded(stacks)}
 
 
 class Ages:
-    """The age of each record between two moments after the first one, and the CPU of the process meanwhile."""
+    """The age of each record between two moments after the first one, and the CPU of the process
+    meanwhile.
+    """
 
     def __init__(self) -> None:
         self.done = asyncio.Event()
@@ -157,7 +178,8 @@ class Ages:
         """A record has come."""
         now = time.monotonic()
         if not self._from:
-            self._from, self._until = now + WARM_S, now + WARM_S + MEASURED_S
+            self._from = now + WARM_S
+            self._until = now + WARM_S + MEASURED_S
         if now >= self._until:
             if not self.done.is_set():
                 self._cpu = time.process_time() - self._cpu
@@ -216,7 +238,10 @@ def run(work: Coroutine[Any, Any, dict[str, Any]], loop: str) -> dict[str, Any]:
 def main() -> None:
     """Do what the command line says, and print it."""
     task = Task(**json.loads(sys.argv[1]))
-    print(json.dumps(run(partial(latency if task.rate else throughput, task)(), task.loop)), flush=True)
+    print(
+        json.dumps(run(partial(latency if task.rate else throughput, task)(), task.loop)),
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

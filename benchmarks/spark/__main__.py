@@ -1,7 +1,8 @@
-"""``make bench-spark``: Spark channels beside Spark by hand and Structured Streaming on a real Kafka, in turns.
+"""``make bench-spark``: Spark channels beside Spark by hand and Structured Streaming on a real
+Kafka, in turns.
 
-Each run is a process of its own with a Spark of its own, on the same topic. Spark's start and the first batches are
-not in the figures.
+Each run is a process of its own with a Spark of its own, on the same topic. Spark's start and the
+first batches are not in the figures.
 """
 
 from __future__ import annotations
@@ -55,7 +56,10 @@ def main() -> int:
     given = _arguments()
     load = machine.load()
     if load > machine.QUIET:
-        print(f"warning: others use this machine (load {load:.1f}): the figures will say little", file=sys.stderr)
+        print(
+            f"warning: others use this machine (load {load:.1f}): the figures will say little",
+            file=sys.stderr,
+        )
     fetch_connector()
     began = time.monotonic()
     with kafka(given.bootstrap) as (bootstrap, broker):
@@ -75,7 +79,9 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.spark", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3, help="how often each contender runs (default: %(default)s)")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="how often each contender runs (default: %(default)s)"
+    )
     parser.add_argument(
         "--batches",
         type=int,
@@ -83,9 +89,13 @@ def _arguments() -> argparse.Namespace:
         help="batches that a contender's run measures (default: %(default)s)",
     )
     parser.add_argument("--only", choices=PARTS, nargs="+", default=PARTS, help="only these parts")
-    parser.add_argument("--bootstrap", help="host:port of a Kafka that runs already (default: start one)")
+    parser.add_argument(
+        "--bootstrap", help="host:port of a Kafka that runs already (default: start one)"
+    )
     parser.add_argument("--check", action="store_true", help="fail if a performance goal is missed")
-    parser.add_argument("--no-write", dest="write", action="store_false", help=f"leave {RESULTS.name} alone")
+    parser.add_argument(
+        "--no-write", dest="write", action="store_false", help=f"leave {RESULTS.name} alone"
+    )
     return parser.parse_args()
 
 
@@ -96,7 +106,10 @@ def _measure(runs: Runs, given: argparse.Namespace) -> Measured:
             with measured.noting(f"overhead at {records:,} records"):
                 measured.overheads.append(runs.overhead(records, batches))
                 over = measured.overheads[-1]
-                print(f"overhead at {records:,} records: {over.over_ms:.1f} ms, {over.over:.1%}", flush=True)
+                print(
+                    f"overhead at {records:,} records: {over.over_ms:.1f} ms, {over.over:.1%}",
+                    flush=True,
+                )
     if "growth" in given.only:
         with measured.noting("growth"):
             measured.growth = runs.growth()
@@ -134,11 +147,20 @@ def _light_round(runs: Runs, number: int, measured: Measured) -> dict[str, figur
     for contender in plan.LIGHT if number % 2 == 0 else plan.LIGHT[::-1]:
         with measured.noting(f"round {number + 1}, a light job: {contender.name}"):
             found = results[contender.name] = runs.light(contender)
-            print(f"round {number + 1}, a light job: {contender.name}: {found.median_s * 1e3:.0f} ms", flush=True)
+            print(
+                f"round {number + 1}, a light job: {contender.name}: {found.median_s * 1e3:.0f} ms",
+                flush=True,
+            )
     return results
 
 
-def _page(measured: Measured, given: argparse.Namespace, broker: str, load: float, sentences: Sequence[str]) -> str:
+def _page(
+    measured: Measured,
+    given: argparse.Namespace,
+    broker: str,
+    load: float,
+    sentences: Sequence[str],
+) -> str:
     """The results as a page."""
     lines = [
         "# Measured: batches on Spark",
@@ -200,7 +222,10 @@ def _page(measured: Measured, given: argparse.Namespace, broker: str, load: floa
             report.beside(measured.beside),
             "",
         ]
-    lines += [*(f"- {failure.splitlines()[0]}" for failure in measured.failures), *(f"- {one}" for one in sentences)]
+    lines += [
+        *(f"- {failure.splitlines()[0]}" for failure in measured.failures),
+        *(f"- {one}" for one in sentences),
+    ]
     return wrapped("\n".join(lines).rstrip() + "\n")
 
 

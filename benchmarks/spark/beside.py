@@ -1,4 +1,6 @@
-"""A plain channel at a thousand records a second, in one application with a Spark channel that is busy, then idle."""
+"""A plain channel at a thousand records a second, in one application with a Spark channel that is
+busy, then idle.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 
-BATCHES, LONG, ALONE = "batches of 50,000, one after the other", "one job of 12 s", "nothing"
+BATCHES = "batches of 50,000, one after the other"
+LONG = "one job of 12 s"
+ALONE = "nothing"
 PHASES = (ALONE, BATCHES, LONG)
 
 
@@ -50,12 +54,17 @@ def sleep_long(number: int) -> int:
 
 
 def beside(given: Given) -> Beside:
-    """Run the Spark channel through its topic, the last batch with a long job; then leave the other one alone."""
+    """Run the Spark channel through its topic, the last batch with a long job; then leave the other
+    one alone.
+    """
     return asyncio.run(_beside(given))
 
 
 async def _beside(given: Given) -> Beside:
-    loop, gauges, done, rebalances = asyncio.get_running_loop(), Gauges(), asyncio.Event(), Rebalances()
+    loop = asyncio.get_running_loop()
+    gauges = Gauges()
+    done = asyncio.Event()
+    rebalances = Rebalances()
     latencies: defaultdict[str, array[float]] = defaultdict(lambda: array("d"))
     began: dict[str, float] = {}
     taken = batches = 0
@@ -87,16 +96,23 @@ async def _beside(given: Given) -> Beside:
         enter(ALONE)
         loop.call_soon_threadsafe(done.set)
 
-    async with app, gauges, asyncio.timeout(RUN_TIMEOUT_S), pacing(given.bootstrap, ticks_topic(given.topic)):
+    async with (
+        app,
+        gauges,
+        asyncio.timeout(RUN_TIMEOUT_S),
+        pacing(given.bootstrap, ticks_topic(given.topic)),
+    ):
         await done.wait()
-        await asyncio.sleep(ALONE_S)  # the last phase: it is measured for so long
+        # The last phase: it is measured for so long.
+        await asyncio.sleep(ALONE_S)
         over = time.perf_counter()
         gauges.phase = ""
         count = rebalances.count
     ticks = sum(len(latencies[phase]) for phase in PHASES)
     return Beside(
         phases=[
-            Phase(name=phase, latency_ms=Spread.of(latencies[phase]), lag_ms=gauges.lag_ms(phase)) for phase in PHASES
+            Phase(name=phase, latency_ms=Spread.of(latencies[phase]), lag_ms=gauges.lag_ms(phase))
+            for phase in PHASES
         ],
         batches=batches - given.warm,
         ticks_per_s=ticks / (over - began[BATCHES]),
@@ -106,7 +122,9 @@ async def _beside(given: Given) -> Beside:
 
 
 def _settings(given: Given) -> dict[str, Any]:
-    """The Spark channel and the plain one, both put out of their groups if they do not poll for 8 s."""
+    """The Spark channel and the plain one, both put out of their groups if they do not poll for 8
+    s.
+    """
     found = settings(given, "records")
     found["kafka"]["max.poll.interval.ms"] = int(MAX_POLL_INTERVAL_S * 1e3)
     found["incoming"]["ticks"] = {
@@ -124,7 +142,9 @@ def ticks_topic(topic: str) -> str:
 
 @contextlib.asynccontextmanager
 async def pacing(bootstrap: str, topic: str) -> AsyncIterator[None]:
-    """The records are sent by a process of its own: what keeps this one busy must not slow them down."""
+    """The records are sent by a process of its own: what keeps this one busy must not slow them
+    down.
+    """
     command = [sys.executable, "-m", "benchmarks.spark.pacer"]
     command += ["--bootstrap", bootstrap, "--topic", topic]
     pacer = await asyncio.create_subprocess_exec(*command, cwd=ROOT)

@@ -25,7 +25,9 @@ class Spread:
         ordered = sorted(samples)
         if not ordered:
             return cls(count=0, p50=0.0, p99=0.0, max=0.0)
-        return cls(count=len(ordered), p50=_at(ordered, 0.5), p99=_at(ordered, 0.99), max=ordered[-1])
+        return cls(
+            count=len(ordered), p50=_at(ordered, 0.5), p99=_at(ordered, 0.99), max=ordered[-1]
+        )
 
 
 def _at(ordered: Sequence[float], share: float) -> float:
@@ -62,11 +64,13 @@ class Throughput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overhead:
-    """Batches of one size through a channel, each beside one of the same records by hand. All in seconds.
+    """Batches of one size through a channel, each beside one of the same records by hand. All in
+    seconds.
 
     Args:
         records: In a batch.
-        ours_s: From when the columns of all records were there, to the commit of the position behind them.
+        ours_s: From when the columns of all records were there, to the commit of the position
+            behind them.
         by_hand_s: ``createDataFrame`` of a table that was there, and the job.
         before_s: Of ours, up to the call of the function: plan stored, DataFrame made.
         after_s: Of ours, from the function's return.
@@ -81,12 +85,19 @@ class Overhead:
     @property
     def over_ms(self) -> float:
         """How much longer ours took: median of the differences of neighbours."""
-        return statistics.median(ours - hand for ours, hand in zip(self.ours_s, self.by_hand_s, strict=True)) * 1e3
+        return (
+            statistics.median(
+                ours - hand for ours, hand in zip(self.ours_s, self.by_hand_s, strict=True)
+            )
+            * 1e3
+        )
 
     @property
     def over(self) -> float:
         """The same as a share of the time by hand: median of the shares of neighbours."""
-        return statistics.median(ours / hand - 1 for ours, hand in zip(self.ours_s, self.by_hand_s, strict=True))
+        return statistics.median(
+            ours / hand - 1 for ours, hand in zip(self.ours_s, self.by_hand_s, strict=True)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +198,9 @@ def write(result: Result) -> str:
 def read_throughput(line: str) -> Throughput:
     """What :func:`write` wrote."""
     fields = json.loads(line)
-    return Throughput(**{**fields, "lag_ms": _spread(fields["lag_ms"]), "rss_mb": _spread(fields["rss_mb"])})
+    return Throughput(
+        **{**fields, "lag_ms": _spread(fields["lag_ms"]), "rss_mb": _spread(fields["rss_mb"])}
+    )
 
 
 def read_overhead(line: str) -> Overhead:
@@ -215,7 +228,9 @@ def read_beside(line: str) -> Beside:
     """What :func:`write` wrote."""
     fields = json.loads(line)
     phases = [
-        Phase(name=one["name"], latency_ms=Spread(**one["latency_ms"]), lag_ms=Spread(**one["lag_ms"]))
+        Phase(
+            name=one["name"], latency_ms=Spread(**one["latency_ms"]), lag_ms=Spread(**one["lag_ms"])
+        )
         for one in fields.pop("phases")
     ]
     return Beside(**fields, phases=phases)

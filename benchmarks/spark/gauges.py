@@ -15,7 +15,8 @@ from benchmarks.memory import peak_mb
 from benchmarks.spark.figures import Spread
 
 TICK_S = 0.005
-MEMORY_EVERY = 20  # ticks
+# Ticks.
+MEMORY_EVERY = 20
 PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
@@ -37,7 +38,10 @@ class Gauges:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         assert self._task is not None
         self._task.cancel()

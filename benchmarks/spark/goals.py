@@ -90,7 +90,9 @@ def _light(rounds: Sequence[LightRound], contender: Contender) -> str:
 def light_ratios(
     rounds: Sequence[LightRound], contender: Contender, others: Sequence[Contender] = LIGHT_BY_HAND
 ) -> list[float]:
-    """How much longer *contender* took than the fastest of *others*, for each round that has all of them."""
+    """How much longer *contender* took than the fastest of *others*, for each round that has all of
+    them.
+    """
     return [
         each[contender.name].median_s / min(each[other.name].median_s for other in others)
         for each in rounds
@@ -99,7 +101,10 @@ def light_ratios(
 
 
 def verdicts(
-    rounds: Sequence[LightRound], measured: Sequence[Overhead], growth: Growth | None, trickle: Trickle | None
+    rounds: Sequence[LightRound],
+    measured: Sequence[Overhead],
+    growth: Growth | None,
+    trickle: Trickle | None,
 ) -> list[Verdict]:
     """For each goal, whether it is met."""
     return [
@@ -111,7 +116,9 @@ def verdicts(
     ]
 
 
-def _is_light(rounds: Sequence[LightRound], contender: Contender, others: Sequence[Contender], what: str) -> Verdict:
+def _is_light(
+    rounds: Sequence[LightRound], contender: Contender, others: Sequence[Contender], what: str
+) -> Verdict:
     found = light_ratios(rounds, contender, others)
     if not found:
         return False, f"NOT MEASURED: a light job, {contender.name} beside {what}"

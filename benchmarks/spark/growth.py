@@ -1,4 +1,6 @@
-"""What a channel in mode ``records`` adds to the memory of its process while it works through a backlog."""
+"""What a channel in mode ``records`` adds to the memory of its process while it works through a
+backlog.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,16 @@ LOOK_EVERY_S = 0.005
 
 
 def growth(given: Given) -> Growth:
-    """Run all batches of the topic; the first one, which loads Spark's and Arrow's libraries, is not counted."""
+    """Run all batches of the topic; the first one, which loads Spark's and Arrow's libraries, is
+    not counted.
+    """
     return asyncio.run(_growth(given))
 
 
 async def _growth(given: Given) -> Growth:
-    loop, first, done = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    first = asyncio.Event()
+    done = asyncio.Event()
     taken = 0
     conf = settings(given, "records")
     warm_of = {"topic": f"{given.topic}-warm", "group_id": f"{given.group}-warm"}

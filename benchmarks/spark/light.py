@@ -1,4 +1,6 @@
-"""A light job on each batch of a backlog: through a channel in both modes, and in both ways that one writes by hand."""
+"""A light job on each batch of a backlog: through a channel in both modes, and in both ways that
+one writes by hand.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,8 @@ class Starts:
         yield
         with self._lock:
             self._ended.append(time.perf_counter())
-        if len(self._began) == self._last + 1:  # its beginning is the end of the last period
+        # Its beginning is the end of the last period.
+        if len(self._began) == self._last + 1:
             self._done()
 
     def light(self, records: int) -> Light:
@@ -72,7 +75,8 @@ def ranges(given: Given) -> Light:
 
 
 async def _ours(given: Given, mode: str) -> Light:
-    loop, done = asyncio.get_running_loop(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    done = asyncio.Event()
     starts = Starts(given, lambda: loop.call_soon_threadsafe(done.set))
     app = App(settings(given, mode))
 
@@ -88,7 +92,8 @@ async def _ours(given: Given, mode: str) -> Light:
 
 def kafka_by_hand(given: Given) -> Light:
     """``spark.read.format("kafka")`` of one range after the other."""
-    starts, share = Starts(given), given.batch_records // PARTITIONS
+    starts = Starts(given)
+    share = given.batch_records // PARTITIONS
     with session() as spark:
         for number in range(given.warm + given.batches + 1):
             with starts.batch():
@@ -97,7 +102,9 @@ def kafka_by_hand(given: Given) -> Light:
 
 
 def getmany_by_hand(given: Given) -> Light:
-    """``getmany`` until there are enough records, their columns, ``createDataFrame``, the job, and a commit."""
+    """``getmany`` until there are enough records, their columns, ``createDataFrame``, the job, and
+    a commit.
+    """
     with session() as spark:
         return asyncio.run(_getmany_by_hand(given, spark))
 
@@ -105,15 +112,21 @@ def getmany_by_hand(given: Given) -> Light:
 async def _getmany_by_hand(given: Given, spark: Any) -> Light:
     import pyarrow as pa
 
-    starts, found = Starts(given), list[Any]()
+    starts = Starts(given)
+    found = list[Any]()
     consumer = aiokafka.AIOKafkaConsumer(
-        given.topic, bootstrap_servers=given.bootstrap, group_id=given.group, auto_offset_reset="earliest",
+        given.topic,
+        bootstrap_servers=given.bootstrap,
+        group_id=given.group,
+        auto_offset_reset="earliest",
         enable_auto_commit=False,
-    )  # fmt: skip
+    )
     async with consumer:
         for _ in range(given.warm + given.batches + 1):
             while len(found) < given.batch_records:
-                polled = await consumer.getmany(timeout_ms=500, max_records=given.batch_records - len(found))
+                polled = await consumer.getmany(
+                    timeout_ms=500, max_records=given.batch_records - len(found)
+                )
                 for several in polled.values():
                     found += several
             columns = {
@@ -126,6 +139,8 @@ async def _getmany_by_hand(given: Given, spark: Any) -> Light:
             }
             found.clear()
             with starts.batch():
-                await asyncio.to_thread(lambda table: light_job(spark.createDataFrame(table)), pa.table(columns))
+                await asyncio.to_thread(
+                    lambda table: light_job(spark.createDataFrame(table)), pa.table(columns)
+                )
             await consumer.commit()
     return starts.light(given.batch_records)

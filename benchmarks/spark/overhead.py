@@ -1,4 +1,6 @@
-"""A batch through a channel beside ``createDataFrame`` and the same job by hand: one session, in turns."""
+"""A batch through a channel beside ``createDataFrame`` and the same job by hand: one session, in
+turns.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,10 @@ from reactive_kafka.spark.batches.columns import record_batch
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-BATCH_TIMEOUT_S = 240.0  # the first one waits for Spark
-COMMIT_INTERVAL = "5ms"  # a setting, not a cost: else the wait for the next tick would be measured
+# The first one waits for Spark.
+BATCH_TIMEOUT_S = 240.0
+# A setting, not a cost: else the wait for the next tick would be measured.
+COMMIT_INTERVAL = "5ms"
 
 
 @dataclass(slots=True)
@@ -45,7 +49,9 @@ class Watch:
 
 
 class WatchedConsumer:
-    """A consumer that notes when the batch is complete, and when the group has the position behind it."""
+    """A consumer that notes when the batch is complete, and when the group has the position behind
+    it.
+    """
 
     def __init__(self, inner: Any, watch: Watch, committed: Callable[[], None]) -> None:
         self._inner = inner
@@ -56,12 +62,15 @@ class WatchedConsumer:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None) -> Poll:
+    async def poll(
+        self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None
+    ) -> Poll:
         """What the inner one has; the clock is read when that has made the batch complete."""
         found: Poll = await self._inner.poll(budgets, timeout_s, most)
         self._watch.arrived += sum(len(chunk.records) for chunk in found.chunks)
         if found.chunks and self._watch.arrived == self._watch.total:
-            # after the channel has made columns of these, as of all before; before anybody is woken by it
+            # after the channel has made columns of these, as of all before; before anybody is woken
+            # by it
             asyncio.get_running_loop().call_soon(self._complete)
         return found
 
@@ -102,12 +111,17 @@ class Record:
 
 
 def table(count: int) -> Any:
-    """An Arrow table of *count* records of all partitions, with the columns that a channel ships."""
+    """An Arrow table of *count* records of all partitions, with the columns that a channel
+    ships.
+    """
     import pyarrow as pa
 
     share = count // PARTITIONS
     pieces = [
-        record_batch(TopicPartition("bench", number), [Record(offset, click(offset)) for offset in range(share)])
+        record_batch(
+            TopicPartition("bench", number),
+            [Record(offset, click(offset)) for offset in range(share)],
+        )
         for number in range(PARTITIONS)
     ]
     return pa.Table.from_batches(pieces).combine_chunks()
@@ -119,7 +133,8 @@ def overhead(given: Given) -> Overhead:
 
 
 async def _overhead(given: Given) -> Overhead:
-    watch, is_committed = Watch(), asyncio.Event()
+    watch = Watch()
+    is_committed = asyncio.Event()
     conf = settings(given, "records")
     conf["kafka"]["commit_interval"] = COMMIT_INTERVAL
     app = App(conf)
@@ -134,7 +149,8 @@ async def _overhead(given: Given) -> Overhead:
         count_pages(df)
         watch.returned_at = time.perf_counter()
 
-    rows, share = table(given.batch_records), given.batch_records // PARTITIONS
+    rows = table(given.batch_records)
+    share = given.batch_records // PARTITIONS
     found = Overhead(records=share * PARTITIONS, ours_s=[], by_hand_s=[], before_s=[], after_s=[])
 
     def by_hand() -> float:
@@ -142,20 +158,27 @@ async def _overhead(given: Given) -> Overhead:
         count_pages(spark.createDataFrame(rows))
         return time.perf_counter() - began
 
-    async with app, AIOKafkaProducer(bootstrap_servers=given.bootstrap, max_batch_size=BATCH_BYTES) as producer:
+    async with (
+        app,
+        AIOKafkaProducer(bootstrap_servers=given.bootstrap, max_batch_size=BATCH_BYTES) as producer,
+    ):
 
         async def ours() -> Watch:
             watch.committed_at = 0.0
             is_committed.clear()
             watch.total += found.records
-            writing = [write_partition(producer, given.topic, number, share, click) for number in range(PARTITIONS)]
+            writing = [
+                write_partition(producer, given.topic, number, share, click)
+                for number in range(PARTITIONS)
+            ]
             await asyncio.gather(*writing)
             async with asyncio.timeout(BATCH_TIMEOUT_S):
                 await is_committed.wait()
             return watch
 
         for number in range(given.warm + given.batches):
-            is_first = number % 2 == 0  # and the next turn the other way round
+            # And the next turn the other way round.
+            is_first = number % 2 == 0
             hand_s = 0.0 if is_first else await asyncio.to_thread(by_hand)
             seen = await ours()
             hand_s = await asyncio.to_thread(by_hand) if is_first else hand_s

@@ -1,4 +1,6 @@
-"""``python -m benchmarks.spark.pacer``: sends a thousand records a second, each with the time, until it is ended."""
+"""``python -m benchmarks.spark.pacer``: sends a thousand records a second, each with the time,
+until it is ended.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,12 @@ from benchmarks.spark.plan import TICKS_PER_S
 
 
 async def pace(bootstrap: str, topic: str) -> None:
-    """Send one record after the other, each when it is due; its value is the moment, in ns since the epoch."""
+    """Send one record after the other, each when it is due; its value is the moment, in ns since
+    the epoch.
+    """
     async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
-        began, sent = time.perf_counter(), 0
+        began = time.perf_counter()
+        sent = 0
         while True:
             due = began + sent / TICKS_PER_S
             if (wait_s := due - time.perf_counter()) > 0:

@@ -9,15 +9,20 @@ CONF = {"spark.driver.memory": "1g"}
 
 PARTITIONS = 4
 VALUE_BYTES = 200
-PAGES = 100  # groups of the job
+# Groups of the job.
+PAGES = 100
 
-WARM_BATCHES = 4  # before the clocks run: Java compiles what is hot
+# Before the clocks run: Java compiles what is hot.
+WARM_BATCHES = 4
 BATCHES = 8
-SPARE_BATCHES = 2  # behind the last one that is measured: whoever reads ahead goes on doing so
+# Behind the last one that is measured: whoever reads ahead goes on doing so.
+SPARE_BATCHES = 2
 BATCH_RECORDS = 50_000
 
 OVERHEADS = ((BATCH_RECORDS, 60), (500, 60))
-"""Records of a batch, and how many of them are measured: with 16 the answer was between -0.3 and 6.8 %."""
+"""Records of a batch, and how many of them are measured: with 16 the answer was between -0.3 and
+6.8 %.
+"""
 OVERHEAD_WARM = 6
 
 TICKS_PER_S = 1_000
@@ -42,10 +47,18 @@ class Contender:
     keeps: str
 
 
-RECORDS = Contender(name="reactive_kafka, `records`", run="records", keeps="plan before, position after, in the group")
-RANGES = Contender(name="reactive_kafka, `ranges`", run="ranges", keeps="plan before, position after, in the group")
+RECORDS = Contender(
+    name="reactive_kafka, `records`",
+    run="records",
+    keeps="plan before, position after, in the group",
+)
+RANGES = Contender(
+    name="reactive_kafka, `ranges`", run="ranges", keeps="plan before, position after, in the group"
+)
 BY_HAND = Contender(name='`spark.read.format("kafka")` by hand', run="by-hand", keeps="nowhere")
-STREAMING = Contender(name="Structured Streaming, `foreachBatch`", run="streaming", keeps="checkpoint directory")
+STREAMING = Contender(
+    name="Structured Streaming, `foreachBatch`", run="streaming", keeps="checkpoint directory"
+)
 
 CONTENDERS = (RECORDS, BY_HAND, RANGES, STREAMING)
 OURS = (RECORDS, RANGES)
@@ -56,24 +69,37 @@ LEAST_RATIO = 0.8
 MOST_OVERHEAD = 0.05
 """Of a batch of 50,000 records over ``createDataFrame`` and the job by hand."""
 
-LIGHT_RECORDS = Contender(name="reactive_kafka, `records`", run="light-records", keeps=RECORDS.keeps)
+LIGHT_RECORDS = Contender(
+    name="reactive_kafka, `records`", run="light-records", keeps=RECORDS.keeps
+)
 LIGHT_RANGES = Contender(name="reactive_kafka, `ranges`", run="light-ranges", keeps=RANGES.keeps)
-LIGHT_KAFKA = Contender(name='`spark.read.format("kafka")` by hand', run="light-kafka", keeps="nowhere")
+LIGHT_KAFKA = Contender(
+    name='`spark.read.format("kafka")` by hand', run="light-kafka", keeps="nowhere"
+)
 LIGHT_GETMANY = Contender(
-    name="`getmany` and `createDataFrame` by hand", run="light-getmany", keeps="position after, in the group"
+    name="`getmany` and `createDataFrame` by hand",
+    run="light-getmany",
+    keeps="position after, in the group",
 )
 LIGHT = (LIGHT_RECORDS, LIGHT_GETMANY, LIGHT_RANGES, LIGHT_KAFKA)
 LIGHT_BY_HAND = (LIGHT_GETMANY, LIGHT_KAFKA)
 LIGHT_BATCHES = 24
 
 MOST_LIGHT = 1.05
-"""Of the time from the start of a light job to the start of the next one, to that of the better one by hand."""
+"""Of the time from the start of a light job to the start of the next one, to that of the better one
+by hand.
+"""
 
-FEW_RECORDS, MOST_OVER_MS = 500, 20.0
+FEW_RECORDS = 500
+MOST_OVER_MS = 20.0
 """How much longer a batch of few records may take than by hand."""
 
-GROWTH_BATCHES, GROWTH_VALUE_BYTES, MOST_GROWTH_MB = 4, 450, 100.0
-"""A backlog, whose batches are columns of 25 MB, and what it may add to the memory of our process."""
+GROWTH_BATCHES = 4
+GROWTH_VALUE_BYTES = 450
+MOST_GROWTH_MB = 100.0
+"""A backlog, whose batches are columns of 25 MB, and what it may add to the memory of our
+process.
+"""
 
 
 def of_growth(number: int) -> bytes:
@@ -81,5 +107,7 @@ def of_growth(number: int) -> bytes:
     return (b"%08d" % number).ljust(GROWTH_VALUE_BYTES, b".")
 
 
-TRICKLE_WAIT, TRICKLE_BATCHES, MOST_TRICKLE_MS = "100ms", 60, 200.0
+TRICKLE_WAIT = "100ms"
+TRICKLE_BATCHES = 60
+MOST_TRICKLE_MS = 200.0
 """``batch_max_wait``, batches that are measured, and the median from send to call."""

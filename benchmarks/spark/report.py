@@ -31,7 +31,9 @@ def throughputs(rounds: Sequence[Round]) -> str:
         "| median batch, ms | peak RSS MB, Python | Java |",
         "|---|---|---:|---:|---:|---:|---:|",
     ]
-    return "\n".join([*head, *filter(None, (_throughput(rounds, contender) for contender in CONTENDERS))])
+    return "\n".join(
+        [*head, *filter(None, (_throughput(rounds, contender) for contender in CONTENDERS))]
+    )
 
 
 def _throughput(rounds: Sequence[Round], contender: Contender) -> str:
@@ -87,7 +89,10 @@ def loop_and_memory(rounds: Sequence[Round]) -> str:
 
 
 def _lag(spreads: Sequence[Spread]) -> str:
-    p50, p99 = (statistics.median(values) for values in zip(*((one.p50, one.p99) for one in spreads), strict=True))
+    p50, p99 = (
+        statistics.median(values)
+        for values in zip(*((one.p50, one.p99) for one in spreads), strict=True)
+    )
     return f"{p50:.2f} | {p99:.1f} | {max(one.max for one in spreads):.1f}"
 
 
@@ -128,9 +133,15 @@ def beside(one: Beside) -> str:
     return "\n".join([*head, *rows])
 
 
-def verdicts(rounds: Sequence[Round], measured: Sequence[Overhead], plain: Beside | None) -> list[Verdict]:
+def verdicts(
+    rounds: Sequence[Round], measured: Sequence[Overhead], plain: Beside | None
+) -> list[Verdict]:
     """For each goal, whether it is met."""
-    return [*(_ratio(rounds, contender) for contender in OURS), _share(measured), _no_rebalance(plain)]
+    return [
+        *(_ratio(rounds, contender) for contender in OURS),
+        _share(measured),
+        _no_rebalance(plain),
+    ]
 
 
 def _ratio(rounds: Sequence[Round], contender: Contender) -> Verdict:
@@ -156,7 +167,10 @@ def _share(measured: Sequence[Overhead]) -> Verdict:
 
 def _no_rebalance(plain: Beside | None) -> Verdict:
     if plain is None or plain.longest_job_s <= MAX_POLL_INTERVAL_S:
-        return False, "NOT MEASURED: a plain channel beside a job that is longer than `max_poll_interval_ms`"
+        return (
+            False,
+            "NOT MEASURED: a plain channel beside a job that is longer than `max_poll_interval_ms`",
+        )
     text = (
         f"{plain.rebalances} rebalances with a job of {plain.longest_job_s:.1f} s and a `max_poll_interval_ms` of "
         f"{MAX_POLL_INTERVAL_S:g} s; the goal is none"

@@ -1,4 +1,6 @@
-"""``python -m benchmarks.spark.run WHAT``: measure one thing in this process; the last line is its result."""
+"""``python -m benchmarks.spark.run WHAT``: measure one thing in this process; the last line is its
+result.
+"""
 
 from __future__ import annotations
 

@@ -33,7 +33,11 @@ class Runs:
         self._bootstrap = bootstrap
         self._batches = batches
         self._topic = f"bench-{uuid.uuid4().hex[:8]}"
-        most = max(batches + plan.SPARE_BATCHES, plan.LIGHT_BATCHES + plan.SPARE_BATCHES, plan.BESIDE_BATCHES + 1)
+        most = max(
+            batches + plan.SPARE_BATCHES,
+            plan.LIGHT_BATCHES + plan.SPARE_BATCHES,
+            plan.BESIDE_BATCHES + 1,
+        )
         self._all_batches = plan.WARM_BATCHES + most
 
     def fill(self) -> None:
@@ -44,52 +48,88 @@ class Runs:
 
     def throughput(self, contender: plan.Contender) -> figures.Throughput:
         """One run of a contender. Ours is to have committed what it was measured with."""
-        group, done = f"{contender.run}-{uuid.uuid4().hex[:8]}", plan.WARM_BATCHES + self._batches
+        group = f"{contender.run}-{uuid.uuid4().hex[:8]}"
+        done = plan.WARM_BATCHES + self._batches
         found = figures.read_throughput(
-            self._run(contender.run, self._topic, group, plan.BATCH_RECORDS, plan.WARM_BATCHES, self._batches)
+            self._run(
+                contender.run,
+                self._topic,
+                group,
+                plan.BATCH_RECORDS,
+                plan.WARM_BATCHES,
+                self._batches,
+            )
         )
         if contender in plan.OURS:
             stored = asyncio.run(topic.committed(self._bootstrap, self._topic, group))
             if stored < done * plan.BATCH_RECORDS:
-                raise RunFailedError(f"committed {stored:,} of {done * plan.BATCH_RECORDS:,} records")
+                raise RunFailedError(
+                    f"committed {stored:,} of {done * plan.BATCH_RECORDS:,} records"
+                )
         return found
 
     def light(self, contender: plan.Contender) -> figures.Light:
         """One run of a contender with a light job."""
         group = f"{contender.run}-{uuid.uuid4().hex[:8]}"
         return figures.read_light(
-            self._run(contender.run, self._topic, group, plan.BATCH_RECORDS, plan.WARM_BATCHES, plan.LIGHT_BATCHES)
+            self._run(
+                contender.run,
+                self._topic,
+                group,
+                plan.BATCH_RECORDS,
+                plan.WARM_BATCHES,
+                plan.LIGHT_BATCHES,
+            )
         )
 
     def growth(self) -> figures.Growth:
         """A backlog in a topic of its own, and one that is there to warm up with."""
         name = f"{self._topic}-growth"
         asyncio.run(topic.fill(self._bootstrap, f"{name}-warm", plan.FEW_RECORDS, click))
-        asyncio.run(topic.fill(self._bootstrap, name, plan.GROWTH_BATCHES * plan.BATCH_RECORDS, plan.of_growth))
-        return figures.read_growth(self._run("growth", name, "growth", plan.BATCH_RECORDS, 0, plan.GROWTH_BATCHES))
+        asyncio.run(
+            topic.fill(
+                self._bootstrap, name, plan.GROWTH_BATCHES * plan.BATCH_RECORDS, plan.of_growth
+            )
+        )
+        return figures.read_growth(
+            self._run("growth", name, "growth", plan.BATCH_RECORDS, 0, plan.GROWTH_BATCHES)
+        )
 
     def trickle(self) -> figures.Trickle:
         """Few records, in a topic of their own."""
         name = f"{self._topic}-trickle"
         asyncio.run(topic.create(self._bootstrap, name))
         return figures.read_trickle(
-            self._run("trickle", name, name, plan.BATCH_RECORDS, plan.OVERHEAD_WARM, plan.TRICKLE_BATCHES)
+            self._run(
+                "trickle", name, name, plan.BATCH_RECORDS, plan.OVERHEAD_WARM, plan.TRICKLE_BATCHES
+            )
         )
 
     def overhead(self, records: int, batches: int) -> figures.Overhead:
         """Batches of one size, in a topic of their own: it is written as they are measured."""
         name = f"{self._topic}-{records}"
         asyncio.run(topic.create(self._bootstrap, name))
-        return figures.read_overhead(self._run("overhead", name, name, records, plan.OVERHEAD_WARM, batches))
+        return figures.read_overhead(
+            self._run("overhead", name, name, records, plan.OVERHEAD_WARM, batches)
+        )
 
     def beside(self) -> figures.Beside:
         """The plain channel; the topic's last batch is the long job."""
         asyncio.run(topic.create(self._bootstrap, ticks_topic(self._topic)))
         return figures.read_beside(
-            self._run("beside", self._topic, "beside", plan.BATCH_RECORDS, plan.WARM_BATCHES, self._batches)
+            self._run(
+                "beside",
+                self._topic,
+                "beside",
+                plan.BATCH_RECORDS,
+                plan.WARM_BATCHES,
+                self._batches,
+            )
         )
 
-    def _run(self, what: str, name: str, group: str, batch_records: int, warm: int, batches: int) -> str:
+    def _run(
+        self, what: str, name: str, group: str, batch_records: int, warm: int, batches: int
+    ) -> str:
         """The last line of one process.
 
         Raises:
@@ -97,12 +137,22 @@ class Runs:
         """
         command = [sys.executable, "-m", "benchmarks.spark.run", what]
         command += ["--bootstrap", self._bootstrap, "--topic", name, "--group", group]
-        numbers = {"batch-records": batch_records, "warm": warm, "batches": batches, "all-batches": self._all_batches}
+        numbers = {
+            "batch-records": batch_records,
+            "warm": warm,
+            "batches": batches,
+            "all-batches": self._all_batches,
+        }
         for option, number in numbers.items():
             command += [f"--{option}", str(number)]
         # a session of its own, so that its Spark ends with it whatever happens
         process = subprocess.Popen(
-            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+            command,
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
         try:
             out, err = process.communicate(timeout=RUN_TIMEOUT_S)

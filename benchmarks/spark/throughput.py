@@ -1,4 +1,6 @@
-"""The same batches of a topic, the same job on each: through a channel, by hand, and with Structured Streaming."""
+"""The same batches of a topic, the same job on each: through a channel, by hand, and with
+Structured Streaming.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def ranges(given: Given) -> Throughput:
 
 
 async def _ours(given: Given, mode: str) -> Throughput:
-    loop, gauges, done = asyncio.get_running_loop(), Gauges(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    gauges = Gauges()
+    done = asyncio.Event()
     driver = 0.0
 
     def began() -> None:
@@ -67,22 +71,33 @@ async def _ours(given: Given, mode: str) -> Throughput:
 def settings(given: Given, mode: str) -> dict[str, Any]:
     """An application with the one channel ``bench``; what is not said here is at its default."""
     return {
-        "kafka": {"bootstrap_servers": given.bootstrap, "auto_offset_reset": "earliest", "commit_interval": "1s"},
+        "kafka": {
+            "bootstrap_servers": given.bootstrap,
+            "auto_offset_reset": "earliest",
+            "commit_interval": "1s",
+        },
         "http": {"enabled": True, "port": 0},
         "spark": {"master": MASTER, "conf": CONF},
         "incoming": {
             "bench": {
                 "topic": given.topic,
                 "group_id": given.group,
-                "spark": {"mode": mode, "batch_max_records": given.batch_records, "batch_max_wait": "2m"},
+                "spark": {
+                    "mode": mode,
+                    "batch_max_records": given.batch_records,
+                    "batch_max_wait": "2m",
+                },
             }
         },
     }
 
 
 def by_hand(given: Given) -> Throughput:
-    """A loop over the same offsets, as one writes it in a notebook: nothing is kept of how far it came."""
-    laps, share = Laps(given.warm, given.batches), given.batch_records // PARTITIONS
+    """A loop over the same offsets, as one writes it in a notebook: nothing is kept of how far it
+    came.
+    """
+    laps = Laps(given.warm, given.batches)
+    share = given.batch_records // PARTITIONS
     with session() as spark:
         for number in range(given.warm + given.batches):
             count_pages(read_by_hand(spark, given, number * share, (number + 1) * share))
@@ -109,7 +124,11 @@ def streaming(given: Given) -> Throughput:
     with session() as spark, tempfile.TemporaryDirectory(prefix="bench-spark-") as checkpoint:
         reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", given.bootstrap)
         reader = reader.option("subscribe", given.topic).option("startingOffsets", "earliest")
-        rows = reader.option("includeHeaders", "true").option("maxOffsetsPerTrigger", given.batch_records).load()
+        rows = (
+            reader.option("includeHeaders", "true")
+            .option("maxOffsetsPerTrigger", given.batch_records)
+            .load()
+        )
 
         def batch(df: DataFrame, number: int) -> None:
             count_pages(df)
@@ -132,7 +151,8 @@ def _as_dict(progress: Any) -> dict[str, Any]:
 def _read(progress: dict[str, Any]) -> int:
     """How many offsets one trigger covered."""
     (source,) = progress["sources"]
-    starts, ends = source["startOffset"], source["endOffset"]
+    starts = source["startOffset"]
+    ends = source["endOffset"]
     return sum(
         end - (starts or {}).get(topic, {}).get(number, 0)
         for topic, partitions in ends.items()
@@ -142,5 +162,9 @@ def _read(progress: dict[str, Any]) -> int:
 
 def _theirs(laps: Laps, count: int, spark: Any) -> Throughput:
     return Throughput(
-        records=count, wall_s=laps.wall_s, batch_s=laps.batch_s, peak_rss_mb=peak_mb(), driver_mb=driver_mb(spark)
+        records=count,
+        wall_s=laps.wall_s,
+        batch_s=laps.batch_s,
+        peak_rss_mb=peak_mb(),
+        driver_mb=driver_mb(spark),
     )

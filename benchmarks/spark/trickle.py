@@ -1,4 +1,6 @@
-"""Records that come one by one into a Spark function: how long each waits until its batch's call."""
+"""Records that come one by one into a Spark function: how long each waits until its batch's
+call.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ def trickle(given: Given) -> Trickle:
 
 
 async def _trickle(given: Given) -> Trickle:
-    loop, done = asyncio.get_running_loop(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    done = asyncio.Event()
     latencies = array("d")
     calls = 0
     conf = settings(given, "records")

@@ -54,7 +54,9 @@ def count_pages(df: DataFrame) -> None:
 
 @contextmanager
 def session() -> Iterator[SparkSession]:
-    """The session that the package would start with the same settings, for those who go without it."""
+    """The session that the package would start with the same settings, for those who go without
+    it.
+    """
     opened = maker_for(SparkSettings(master=MASTER, conf=CONF), ranges=True).open()
     try:
         yield opened.spark
@@ -74,7 +76,11 @@ class Laps:
     """
 
     def __init__(
-        self, warm: int, batches: int, began: Callable[[], Any] = lambda: None, ended: Callable[[], Any] = lambda: None
+        self,
+        warm: int,
+        batches: int,
+        began: Callable[[], Any] = lambda: None,
+        ended: Callable[[], Any] = lambda: None,
     ) -> None:
         self._warm = warm
         self._batches = batches

@@ -17,7 +17,9 @@ app = App(
                 "commit_strategy": "checkpoint",
                 "batch_max_records": 100,
                 "batch_max_wait": "200ms",
-                "checkpoint": {"store": "${DATABASE:-postgresql+asyncpg://postgres@localhost/shop}"},
+                "checkpoint": {
+                    "store": "${DATABASE:-postgresql+asyncpg://postgres@localhost/shop}"
+                },
             }
         },
     }

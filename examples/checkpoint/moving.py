@@ -1,6 +1,8 @@
-"""A group that has its offsets in Kafka moves them to a database: the settings change, nothing else does.
+"""A group that has its offsets in Kafka moves them to a database: the settings change, nothing else
+does.
 
-Where the store has no row for a partition, reading begins at the position that the group has committed to Kafka.
+Where the store has no row for a partition, reading begins at the position that the group has
+committed to Kafka.
 """
 
 from reactive_kafka import App

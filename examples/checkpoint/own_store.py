@@ -25,7 +25,8 @@ Rows = dict[str, Checkpoint]
 
 
 class OneFileStore:
-    """Keeps ``group:topic:partition`` -> row as JSON. It blocks for a moment, so it works in threads.
+    """Keeps ``group:topic:partition`` -> row as JSON. It blocks for a moment, so it works in
+    threads.
 
     Args:
         url: As it is configured.
@@ -34,12 +35,16 @@ class OneFileStore:
     def __init__(self, url: str) -> None:
         self._path = Path(urlsplit(url).path)
 
-    async def read(self, group: str, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Checkpoint]:
+    async def read(
+        self, group: str, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, Checkpoint]:
         """partition -> its row, where there is one."""
         rows = await to_thread.run_sync(self._read)
         return {one: rows[_key(group, one)] for one in partitions if _key(group, one) in rows}
 
-    async def write(self, group: str, writes: Mapping[TopicPartition, Write]) -> frozenset[TopicPartition]:
+    async def write(
+        self, group: str, writes: Mapping[TopicPartition, Write]
+    ) -> frozenset[TopicPartition]:
         """Write what the rows that are there allow; the others are refused."""
         return await to_thread.run_sync(self._write, group, writes)
 
@@ -50,11 +55,21 @@ class OneFileStore:
         with self._locked():
             return self._load()
 
-    def _write(self, group: str, writes: Mapping[TopicPartition, Write]) -> frozenset[TopicPartition]:
+    def _write(
+        self, group: str, writes: Mapping[TopicPartition, Write]
+    ) -> frozenset[TopicPartition]:
         with self._locked():
             rows = self._load()
-            refused = frozenset(one for one, write in writes.items() if not allows(rows.get(_key(group, one)), write))
-            rows |= {_key(group, one): write.checkpoint for one, write in writes.items() if one not in refused}
+            refused = frozenset(
+                one
+                for one, write in writes.items()
+                if not allows(rows.get(_key(group, one)), write)
+            )
+            rows |= {
+                _key(group, one): write.checkpoint
+                for one, write in writes.items()
+                if one not in refused
+            }
             self._save(rows)
         return refused
 
@@ -64,7 +79,8 @@ class OneFileStore:
             with self._path.with_suffix(".lock").open("w") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 yield
-        except OSError as error:  # the disk is full, or the folder is away: it is tried again
+        except OSError as error:
+            # The disk is full, or the folder is away: it is tried again.
             raise StoreAwayError(f"{self._path}: {error}") from error
 
     def _load(self) -> Rows:

@@ -15,7 +15,9 @@ app = App(
                 "group_id": "billing",
                 "auto_offset_reset": "earliest",
                 "commit_strategy": "checkpoint",
-                "checkpoint": {"store": "${DATABASE:-postgresql+asyncpg://postgres@localhost/shop}"},
+                "checkpoint": {
+                    "store": "${DATABASE:-postgresql+asyncpg://postgres@localhost/shop}"
+                },
             }
         },
     }
@@ -24,8 +26,11 @@ app = App(
 
 @app.incoming("orders")
 async def invoice(order: Message[dict]) -> None:
-    async with order.transaction() as connection:  # an AsyncConnection of SQLAlchemy
-        await connection.execute(INSERT, {"customer": order.payload["customer"], "cents": order.payload["cents"]})
+    # An AsyncConnection of SQLAlchemy.
+    async with order.transaction() as connection:
+        await connection.execute(
+            INSERT, {"customer": order.payload["customer"], "cents": order.payload["cents"]}
+        )
 
 
 if __name__ == "__main__":

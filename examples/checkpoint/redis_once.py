@@ -19,7 +19,8 @@ app = App(
 
 @app.incoming("orders")
 async def take_from_stock(order: Message[dict]) -> None:
-    async with order.transaction() as pipeline:  # commands are queued, and sent together at the end of the block
+    # Commands are queued, and sent together at the end of the block.
+    async with order.transaction() as pipeline:
         pipeline.hincrby("stock", order.payload["article"], -order.payload["pieces"])
         pipeline.rpush("picking", order.payload["article"])
 

@@ -1,20 +1,27 @@
-"""Positions in a database of one's own: whoever has a partition next, on any host, goes on where the last owner was."""
+"""Positions in a database of one's own: whoever has a partition next, on any host, goes on where
+the last owner was.
+"""
 
 from reactive_kafka import App, Message
 
 app = App(
     {
-        "kafka": {"bootstrap_servers": "localhost:9092", "client.id": "shop-${HOSTNAME:-1}"},  # one for each node
+        # One for each node.
+        "kafka": {"bootstrap_servers": "localhost:9092", "client.id": "shop-${HOSTNAME:-1}"},
         "incoming": {
             "sales": {
-                "topics": ["orders", "returns"],  # each partition of each of them has a row in the store
+                # Each partition of each of them has a row in the store.
+                "topics": ["orders", "returns"],
                 "group_id": "shop",
-                "auto_offset_reset": "earliest",  # only where neither the store nor Kafka knows a position
+                # Only where neither the store nor Kafka knows a position.
+                "auto_offset_reset": "earliest",
                 "commit_strategy": "checkpoint",
-                "commit_interval": "500ms",  # one write for all that was handled meanwhile
+                # One write for all that was handled meanwhile.
+                "commit_interval": "500ms",
                 "checkpoint": {
                     "store": "sqlite:///offsets.db",
-                    "kafka_commit_interval": "30s",  # Kafka gets the positions now and then, for those who look there
+                    # Kafka gets the positions now and then, for those who look there.
+                    "kafka_commit_interval": "30s",
                 },
             }
         },

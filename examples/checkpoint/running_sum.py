@@ -1,4 +1,6 @@
-"""A sum for each partition, kept beside its position: after a crash both are those of the same moment."""
+"""A sum for each partition, kept beside its position: after a crash both are those of the same
+moment.
+"""
 
 from dataclasses import dataclass
 
@@ -30,7 +32,8 @@ async def add(payment: Message[dict]) -> None:
     ledger = payment.checkpoint.get() or Ledger()
     ledger.count += 1
     ledger.cents += payment.payload["cents"]
-    payment.checkpoint.set(ledger)  # stored with the position behind this payment, once it is acked
+    # Stored with the position behind this payment, once it is acked.
+    payment.checkpoint.set(ledger)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Clicks, counted by hour and page, into parquet files and PostgreSQL: exactly once in both. See README.md."""
+"""Clicks, counted by hour and page, into parquet files and PostgreSQL: exactly once in both. See
+README.md.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ app = App(HERE / "reactive-kafka.toml")
 
 @dataclass
 class Click:
-    """The payload. A record that is no such JSON never reaches the function: it becomes a dead letter."""
+    """The payload. A record that is no such JSON never reaches the function: it becomes a dead
+    letter.
+    """
 
     user: str
     page: str
@@ -50,7 +54,8 @@ def by_hour(clicks: DataFrame, *columns: str) -> DataFrame:
 
 def to_parquet(clicks: DataFrame, batch: SparkBatch) -> None:
     """A directory for each range, replaced when the range runs again. Readers sum over them."""
-    for id in batch.supersedes:  # a failed whole may have written before its parts ran
+    # A failed whole may have written before its parts ran.
+    for id in batch.supersedes:
         shutil.rmtree(FOLDER / f"range_id={id}", ignore_errors=True)
     counts = by_hour(batch.with_range_id(clicks), "range_id")
     writer = counts.coalesce(1).write.mode("overwrite").option("partitionOverwriteMode", "dynamic")
@@ -62,7 +67,8 @@ def to_postgres(clicks: DataFrame, batch: SparkBatch) -> None:
     with psycopg.connect(POSTGRES) as connection:
         new = " OR ".join(ahead(connection, one) for one in batch.ranges)
         counts = by_hour(clicks.where(new)).toArrow().to_pylist()
-        counts.sort(key=lambda row: (row["hour"], row["page"]))  # all members take the rows' locks in one order
+        # All members take the rows' locks in one order.
+        counts.sort(key=lambda row: (row["hour"], row["page"]))
         connection.cursor().executemany(
             "INSERT INTO hourly AS old VALUES (%(hour)s, %(page)s, %(clicks)s, %(seconds)s) ON CONFLICT (hour, page)"
             " DO UPDATE SET clicks = old.clicks + excluded.clicks, seconds = old.seconds + excluded.seconds",
@@ -71,12 +77,16 @@ def to_postgres(clicks: DataFrame, batch: SparkBatch) -> None:
 
 
 def ahead(connection: psycopg.Connection, one: SparkRange) -> str:
-    """Move a partition's progress to the range's ``until``; a condition for the rows that were ahead of it."""
+    """Move a partition's progress to the range's ``until``; a condition for the rows that were
+    ahead of it.
+    """
     place = (one.topic, one.partition)
     connection.execute("INSERT INTO progress VALUES (%s, %s, 0) ON CONFLICT DO NOTHING", place)
     where = "WHERE topic = %s AND partition = %s"
     found = connection.execute(f"SELECT reached FROM progress {where} FOR UPDATE", place).fetchone()
-    connection.execute(f"UPDATE progress SET reached = greatest(reached, %s) {where}", (one.until, *place))
+    connection.execute(
+        f"UPDATE progress SET reached = greatest(reached, %s) {where}", (one.until, *place)
+    )
     reached = found[0] if found else 0
     return f"(topic = '{one.topic}' AND partition = {one.partition} AND offset >= {reached})"
 

@@ -1,4 +1,6 @@
-"""Sends clicks: ``python generate.py [--count 10000] [--broken 0.001] [--seed 1] [--topic clicks]``."""
+"""Sends clicks: ``python generate.py [--count 10000] [--broken 0.001] [--seed 1] [--topic
+clicks]``.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,17 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 
 PAGES = ("/", "/search", "/cart", "/checkout", "/help")
-BROKEN = (b"{", b"not a click", b'{"user": "u1", "page": "/"}', b'{"user": "u1", "page": "/", "at": "yesterday"}')
+BROKEN = (
+    b"{",
+    b"not a click",
+    b'{"user": "u1", "page": "/"}',
+    b'{"user": "u1", "page": "/", "at": "yesterday"}',
+)
 
 
 def clicks(count: int, broken: float = 0.0, seed: int = 1) -> Iterator[tuple[bytes, bytes]]:
-    """Key and value of *count* records, spread over the last 24 hours; the same for the same seed within an hour.
+    """Key and value of *count* records, spread over the last 24 hours; the same for the same seed
+    within an hour.
 
     Args:
         broken: The share of records that are no click, or one that comes from the future.
@@ -47,14 +55,17 @@ async def main() -> None:
     parser.add_argument("--topic", default="clicks")
     options = parser.parse_args()
     producer = AIOKafkaProducer(
-        bootstrap_servers=os.environ.get("CLICKSTREAM_KAFKA", "localhost:9092"), enable_idempotence=True, linger_ms=20
+        bootstrap_servers=os.environ.get("CLICKSTREAM_KAFKA", "localhost:9092"),
+        enable_idempotence=True,
+        linger_ms=20,
     )
     await producer.start()
     try:
         for key, value in clicks(options.count, options.broken, options.seed):
             await producer.send(options.topic, value, key)
     finally:
-        await producer.stop()  # sends what waits
+        # Sends what waits.
+        await producer.stop()
     print(f"sent {options.count} records to {options.topic}")
 
 

@@ -1,1 +1,3 @@
-"""``reactive-kafka demo``: a shop's consumers, traffic for them, a table to watch, and checks of the outcome."""
+"""``reactive-kafka demo``: a shop's consumers, traffic for them, a table to watch, and checks of
+the outcome.
+"""

@@ -55,11 +55,12 @@ class Outcome:
     Attributes:
         unconfirmed: Records whose write the broker did not confirm, by reason.
         produced: channel -> ids of the records that the broker confirmed.
-        handled: channel -> id -> how often its handler finished it; of the channels handled record by record.
+        handled: channel -> id -> how often its handler finished it; of the channels handled record
+            by record.
         clicks: Rows that Spark counted.
         batches: In how many batches.
-        positions: partition -> committed position (None: nothing committed) and end of the log, as the broker
-            tells them after the stop.
+        positions: partition -> committed position (None: nothing committed) and end of the log, as
+            the broker tells them after the stop.
         own_lag: partition -> lag as the application itself told it last, before the stop.
         held: The record that was left unsettled.
         found: What the poison watch reported.
@@ -105,7 +106,9 @@ def checks(outcome: Outcome) -> list[Check]:
 def _confirmed(outcome: Outcome) -> Check:
     total = sum(map(len, outcome.produced.values()))
     if outcome.unconfirmed:
-        text = f"{len(outcome.unconfirmed)} records were not confirmed: {_some(outcome.unconfirmed)}"
+        text = (
+            f"{len(outcome.unconfirmed)} records were not confirmed: {_some(outcome.unconfirmed)}"
+        )
         return Check("produced", False, text)
     idle = [channel for channel, ids in outcome.produced.items() if not ids]
     if idle:
@@ -116,7 +119,8 @@ def _confirmed(outcome: Outcome) -> Check:
 def _handled(outcome: Outcome) -> Iterator[Check]:
     for channel, handled in outcome.handled.items():
         produced = set(outcome.produced[channel])
-        missing, strange = sorted(produced - handled.keys()), sorted(handled.keys() - produced)
+        missing = sorted(produced - handled.keys())
+        strange = sorted(handled.keys() - produced)
         twice = sum(times > 1 for times in handled.values())
         text = f"{len(produced)} produced, {len(produced) - len(missing)} handled, {twice} of them more than once"
         if missing:
@@ -128,7 +132,9 @@ def _handled(outcome: Outcome) -> Iterator[Check]:
 
 def _counted(outcome: Outcome) -> Check:
     produced = len(outcome.produced["clicks"])
-    text = f"{produced} produced, {outcome.clicks} rows counted by Spark in {outcome.batches} batches"
+    text = (
+        f"{produced} produced, {outcome.clicks} rows counted by Spark in {outcome.batches} batches"
+    )
     return Check("clicks", outcome.clicks == produced, text)
 
 
@@ -162,7 +168,9 @@ def _poison(outcome: Outcome) -> Check:
         return Check("poison", False, "no record was left unsettled")
     other = [found for found in outcome.found if found.place != held]
     if other:
-        return Check("poison", False, f"not poison, but reported: {_some([found.place for found in other])}")
+        return Check(
+            "poison", False, f"not poison, but reported: {_some([found.place for found in other])}"
+        )
     found = next(iter(outcome.found), None)
     if found is None:
         return Check("poison", False, f"{held} was left unsettled and never found")
@@ -179,11 +187,22 @@ def _health(outcome: Outcome) -> Check:
     settled_at = outcome.settled_at
     if settled_at is None:
         return Check("health", False, f"{ask} answered 503 naming it, and it was never settled")
-    green = next((answer for answer in outcome.answers if answer.status == 200 and answer.at > settled_at), None)
+    green = next(
+        (answer for answer in outcome.answers if answer.status == 200 and answer.at > settled_at),
+        None,
+    )
     if green is None or outcome.answers[-1].status != 200:
-        return Check("health", False, f"{ask} answered 503 naming it, and never 200 to the end after it was settled")
+        return Check(
+            "health",
+            False,
+            f"{ask} answered 503 naming it, and never 200 to the end after it was settled",
+        )
     after_s = green.at - settled_at
-    return Check("health", True, f"{ask} answered 503 naming it, and 200 again {after_s:.1f} s after it was settled")
+    return Check(
+        "health",
+        True,
+        f"{ask} answered 503 naming it, and 200 again {after_s:.1f} s after it was settled",
+    )
 
 
 def is_red_for(answer: Answer, place: Place | None) -> bool:
@@ -198,6 +217,9 @@ def _some(values: Sequence[object]) -> str:
 
 def summary(done: Sequence[Check]) -> list[str]:
     """A line for each check, and a last one that says whether all of them hold."""
-    shown = ["", *(f"{'ok' if check.ok else 'FAILED':<7} {check.name:<10} {check.text}" for check in done)]
+    shown = [
+        "",
+        *(f"{'ok' if check.ok else 'FAILED':<7} {check.name:<10} {check.text}" for check in done),
+    ]
     failed = [check.name for check in done if not check.ok]
     return [*shown, f"failed: {', '.join(failed)}" if failed else "all of it holds"]

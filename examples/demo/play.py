@@ -24,12 +24,15 @@ PARTITIONS = 4
 READY_WITHIN_S = 120.0
 DRAINED_WITHIN_S = 45.0
 QUIET_END = 0.15, 5.0
-"""The end of the time, in which nothing is produced any more: this part of it, this many seconds at most."""
+"""The end of the time, in which nothing is produced any more: this part of it, this many seconds at
+most.
+"""
 HELD_AFTER = 0.1
 """When the payment that waits for approval is sent: after this part of the time."""
 SEEN_RED_FOR_S = 2.0
 """How long people get to see the health red, before the payment is approved."""
-LOOK_S, SHOW_EVERY_S = 0.05, 0.25
+LOOK_S = 0.05
+SHOW_EVERY_S = 0.25
 
 
 class Play:
@@ -72,7 +75,9 @@ class Play:
             return await self._outcome(traffic, probe, inspector)
 
     async def _prepare(self, stack: AsyncExitStack) -> KafkaConnector:
-        """The broker and topics of this run: one inside this process, or names of our own in a cluster."""
+        """The broker and topics of this run: one inside this process, or names of our own in a
+        cluster.
+        """
         settings = self._app.configure()
         connector = KafkaConnector(settings.bootstrap_servers)
         stack.push_async_callback(connector.close)
@@ -80,10 +85,14 @@ class Play:
         if settings.bootstrap_servers != EMBEDDED:
             run = uuid4().hex[:6]
             names = {channel: f"demo-{run}-{channel}" for channel in RATES}
-            overrides["incoming"] = {channel: {"topic": name, "group_id": name} for channel, name in names.items()}
+            overrides["incoming"] = {
+                channel: {"topic": name, "group_id": name} for channel, name in names.items()
+            }
         self._app.configure(overrides=overrides)
         embedded = connector.embedded
-        self._screen.say(f"broker: {'inside this process' if embedded else settings.bootstrap_servers}")
+        self._screen.say(
+            f"broker: {'inside this process' if embedded else settings.bootstrap_servers}"
+        )
         if embedded is not None:
             for topic in self._topics().values():
                 embedded.create_topic(topic, PARTITIONS)
@@ -95,14 +104,18 @@ class Play:
                 await inspector.create_topic(topic, PARTITIONS)
         finally:
             await inspector.stop()
-        self._screen.say(f"topics and groups of this run: {', '.join(self._topics().values())}; they are left there")
+        self._screen.say(
+            f"topics and groups of this run: {', '.join(self._topics().values())}; they are left there"
+        )
         return connector
 
     def _topics(self) -> dict[str, str]:
         return {channel: self._app.settings.incoming[channel].topics[0] for channel in RATES}
 
     async def _run_app(self, traffic: Traffic, inspector: Inspector) -> ReadyProbe | None:
-        """The application with everything around it, until it has stopped; None after an early end."""
+        """The application with everything around it, until it has stopped; None after an early
+        end.
+        """
         self._app.observe(self._poison)
         await self._app.start()
         try:
@@ -114,13 +127,16 @@ class Play:
             watching = [asyncio.ensure_future(probe.run()), asyncio.ensure_future(self._show())]
             try:
                 if await self._is_ready(probe):
-                    await asyncio.gather(self._produce(traffic), self._hold_a_payment(traffic, probe))
+                    await asyncio.gather(
+                        self._produce(traffic), self._hold_a_payment(traffic, probe)
+                    )
                     await self._drain(traffic, inspector)
                     self._show_now(is_last=True)
             finally:
                 await _cancel(watching)
         finally:
-            shop.approve()  # an early end leaves it behind, and the stop would wait for it
+            # An early end leaves it behind, and the stop would wait for it.
+            shop.approve()
             self._screen.say("stopping: handlers finish, the last positions are committed")
             await self._app.stop()
         return None if self._asked.is_set() else probe
@@ -128,11 +144,16 @@ class Play:
     async def _is_ready(self, probe: ReadyProbe) -> bool:
         """Wait until the application is, and start the clock; False after an early end."""
         self._screen.say("waiting until everything is ready: Spark takes some seconds to start")
-        is_ready = await self._until(lambda: probe.last is not None and probe.last.status == 200, READY_WITHIN_S)
+        is_ready = await self._until(
+            lambda: probe.last is not None and probe.last.status == 200, READY_WITHIN_S
+        )
         if self._asked.is_set():
             return False
         if not is_ready:
-            reasons = [f"{check.name}: {check.data.get('reason')}" for check in self._app.health().ready.checks]
+            reasons = [
+                f"{check.name}: {check.data.get('reason')}"
+                for check in self._app.health().ready.checks
+            ]
             raise Failure(f"not ready after {READY_WITHIN_S:g} s: {'; '.join(reasons)}")
         probe.answers.clear()
         self._began = time.monotonic()
@@ -141,31 +162,49 @@ class Play:
     async def _produce(self, traffic: Traffic) -> None:
         part, most_s = QUIET_END
         producing_s = self._seconds - min(part * self._seconds, most_s)
-        self._screen.say(f"ready: producing for {producing_s:.0f} s, then waiting until all of it is handled")
+        self._screen.say(
+            f"ready: producing for {producing_s:.0f} s, then waiting until all of it is handled"
+        )
         await traffic.run(lambda: self._asked.is_set() or self._elapsed_s >= producing_s)
 
     async def _hold_a_payment(self, traffic: Traffic, probe: ReadyProbe) -> None:
-        """The payment that nobody settles: poison, a red probe, then the approval and a green one."""
+        """The payment that nobody settles: poison, a red probe, then the approval and a green
+        one.
+        """
         limit_s = self._app.settings.incoming["payments"].unprocessed_record_max_age_s
         await self._until(lambda: self._elapsed_s >= HELD_AFTER * self._seconds, self._seconds)
         traffic.hold_a_payment()
-        if not await self._until(lambda: traffic.held is not None and bool(shop.waiting_for_approval), 10.0):
+        if not await self._until(
+            lambda: traffic.held is not None and bool(shop.waiting_for_approval), 10.0
+        ):
             return
-        self._screen.say(f"{self._at}: a payment waits for approval: {traffic.held}. Nobody settles it")
+        self._screen.say(
+            f"{self._at}: a payment waits for approval: {traffic.held}. Nobody settles it"
+        )
         if await self._until(lambda: bool(self._poison.found), limit_s + 5.0):
             found = self._poison.found[0]
-            self._screen.say(f"{self._at}: poison found: {found.place}, unsettled for {found.age_s:.2f} s")
-        if await self._until(lambda: probe.has_seen(lambda answer: is_red_for(answer, traffic.held)), 5.0):
-            self._screen.say(f"{self._at}: GET /health/ready is 503 and names it; the other partitions go on")
+            self._screen.say(
+                f"{self._at}: poison found: {found.place}, unsettled for {found.age_s:.2f} s"
+            )
+        if await self._until(
+            lambda: probe.has_seen(lambda answer: is_red_for(answer, traffic.held)), 5.0
+        ):
+            self._screen.say(
+                f"{self._at}: GET /health/ready is 503 and names it; the other partitions go on"
+            )
         await self._until(lambda: False, SEEN_RED_FOR_S)
         shop.approve()
         settled_at = self._settled_at = asyncio.get_running_loop().time()
         self._screen.say(f"{self._at}: approved: the record is settled")
-        if await self._until(lambda: probe.has_seen(lambda a: a.status == 200 and a.at > settled_at), 10.0):
+        if await self._until(
+            lambda: probe.has_seen(lambda a: a.status == 200 and a.at > settled_at), 10.0
+        ):
             self._screen.say(f"{self._at}: GET /health/ready is 200 again")
 
     async def _drain(self, traffic: Traffic, inspector: Inspector) -> None:
-        """Wait until everything is handled and committed, within a limit; the summary tells whether it came to that."""
+        """Wait until everything is handled and committed, within a limit; the summary tells whether
+        it came to that.
+        """
         deadline = time.monotonic() + DRAINED_WITHIN_S
         is_done = await self._until(lambda: self._is_handled(traffic), DRAINED_WITHIN_S)
         while is_done and not self._asked.is_set() and time.monotonic() < deadline:
@@ -184,10 +223,14 @@ class Play:
         }
 
     def _is_handled(self, traffic: Traffic) -> bool:
-        records = all(traffic.confirmed[channel] <= handled.keys() for channel, handled in _handled().items())
+        records = all(
+            traffic.confirmed[channel] <= handled.keys() for channel, handled in _handled().items()
+        )
         return records and _clicks() >= len(traffic.confirmed["clicks"])
 
-    async def _positions(self, inspector: Inspector) -> dict[TopicPartition, tuple[int | None, int]]:
+    async def _positions(
+        self, inspector: Inspector
+    ) -> dict[TopicPartition, tuple[int | None, int]]:
         """partition -> committed position and end of the log, asked from the broker."""
         settings = self._app.settings.incoming
         known = await inspector.topics()
@@ -195,7 +238,10 @@ class Play:
         for channel, topic in self._topics().items():
             committed = await inspector.committed(settings[channel].group_id or "", known[topic])
             for partition, end in (await inspector.end_offsets(known[topic])).items():
-                positions[partition] = (committed[partition].offset if partition in committed else None, end)
+                positions[partition] = (
+                    committed[partition].offset if partition in committed else None,
+                    end,
+                )
         return positions
 
     async def _outcome(self, traffic: Traffic, probe: ReadyProbe, inspector: Inspector) -> Outcome:

@@ -1,4 +1,6 @@
-"""What the demo shows: a live table where there is a terminal, lines every few seconds elsewhere."""
+"""What the demo shows: a live table where there is a terminal, lines every few seconds
+elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,18 @@ if TYPE_CHECKING:
     from reactive_kafka.observe.health import Health
 
 LINES_EVERY_S = 5.0
-COLUMNS = ("channel", "partition", "position", "committed", "lag", "in flight", "oldest unacked", "health")
-LEVEL = logging.WARNING  # that a channel has started is in the table
+COLUMNS = (
+    "channel",
+    "partition",
+    "position",
+    "committed",
+    "lag",
+    "in flight",
+    "oldest unacked",
+    "health",
+)
+# That a channel has started is in the table.
+LEVEL = logging.WARNING
 
 
 class Row(NamedTuple):
@@ -95,7 +107,9 @@ def _number(value: int | None) -> str:
 
 def channel_lines(facts: AppFacts, health: Health) -> list[str]:
     """One line a channel, its partitions summed up, and one for each Spark batch that runs."""
-    statuses: Mapping[str, Literal["UP", "DOWN"]] = {check.name: check.status for check in health.checks}
+    statuses: Mapping[str, Literal["UP", "DOWN"]] = {
+        check.name: check.status for check in health.checks
+    }
     lines = []
     for channel in facts.channels:
         partitions = channel.partitions
@@ -106,7 +120,10 @@ def channel_lines(facts: AppFacts, health: Health) -> list[str]:
             f"{statuses.get(channel.channel, '-')}"
         )
     for session in facts.spark:
-        lines += [f"{session.channel} {short_id(batch.id)}: {progress_text(batch)}" for batch in session.running]
+        lines += [
+            f"{session.channel} {short_id(batch.id)}: {progress_text(batch)}"
+            for batch in session.running
+        ]
     return lines
 
 
@@ -125,14 +142,18 @@ class LineScreen:
         if not is_last and self._last_s is not None and now - self._last_s < LINES_EVERY_S:
             return
         self._last_s = now
-        print("\n".join((title, *(f"  {line}" for line in channel_lines(facts, health)))), flush=True)
+        print(
+            "\n".join((title, *(f"  {line}" for line in channel_lines(facts, health)))), flush=True
+        )
 
     def close(self) -> None:
         """There is nothing to stop."""
 
 
 class LiveScreen:
-    """A table that is redrawn in place, under it the Spark batches that run; log lines scroll by above."""
+    """A table that is redrawn in place, under it the Spark batches that run; log lines scroll by
+    above.
+    """
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -141,7 +162,8 @@ class LiveScreen:
         self._console = Console()
         self._live: Any = Live(console=self._console, auto_refresh=False)
         self._live.start()
-        configure_logging(level=LEVEL)  # to the stderr of this moment, which writes above the table
+        # To the stderr of this moment, which writes above the table.
+        configure_logging(level=LEVEL)
 
     def say(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False)

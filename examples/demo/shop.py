@@ -1,4 +1,6 @@
-"""A small web shop's consumers: orders, payments, and clicks that Spark counts. The channels: reactive-kafka.toml."""
+"""A small web shop's consumers: orders, payments, and clicks that Spark counts. The channels:
+reactive-kafka.toml.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +35,13 @@ class Payment:
     needs_approval: bool = False
 
 
-shipped: Counter[int] = Counter()  # order -> how often it was handled
-booked: Counter[int] = Counter()  # payment -> how often it was handled
+# Order -> how often it was handled.
+shipped: Counter[int] = Counter()
+# Payment -> how often it was handled.
+booked: Counter[int] = Counter()
 waiting_for_approval: list[Message[Payment]] = []
-clicks_by_batch: dict[str, dict[str, int]] = {}  # batch -> page -> clicks
+# Batch -> page -> clicks.
+clicks_by_batch: dict[str, dict[str, int]] = {}
 
 
 @app.incoming("orders")
@@ -48,7 +53,9 @@ async def ship(order: Order) -> None:
 
 @app.incoming("payments")
 async def book(message: Message[Payment]) -> None:
-    """Most payments are booked at once; one that needs approval stays unsettled until somebody gives it."""
+    """Most payments are booked at once; one that needs approval stays unsettled until somebody
+    gives it.
+    """
     if message.payload.needs_approval:
         waiting_for_approval.append(message)
         return
@@ -68,8 +75,14 @@ def approve() -> int:
 
 @app.spark("clicks")
 def count_clicks(df: DataFrame, batch: SparkBatch) -> None:
-    """Counts clicks by page. A batch that runs again has the same id, so it replaces its first result."""
-    pages = df.selectExpr("get_json_object(CAST(value AS STRING), '$.page') AS page").groupBy("page").count()
+    """Counts clicks by page. A batch that runs again has the same id, so it replaces its first
+    result.
+    """
+    pages = (
+        df.selectExpr("get_json_object(CAST(value AS STRING), '$.page') AS page")
+        .groupBy("page")
+        .count()
+    )
     clicks_by_batch[batch.id] = {row["page"]: row["count"] for row in pages.collect()}
 
 

@@ -1,4 +1,6 @@
-"""Produces orders, payments and clicks at a steady rate, and remembers what the broker confirmed."""
+"""Produces orders, payments and clicks at a steady rate, and remembers what the broker
+confirmed.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +89,11 @@ class Traffic:
 def _value(channel: str, number: int, is_held: bool) -> dict[str, object]:
     match channel:
         case "orders":
-            return {"id": number, "customer": f"customer {number % 97}", "amount": 10 + number % 190}
+            return {
+                "id": number,
+                "customer": f"customer {number % 97}",
+                "amount": 10 + number % 190,
+            }
         case "payments":
             return {"id": number, "amount": 10 + number % 190, "needs_approval": is_held}
         case _:

@@ -29,7 +29,9 @@ class PoisonEvents:
     def on(self, event: Event) -> None:
         """Keep a report."""
         if isinstance(event, RecordPoisoned):
-            self.found.append(Found(Place(event.partition, event.offset), event.age_s, event.limit_s))
+            self.found.append(
+                Found(Place(event.partition, event.offset), event.age_s, event.limit_s)
+            )
 
 
 class ReadyProbe:
@@ -41,7 +43,8 @@ class ReadyProbe:
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
-        self._host, self._port = parts.hostname or "", parts.port
+        self._host = parts.hostname or ""
+        self._port = parts.port
         self.answers: list[Answer] = []
 
     @property

@@ -22,7 +22,9 @@ class Payment:
 @app.incoming("payments")
 @app.outgoing("bookings")
 async def book(payment: Payment) -> list[Record]:
-    """What the payer loses and the payee gets. Both bookings and the payment's position are one transaction."""
+    """What the payer loses and the payee gets. Both bookings and the payment's position are one
+    transaction.
+    """
     if payment.cents <= 0:
         raise ValueError(f"{payment.cents} cents cannot be paid")
     return [Record(-payment.cents, key=payment.payer), Record(payment.cents, key=payment.payee)]

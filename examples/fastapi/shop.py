@@ -1,4 +1,6 @@
-"""A web application that sends: reactive_kafka is FastAPI's lifespan, which serves its health and metrics."""
+"""A web application that sends: reactive_kafka is FastAPI's lifespan, which serves its health and
+metrics.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ async def ship(order: Order) -> None:
 
 
 web = FastAPI(lifespan=app.lifespan)
-web.mount("/kafka", app.asgi)  # /kafka/health/ready, /kafka/metrics
+# /kafka/health/ready, /kafka/metrics.
+web.mount("/kafka", app.asgi)
 
 
 @web.post("/orders", status_code=201)

@@ -1,4 +1,6 @@
-"""Records are collected and written many at once; the last one written is marked, and with it all before it."""
+"""Records are collected and written many at once; the last one written is marked, and with it all
+before it.
+"""
 
 from collections import defaultdict
 
@@ -13,8 +15,10 @@ app = App(
             "events": {
                 "group_id": "writer",
                 "auto_offset_reset": "earliest",
-                "unprocessed_record_max_age": "10m",  # a buffer may take so long to fill
-                "drain_timeout": "1s",  # what was not written comes again: a stop need not wait for it
+                # A buffer may take so long to fill.
+                "unprocessed_record_max_age": "10m",
+                # What was not written comes again: a stop need not wait for it.
+                "drain_timeout": "1s",
             }
         },
     }

@@ -1,4 +1,6 @@
-"""Automatic acks, committed once a minute; and a mark in between, every so many records and after what is expensive."""
+"""Automatic acks, committed once a minute; and a mark in between, every so many records and after
+what is expensive.
+"""
 
 from reactive_kafka import App, Message
 
@@ -7,7 +9,13 @@ EVERY = 100
 app = App(
     {
         "kafka": {"bootstrap_servers": "localhost:9092"},
-        "incoming": {"readings": {"group_id": "meter", "auto_offset_reset": "earliest", "commit_interval": "1m"}},
+        "incoming": {
+            "readings": {
+                "group_id": "meter",
+                "auto_offset_reset": "earliest",
+                "commit_interval": "1m",
+            }
+        },
     }
 )
 
@@ -15,7 +23,8 @@ app = App(
 @app.incoming("readings")
 async def read(message: Message[str]) -> None:
     if message.payload == "expensive" or (message.offset + 1) % EVERY == 0:
-        await message.ack()  # this one, too: by itself it is acked when the handler has returned
+        # This one, too: by itself it is acked when the handler has returned.
+        await message.ack()
         await app.channel("readings").commit()
 
 

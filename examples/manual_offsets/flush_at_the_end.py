@@ -1,4 +1,6 @@
-"""What is left in the buffers is written before the process ends or a partition goes, while the marks still count."""
+"""What is left in the buffers is written before the process ends or a partition goes, while the
+marks still count.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -11,7 +13,11 @@ app = App(
     {
         "kafka": {"bootstrap_servers": "localhost:9092"},
         "incoming": {
-            "events": {"group_id": "writer", "auto_offset_reset": "earliest", "unprocessed_record_max_age": "10m"}
+            "events": {
+                "group_id": "writer",
+                "auto_offset_reset": "earliest",
+                "unprocessed_record_max_age": "10m",
+            }
         },
     }
 )

@@ -1,4 +1,6 @@
-"""One mark for many records: the last line of a file says that all before it may be used, and none comes again."""
+"""One mark for many records: the last line of a file says that all before it may be used, and none
+comes again.
+"""
 
 from collections import defaultdict
 
@@ -11,8 +13,10 @@ app = App(
             "lines": {
                 "group_id": "loader",
                 "auto_offset_reset": "earliest",
-                "unprocessed_record_max_age": "1h",  # a file may take so long to arrive
-                "drain_timeout": "1s",  # what has no mark comes again: a stop need not wait for it
+                # A file may take so long to arrive.
+                "unprocessed_record_max_age": "1h",
+                # What has no mark comes again: a stop need not wait for it.
+                "drain_timeout": "1s",
             }
         },
     }
@@ -26,7 +30,9 @@ def load(lines: list[str]) -> None:
 
 @app.on_assigned("lines")
 async def begin_at_the_mark(partitions: frozenset[TopicPartition]) -> None:
-    """Of a file that was not complete all lines are read again, also where nobody else had the partition meanwhile."""
+    """Of a file that was not complete all lines are read again, also where nobody else had the
+    partition meanwhile.
+    """
     marks = await app.channel("lines").committed()
     for partition in partitions:
         files.pop(partition, None)

@@ -1,10 +1,16 @@
-"""Who marks what is done: by hand everywhere, but for the channel and the handler that say otherwise."""
+"""Who marks what is done: by hand everywhere, but for the channel and the handler that say
+otherwise.
+"""
 
 from reactive_kafka import App, Message
 
 app = App(
     {
-        "kafka": {"bootstrap_servers": "localhost:9092", "auto_offset_reset": "earliest", "ack": "manual"},
+        "kafka": {
+            "bootstrap_servers": "localhost:9092",
+            "auto_offset_reset": "earliest",
+            "ack": "manual",
+        },
         "incoming": {
             "payments": {"group_id": "shop"},
             "clicks": {"group_id": "shop", "ack": "post"},
@@ -15,19 +21,22 @@ app = App(
 booked: list[str] = []
 
 
-@app.incoming("payments")  # by hand, as [kafka] says
+# By hand, as [kafka] says.
+@app.incoming("payments")
 async def pay(message: Message[str]) -> None:
     if message.payload != "on hold":
         booked.append(message.payload)
         await message.ack()
 
 
-@app.incoming("clicks")  # acked when it returns, as its channel says
+# Acked when it returns, as its channel says.
+@app.incoming("clicks")
 async def click(page: str) -> None:
     print("clicked", page, flush=True)
 
 
-@app.incoming("visits", ack="post")  # the handler has the last word
+# The handler has the last word.
+@app.incoming("visits", ack="post")
 async def visit(page: str) -> None:
     print("visited", page, flush=True)
 

@@ -1,5 +1,6 @@
-"""Orders as sagas in memory: each is open from its first event to its last. No event is marked as long as an order
-that began before it is open, so whoever comes after a crash reads all of the open ones again, and rebuilds them."""
+"""Orders as sagas in memory: each is open from its first event to its last. No event is marked as
+long as an order that began before it is open, so whoever comes after a crash reads all of the open
+ones again, and rebuilds them."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -13,9 +14,12 @@ app = App(
             "orders": {
                 "group_id": "fulfilment",
                 "auto_offset_reset": "earliest",
-                "unprocessed_record_max_age": 0,  # an order may be open for days
-                "drain_timeout": "1s",  # those that are open come again: a stop need not wait for them
-                "max_in_flight": 100_000,  # the events from the oldest open order on
+                # An order may be open for days.
+                "unprocessed_record_max_age": 0,
+                # Those that are open come again: a stop need not wait for them.
+                "drain_timeout": "1s",
+                # The events from the oldest open order on.
+                "max_in_flight": 100_000,
             }
         },
     }
@@ -30,7 +34,8 @@ class Event:
 
 @dataclass
 class Saga:
-    after: Message[Event] | None  # the event before its first one
+    # The event before its first one.
+    after: Message[Event] | None
     steps: list[str] = field(default_factory=list)
 
 
@@ -39,20 +44,25 @@ class Log:
     """What is known of one partition."""
 
     last: Message[Event] | None = None
-    sagas: dict[str, Saga] = field(default_factory=dict)  # open ones, the oldest first
+    # Open ones, the oldest first.
+    sagas: dict[str, Saga] = field(default_factory=dict)
 
 
 logs: dict[TopicPartition, Log] = defaultdict(Log)
 
 
 def complete(order: str, steps: list[str]) -> None:
-    """Called again for an order that was completed after the last mark: what it does must bear that."""
+    """Called again for an order that was completed after the last mark: what it does must bear
+    that.
+    """
     print(order, *steps, flush=True)
 
 
 @app.on_assigned("orders")
 async def rebuild(partitions: frozenset[TopicPartition]) -> None:
-    """Begin at the mark with nothing in memory, also where nobody else had the partition meanwhile."""
+    """Begin at the mark with nothing in memory, also where nobody else had the partition
+    meanwhile.
+    """
     marks = await app.channel("orders").committed()
     for partition in partitions:
         logs.pop(partition, None)
@@ -62,7 +72,8 @@ async def rebuild(partitions: frozenset[TopicPartition]) -> None:
 
 @app.incoming("orders", ack="manual")
 async def step(message: Message[Event]) -> None:
-    event, log = message.payload, logs[message.topic_partition]
+    event = message.payload
+    log = logs[message.topic_partition]
     saga = log.sagas.setdefault(event.order, Saga(log.last))
     saga.steps.append(event.step)
     log.last = message

@@ -1,7 +1,7 @@
 """Conditional flow: what one owner has seen decides what the next one does.
 
-A customer's file comes as one stream: "begin", rows, "end". Rows of a file that turned out to be broken are skipped
-up to its end, also by another process.
+A customer's file comes as one stream: "begin", rows, "end". Rows of a file that turned out to be
+broken are skipped up to its end, also by another process.
 """
 
 from reactive_kafka import App, Message, TopicPartition
@@ -9,10 +9,13 @@ from reactive_kafka import App, Message, TopicPartition
 app = App(
     {
         "kafka": {"bootstrap_servers": "localhost:9092"},
-        "incoming": {"rows": {"group_id": "loader", "auto_offset_reset": "earliest", "ack": "manual"}},
+        "incoming": {
+            "rows": {"group_id": "loader", "auto_offset_reset": "earliest", "ack": "manual"}
+        },
     }
 )
-state: dict[TopicPartition, str] = {}  # "", or "broken": skip the rest of the file
+# "", or "broken": skip the rest of the file.
+state: dict[TopicPartition, str] = {}
 loaded: list[str] = []
 
 
@@ -24,7 +27,8 @@ async def take_over(partitions: frozenset[TopicPartition]) -> None:
 
 @app.incoming("rows")
 async def load(message: Message[str]) -> None:
-    partition, row = TopicPartition(message.topic, message.partition), message.payload
+    partition = TopicPartition(message.topic, message.partition)
+    row = message.payload
     if row in ("begin", "end"):
         state[partition] = ""
     elif row == "?":

@@ -1,4 +1,6 @@
-"""Kept acks: one slow record holds back the position, and after a crash none of those behind it comes again."""
+"""Kept acks: one slow record holds back the position, and after a crash none of those behind it
+comes again.
+"""
 
 import asyncio
 import os

@@ -1,4 +1,6 @@
-"""Reads what stands beside the positions of any group, from another program: ``python look.py sums``."""
+"""Reads what stands beside the positions of any group, from another program: ``python look.py
+sums``.
+"""
 
 import asyncio
 import sys

@@ -1,10 +1,13 @@
-"""A replay that decides itself: what a version with a known mistake has handled is handled again by the next one."""
+"""A replay that decides itself: what a version with a known mistake has handled is handled again by
+the next one.
+"""
 
 import json
 
 from reactive_kafka import App, Message, TopicPartition
 
-VERSION, MISTAKEN = 2, {1}
+VERSION = 2
+MISTAKEN = {1}
 
 app = App(
     {
@@ -18,7 +21,8 @@ app = App(
         },
     }
 )
-since: dict[TopicPartition, int] = {}  # where this version has begun
+# Where this version has begun.
+since: dict[TopicPartition, int] = {}
 
 
 def use(reading: str) -> None:

@@ -1,4 +1,6 @@
-"""Retry counts that survive a restart: a record that kills its process is given up after the third time."""
+"""Retry counts that survive a restart: a record that kills its process is given up after the third
+time.
+"""
 
 import os
 
@@ -16,20 +18,23 @@ app = App(
 
 async def make_thumbnail(image: str) -> None:
     if image == "bomb":
-        os._exit(1)  # as a native library does that cannot read it
+        # As a native library does that cannot read it.
+        os._exit(1)
     print("made", image, flush=True)
 
 
 @app.incoming("images")
 async def handle(message: Message[str]) -> None:
-    channel, partition = app.channel("images"), TopicPartition(message.topic, message.partition)
+    channel = app.channel("images")
+    partition = TopicPartition(message.topic, message.partition)
     offset, _, count = (await channel.offset_metadata(partition) or "").partition(":")
     tries = int(count) if offset == str(message.offset) else 0
     if tries >= MOST:
         print("gave up", message.payload, flush=True)
         return
     channel.store_offset_metadata(partition, f"{message.offset}:{tries + 1}")
-    await channel.commit({partition: message.offset})  # before it is tried: the position stays, the count is stored
+    # Before it is tried: the position stays, the count is stored.
+    await channel.commit({partition: message.offset})
     await make_thumbnail(message.payload)
 
 

@@ -1,4 +1,6 @@
-"""Aggregated state, recovered after a rebalance: the sums so far stand beside the position that they belong to."""
+"""Aggregated state, recovered after a rebalance: the sums so far stand beside the position that
+they belong to.
+"""
 
 import json
 

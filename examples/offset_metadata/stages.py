@@ -18,14 +18,17 @@ async def work(stage: str, file: str) -> None:
 
 @app.incoming("imports")
 async def run(message: Message[str]) -> None:
-    channel, partition = app.channel("imports"), TopicPartition(message.topic, message.partition)
+    channel = app.channel("imports")
+    partition = TopicPartition(message.topic, message.partition)
     job, _, done = (await channel.offset_metadata(partition) or "").partition(":")
     left = STAGES[STAGES.index(done) + 1 :] if job == str(message.offset) else STAGES
     for stage in left:
         await work(stage, message.payload)
         if not channel.store_offset_metadata(partition, f"{message.offset}:{stage}"):
-            return  # the partition is another member's by now
-        await channel.commit({partition: message.offset})  # the position stays, the string goes with it
+            # The partition is another member's by now.
+            return
+        # The position stays, the string goes with it.
+        await channel.commit({partition: message.offset})
 
 
 if __name__ == "__main__":

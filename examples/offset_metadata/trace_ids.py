@@ -1,4 +1,6 @@
-"""The trace of the last record that was done: somebody who looks at the group finds it in the tracing tool."""
+"""The trace of the last record that was done: somebody who looks at the group finds it in the
+tracing tool.
+"""
 
 from reactive_kafka import App, Message, TopicPartition
 
@@ -19,8 +21,11 @@ app = App(
 @app.incoming("orders")
 async def ship(message: Message[str]) -> None:
     trace = message.headers.get("traceparent")
-    if trace is not None:  # it goes with the next position, whether this record is acked or becomes a dead letter
-        app.channel("orders").store_offset_metadata(TopicPartition(message.topic, message.partition), trace.decode())
+    # It goes with the next position, whether this record is acked or becomes a dead letter.
+    if trace is not None:
+        app.channel("orders").store_offset_metadata(
+            TopicPartition(message.topic, message.partition), trace.decode()
+        )
     if not message.payload:
         raise ValueError("an order without a text")
     print("shipped", message.payload, flush=True)

@@ -1,4 +1,6 @@
-"""Which version on which machine has handled a partition: the next owner sees what it takes over."""
+"""Which version on which machine has handled a partition: the next owner sees what it takes
+over.
+"""
 
 import os
 import socket
@@ -26,7 +28,9 @@ async def look(partitions: frozenset[TopicPartition]) -> None:
 
 @app.incoming("orders")
 async def price(message: Message[str]) -> None:
-    app.channel("orders").store_offset_metadata(TopicPartition(message.topic, message.partition), ME)
+    app.channel("orders").store_offset_metadata(
+        TopicPartition(message.topic, message.partition), ME
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Virtual partitions: one partition's records side by side, by key; the string is that of the committed record."""
+"""Virtual partitions: one partition's records side by side, by key; the string is that of the
+committed record.
+"""
 
 import asyncio
 
@@ -12,9 +14,11 @@ app = App(
                 "group_id": "visitors",
                 "auto_offset_reset": "earliest",
                 "ack": "manual",
-                "ordering": "key",  # one at a time for each visitor, ten visitors at once
+                # One at a time for each visitor, ten visitors at once.
+                "ordering": "key",
                 "concurrency": 10,
-                "offset_metadata_strategy": "exact",  # "current": the newest one, whoever supplied it
+                # "current": the newest one, whoever supplied it.
+                "offset_metadata_strategy": "exact",
             }
         },
     }

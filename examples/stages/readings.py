@@ -33,7 +33,9 @@ class Row(NamedTuple):
 def database() -> Iterator[sqlite3.Connection]:
     """A connection, with the table, that commits at the end of the block."""
     with closing(sqlite3.connect(DATABASE)) as connection, connection:
-        connection.execute("CREATE TABLE IF NOT EXISTS rows (id TEXT PRIMARY KEY, sensor TEXT, celsius REAL)")
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS rows (id TEXT PRIMARY KEY, sensor TEXT, celsius REAL)"
+        )
         yield connection
 
 
@@ -42,7 +44,10 @@ def database() -> Iterator[sqlite3.Connection]:
 async def convert(reading: Reading) -> Record:
     if reading.fahrenheit < -459.67:
         raise ValueError(f"{reading.fahrenheit} F is below absolute zero")
-    return Record(Row(reading.id, reading.sensor, round((reading.fahrenheit - 32) / 1.8, 2)), key=reading.sensor)
+    return Record(
+        Row(reading.id, reading.sensor, round((reading.fahrenheit - 32) / 1.8, 2)),
+        key=reading.sensor,
+    )
 
 
 @app.incoming("rows", retry={"max_attempts": 5, "backoff": "1s"})

@@ -14,8 +14,12 @@ app = App(Path(__file__).with_name("reactive-kafka.toml"))
 @app.incoming("sentences")
 @app.outgoing("counts")
 async def count(batch: Batch[str]) -> list[Record]:
-    """How often each word is in the batch. A word is the key, so all its counts are in one partition."""
-    words = Counter(word for sentence in batch.payloads for word in re.findall(r"\w+", sentence.lower()))
+    """How often each word is in the batch. A word is the key, so all its counts are in one
+    partition.
+    """
+    words = Counter(
+        word for sentence in batch.payloads for word in re.findall(r"\w+", sentence.lower())
+    )
     return [Record(times, key=word) for word, times in words.items()]
 
 

@@ -16,22 +16,34 @@ if TYPE_CHECKING:
 
 EMBEDDED = "embedded"
 EMBEDDED_DEFAULTS = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 2_000}
-"""The mock broker lets the next member of an empty group wait for nearly as long as the last one's session."""
+"""The mock broker lets the next member of an empty group wait for nearly as long as the last one's
+session.
+"""
 
 
 class KafkaConnector:
-    """Connects through aiokafka. ``bootstrap_servers = "embedded"`` starts a broker in this process, for development.
+    """Connects through aiokafka. ``bootstrap_servers = "embedded"`` starts a broker in this
+    process, for development.
 
-    A channel's own properties may name other servers. *embedded_at* is told the address of that broker when it starts.
+    A channel's own properties may name other servers. *embedded_at* is told the address of that
+    broker when it starts.
     """
 
-    def __init__(self, bootstrap_servers: str, embedded_at: Callable[[str], object] | None = None) -> None:
-        self.embedded: EmbeddedBroker | None = None  # the broker inside this process, once it was needed
+    def __init__(
+        self, bootstrap_servers: str, embedded_at: Callable[[str], object] | None = None
+    ) -> None:
+        # The broker inside this process, once it was needed.
+        self.embedded: EmbeddedBroker | None = None
         self._bootstrap_servers = bootstrap_servers
         self._embedded_at = embedded_at
 
     def consumer(
-        self, *, name: str, subscription: Subscription, group_id: str | None, properties: Mapping[str, object]
+        self,
+        *,
+        name: str,
+        subscription: Subscription,
+        group_id: str | None,
+        properties: Mapping[str, object],
     ) -> Consumer:
         from reactive_kafka.broker.aiokafka.clients import AiokafkaConsumer
 
@@ -40,7 +52,9 @@ class KafkaConnector:
         return committing(AiokafkaConsumer(name, subscription, group_id, there), properties)
 
     def producer(self, *, name: str, properties: Mapping[str, object]) -> Producer:
-        """A producer that waits for all in-sync replicas and is idempotent, unless *properties* say otherwise."""
+        """A producer that waits for all in-sync replicas and is idempotent, unless *properties* say
+        otherwise.
+        """
         from reactive_kafka.broker.aiokafka.producer import AiokafkaProducer
 
         return AiokafkaProducer(name, self._reaching(properties)[0])
@@ -62,7 +76,9 @@ class KafkaConnector:
         return AiokafkaInspector(there, create)
 
     def bootstrap(self, servers: str | None = None) -> str:
-        """The address that clients use; starts the embedded broker at the first call that needs it."""
+        """The address that clients use; starts the embedded broker at the first call that needs
+        it.
+        """
         servers = servers or self._bootstrap_servers
         if servers != EMBEDDED:
             return servers
@@ -83,6 +99,7 @@ class KafkaConnector:
         return str(properties.get("bootstrap_servers") or self._bootstrap_servers)
 
     async def close(self) -> None:
-        embedded, self.embedded = self.embedded, None
+        embedded = self.embedded
+        self.embedded = None
         if embedded is not None:
             embedded.close()

@@ -1,7 +1,9 @@
-"""A broker inside the process, for development and demos: librdkafka's mock cluster, out of confluent-kafka's wheel.
+"""A broker inside the process, for development and demos: librdkafka's mock cluster, out of
+confluent-kafka's wheel.
 
-Experimental by librdkafka's own word. One member a group, no transactions, nothing on disk, and it keeps about
-5 MiB a partition: older records vanish. Groups of several members need Kafka, or the in-memory broker.
+Experimental by librdkafka's own word. One member a group, no transactions, nothing on disk, and it
+keeps about 5 MiB a partition: older records vanish. Groups of several members need Kafka, or the
+in-memory broker.
 """
 
 from __future__ import annotations
@@ -12,15 +14,18 @@ from typing import Any, Self
 
 from reactive_kafka.errors import BrokerError, MissingExtraError
 
-_PRODUCER = 0  # RD_KAFKA_PRODUCER
+# RD_KAFKA_PRODUCER.
+_PRODUCER = 0
 _TEXT_BYTES = 512
 
 
 class EmbeddedBroker:
-    """A mock cluster of one broker on a free port of the loopback, until :meth:`close`. A context manager.
+    """A mock cluster of one broker on a free port of the loopback, until :meth:`close`. A context
+    manager.
 
-    Topics are created on first use, with 4 partitions. Consumers join their group at once. MissingExtraError where
-    confluent-kafka is not installed, BrokerError where its library cannot be used this way, or did not start it.
+    Topics are created on first use, with 4 partitions. Consumers join their group at once.
+    MissingExtraError where confluent-kafka is not installed, BrokerError where its library cannot
+    be used this way, or did not start it.
     """
 
     def __init__(self) -> None:
@@ -30,7 +35,8 @@ class EmbeddedBroker:
         if not self._cluster:
             self._library.rd_kafka_destroy(self._client)
             raise BrokerError("librdkafka could not start its mock cluster")
-        # Without members to wait for, Kafka's 3 s of waiting for more of them would only delay each start.
+        # Without members to wait for, Kafka's 3 s of waiting for more of them would only delay each
+        # start.
         self._library.rd_kafka_mock_group_initial_rebalance_delay_ms(self._cluster, 0)
 
     @property
@@ -39,14 +45,17 @@ class EmbeddedBroker:
 
     def create_topic(self, topic: str, partitions: int) -> None:
         """Create a topic; BrokerError where it exists, or librdkafka refuses it."""
-        code = self._library.rd_kafka_mock_topic_create(self._running, topic.encode(), partitions, 1)
+        code = self._library.rd_kafka_mock_topic_create(
+            self._running, topic.encode(), partitions, 1
+        )
         if code != 0:
             reason = self._library.rd_kafka_err2str(code).decode()
             raise BrokerError(f"the embedded broker could not create topic {topic!r}: {reason}")
 
     def close(self) -> None:
         """End the broker; its connections close. May be called twice."""
-        cluster, self._cluster = self._cluster, None
+        cluster = self._cluster
+        self._cluster = None
         if cluster is not None:
             self._library.rd_kafka_mock_cluster_destroy(cluster)
             self._library.rd_kafka_destroy(self._client)
@@ -70,12 +79,20 @@ def _load_library() -> Any:
     except ImportError:
         raise MissingExtraError("the embedded broker", "embedded") from None
     package = Path(confluent_kafka.__file__).parent
-    places = (package.parent / "confluent_kafka.libs", package / ".dylibs", package.parent / "confluent_kafka.dylibs")
+    places = (
+        package.parent / "confluent_kafka.libs",
+        package / ".dylibs",
+        package.parent / "confluent_kafka.dylibs",
+    )
     found = [library for place in places for library in sorted(place.glob("librdkafka*"))]
     if not found:
-        raise BrokerError(f"no librdkafka beside {package}: the embedded broker needs confluent-kafka's own wheel")
+        raise BrokerError(
+            f"no librdkafka beside {package}: the embedded broker needs confluent-kafka's own wheel"
+        )
     library = ctypes.CDLL(str(found[0]))
-    pointer, text, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int
+    pointer = ctypes.c_void_p
+    text = ctypes.c_char_p
+    number = ctypes.c_int
     signatures = {
         "rd_kafka_conf_new": (pointer, []),
         "rd_kafka_conf_set": (number, [pointer, text, text, text, ctypes.c_size_t]),
@@ -90,14 +107,16 @@ def _load_library() -> Any:
     }
     for name, (result, arguments) in signatures.items():
         function = getattr(library, name)
-        function.restype, function.argtypes = result, arguments
+        function.restype = result
+        function.argtypes = arguments
     return library
 
 
 def _client(library: Any) -> int:
     said = ctypes.create_string_buffer(_TEXT_BYTES)
     settings = library.rd_kafka_conf_new()
-    library.rd_kafka_conf_set(settings, b"log_level", b"3", said, _TEXT_BYTES)  # errors only
+    # Errors only.
+    library.rd_kafka_conf_set(settings, b"log_level", b"3", said, _TEXT_BYTES)
     client = library.rd_kafka_new(_PRODUCER, settings, said, _TEXT_BYTES)
     if not client:
         raise BrokerError(f"librdkafka could not start: {said.value.decode()}")

@@ -1,7 +1,9 @@
-"""Kafka's error codes: their names, whether Kafka calls them retriable, and what we do about each. Pure.
+"""Kafka's error codes: their names, whether Kafka calls them retriable, and what we do about each.
+Pure.
 
-The table is Kafka's own enum ``org.apache.kafka.common.protocol.Errors``, of the version in :data:`SOURCE_VERSION`.
-``tests/broker/test_error_codes.py`` compares the two; ``tests/broker/Errors.java`` prints Kafka's side.
+The table is Kafka's own enum ``org.apache.kafka.common.protocol.Errors``, of the version in
+:data:`SOURCE_VERSION`. ``tests/broker/test_error_codes.py`` compares the two;
+``tests/broker/Errors.java`` prints Kafka's side.
 """
 
 from __future__ import annotations
@@ -20,9 +22,13 @@ class Act(Enum):
     OK = "nothing is wrong"
     RETRY = "the same request is sent again after a pause"
     NEW_CLIENT = "the broker has given up this client's producer or transaction: a new client sends the records again"
-    REJOIN = "this member has lost its partitions: the commit is dropped, and the member joins again"
+    REJOIN = (
+        "this member has lost its partitions: the commit is dropped, and the member joins again"
+    )
     OPERATOR = "an operator must act: readiness names the reason, records wait, and the request is tried now and then"
-    REFUSE_RECORD = "the record is refused: it is nacked, or `send` raises, and what is behind it is written"
+    REFUSE_RECORD = (
+        "the record is refused: it is nacked, or `send` raises, and what is behind it is written"
+    )
     REFUSE = "the request is refused: as REFUSE_RECORD where it was a write, else as OPERATOR"
 
 
@@ -181,7 +187,8 @@ KNOWN: Mapping[int, ErrorCode] = {row.code: row for row in TABLE}
 
 
 def error_code(code: int) -> ErrorCode:
-    """What is known of a code. A code of a newer Kafka is refused, because nobody knows that trying again helps.
+    """What is known of a code. A code of a newer Kafka is refused, because nobody knows that trying
+    again helps.
 
     Kafka's own clients take such a code for UNKNOWN_SERVER_ERROR, which is not retriable either.
     """

@@ -1,4 +1,6 @@
-"""Optional packages that a channel's connection needs, looked for before anything connects. Nothing is imported."""
+"""Optional packages that a channel's connection needs, looked for before anything connects. Nothing
+is imported.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ PACKED = ("snappy", "lz4", "zstd")
 
 
 def check_connection(where: str, client: Mapping[str, object]) -> None:
-    """Raise MissingExtraError where these client properties ask for the embedded broker, and it cannot be started.
+    """Raise MissingExtraError where these client properties ask for the embedded broker, and it
+    cannot be started.
 
     Args:
         where: The table that they stand in, for people.

@@ -1,7 +1,8 @@
 """The SHA-256 of each jar that is fetched: what Maven brings is used only if it is this. Pure.
 
-Written from what Maven fetched, and had compared with the checksums of its repository. A new version of Kafka, or of
-Spark's connector, begins here: ``sha256sum`` of the new jars, after a look at where they came from.
+Written from what Maven fetched, and had compared with the checksums of its repository. A new
+version of Kafka, or of Spark's connector, begins here: ``sha256sum`` of the new jars, after a look
+at where they came from.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ SHA256: Mapping[str, str] = {
     "commons-pool2-2.12.1.jar": "5273c8bc8c0dca2211175c0d27efbd7228efae99689aac001a8e1ef8e872e9ef",
     "kafka-clients-3.9.1.jar": "7568b998572d256f0b7bc0afdc1b7a2588b8b08415c62ce314c864a6851ae9d9",
     "spark-sql-kafka-0-10_2.13-4.1.3.jar": "cb31ffd9c8f5527dba061db8af671d295562092e4f3f5ff42fc249fab8a8fde6",
-    "spark-token-provider-kafka-0-10_2.13-4.0.0.jar": "f2be3b76f9e6cbe63379d4e4e0dc14f59dbf056ae2ad16ff15ac108004c86767",  # noqa: E501
+    "spark-token-provider-kafka-0-10_2.13-4.0.0.jar": "f2be3b76f9e6cbe63379d4e4e0dc14f59dbf056ae2ad16ff15ac108004c86767",  # noqa: E501, RUF100
     # Delta, for the tests of examples/sinks
     "delta-spark_4.1_2.13-4.4.0.jar": "75a9400986853c061f5109f012547de2545a5759e5e752e5ef633dabe16a4f10",
     "delta-storage-4.4.0.jar": "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc",

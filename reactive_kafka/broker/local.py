@@ -1,4 +1,6 @@
-"""A real Apache Kafka on this machine, for development and tests: one node on the loopback, in KRaft mode."""
+"""A real Apache Kafka on this machine, for development and tests: one node on the loopback, in
+KRaft mode.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,16 @@ from reactive_kafka.broker.jar_hashes import SHA256
 from reactive_kafka.broker.jars import KAFKA_VERSION, KafkaUnavailableError, find_java, kafka_jars
 
 _METADATA = 3
-_METADATA_VERSION = 4  # the newest without compact fields; every Kafka from 0.11 on answers it
+# The newest without compact fields; every Kafka from 0.11 on answers it.
+_METADATA_VERSION = 4
 _MAX_ANSWER_BYTES = 1024 * 1024
 HOST = "127.0.0.1"
 
 _START_TIMEOUT_S = 90.0
 _TOOL_TIMEOUT_S = 60.0
-# Below the ports that the kernel gives to outgoing connections: a client that keeps dialling a stopped
-# broker's port could otherwise be given that very port, and the broker could not come back on it.
+# Below the ports that the kernel gives to outgoing connections: a client that keeps dialling a
+# stopped broker's port could otherwise be given that very port, and the broker could not come back
+# on it.
 _PORTS = range(20_000, 32_000)
 
 _LOG4J2 = """\
@@ -42,11 +46,17 @@ rootLogger.appenderRef.console.ref = console
 
 
 def brokers_known_to(host: str, port: int, timeout_s: float = 1.0) -> dict[int, str]:
-    """node id -> advertised ``host:port``, as a broker tells its clients; OSError: nobody answers there in time."""
+    """node id -> advertised ``host:port``, as a broker tells its clients; OSError: nobody answers
+    there in time.
+    """
     client_id = b"reactive-kafka-probe"
     head = struct.pack(">hhih", _METADATA, _METADATA_VERSION, 1, len(client_id)) + client_id
-    body = struct.pack(">i?", 0, False)  # no topics, and create none
-    with socket.create_connection((host, port), timeout=timeout_s) as connection, connection.makefile("rb") as stream:
+    # No topics, and create none.
+    body = struct.pack(">i?", 0, False)
+    with (
+        socket.create_connection((host, port), timeout=timeout_s) as connection,
+        connection.makefile("rb") as stream,
+    ):
         connection.sendall(struct.pack(">i", len(head) + len(body)) + head + body)
         (size,) = struct.unpack(">i", _receive(stream, 4))
         if not 0 < size <= _MAX_ANSWER_BYTES:
@@ -63,7 +73,8 @@ def _receive(stream: BinaryIO, size: int) -> bytes:
 
 def _brokers(answer: bytes) -> dict[int, str]:
     found = {}
-    (count,) = struct.unpack_from(">i", answer, 8)  # after the correlation id and the throttle time
+    # After the correlation id and the throttle time.
+    (count,) = struct.unpack_from(">i", answer, 8)
     at = 12
     for _ in range(count):
         node, length = struct.unpack_from(">ih", answer, at)
@@ -77,16 +88,20 @@ def _brokers(answer: bytes) -> dict[int, str]:
 
 @contextmanager
 def local_kafka(port: int | None = None) -> Iterator[str]:
-    """Apache Kafka with one node in a process of its own, until the context ends: ``host:port`` for clients.
+    """Apache Kafka with one node in a process of its own, until the context ends: ``host:port`` for
+    clients.
 
-    The data goes with it. The process ends when this one does, even by SIGKILL. Without *port* it takes a free one.
+    The data goes with it. The process ends when this one does, even by SIGKILL. Without *port* it
+    takes a free one.
 
     Raises:
-        KafkaUnavailableError: Java or the jars cannot be had, the port is taken, or the node did not start (with
-            the end of its log).
+        KafkaUnavailableError: Java or the jars cannot be had, the port is taken, or the node did
+            not start (with the end of its log).
     """
     if port is not None and not _is_free(port):
-        raise KafkaUnavailableError(f"port {port} of {HOST} cannot be had: something listens there, or it is reserved")
+        raise KafkaUnavailableError(
+            f"port {port} of {HOST} cannot be had: something listens there, or it is reserved"
+        )
     free, for_controller = free_ports(2)
     with TemporaryDirectory(prefix="reactive-kafka-", ignore_cleanup_errors=True) as directory:
         node = Node(1, Path(directory).resolve(), free if port is None else port, for_controller)
@@ -101,7 +116,9 @@ def local_kafka(port: int | None = None) -> Iterator[str]:
 
 
 class Node:
-    """One broker and controller: its files, and its process, which ends with the process that has started it."""
+    """One broker and controller: its files, and its process, which ends with the process that has
+    started it.
+    """
 
     def __init__(
         self,
@@ -111,12 +128,16 @@ class Node:
         controller_port: int,
         version: str = KAFKA_VERSION,
         *,
-        pinned: Mapping[str, str] = SHA256,  # name of a jar -> its SHA-256
+        # Name of a jar -> its SHA-256.
+        pinned: Mapping[str, str] = SHA256,
     ) -> None:
-        self.number = number  # its id in the cluster
-        self.version = version  # of Apache Kafka
+        # Its id in the cluster.
+        self.number = number
+        # Of Apache Kafka.
+        self.version = version
         self._pinned = pinned
-        self.port = port  # for clients
+        # For clients.
+        self.port = port
         self.controller_port = controller_port
         self.address = f"{HOST}:{port}"
         self.process: subprocess.Popen[bytes] | None = None
@@ -129,13 +150,17 @@ class Node:
     @property
     def pid(self) -> int | None:
         """Process id of the running broker; None when it does not run."""
-        return self.process.pid if self.process is not None and self.process.poll() is None else None
+        return (
+            self.process.pid if self.process is not None and self.process.poll() is None else None
+        )
 
     def write_config(self, extra: Mapping[str, str] | None = None) -> None:
         """Write ``server.properties``, in which *extra* wins, and the logging configuration."""
         self._directory.mkdir(parents=True, exist_ok=True)
         properties = {**self._properties(), **(extra or {})}
-        self._config.write_text("".join(f"{name}={value}\n" for name, value in properties.items()), encoding="utf-8")
+        self._config.write_text(
+            "".join(f"{name}={value}\n" for name, value in properties.items()), encoding="utf-8"
+        )
         self._logging.write_text(_LOG4J2, encoding="utf-8")
 
     def _properties(self) -> dict[str, str]:
@@ -151,7 +176,8 @@ class Node:
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
             "log.dirs": str(self._directory / "data"),
             "num.partitions": "4",
-            "log.retention.ms": "-1",  # timestamps of tests may be old: Kafka would delete them after a week
+            # Timestamps of tests may be old: Kafka would delete them after a week.
+            "log.retention.ms": "-1",
             **{f"{topic}.replication.factor": "1" for topic in own_topics},
             "transaction.state.log.min.isr": "1",
             "share.coordinator.state.topic.min.isr": "1",
@@ -169,15 +195,22 @@ class Node:
         self.run_tool("kafka.tools.StorageTool", "format", *arguments, "-c", str(self._config))
 
     def run_tool(self, java_class: str, *arguments: str) -> str:
-        """What one of Kafka's command-line tools prints; where it fails, KafkaUnavailableError says it."""
+        """What one of Kafka's command-line tools prints; where it fails, KafkaUnavailableError says
+        it.
+        """
         command = [*self._java("-Xmx256m"), java_class, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_TOOL_TIMEOUT_S, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_TOOL_TIMEOUT_S, check=False
+        )
         if done.returncode != 0:
-            raise KafkaUnavailableError(f"{java_class} failed:\n{(done.stdout + done.stderr).strip()}")
+            raise KafkaUnavailableError(
+                f"{java_class} failed:\n{(done.stdout + done.stderr).strip()}"
+            )
         return done.stdout
 
     def _java(self, *flags: str) -> list[str]:
-        # A quick start and little memory matter here, throughput does not: hence only the first compiler.
+        # A quick start and little memory matter here, throughput does not: hence only the first
+        # compiler.
         logging = f"-Dlog4j2.configurationFile={self._logging}"
         jars = kafka_jars(self.version, pinned=self._pinned)
         return [find_java(), *flags, "-XX:TieredStopAtLevel=1", logging, "-cp", f"{jars}/*"]
@@ -191,9 +224,14 @@ class Node:
         command = [*java, "kafka.Kafka", str(self._config)]
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
-        # Kills the broker when this process is gone, however it went: the pipe's other end closes with it.
+        # Kills the broker when this process is gone, however it went: the pipe's other end closes
+        # with it.
         command = ["/bin/sh", "-c", 'cat >/dev/null; kill -9 "$0"', str(self.process.pid)]
         nowhere = subprocess.DEVNULL
         self._watchdog = subprocess.Popen(
@@ -223,7 +261,9 @@ class Node:
 
     def _unavailable(self, what: str) -> KafkaUnavailableError:
         said = self._log.read_text(encoding="utf-8", errors="replace").splitlines()[-30:]
-        return KafkaUnavailableError("\n".join([f"node {self.number} {what}; the end of {self._log}:", *said]))
+        return KafkaUnavailableError(
+            "\n".join([f"node {self.number} {what}; the end of {self._log}:", *said])
+        )
 
     def kill(self) -> None:
         """End the process at once (SIGKILL), and wait until it is gone."""
@@ -241,7 +281,9 @@ class Node:
 
 
 def kafka_id() -> str:
-    """22 characters as Kafka draws its ids; never with a dash in front, which its tools read as an option."""
+    """22 characters as Kafka draws its ids; never with a dash in front, which its tools read as an
+    option.
+    """
     while (drawn := base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")).startswith("-"):
         pass
     return drawn
@@ -251,7 +293,9 @@ def free_ports(count: int) -> list[int]:
     """Ports of the loopback on which nobody listens."""
     found = list(islice(filter(_is_free, random.sample(_PORTS, len(_PORTS))), count))
     if len(found) < count:
-        raise KafkaUnavailableError(f"no {count} free ports on {HOST} between {_PORTS.start} and {_PORTS.stop}")
+        raise KafkaUnavailableError(
+            f"no {count} free ports on {HOST} between {_PORTS.start} and {_PORTS.stop}"
+        )
     return found
 
 

@@ -1,8 +1,10 @@
-"""Consumers and connectors that pass everything on, but for what they change; one of them is ``enable_auto_commit``.
+"""Consumers and connectors that pass everything on, but for what they change; one of them is
+``enable_auto_commit``.
 
-That commits from time to time what polls have handed out, whether or not it is settled. It is done here for every
-client. aiokafka's own would also commit the positions of partitions that have not begun yet, and would try for ever
-while the broker is away: in the middle of a rebalance, and at the end.
+That commits from time to time what polls have handed out, whether or not it is settled. It is done
+here for every client. aiokafka's own would also commit the positions of partitions that have not
+begun yet, and would try for ever while the broker is away: in the middle of a rebalance, and at the
+end.
 """
 
 from __future__ import annotations
@@ -21,35 +23,45 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-END_S = 5.0  # how long a commit that is on its way may take at the end
+# How long a commit that is on its way may take at the end.
+END_S = 5.0
 
 
 class Passing(Generic[T]):
-    """Does what *inner* does, a connector or a consumer that has not started, but for a subclass's own methods."""
+    """Does what *inner* does, a connector or a consumer that has not started, but for a subclass's
+    own methods.
+    """
 
     def __init__(self, inner: T) -> None:
         self._inner: T = inner
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:  # of methods: the seam has no other attributes
+    # Of methods: the seam has no other attributes.
+    def __getattr__(self, name: str) -> Callable[..., Any]:
         return getattr(self._inner, name)  # type: ignore[no-any-return]
 
 
 def committing(consumer: Consumer, properties: Mapping[str, object]) -> Consumer:
-    """The consumer; with ``enable_auto_commit`` among its properties one that commits by itself as well."""
+    """The consumer; with ``enable_auto_commit`` among its properties one that commits by itself as
+    well.
+    """
     if str(properties.get("enable_auto_commit", False)).lower() != "true":
         return consumer
     return AutoCommit(consumer, float(str(properties.get("auto_commit_interval_ms", 5_000))) / 1000)
 
 
 class CommittingConsumer(Passing[Consumer]):
-    """Commits what has moved: from time to time, at a revocation once its listener was told, and at the end."""
+    """Commits what has moved: from time to time, at a revocation once its listener was told, and at
+    the end.
+    """
 
-    _listener: RebalanceListener  # from when it starts
+    # From when it starts.
+    _listener: RebalanceListener
 
     def __init__(self, inner: Consumer, interval_s: float | None, name: str) -> None:
         super().__init__(inner)
         self._generation = -1
-        self._interval_s = interval_s  # None: it commits nothing
+        # None: it commits nothing.
+        self._interval_s = interval_s
         self._task_name = name
         self._one_commit_at_a_time = asyncio.Lock()
         self._ticking: Handle | None = None
@@ -61,13 +73,17 @@ class CommittingConsumer(Passing[Consumer]):
         if (interval_s := self._interval_s) is not None:
             self._ticking = Handle(lambda: self._tick(interval_s), self._task_name, self._failed)
 
-    async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None) -> Poll:
-        if self._failure is not None:  # or nobody would hear of what has ended the commits
+    async def poll(
+        self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None
+    ) -> Poll:
+        # Or nobody would hear of what has ended the commits.
+        if self._failure is not None:
             raise self._failure
         return await self._inner.poll(budgets, timeout_s, most)
 
     async def stop(self) -> None:
-        ticking, self._ticking = self._ticking, None
+        ticking = self._ticking
+        self._ticking = None
         try:
             if ticking is not None:
                 ticking.cancel()
@@ -107,20 +123,27 @@ class CommittingConsumer(Passing[Consumer]):
 
 
 class AutoCommit(CommittingConsumer):
-    """Commits its positions every *interval_s* seconds, at a revocation once its listener was told, and at the end."""
+    """Commits its positions every *interval_s* seconds, at a revocation once its listener was told,
+    and at the end.
+    """
 
     def __init__(self, inner: Consumer, interval_s: float) -> None:
         super().__init__(inner, interval_s, "auto-commit")
         self._stored: dict[TopicPartition, int] = {}
 
     async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
-        for partition in partitions:  # another member may have committed them meanwhile; those that stayed are ours
+        # Another member may have committed them meanwhile; those that stayed are ours.
+        for partition in partitions:
             self._stored.pop(partition, None)
         await super().on_assigned(partitions, generation)
 
     async def _commit_moved(self) -> None:
         positions = self._inner.positions()
-        moved = {partition: at for partition, at in positions.items() if self._stored.get(partition) != at}
+        moved = {
+            partition: at
+            for partition, at in positions.items()
+            if self._stored.get(partition) != at
+        }
         if not moved:
             return
         offsets = {partition: Committed(at) for partition, at in moved.items()}

@@ -1,4 +1,6 @@
-"""Tells the application, once an assignment, that all of it is handled up to where its logs ended when it began."""
+"""Tells the application, once an assignment, that all of it is handled up to where its logs ended
+when it began.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from reactive_kafka.tasks import outcome_of, told_of
 LOOK_S = 0.05
 """How often it is looked whether all is handled, from the assignment until it is."""
 ASK_S = 5.0
-"""How often the logs' ends are asked for meanwhile: one that was cut off, or made anew, has less to handle."""
+"""How often the logs' ends are asked for meanwhile: one that was cut off, or made anew, has less to
+handle.
+"""
 RETRY_S = 0.5
 """How soon they are asked for again where no broker has answered."""
 
@@ -29,7 +33,8 @@ RETRY_S = 0.5
 @dataclass(slots=True)
 class _Log:
     partition: TopicPartition
-    end: float = inf  # endless: nobody has told it
+    # endless: nobody has told it.
+    end: float = inf
 
 
 class Ends:
@@ -56,7 +61,9 @@ class Ends:
 
 
 class CatchUp:
-    """Calls the ``on_caught_up`` hooks of one client: for each of its assignments that lasts until then."""
+    """Calls the ``on_caught_up`` hooks of one client: for each of its assignments that lasts until
+    then.
+    """
 
     def __init__(
         self,
@@ -72,10 +79,13 @@ class CatchUp:
         self._table = table
         self._hooks = hooks
         self._consumer = consumer
-        self._exit = exit  # a hook asked the process to end
+        # A hook asked the process to end.
+        self._exit = exit
         self._assignments = 0
-        self._reached = 0  # the last assignment that was caught up
-        self._told = 0  # the last one whose hooks have ended, or that has none to call
+        # The last assignment that was caught up.
+        self._reached = 0
+        # The last one whose hooks have ended, or that has none to call.
+        self._told = 0
         self._began = asyncio.Event()
 
     @property
@@ -129,7 +139,8 @@ class CatchUp:
         try:
             ends.found(read_up_to(self._table.ranges, await consumer.end_offsets(list(ends.left))))
         except BrokerError:
-            return RETRY_S  # the channel says why it cannot be used
+            # The channel says why it cannot be used.
+            return RETRY_S
         return ASK_S
 
     async def _tell(self, partitions: frozenset[TopicPartition]) -> None:
@@ -139,6 +150,8 @@ class CatchUp:
             if error is None:
                 continue
             reason = told_of(error)
-            self._observer.on(HookFailed(channel=self._channel, hook="on_caught_up", reason=reason, error=error))
+            self._observer.on(
+                HookFailed(channel=self._channel, hook="on_caught_up", reason=reason, error=error)
+            )
             if isinstance(error, SystemExit | KeyboardInterrupt):
                 self._exit(error)

@@ -26,7 +26,8 @@ PAUSED = "paused by the application"
 class Channel(ChannelOffsets):
     """One incoming channel of a running application, from ``app.channel(name)``.
 
-    ``async for message in channel`` consumes without a handler; you ack or nack each message yourself.
+    ``async for message in channel`` consumes without a handler; you ack or nack each message
+    yourself.
     """
 
     def __repr__(self) -> str:
@@ -36,7 +37,8 @@ class Channel(ChannelOffsets):
         """Messages as they arrive, to be acked or nacked by hand, until the channel ends.
 
         Raises:
-            ChannelClosedError: The channel has a handler, or has failed and does not restart by itself.
+            ChannelClosedError: The channel has a handler, or has failed and does not restart by
+                itself.
         """
         return messages(self._lifecycle)
 
@@ -46,7 +48,9 @@ class Channel(ChannelOffsets):
 
     @property
     def is_started(self) -> bool:
-        """Whether it runs or has run. A channel without a handler starts when it is first iterated over."""
+        """Whether it runs or has run. A channel without a handler starts when it is first iterated
+        over.
+        """
         return self._lifecycle.status.state != "starting"
 
     @property
@@ -56,27 +60,32 @@ class Channel(ChannelOffsets):
 
     @property
     def is_stopped(self) -> bool:
-        """Whether it does not run because of :meth:`stop`, or of ``enabled = false``; :meth:`start` starts it."""
+        """Whether it does not run because of :meth:`stop`, or of ``enabled = false``; :meth:`start`
+        starts it.
+        """
         return self._lifecycle.status.stopped_by is not None
 
     async def stop(self) -> None:
-        """Stop this channel alone, until :meth:`start`: it drains, commits what is settled, and leaves its group.
+        """Stop this channel alone, until :meth:`start`: it drains, commits what is settled, and
+        leaves its group.
 
-        Handlers may finish within ``drain_timeout``; an iteration over the channel ends. Pauses and counts stay. A
-        stopped channel is ready, and says that it is stopped. Nothing happens where it is stopped already, and while
-        the application stops, which stops it as well.
+        Handlers may finish within ``drain_timeout``; an iteration over the channel ends. Pauses and
+        counts stay. A stopped channel is ready, and says that it is stopped. Nothing happens where
+        it is stopped already, and while the application stops, which stops it as well.
 
-        Returns when the group is left. A handler or a hook of the channel itself cannot wait for that: for it the call
-        returns at once, no further record is taken, and the channel stops when the handler has returned. Cancelling
-        the caller does not end the stop.
+        Returns when the group is left. A handler or a hook of the channel itself cannot wait for
+        that: for it the call returns at once, no further record is taken, and the channel stops
+        when the handler has returned. Cancelling the caller does not end the stop.
         """
         await self._lifecycle.switch.stop()
 
     async def start(self) -> None:
-        """Start a channel that is stopped, is not ``enabled``, or has failed; it goes on at the committed position.
+        """Start a channel that is stopped, is not ``enabled``, or has failed; it goes on at the
+        committed position.
 
-        Returns when it has started; it connects in the background. Nothing happens where it runs. After a stop that is
-        under way it starts when that is over: a handler or a hook of the channel itself is not held up by it.
+        Returns when it has started; it connects in the background. Nothing happens where it runs.
+        After a stop that is under way it starts when that is over: a handler or a hook of the
+        channel itself is not held up by it.
 
         Raises:
             ChannelClosedError: The application is stopping.
@@ -84,23 +93,27 @@ class Channel(ChannelOffsets):
         await self._lifecycle.switch.start()
 
     async def restart(self) -> None:
-        """Restart a channel that has failed. Returns when it has started; it connects in the background.
+        """Restart a channel that has failed. Returns when it has started; it connects in the
+        background.
 
-        Waits until the channel has released its partitions. All attempts of ``restart.max_attempts`` are available
-        again. Handlers that are still running are left behind, and their records are handled again.
+        Waits until the channel has released its partitions. All attempts of
+        ``restart.max_attempts`` are available again. Handlers that are still running are left
+        behind, and their records are handled again.
 
         Raises:
             ChannelClosedError: The channel has not failed, or the application is stopping.
         """
         await self._lifecycle.restart()
 
-    def pause(self, reason: str = PAUSED, *, partitions: Collection[PartitionLike] | None = None) -> None:
+    def pause(
+        self, reason: str = PAUSED, *, partitions: Collection[PartitionLike] | None = None
+    ) -> None:
         """Stop fetching and handling queued records. Running handlers and commits go on.
 
-        The pause lasts until :meth:`resume` removes its reason, through rebalances and restarts, and may begin before
-        the channel has joined. Each party pauses for a reason of its own, which counts once: records flow again when no
-        reason is left. A paused channel stays a member of its group, and is ready. Callable from any thread; in effect
-        when it returns.
+        The pause lasts until :meth:`resume` removes its reason, through rebalances and restarts,
+        and may begin before the channel has joined. Each party pauses for a reason of its own,
+        which counts once: records flow again when no reason is left. A paused channel stays a
+        member of its group, and is ready. Callable from any thread; in effect when it returns.
 
         Args:
             reason: One line for people, shown on the page and in health.
@@ -111,12 +124,15 @@ class Channel(ChannelOffsets):
         """
         self._change_pauses(Pauses.pause, reason, partitions)
 
-    def resume(self, reason: str = PAUSED, *, partitions: Collection[PartitionLike] | None = None) -> None:
-        """Remove a reason of :meth:`pause`; an unknown reason changes nothing. Callable from any thread.
+    def resume(
+        self, reason: str = PAUSED, *, partitions: Collection[PartitionLike] | None = None
+    ) -> None:
+        """Remove a reason of :meth:`pause`; an unknown reason changes nothing. Callable from any
+        thread.
 
         Args:
-            partitions: Remove it only from these, if they were paused for it themselves; None: from the channel and
-                from every partition.
+            partitions: Remove it only from these, if they were paused for it themselves; None: from
+                the channel and from every partition.
 
         Raises:
             TypeError: As :meth:`pause`.
@@ -130,7 +146,9 @@ class Channel(ChannelOffsets):
         partitions: Collection[PartitionLike] | None,
     ) -> None:
         if not isinstance(reason, str):
-            raise TypeError(f"a reason is a string, not {reason!r}; partitions are given as partitions=[...]")
+            raise TypeError(
+                f"a reason is a string, not {reason!r}; partitions are given as partitions=[...]"
+            )
         places = None if partitions is None else [as_partition(one) for one in partitions]
 
         def do() -> None:
@@ -150,14 +168,18 @@ class Channel(ChannelOffsets):
 
 
 async def messages(channel: ChannelLifecycle) -> AsyncIterator[Message[Any]]:
-    """The messages of a channel as they come, until it ends; a record that cannot be decoded is nacked.
+    """The messages of a channel as they come, until it ends; a record that cannot be decoded is
+    nacked.
 
     The first iteration starts the channel. Raises as iterating over a ``Channel`` does.
     """
     if channel.spec.make_workers is not None:
-        raise ChannelClosedError(f"channel {channel.name!r} has a handler: it cannot be iterated over as well")
+        raise ChannelClosedError(
+            f"channel {channel.name!r} has a handler: it cannot be iterated over as well"
+        )
     spec = channel.spec
-    # This generator runs in the context of the task that iterates, and so do the sends of that task.
+    # This generator runs in the context of the task that iterates, and so do the sends of that
+    # task.
     HOLDER.set(_Iteration(channel))
     if channel.status.state == "starting":
         channel.start()
@@ -170,12 +192,14 @@ async def messages(channel: ChannelLifecycle) -> AsyncIterator[Message[Any]]:
             session.arrival.clear()
             await session.arrival.wait()
             continue
-        assert isinstance(lane, Lane)  # noqa: S101  # without a handler there are no lanes of keys
+        # Without a handler there are no lanes of keys.
+        assert isinstance(lane, Lane)  # noqa: S101
         missing = None
         try:
             message = _next(session, lane, spec)
         except SchemaMissing as still_to_come:
-            message, missing = None, still_to_come
+            message = None
+            missing = still_to_come
         session.lanes.release(lane)
         session.worker_signals.progress(lane)
         if missing is not None:
@@ -184,7 +208,9 @@ async def messages(channel: ChannelLifecycle) -> AsyncIterator[Message[Any]]:
             yield message
     failure = channel.status.failure
     if failure is not None:
-        raise ChannelClosedError(f"channel {channel.name!r} has failed: {text_of(failure)}") from failure
+        raise ChannelClosedError(
+            f"channel {channel.name!r} has failed: {text_of(failure)}"
+        ) from failure
 
 
 class _Iteration:
@@ -208,7 +234,8 @@ def _next(session: ChannelSession, lane: Lane, spec: ChannelSpec) -> Message[Any
         else:
             payload = record.value if spec.decode is None else spec.decode(record.value)
         message = new_message(payload, record, lane.tracker, index)
-        _ = message.key  # decoded now, and cached by the message
+        # Decoded now, and cached by the message.
+        _ = message.key
     except DecodeError as error:
         message = new_message(None, record, lane.tracker, index)
         if spec.skipping is not None and spec.skipping.is_too_old(message):
@@ -216,7 +243,8 @@ def _next(session: ChannelSession, lane: Lane, spec: ChannelSpec) -> Message[Any
         else:
             session.acknowledger.nack(message, error)
         return None
-    except SchemaMissing:  # it has not begun
+    except SchemaMissing:
+        # It has not begun.
         lane.tracker.unstart(index)
         lane.put_back(record, index)
         raise
@@ -227,7 +255,9 @@ def _next(session: ChannelSession, lane: Lane, spec: ChannelSpec) -> Message[Any
 
 
 def _is_skipped(session: ChannelSession, message: Message[Any], skipping: Skipping) -> bool:
-    """Whether the application does not get a message: it is skipped, or its filter has failed and it is nacked."""
+    """Whether the application does not get a message: it is skipped, or its filter has failed and
+    it is nacked.
+    """
     try:
         why = skipping.why(message)
     except Exception as error:

@@ -1,4 +1,6 @@
-"""One client of a channel (its connection, the partitions it has, its commits), and those of a session together."""
+"""One client of a channel (its connection, the partitions it has, its commits), and those of a
+session together.
+"""
 
 from __future__ import annotations
 
@@ -39,62 +41,107 @@ class ChannelConsumer:
     """One client of a channel, from its start until it is closed."""
 
     def __init__(self, role: Role, shared: ClientParts, signals: ChannelSignals) -> None:
-        hook, reader = shared.hook, shared.reader
+        hook = shared.hook
+        reader = shared.reader
         if role.is_for_retries and not hook.covers_retries:
-            hook, reader = NoHook(role.settings.name), shared.connector
-        settings, parts = role.settings, replace(shared, settings=role.settings, hook=hook, reader=reader)
-        self.name, self.is_for_retries = role.name, role.is_for_retries
+            hook = NoHook(role.settings.name)
+            reader = shared.connector
+        settings = role.settings
+        parts = replace(shared, settings=role.settings, hook=hook, reader=reader)
+        self.name = role.name
+        self.is_for_retries = role.is_for_retries
         self._parts = parts
         self.signals = ClientSignals(signals)
         self._scopes: list[anyio.CancelScope] = []
         policy = MetadataPolicy(
             is_exact=is_exact(settings),
             keeps_acks=settings.keep_out_of_order_acks,
-            # Kafka drops the positions of a topic with it. A store does not, and a reader may commit one more before
-            # it notices: who has it fail then must know in the next process, too.
+            # Kafka drops the positions of a topic with it. A store does not, and a reader may
+            # commit one more before it notices: who has it fail then must know in the next process,
+            # too.
             tells_topic=settings.on_recreated_topic == "fail"
             or (settings.checkpoint is not None and not role.is_for_retries),
             room=parts.commits.room,
         )
-        starts, is_static = starts_of(settings, parts.resume), bool(settings.assign)
-        self.table = PartitionTable(is_static=is_static, policy=policy, starts=starts, ranges=settings.ranges)
+        starts = starts_of(settings, parts.resume)
+        is_static = bool(settings.assign)
+        self.table = PartitionTable(
+            is_static=is_static, policy=policy, starts=starts, ranges=settings.ranges
+        )
         self.engine = CommitEngine(role.strategy, self.table, hook.is_in_transaction)
         self.committer = Committer(
-            settings.name, self.engine, parts.clock, parts.observer, self._confirmed, facts=parts.commits,
+            settings.name,
+            self.engine,
+            parts.clock,
+            parts.observer,
+            self._confirmed,
+            facts=parts.commits,
             every=every_of(settings, role.strategy, self.engine.ahead),
-        )  # fmt: skip
+        )
         self.uncommitted = UncommittedBound(
-            role.most_uncommitted, role.strategy, self.engine.ahead, self.committer.request,
+            role.most_uncommitted,
+            role.strategy,
+            self.engine.ahead,
+            self.committer.request,
             failing=lambda: self.committer.failing,
             stored_at=lambda: self.committer.stored_at,
             refused=self.engine.refused_unstored,
             is_strict=settings.max_uncommitted is not None,
-        )  # fmt: skip
-        self.owned = OwnedPartitions(role.name, self.table, parts.lanes, parts.acknowledger, parts.workers.abandon)
+        )
+        self.owned = OwnedPartitions(
+            role.name, self.table, parts.lanes, parts.acknowledger, parts.workers.abandon
+        )
         self.starts = StartPositions(
-            parts, self.owned, self.committer, self.signals.fail, self._retained,
+            parts,
+            self.owned,
+            self.committer,
+            self.signals.fail,
+            self._retained,
             tells_topics=role.name == settings.name,
-        )  # fmt: skip
+        )
         self.assignment = Assignment(
-            parts, self.owned, self.starts, self.committer, role.hooks, self.signals.exit, self._joined
+            parts,
+            self.owned,
+            self.starts,
+            self.committer,
+            role.hooks,
+            self.signals.exit,
+            self._joined,
         )
         hooks = role.hooks.on_caught_up
-        self.catch_up = CatchUp(parts, self.table, hooks, lambda: self.committer.consumer, self.signals.exit)
+        self.catch_up = CatchUp(
+            parts, self.table, hooks, lambda: self.committer.consumer, self.signals.exit
+        )
         self.fetcher = Fetcher(parts, self.table, self.starts, self.uncommitted, role.delays or {})
         self.lifeline = Lifeline(parts, self.owned, self._retained, self.signals.fail)
         self.connection = Connection(
-            role.name, parts, self.assignment, self.starts, self.committer, self.fetcher, self.lifeline, self.signals
+            role.name,
+            parts,
+            self.assignment,
+            self.starts,
+            self.committer,
+            self.fetcher,
+            self.lifeline,
+            self.signals,
         )
         self.group_id = settings.group_id
-        # These and the methods below are what a checkpoint store, or a transaction of Kafka's, asks of a client.
+        # These and the methods below are what a checkpoint store, or a transaction of Kafka's, asks
+        # of a client.
         self.reads_with = self.table.has
         self.retains = self.starts.is_retained
-        self.due, self.stored = self.engine.due_with, self.engine.stored_with
+        self.due = self.engine.due_with
+        self.stored = self.engine.stored_with
 
     def start(self, after: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Start its tasks; they connect, once *after* is over, and go on trying where no broker answers."""
-        spawn, channel = self._parts.spawn, self._parts.settings.name
-        spawn(self.connection.run if after is None else self._connecting(after), f"channel {self.name}")
+        """Start its tasks; they connect, once *after* is over, and go on trying where no broker
+        answers.
+        """
+        spawn = self._parts.spawn
+        channel = self._parts.settings.name
+        spawn(
+            self.connection.run if after is None else self._connecting(after),
+            f"channel {self.name}",
+        )
         spawn(self._until_closed(self.committer.run), f"committer of {self.name}")
         if self.catch_up.is_wanted:
             spawn(self._until_closed(self.catch_up.run), f"catching up of {self.name}")
@@ -122,7 +169,8 @@ class ChannelConsumer:
 
     def _joined(self) -> None:
         self.catch_up.begins()
-        self.connection.wake()  # a poll of before may wait for long, and asks for nothing that has come with this
+        # A poll of before may wait for long, and asks for nothing that has come with this.
+        self.connection.wake()
         self.signals.joined()
 
     async def close(self) -> None:
@@ -147,11 +195,17 @@ class ChannelConsumer:
         """What was to stand beside these positions is too long for the broker."""
         self.table.policy.refused(pending)
 
-    async def commit_in(self, transaction: TransactionId, offsets: Mapping[TopicPartition, Committed]) -> None:
-        """Have positions take part in a transaction, as a member of this generation. Raises as the consumer's."""
+    async def commit_in(
+        self, transaction: TransactionId, offsets: Mapping[TopicPartition, Committed]
+    ) -> None:
+        """Have positions take part in a transaction, as a member of this generation. Raises as the
+        consumer's.
+        """
         await self._consumer().commit_in(transaction, offsets, self.table.generation)
 
-    async def committed(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Committed | None]:
+    async def committed(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, Committed | None]:
         """What the group has stored. Raises as the consumer's."""
         return await self._consumer().committed(partitions)
 
@@ -165,14 +219,18 @@ class ChannelConsumer:
         return self.table.has(tracker) and self.assignment.has(tracker.partition)
 
     def start_over(self, partition: TopicPartition) -> None:
-        """Another owner has a partition's row: discard what there is of it, and start anew if it is still ours."""
+        """Another owner has a partition's row: discard what there is of it, and start anew if it is
+        still ours.
+        """
         one = self.table.get(partition)
         if one is not None:
             self.owned.drop(one)
             self.connection.wake()
 
     def give_up(self, partition: TopicPartition) -> None:
-        """Discard a partition that waits to hear whether it is retained: somebody else may have had its row."""
+        """Discard a partition that waits to hear whether it is retained: somebody else may have had
+        its row.
+        """
         one = self.table.get(partition)
         if one is not None and one.left is not None:
             self.owned.drop(one)
@@ -187,11 +245,13 @@ class ChannelConsumer:
         self.committer.records_came()
         self._parts.workers.work_is_there()
         self._parts.arrival.set()
-        self.fetcher.delayed.changed.set()  # records that are not due yet are retained, too
+        # Records that are not due yet are retained, too.
+        self.fetcher.delayed.changed.set()
 
 
 class ChannelClients(list[ChannelConsumer]):
-    """The consumers of a session, and the client of delayed retries if there is one, which is the last.
+    """The consumers of a session, and the client of delayed retries if there is one, which is the
+    last.
 
     It is made before them: what they need, and needs them, gets this.
     """
@@ -218,7 +278,9 @@ class ChannelClients(list[ChannelConsumer]):
 
     @property
     def idle_consumers(self) -> int | None:
-        """How many consumers have no partition while others have; None: not known before all are of one generation."""
+        """How many consumers have no partition while others have; None: not known before all are of
+        one generation.
+        """
         having = [bool(client.table.ours) for client in self.consumers]
         if not self.are_joined or len({client.table.generation for client in self.consumers}) != 1:
             return None
@@ -233,7 +295,9 @@ class ChannelClients(list[ChannelConsumer]):
         return [tracker for client in self for tracker in client.table.all_trackers()]
 
     def holding(self, *, also_left: bool = False) -> list[OffsetTracker]:
-        """Of the trackers that are ours, with *also_left* of suspended ones too, those that hold a record: few."""
+        """Of the trackers that are ours, with *also_left* of suspended ones too, those that hold a
+        record: few.
+        """
         held = [one for client in self for one in client.fetcher.holding()]
         found = [one.tracker if also_left else one.live for one in held]
         return [tracker for tracker in found if tracker is not None]
@@ -258,7 +322,9 @@ class ChannelClients(list[ChannelConsumer]):
 
     async def release(self, deadline: float) -> None:
         """Run the hooks, wait for what is still unsettled until *deadline*, and commit."""
-        await each(*(client.assignment.release(without_group(deadline), during="stop") for client in self))
+        await each(
+            *(client.assignment.release(without_group(deadline), during="stop") for client in self)
+        )
 
     async def close(self) -> None:
         """Leave the groups, and refuse every verdict that comes later."""
@@ -275,19 +341,26 @@ class ChannelClients(list[ChannelConsumer]):
         return tracker.committable
 
     async def store_plans(self, trackers: Iterable[OffsetTracker]) -> bool:
-        """Commit until the groups have the plans of these trackers; False as soon as one of them is not ours."""
+        """Commit until the groups have the plans of these trackers; False as soon as one of them is
+        not ours.
+        """
         every = tuple(trackers)
         shares = [(one, [tracker for tracker in every if one.table.has(tracker)]) for one in self]
         if sum(len(share) for _, share in shares) < len(every):
             return False
-        are_stored, tasks = True, list[asyncio.Task[None]]()
+        are_stored = True
+        tasks = list[asyncio.Task[None]]()
         try:
             async with asyncio.TaskGroup() as group:
-                tasks += [group.create_task(_stored(client, share)) for client, share in shares if share]
+                tasks += [
+                    group.create_task(_stored(client, share)) for client, share in shares if share
+                ]
         except* _NotOursError:
             are_stored = False
         for task in tasks if are_stored else ():
-            task.result()  # raises where one was cancelled: for a group that is no failure, and nothing was stored
+            # Raises where one was cancelled: for a group that is no failure, and nothing was
+            # stored.
+            task.result()
         return are_stored
 
 

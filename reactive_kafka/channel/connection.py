@@ -1,4 +1,6 @@
-"""The connection of one client: connects, polls, notices that brokers are away, and replaces a client that breaks."""
+"""The connection of one client: connects, polls, notices that brokers are away, and replaces a
+client that breaks.
+"""
 
 from __future__ import annotations
 
@@ -27,31 +29,39 @@ POLL_S = 0.5
 """Longest wait of one poll: the client must be polled all the time, paused or draining."""
 
 IDLE_POLL_S = 2.0
-"""The same where the last poll has brought nothing, and only what wakes a poll could change what this one asks for."""
+"""The same where the last poll has brought nothing, and only what wakes a poll could change what
+this one asks for.
+"""
 
 CHECK_S = 2.0
 """How often a broker is asked whether it is there."""
 
 UNSURE_CHECK_S = 0.5
-"""How soon it is asked again where a topic or a leader is missing: it may be about to be made, or elected."""
+"""How soon it is asked again where a topic or a leader is missing: it may be about to be made, or
+elected.
+"""
 
 BACKOFF = Backoff(0.25, 5.0)
-"""Between attempts to connect, between two clients of which the first breaks, and between polls that are refused."""
+"""Between attempts to connect, between two clients of which the first breaks, and between polls
+that are refused.
+"""
 
 STEADY_S = BACKOFF.last_s
-"""A client that has worked for so long without an error has made progress. A connection alone is no progress: a client
-that connects and then breaks would be replaced without a pause."""
+"""A client that has worked for so long without an error has made progress. A connection alone is no
+progress: a client that connects and then breaks would be replaced without a pause."""
 
 SILENT_S = 60.0
-"""The client is replaced if the group is silent for so long beyond the session and a rebalance, while brokers answer.
-Then the client itself has stopped working."""
+"""The client is replaced if the group is silent for so long beyond the session and a rebalance,
+while brokers answer. Then the client itself has stopped working."""
 
 CONNECTING = "connecting"
 """The reason as long as nothing else is known."""
 
 
 class Connection:
-    """Keeps a consumer, from one client to the next; *name* is the client's, for its id and logs."""
+    """Keeps a consumer, from one client to the next; *name* is the client's, for its id and
+    logs.
+    """
 
     def __init__(
         self,
@@ -76,20 +86,28 @@ class Connection:
         self._consumer: Consumer | None = None
         self._is_cut_off = False
         self._back_at = -inf
-        self._silence: str | None = CONNECTING  # why no broker answers
-        # Why a broker that answers does not let us read. Over once a client is assigned and has polled: to connect
-        # again says nothing.
+        # Why no broker answers.
+        self._silence: str | None = CONNECTING
+        # Why a broker that answers does not let us read. Over once a client is assigned and has
+        # polled: to connect again says nothing.
         self._refusal: str | None = None
         self._is_closed = False
-        self._is_idle = False  # the last poll has brought nothing
-        # A quarter of max_poll_interval_ms: the client leaves the group if it is not polled for that long.
+        # The last poll has brought nothing.
+        self._is_idle = False
+        # A quarter of max_poll_interval_ms: the client leaves the group if it is not polled for
+        # that long.
         self._most_wait_s = float(settings.client.get("max_poll_interval_ms", inf)) / 4000
         self._idle_poll_s = min(IDLE_POLL_S, self._most_wait_s)
         self._rebalance_s = GroupTimes.of(settings.client.get).rebalance_s
-        self.reach = Reach(settings.name, starts.table, parts.observer, tells_topics=name == settings.name)
+        self.reach = Reach(
+            settings.name, starts.table, parts.observer, tells_topics=name == settings.name
+        )
         self.stable = StableOffsets(settings.name, starts.table, parts.observer)
         self._make: Callable[[], Consumer] = lambda: parts.reader.consumer(
-            name=name, subscription=settings.subscription, group_id=settings.group_id, properties=_properties(settings)
+            name=name,
+            subscription=settings.subscription,
+            group_id=settings.group_id,
+            properties=_properties(settings),
         )
 
     async def run(self) -> None:
@@ -155,7 +173,9 @@ class Connection:
             await consumer.stop()
 
     async def _rebuild(self, consumer: Consumer) -> None:
-        """The client is of no use any more. Its membership ends with it, so nothing can be committed after."""
+        """The client is of no use any more. Its membership ends with it, so nothing can be
+        committed after.
+        """
         self._signals.connects()
 
         async def leave() -> None:
@@ -167,11 +187,16 @@ class Connection:
         await self._assignment.lose(leave)
 
     async def _poll(self, consumer: Consumer) -> None:
-        """Poll until the channel ends or the client breaks. It is polled while draining too: a member must be."""
-        waits, failed_at = Waits(BACKOFF), -inf
+        """Poll until the channel ends or the client breaks. It is polled while draining too: a
+        member must be.
+        """
+        waits = Waits(BACKOFF)
+        failed_at = -inf
         while self._consumer is consumer:
             if self._has_stopped(consumer):
-                self._breaks("the client has not heard from its group for long, though brokers answer")
+                self._breaks(
+                    "the client has not heard from its group for long, though brokers answer"
+                )
                 return
             try:
                 await self._poll_once(consumer)
@@ -184,7 +209,8 @@ class Connection:
                 if self._consumer is consumer:
                     self._breaks(str(error))
                 return
-            except Exception as error:  # a bug, of ours or of the client: it stops this channel, and no other
+            except Exception as error:
+                # A bug, of ours or of the client: it stops this channel, and no other.
                 self._signals.fail(error)
             else:
                 if self._refusal is not None and self._signals.is_joined:
@@ -197,7 +223,9 @@ class Connection:
             await asyncio.sleep(min(waits.next_s(), self._most_wait_s))
 
     def _has_stopped(self, consumer: Consumer) -> bool:
-        """Whether a client that reaches brokers has not heard from its group for longer than anything may take."""
+        """Whether a client that reaches brokers has not heard from its group for longer than
+        anything may take.
+        """
         if self._is_cut_off:
             return False
         silent_s = self._clock.monotonic() - max(consumer.session_ends_at(), self._back_at)
@@ -218,7 +246,8 @@ class Connection:
         self._fetcher.take(poll)
         if poll.chunks:
             self._committer.records_came()
-            await asyncio.sleep(0)  # the workers first: then one poll fills all that they have emptied
+            # The workers first: then one poll fills all that they have emptied.
+            await asyncio.sleep(0)
         for partition, error in poll.errors.items():
             if (fatal := await self._fetcher.failures.cannot_read(partition, error)) is not None:
                 self._signals.fail(fatal)
@@ -236,7 +265,9 @@ class Connection:
         """Ask for a broker now and then; the client itself is silent about their absence."""
         while True:
             wait_s = UNSURE_CHECK_S if self.reach.is_unsure else CHECK_S
-            await is_set_within(self._signals.look_soon, ends_with_others(wait_s, self._clock.monotonic()))
+            await is_set_within(
+                self._signals.look_soon, ends_with_others(wait_s, self._clock.monotonic())
+            )
             self._signals.look_soon.clear()
             asked_at = self._clock.monotonic()
             try:
@@ -253,12 +284,20 @@ class Connection:
                 await self._ask_ends(consumer)
                 await self._starts.look_at_topics()
             except BrokerError:
-                pass  # only the lag of some is old meanwhile; the next check says whether a broker is there
+                # Only the lag of some is old meanwhile; the next check says whether a broker is
+                # there.
+                pass
 
     async def _ask_ends(self, consumer: Consumer) -> None:
-        """Partitions that are not fetched tell nothing about their log's end: ask. BrokerError without an answer."""
+        """Partitions that are not fetched tell nothing about their log's end: ask. BrokerError
+        without an answer.
+        """
         table = self._starts.table
-        silent = {one.id: one for one in table if one.live is not None and (one.is_paused or one.end is None)}
+        silent = {
+            one.id: one
+            for one in table
+            if one.live is not None and (one.is_paused or one.end is None)
+        }
         if silent:
             for partition, end in (await consumer.end_offsets(list(silent))).items():
                 silent[partition].end = end

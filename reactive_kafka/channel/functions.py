@@ -1,4 +1,6 @@
-"""The functions that a channel's settings name: what records are ordered by, and what reads the metadata. Pure."""
+"""The functions that a channel's settings name: what records are ordered by, and what reads the
+metadata. Pure.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ HEADER = "header:"
 def key_of(settings: IncomingSettings) -> KeyOf:
     """What records of a channel are ordered by: its ``key``, or without one the record's own.
 
-    Records without a key are in order among themselves, or with ``keyless = "unordered"`` each is on its own.
+    Records without a key are in order among themselves, or with ``keyless = "unordered"`` each is
+    on its own.
 
     Raises:
         ConfigError: ``module:function`` cannot be imported, or is no function.
@@ -63,16 +66,21 @@ def _last_header(record: RawRecord, name: str) -> bytes | None:
 
 
 READERS: dict[str, Callable[[str], Any]] = {
-    **dict.fromkeys(INTEGERS, int), **dict.fromkeys(FLOATS, float),
-    "string": str, "json": json.loads, "bytes": str.encode,
-}  # fmt: skip
+    **dict.fromkeys(INTEGERS, int),
+    **dict.fromkeys(FLOATS, float),
+    "string": str,
+    "json": json.loads,
+    "bytes": str.encode,
+}
 
 
 class MetadataReader:
-    """Reads the strings of one channel: numbers in decimal, JSON, or by the user's function, which gets the string.
+    """Reads the strings of one channel: numbers in decimal, JSON, or by the user's function, which
+    gets the string.
 
     Raises:
-        ConfigError: The format does not exist, or ``module:function`` cannot be imported or is no function.
+        ConfigError: The format does not exist, or ``module:function`` cannot be imported or is no
+            function.
     """
 
     def __init__(self, settings: IncomingSettings) -> None:
@@ -81,7 +89,9 @@ class MetadataReader:
         try:
             self._read = _reader(name or "string")
         except FormatError as error:
-            raise ConfigError(f"{settings.place('offset_metadata_deserializer', name)}: {error}") from error
+            raise ConfigError(
+                f"{settings.place('offset_metadata_deserializer', name)}: {error}"
+            ) from error
 
     def value(self, partition: TopicPartition, text: str) -> Any:
         """The decoded string; an empty one is returned as it is.
@@ -93,7 +103,8 @@ class MetadataReader:
             return text
         try:
             return self._read(text)
-        except Exception as error:  # the user's function may raise anything
+        except Exception as error:
+            # The user's function may raise anything.
             raise DecodeError(
                 f"channel {self._settings.name!r}: the metadata of {partition} cannot be read by "
                 f"offset_metadata_deserializer = {self._settings.offset_metadata_deserializer!r}: {describe(error)}"

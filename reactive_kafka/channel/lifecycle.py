@@ -25,7 +25,9 @@ STORE_CLOSED_S = 5.0
 
 
 class ChannelLifecycle:
-    """What the application starts, ends and asks of one incoming channel; users hold its ``Channel``."""
+    """What the application starts, ends and asks of one incoming channel; users hold its
+    ``Channel``.
+    """
 
     def __init__(self, spec: ChannelSpec) -> None:
         self.spec = spec
@@ -36,14 +38,21 @@ class ChannelLifecycle:
         rate = self.settings.rate_limit
         self._totals = ChannelTotals(limit=None if rate is None else Bucket(rate.per_second))
         self.status = ChannelStatus(self.settings, self._clock, self._observer)
-        self.session = self._new_session()  # a restart makes another
+        # A restart makes another.
+        self.session = self._new_session()
         self.switch = Switch(self)
         self._idle_told = 0
-        self._last_partitions: tuple[PartitionFacts, ...] | None = None  # as the channel left them when it failed
+        # As the channel left them when it failed.
+        self._last_partitions: tuple[PartitionFacts, ...] | None = None
 
     def _new_session(self) -> ChannelSession:
         return ChannelSession(
-            self.spec, self._totals, self.status, fail=self.fail, exit=self._exit, joined=self._joined
+            self.spec,
+            self._totals,
+            self.status,
+            fail=self.fail,
+            exit=self._exit,
+            joined=self._joined,
         )
 
     def start(self) -> None:
@@ -58,7 +67,9 @@ class ChannelLifecycle:
         self.status.change("stopped")
 
     async def quiesce(self, deadline: float) -> None:
-        """Stop fetching and calling handlers, and wait for those that run, until *deadline* (monotonic)."""
+        """Stop fetching and calling handlers, and wait for those that run, until *deadline*
+        (monotonic).
+        """
         self.status.end()
         await self.switch.over(deadline - self._clock.monotonic())
         if self.status.state != "stopped":
@@ -71,24 +82,31 @@ class ChannelLifecycle:
                 async with asyncio.timeout(max(0.0, deadline - self._clock.monotonic())):
                     await self.session.signals.has_let_go.wait()
             except TimeoutError:
-                pass  # what still runs is left behind, as in any stop
+                # What still runs is left behind, as in any stop.
+                pass
         self.status.change("stop")
-        # Before the waits between attempts end: a worker whose wait has ended would take another record.
+        # Before the waits between attempts end: a worker whose wait has ended would take another
+        # record.
         self.session.clients.take_nothing_new()
-        self.session.stop_retrying()  # an application that iterates comes to its end and may settle its messages
+        # An application that iterates comes to its end and may settle its messages.
+        self.session.stop_retrying()
         await self.session.clients.drain(deadline, to_the_end=True)
 
     async def finish(self, deadline: float) -> None:
         """Release the partitions with a last commit, leave the group, and close."""
-        async with AsyncExitStack() as steps:  # every step is taken, whatever those before it raise
+        # Every step is taken, whatever those before it raise.
+        async with AsyncExitStack() as steps:
             steps.push_async_callback(self._close_store)
             if self.status.state != "stopped":
                 await self.let_all_go(deadline)
 
     async def let_all_go(self, deadline: float) -> None:
-        """Release the partitions with a last commit, and leave the group; the channel is stopped then."""
+        """Release the partitions with a last commit, and leave the group; the channel is stopped
+        then.
+        """
         session = self.session
-        async with AsyncExitStack() as steps:  # every step is taken, whatever those before it raise
+        # Every step is taken, whatever those before it raise.
+        async with AsyncExitStack() as steps:
             steps.callback(session.arrival.set)
             steps.callback(self.status.change, "stopped")
             steps.push_async_callback(session.leave)
@@ -105,17 +123,24 @@ class ChannelLifecycle:
 
     def tell_end_failed(self, doing: str, error: BaseException) -> None:
         """Tell what has gone wrong in an end, which goes on."""
-        self._observer.on(EndFailed(channel=self.name, doing=doing, reason=told_of(error), error=error))
+        self._observer.on(
+            EndFailed(channel=self.name, doing=doing, reason=told_of(error), error=error)
+        )
 
     def fail(self, reason: BaseException) -> bool:
-        """Stop only this channel: what is settled is committed. False if it was stopping or had failed before."""
+        """Stop only this channel: what is settled is committed. False if it was stopping or had
+        failed before.
+        """
         if not self.status.fail(reason):
             return False
         session = self.session
         session.acknowledger.failure = reason
-        session.clients.take_nothing_new()  # at once: no record may overtake the failed one
+        # At once: no record may overtake the failed one.
+        session.clients.take_nothing_new()
         session.arrival.set()
-        self.status.tell_failure(self.status.why_failed(self._clock.monotonic()) or text_of(reason), reason)
+        self.status.tell_failure(
+            self.status.why_failed(self._clock.monotonic()) or text_of(reason), reason
+        )
         session.spawn(lambda: self._let_go(session), f"end of {self.name}")
         return True
 
@@ -127,13 +152,15 @@ class ChannelLifecycle:
             await self._take_leave(session)
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt) or (task is not None and task.cancelling()):
-                raise  # the loop ends
+                # The loop ends.
+                raise
             self.tell_end_failed("leaving", error)
         await self._come_back(session)
 
     async def _take_leave(self, session: ChannelSession) -> None:
         deadline = self._clock.monotonic() + self.settings.drain_timeout_s
-        async with AsyncExitStack() as steps:  # every step is taken, whatever those before it raise
+        # Every step is taken, whatever those before it raise.
+        async with AsyncExitStack() as steps:
             steps.callback(session.arrival.set)
             steps.callback(session.signals.has_let_go.set)
             steps.push_async_callback(session.leave)
@@ -143,14 +170,20 @@ class ChannelLifecycle:
             await session.clients.drain(deadline)
 
     async def _release(self, session: ChannelSession, deadline: float) -> None:
-        await session.clients.release(min(deadline, self._clock.monotonic() + self.settings.revoke_grace_s))
+        await session.clients.release(
+            min(deadline, self._clock.monotonic() + self.settings.revoke_grace_s)
+        )
 
     def _note_partitions(self, session: ChannelSession) -> None:
-        """Keep the partitions for the facts: they are forgotten when the client leaves the group."""
+        """Keep the partitions for the facts: they are forgotten when the client leaves the
+        group.
+        """
         self._last_partitions = partition_facts(session, self._clock.monotonic(), also_left=True)
 
     async def _come_back(self, session: ChannelSession) -> None:
-        """Restart when the wait is over, unless the application ends or somebody has restarted the channel."""
+        """Restart when the wait is over, unless the application ends or somebody has restarted the
+        channel.
+        """
         if self.status.restarts_at is not None:
             await session.workers.over()
         # Read again after each wait: a stop, or a restart by hand, takes it away.
@@ -161,12 +194,14 @@ class ChannelLifecycle:
 
     async def restart(self) -> None:
         """Restart a channel that has failed, by hand. Raises as ``Channel.restart`` does."""
-        session, status = self.session, self.status
+        session = self.session
+        status = self.status
         if status.state == "failed":
             await session.signals.has_let_go.wait()
             await session.workers.over()
             if self.session is not session:
-                return  # somebody else has restarted it
+                # Somebody else has restarted it.
+                return
         is_stopping = status.is_ending or (status.stopped_by and status.state != "stopped")
         if status.state != "failed" or is_stopping:
             raise ChannelClosedError(
@@ -188,7 +223,8 @@ class ChannelLifecycle:
         self.session = self._new_session()
         self.status.restart()
         self.session.start()
-        before.arrival.set()  # an application that iterates goes on with the new one
+        # An application that iterates goes on with the new one.
+        before.arrival.set()
 
     def _joined(self) -> None:
         """A client has its assignment."""
@@ -197,15 +233,19 @@ class ChannelLifecycle:
         if clients.are_joined:
             self.status.join()
         idle = clients.idle_consumers
-        if idle and idle != self._idle_told:  # told once, for as long as it is so
-            self._observer.on(ConsumersIdle(channel=self.name, idle=idle, consumers=self.settings.consumers))
+        # Told once, for as long as it is so.
+        if idle and idle != self._idle_told:
+            self._observer.on(
+                ConsumersIdle(channel=self.name, idle=idle, consumers=self.settings.consumers)
+            )
         if idle is not None:
             self._idle_told = idle
 
     def _exit(self, reason: BaseException) -> None:
         """A handler or a hook asked the process to end."""
-        # At once, and not with the stop that follows: the handler that raised SystemExit has not settled its record,
-        # and no record behind it may be handled by a process that is about to end.
+        # At once, and not with the stop that follows: the handler that raised SystemExit has not
+        # settled its record, and no record behind it may be handled by a process that is about to
+        # end.
         self.session.clients.take_nothing_new()
         self.spec.services.exit(reason)
 
@@ -224,8 +264,14 @@ class ChannelLifecycle:
         change(pauses)
         self.session.pauses_changed()
         if (pauses.reasons, pauses.partitions) != before:
-            self._observer.on(ChannelPaused(channel=self.name, reasons=pauses.reasons, partitions=pauses.partitions))
+            self._observer.on(
+                ChannelPaused(
+                    channel=self.name, reasons=pauses.reasons, partitions=pauses.partitions
+                )
+            )
 
     def facts(self) -> ChannelFacts:
         now = self._clock.monotonic()
-        return channel_facts(self.settings, self.status, self.session, self._totals, self._last_partitions, now)
+        return channel_facts(
+            self.settings, self.status, self.session, self._totals, self._last_partitions, now
+        )

@@ -1,4 +1,6 @@
-"""Memory channels as their handlers see them: workers, verdicts and retries as of other channels, without Kafka."""
+"""Memory channels as their handlers see them: workers, verdicts and retries as of other channels,
+without Kafka.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,19 @@ from reactive_kafka.verdicts.nack import Strategies, VerdictParts
 
 
 class MemoryChannel:
-    """Has what goes into a memory channel handled, one value after the other, and tells *target* of each verdict.
+    """Has what goes into a memory channel handled, one value after the other, and tells *target* of
+    each verdict.
 
-    *make* gets workers that settle each record by itself when its handler has returned, and not a run of them.
+    *make* gets workers that settle each record by itself when its handler has returned, and not a
+    run of them.
     """
 
     def __init__(
-        self, settings: IncomingSettings, target: MemoryTarget, services: RunServices, make: MakeWorkers
+        self,
+        settings: IncomingSettings,
+        target: MemoryTarget,
+        services: RunServices,
+        make: MakeWorkers,
     ) -> None:
         self._target = target
         self._clock = clock = services.clock
@@ -41,13 +49,22 @@ class MemoryChannel:
         self._tracker = _Tracker(TopicPartition(settings.name, 0), target.settled)
         self._lanes = Lanes(shared=False)
         self._lane = self._lanes.new(self._tracker)
-        totals, hook = PartitionTotals(), NoHook(settings.name)
+        totals = PartitionTotals()
+        hook = NoHook(settings.name)
         spawn = services.tasks.of(target.fail)
         parts = VerdictParts(
-            settings=settings, clock=clock, observer=services.observer, totals=lambda _: totals, spawn=spawn,
-            hook=hook, fail=self._fail, progress=lambda: None, request_commit=lambda _: 0,
-            blocks_on=lambda *_: None,  # no nack takes time
-        )  # fmt: skip
+            settings=settings,
+            clock=clock,
+            observer=services.observer,
+            totals=lambda _: totals,
+            spawn=spawn,
+            hook=hook,
+            fail=self._fail,
+            progress=lambda: None,
+            request_commit=lambda _: 0,
+            # No nack takes time.
+            blocks_on=lambda *_: None,
+        )
         verdicts = _Verdicts(parts, target)
         verdicts.begins(self._tracker, settings.name)
         signals = WorkerSignals(parts, verdicts, self._end, _plans_nothing)
@@ -123,7 +140,8 @@ class _Tracker(OffsetTracker):
     def settle(self, index: int) -> bool:
         if not super().settle(index):
             return False
-        self._acked(index)  # values are numbered as they arrive, from 0: the offset is the same
+        # Values are numbered as they arrive, from 0: the offset is the same.
+        self._acked(index)
         return True
 
     def settle_range(self, start: int, stop: int) -> int:
@@ -131,18 +149,24 @@ class _Tracker(OffsetTracker):
 
 
 class _Verdicts(Acknowledger):
-    """A nack is told to whoever has sent the value: its failure strategy decides, and none is asked here."""
+    """A nack is told to whoever has sent the value: its failure strategy decides, and none is asked
+    here.
+    """
 
     def __init__(self, parts: VerdictParts, target: MemoryTarget) -> None:
         super().__init__(parts, cast("Strategies", None))
         self._target = target
         self._observer = parts.observer
 
-    def nack(self, delivery: Delivery, reason: BaseException, record: Record | None = None) -> Future[bool]:
+    def nack(
+        self, delivery: Delivery, reason: BaseException, record: Record | None = None
+    ) -> Future[bool]:
         if not isinstance(reason, BaseException):
             raise TypeError(f"nack() takes an exception, not {type(reason).__name__}")
         if record is not None:
-            raise EncodeError(f"channel {self.name!r}: a nack goes back to the sender, which has no use for record=")
+            raise EncodeError(
+                f"channel {self.name!r}: a nack goes back to the sender, which has no use for record="
+            )
         if not self.futures.is_here:
             return self.futures.from_thread(lambda: self.nack(delivery, reason))
         return self._hand_back(delivery, reason)
@@ -150,14 +174,16 @@ class _Verdicts(Acknowledger):
     def failed(self, delivery: Delivery, reason: BaseException) -> Future[bool]:
         if delivery.tracker.is_closed or delivery.tracker.is_open(delivery.index):
             return self._hand_back(delivery, reason)
-        return super().failed(delivery, reason)  # it has its verdict, and the failure is reported
+        # It has its verdict, and the failure is reported.
+        return super().failed(delivery, reason)
 
     def left(self, delivery: Delivery, why: BaseException) -> None:
         if delivery.tracker.nack(delivery.index):
             self._target.settled(delivery.index, why)
 
     def _hand_back(self, delivery: Delivery, reason: BaseException) -> Future[bool]:
-        tracker, index = delivery.tracker, delivery.index
+        tracker = delivery.tracker
+        index = delivery.index
         if not tracker.nack(index):
             return self.futures.no
         tracker.settle_nacked(index)

@@ -1,4 +1,6 @@
-"""What users ask and do with a channel's offsets: what is committed, the lag, metadata, seeks and commits by hand."""
+"""What users ask and do with a channel's offsets: what is committed, the lag, metadata, seeks and
+commits by hand.
+"""
 
 from __future__ import annotations
 
@@ -37,20 +39,26 @@ class ChannelOffsets:
         return self._settings.name
 
     async def commit(self, positions: Mapping[TopicPartition, int] | None = None) -> None:
-        """Commit now instead of at the next tick: everything that is settled, or exactly these positions.
+        """Commit now instead of at the next tick: everything that is settled, or exactly these
+        positions.
 
-        A position is the offset of the next record to read. It may pass settled records only, and never moves back
-        (use :meth:`seek`). Committing settles nothing: unsettled records below the position can still be acked.
+        A position is the offset of the next record to read. It may pass settled records only, and
+        never moves back (use :meth:`seek`). Committing settles nothing: unsettled records below the
+        position can still be acked.
 
         Args:
             positions: partition -> position; None: everything that may be committed (nothing with
                 ``commit_strategy = "ignore"``).
 
         Raises:
-            CommitRefusedError: A position would pass an unsettled record, or move back; nothing was sent.
-            NotOwnerError: A partition is not assigned to this application, as in a rebalance; nothing was sent for it.
-            BrokerError: The commit failed, or its outcome is unknown; what is settled is committed later all the same.
-            CommitStrategyError: A custom strategy raised, or returned no position; the channel stops.
+            CommitRefusedError: A position would pass an unsettled record, or move back; nothing was
+                sent.
+            NotOwnerError: A partition is not assigned to this application, as in a rebalance;
+                nothing was sent for it.
+            BrokerError: The commit failed, or its outcome is unknown; what is settled is committed
+                later all the same.
+            CommitStrategyError: A custom strategy raised, or returned no position; the channel
+                stops.
         """
         with self._failure_as_cause():
             await (self._commit_all() if positions is None else self._commit_positions(positions))
@@ -82,7 +90,8 @@ class ChannelOffsets:
             raise errors[0]
 
     async def committed(self) -> dict[TopicPartition, int | None]:
-        """partition -> the group's committed position, asked of the broker; None if nothing is committed.
+        """partition -> the group's committed position, asked of the broker; None if nothing is
+        committed.
 
         With ``commit_strategy = "checkpoint"``: the position that the store has confirmed.
 
@@ -99,10 +108,12 @@ class ChannelOffsets:
         return found
 
     async def lag(self) -> dict[TopicPartition, int]:
-        """partition -> records between the committed position and the log end, both asked of the broker.
+        """partition -> records between the committed position and the log end, both asked of the
+        broker.
 
-        Without a committed position it is counted from where reading started, and with ``commit_strategy = "ignore"``
-        from the first record that is not settled. Partitions in which reading has not started are left out.
+        Without a committed position it is counted from where reading started, and with
+        ``commit_strategy = "ignore"`` from the first record that is not settled. Partitions in
+        which reading has not started are left out.
 
         Raises:
             BrokerError: The broker did not answer.
@@ -113,8 +124,11 @@ class ChannelOffsets:
         for client, partitions in self._shares():
             ends = await self._consumer(client).end_offsets(partitions)
             for partition, end in ends.items():
-                tracker, position = client.table.trackers.get(partition), committed.get(partition)
-                behind = position if tracker is None else lag_begins(tracker, position, commits=commits)
+                tracker = client.table.trackers.get(partition)
+                position = committed.get(partition)
+                behind = (
+                    position if tracker is None else lag_begins(tracker, position, commits=commits)
+                )
                 if behind is not None:
                     found[partition] = max(0, end - behind)
         return found
@@ -122,23 +136,29 @@ class ChannelOffsets:
     def ack_up_to(self, message: Message[Any], metadata: str | None = None) -> Future[bool]:
         """Ack a message, and every message delivered before it in its partition.
 
-        Nacked messages stay with their failure strategy. With ``ordering = "key"`` or ``"unordered"`` earlier records
-        may still be queued: they are handled as usual. Callable from any thread.
+        Nacked messages stay with their failure strategy. With ``ordering = "key"`` or
+        ``"unordered"`` earlier records may still be queued: they are handled as usual. Callable
+        from any thread.
 
         Args:
             metadata: As for :meth:`reactive_kafka.Message.ack`.
 
         Returns:
-            An awaitable as of ``ack``, which may be ignored: True if the call settled at least one record.
+            An awaitable as of ``ack``, which may be ignored: True if the call settled at least one
+                record.
 
         Raises:
             TypeError: *message* is not a message.
             ValueError: It is a message of another channel, or the metadata is too long.
         """
         if not isinstance(message, Message):
-            raise TypeError(f"ack_up_to() takes a message of this channel, not {type(message).__name__}")
+            raise TypeError(
+                f"ack_up_to() takes a message of this channel, not {type(message).__name__}"
+            )
         if message.channel != self.name:
-            raise ValueError(f"a message of channel {message.channel!r} cannot be acked by {self.name!r}")
+            raise ValueError(
+                f"a message of channel {message.channel!r} cannot be acked by {self.name!r}"
+            )
         return verdicts_of(message.tracker).ack_up_to(message.index, metadata)
 
     def store_offset_metadata(self, partition: PartitionLike, metadata: str) -> bool:
@@ -179,7 +199,8 @@ class ChannelOffsets:
         client = self._client(partition)
         if client is None:
             return None
-        asks, settings = self._asks(client, partition), self._settings
+        asks = self._asks(client, partition)
+        settings = self._settings
         is_stale = asks and (not settings.offset_metadata_cache or settings.enable_auto_commit)
         one = client.table.get(partition)
         known = None if is_stale or one is None else one.user_metadata
@@ -189,20 +210,22 @@ class ChannelOffsets:
         if asks or client.starts.keeps_positions:
             stored = (await self._consumer(client).committed([partition]))[partition]
             if self._client(partition) is not client:
-                return None  # it was revoked meanwhile
+                # It was revoked meanwhile.
+                return None
         text = "" if stored is None else decode(stored.metadata, stored.offset).user
         return self._reader.value(partition, text)
 
     async def seek(self, partition: PartitionLike, where: Where) -> None:
-        """Continue reading a partition from elsewhere; late acks of its in-flight records have no effect.
+        """Continue reading a partition from elsewhere; late acks of its in-flight records have no
+        effect.
 
-        The committed position does not move with the seek, but with the next settled record, also backwards. In a hook
-        of ``on_assigned``, *where* is where reading starts.
+        The committed position does not move with the seek, but with the next settled record, also
+        backwards. In a hook of ``on_assigned``, *where* is where reading starts.
 
         Args:
-            where: An offset, ``"beginning"``, ``"end"``, ``by(-100)``: so many records from the position, limited to
-                the log; or a time: the first record at or after it, else the end. For an offset that the log does not
-                have, ``auto_offset_reset`` applies.
+            where: An offset, ``"beginning"``, ``"end"``, ``by(-100)``: so many records from the
+                position, limited to the log; or a time: the first record at or after it, else the
+                end. For an offset that the log does not have, ``auto_offset_reset`` applies.
 
         Raises:
             NotOwnerError: The partition is not assigned to this application.
@@ -222,14 +245,18 @@ class ChannelOffsets:
     @property
     def assignment(self) -> frozenset[TopicPartition]:
         """The partitions assigned now, without those of retry topics."""
-        return frozenset(partition for client in self._clients.consumers for partition in client.table.ours)
+        return frozenset(
+            partition for client in self._clients.consumers for partition in client.table.ours
+        )
 
     @property
     def _clients(self) -> ChannelClients:
         return self._lifecycle.session.clients
 
     def _client(self, partition: TopicPartition) -> ChannelConsumer | None:
-        """The client that has a partition, also while reading has not started, or is being ended."""
+        """The client that has a partition, also while reading has not started, or is being
+        ended.
+        """
         return next((client for client in self._clients if partition in client.table.ours), None)
 
     def _shares(self) -> list[tuple[ChannelConsumer, list[TopicPartition]]]:
@@ -243,7 +270,9 @@ class ChannelOffsets:
         return consumer
 
     def _asks(self, client: ChannelConsumer, partition: TopicPartition) -> bool:
-        """Whether the group is asked. A store is only before reading starts: its answer claims rows of others."""
+        """Whether the group is asked. A store is only before reading starts: its answer claims rows
+        of others.
+        """
         if client.starts.keeps_positions:
             return partition not in client.table.trackers
         return self._settings.group_id is not None

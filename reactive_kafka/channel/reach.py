@@ -1,11 +1,19 @@
-"""What a client should read and cannot: topics that do not exist, partitions whose leader does not answer. No I/O."""
+"""What a client should read and cannot: topics that do not exist, partitions whose leader does not
+answer. No I/O.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from reactive_kafka.broker.client import Sight
-from reactive_kafka.observe.events import LeadersAway, LeadersBack, Observer, TopicFound, TopicMissing
+from reactive_kafka.observe.events import (
+    LeadersAway,
+    LeadersBack,
+    Observer,
+    TopicFound,
+    TopicMissing,
+)
 from reactive_kafka.observe.text import first_of
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import TopicPartition
@@ -14,7 +22,9 @@ AWAY_S = 5.0
 """How long a leader may be away before the channel is not ready: an election takes a moment."""
 
 MISSING_S = 2.0
-"""How long a topic may be missing before it is reported: a broker that creates topics takes a moment, too."""
+"""How long a topic may be missing before it is reported: a broker that creates topics takes a
+moment, too.
+"""
 
 MOST_NAMED = 10
 """Partitions named in one reason."""
@@ -23,15 +33,21 @@ MOST_NAMED = 10
 class Reach:
     """Keeps the results of the last looks, for readiness, and reports changes."""
 
-    def __init__(self, channel: str, table: PartitionTable, observer: Observer, *, tells_topics: bool = True) -> None:
+    def __init__(
+        self, channel: str, table: PartitionTable, observer: Observer, *, tells_topics: bool = True
+    ) -> None:
         self._channel = channel
-        self._table = table  # the client's partitions, which know since when they are silent
-        self._tells_topics = tells_topics  # one of several clients that read the same topics reports them
+        # The client's partitions, which know since when they are silent.
+        self._table = table
+        # One of several clients that read the same topics reports them.
+        self._tells_topics = tells_topics
         self._observer = observer
-        self._missing: dict[str, tuple[str, float]] = {}  # topic -> reason, since when
+        # Topic -> reason, since when.
+        self._missing: dict[str, tuple[str, float]] = {}
         self._told_missing: set[str] = set()
         self._told_away = False
-        self.not_ready: list[str] = []  # reasons why not everything can be read
+        # Reasons why not everything can be read.
+        self.not_ready: list[str] = []
 
     @property
     def is_unsure(self) -> bool:
@@ -47,14 +63,22 @@ class Reach:
         }
         for one in self._table:
             since = asked_at if one.silent is None else one.silent[1]
-            one.silent = (_why_silent(sight.silent[one.id]), since) if one.id in sight.silent else None
-        away = {one.id: one.silent[0] for one in self._table if one.silent and now - one.silent[1] >= AWAY_S}
+            one.silent = (
+                (_why_silent(sight.silent[one.id]), since) if one.id in sight.silent else None
+            )
+        away = {
+            one.id: one.silent[0]
+            for one in self._table
+            if one.silent and now - one.silent[1] >= AWAY_S
+        }
         self.not_ready = [why for why, _ in self._missing.values()] + _by_reason(away)
         self._tell_topics(now)
         self._tell_leaders(away)
 
     def over(self) -> None:
-        """Forget the partitions: the client is being replaced, and the next one looks at its own."""
+        """Forget the partitions: the client is being replaced, and the next one looks at its
+        own.
+        """
         for one in self._table:
             one.silent = None
 
@@ -74,7 +98,9 @@ class Reach:
     def _tell_leaders(self, away: Mapping[TopicPartition, str]) -> None:
         if away and not self._told_away:
             reason = "; ".join(_by_reason(away))
-            self._observer.on(LeadersAway(channel=self._channel, partitions=frozenset(away), reason=reason))
+            self._observer.on(
+                LeadersAway(channel=self._channel, partitions=frozenset(away), reason=reason)
+            )
         elif self._told_away and not away:
             self._observer.on(LeadersBack(channel=self._channel))
         self._told_away = bool(away)
@@ -96,4 +122,7 @@ def _by_reason(away: Mapping[TopicPartition, str]) -> list[str]:
     reasons: dict[str, list[TopicPartition]] = {}
     for partition, why in sorted(away.items()):
         reasons.setdefault(why, []).append(partition)
-    return [f"{first_of(partitions, MOST_NAMED)} cannot be read: {why}" for why, partitions in reasons.items()]
+    return [
+        f"{first_of(partitions, MOST_NAMED)} cannot be read: {why}"
+        for why, partitions in reasons.items()
+    ]

@@ -1,4 +1,6 @@
-"""One session of a channel: all that a start creates, and a restart creates again; and what is known of it."""
+"""One session of a channel: all that a start creates, and a restart creates again; and what is
+known of it.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +38,16 @@ from reactive_kafka.verdicts.ageing import Held
 from reactive_kafka.verdicts.hook import DeliveryHook, NoHook, SharedHook
 from reactive_kafka.verdicts.nack import VerdictParts
 
-LOOKED_AT = 100  # partitions at each look, ten times a second: a thousand would cost a twentieth of a core
-MOST_ERRORS = 3  # of a channel's clients, named in one reason
+# Partitions at each look, ten times a second: a thousand would cost a twentieth of a core.
+LOOKED_AT = 100
+# Of a channel's clients, named in one reason.
+MOST_ERRORS = 3
 
 
 class ChannelSession:
-    """The clients, lanes, workers and verdicts of a channel, from a start to a failure or the stop."""
+    """The clients, lanes, workers and verdicts of a channel, from a start to a failure or the
+    stop.
+    """
 
     def __init__(
         self,
@@ -53,35 +59,51 @@ class ChannelSession:
         exit: Callable[[BaseException], None],
         joined: Callable[[], None],
     ) -> None:
-        settings, services = spec.settings, spec.services
-        clock, observer = services.clock, services.observer
+        settings = spec.settings
+        services = spec.services
+        clock = services.clock
+        observer = services.observer
         self._settings = settings
         self._clock = clock
         # An application that iterates over the channel has what a handler would have.
         self._iterates = spec.make_workers is None
         self.commits = settings.commit_strategy != "ignore"
         self._totals = totals
-        self.schemas, self._looked_at = spec.schemas, 0
-        # Everything tells the clients something, and they need everything: so their (empty) set and the signals come
-        # first, and the clients last. The workers come after the acknowledger, which they give their verdicts to, and
-        # it is told by them in turn only which lanes a failure strategy holds up.
+        self.schemas = spec.schemas
+        self._looked_at = 0
+        # Everything tells the clients something, and they need everything: so their (empty) set and
+        # the signals come first, and the clients last. The workers come after the acknowledger,
+        # which they give their verdicts to, and it is told by them in turn only which lanes a
+        # failure strategy holds up.
         self.clients = clients = ChannelClients()
         self.signals = signals = ChannelSignals(status, fail, exit, joined, clients.made_progress)
         self.spawn: Spawn = services.tasks.of(signals.task_failed)
-        self.arrival = asyncio.Event()  # set when an application that iterates is to look again
+        # Set when an application that iterates is to look again.
+        self.arrival = asyncio.Event()
         self.lanes = self._lanes(spec)
         self.hook = self._hook(spec)
         self.failures = Failures(settings, services.connector, clock, observer, self.spawn)
         verdicts = VerdictParts(
-            settings=settings, clock=clock, observer=observer, totals=totals.totals_of, spawn=self.spawn,
-            hook=self.hook, fail=signals.fail, progress=signals.made_progress, request_commit=clients.request_commit,
-            # Asked for late: the workers are made after the acknowledger, because they tell it of failures.
+            settings=settings,
+            clock=clock,
+            observer=observer,
+            totals=totals.totals_of,
+            spawn=self.spawn,
+            hook=self.hook,
+            fail=signals.fail,
+            progress=signals.made_progress,
+            request_commit=clients.request_commit,
+            # Asked for late: the workers are made after the acknowledger, because they tell it of
+            # failures.
             blocks_on=lambda *nack: self.workers.blocks_on(*nack),  # noqa: PLW0108
-            commits_at_ack=spec.strategy.commits_at_ack, decode_key=spec.decode_key,
+            commits_at_ack=spec.strategy.commits_at_ack,
+            decode_key=spec.decode_key,
             has_events=settings.cloud_events,
-        )  # fmt: skip
+        )
         self.acknowledger = Acknowledger(verdicts, self.failures)
-        self.worker_signals = WorkerSignals(verdicts, self.acknowledger, signals.exit, clients.store_plans)
+        self.worker_signals = WorkerSignals(
+            verdicts, self.acknowledger, signals.exit, clients.store_plans
+        )
         self.workers = self._workers(spec)
         self.guard = PoisonGuard(
             verdicts,
@@ -94,27 +116,48 @@ class ChannelSession:
             kept=self.kept,
         )
         shared = ClientParts(
-            settings=settings, clock=clock, observer=observer, spawn=self.spawn, connector=services.connector,
+            settings=settings,
+            clock=clock,
+            observer=observer,
+            spawn=self.spawn,
+            connector=services.connector,
             outages=OutageReports(settings.name, observer),
             reader=self.hook.reader(spec.connector or services.connector),
-            acknowledger=self.acknowledger, lanes=self.lanes, workers=self.workers, arrival=self.arrival,
-            commits=totals.commits, history=totals.history, resume=totals.resume, times=totals.times,
-            held_back=self._held_back, received=totals.received, keeps_plans=spec.keeps_plans,
-            hook=self.hook, holds=self.guard.begin,
-        )  # fmt: skip
+            acknowledger=self.acknowledger,
+            lanes=self.lanes,
+            workers=self.workers,
+            arrival=self.arrival,
+            commits=totals.commits,
+            history=totals.history,
+            resume=totals.resume,
+            times=totals.times,
+            held_back=self._held_back,
+            received=totals.received,
+            keeps_plans=spec.keeps_plans,
+            hook=self.hook,
+            holds=self.guard.begin,
+        )
         for role in roles(settings, spec.strategy, spec.hooks):
             clients.append(ChannelConsumer(role, shared, signals))
 
     def _lanes(self, spec: ChannelSpec) -> Lanes:
-        settings, totals = self._settings, self._totals
-        given: Any = {"shared": settings.ordering == "unordered", "key_of": spec.key_of, "pauses": totals.pauses}
-        given["keys_are_total"] = settings.key is None or settings.key.startswith(HEADER)  # no function of users
+        settings = self._settings
+        totals = self._totals
+        given: Any = {
+            "shared": settings.ordering == "unordered",
+            "key_of": spec.key_of,
+            "pauses": totals.pauses,
+        }
+        # No function of users.
+        given["keys_are_total"] = settings.key is None or settings.key.startswith(HEADER)
         limited: Any = (totals.limit, spec.services.clock, self._may_start)
         most = None if spec.keeps_plans else settings.concurrency_per_partition
         if most is None:
             return Lanes(**given) if totals.limit is None else LimitedLanes(*limited, **given)
         given["most"] = most
-        return CappedLanes(**given) if totals.limit is None else LimitedCappedLanes(*limited, **given)
+        return (
+            CappedLanes(**given) if totals.limit is None else LimitedCappedLanes(*limited, **given)
+        )
 
     def _may_start(self) -> None:
         self.workers.work_is_there()
@@ -122,19 +165,25 @@ class ChannelSession:
 
     def _hook(self, spec: ChannelSpec) -> DeliveryHook:
         if spec.transactions is not None:
-            name, observer = spec.settings.name, spec.services.observer
+            name = spec.settings.name
+            observer = spec.services.observer
             return ExactlyOnce(name, spec.transactions, observer, lambda: self.clients, self.spawn)
         if spec.checkpoint is None:
             return (SharedHook if spec.is_shared else NoHook)(spec.settings.name)
-        store, services = spec.checkpoint.store, spec.services
-        rows = CheckpointRows(spec.settings, store, lambda: self.clients, services.clock, services.observer)
-        fail, duplicates = self.signals.fail, self._totals.history.dropped
+        store = spec.checkpoint.store
+        services = spec.services
+        rows = CheckpointRows(
+            spec.settings, store, lambda: self.clients, services.clock, services.observer
+        )
+        fail = self.signals.fail
+        duplicates = self._totals.history.dropped
         return CheckpointHook(spec.settings, rows, spec.checkpoint.codec, fail, duplicates)
 
     def _workers(self, spec: ChannelSpec) -> Workers:
         if spec.make_workers is None:
             return Workers()
-        clock, is_ending = spec.services.clock, spec.services.tasks.is_ending
+        clock = spec.services.clock
+        is_ending = spec.services.tasks.is_ending
         setup = WorkerSetup(
             spec.settings,
             self.lanes,
@@ -181,7 +230,8 @@ class ChannelSession:
         if self._settings.assign:
             left = [one for client in self.clients.consumers for one in client.table.all_trackers()]
             self._totals.resume.update({one.partition: one.outside_plans(one.safe) for one in left})
-        async with AsyncExitStack() as steps:  # each is taken, whatever those before it have raised
+        # Each is taken, whatever those before it have raised.
+        async with AsyncExitStack() as steps:
             steps.callback(self.arrival.set)
             steps.callback(self.guard.end)
             steps.callback(self.workers.close)
@@ -197,7 +247,9 @@ class ChannelSession:
             self.workers.work_is_there()
 
     def hold(self) -> None:
-        """Let nothing be taken any more, without telling anybody: this is the copy of a forked child."""
+        """Let nothing be taken any more, without telling anybody: this is the copy of a forked
+        child.
+        """
         self._totals.pauses.pause("this is a forked child")
         self._look_at_pauses()
 
@@ -214,7 +266,9 @@ class ChannelSession:
             self.lanes.look_at_pauses([one.lane for one in client.table if one.lane is not None])
 
     def look(self) -> None:
-        """Let go of what was settled lately, by whomever: it is timed then; of many partitions in turns."""
+        """Let go of what was settled lately, by whomever: it is timed then; of many partitions in
+        turns.
+        """
         trackers = [] if self.guard.is_resting else self.clients.holding()
         first = self._looked_at if self._looked_at < len(trackers) else 0
         self._looked_at = first + LOOKED_AT
@@ -222,9 +276,12 @@ class ChannelSession:
             tracker.compact()
 
     def _held_back(self) -> set[TopicPartition]:
-        held_back, pauses = set(self.guard.held_back()), self._totals.pauses
+        held_back = set(self.guard.held_back())
+        pauses = self._totals.pauses
         if pauses:
-            held_back.update(one.partition for one in self.clients.trackers() if pauses.has(one.partition))
+            held_back.update(
+                one.partition for one in self.clients.trackers() if pauses.has(one.partition)
+            )
         return held_back
 
 
@@ -236,32 +293,52 @@ def channel_facts(
     last_partitions: tuple[PartitionFacts, ...] | None,
     now: float,
 ) -> ChannelFacts:
-    """The facts at *now* (monotonic); *last_partitions* are those that a channel had when it failed."""
+    """The facts at *now* (monotonic); *last_partitions* are those that a channel had when it
+    failed.
+    """
     for tracker in session.clients.trackers():
-        session.acknowledger.count_acks(tracker)  # when somebody asks, and not at each ack
+        # When somebody asks, and not at each ack.
+        session.acknowledger.count_acks(tracker)
     state = _state(status, session, totals)
-    commits, history, handlers = totals.commits, totals.history, totals.handlers
+    commits = totals.commits
+    history = totals.history
+    handlers = totals.handlers
     partitions = partition_facts(session, now) if last_partitions is None else last_partitions
     return ChannelFacts(
-        channel=settings.name, state=state, reason=status.why_failed(now), on_poison=settings.on_poison,
-        failure_strategies=_failure_strategies(settings), poison_limit_s=settings.unprocessed_record_max_age_s,
-        has_joined=status.has_joined, paused_by=totals.pauses.reasons, stopped_by=status.stopped_by,
+        channel=settings.name,
+        state=state,
+        reason=status.why_failed(now),
+        on_poison=settings.on_poison,
+        failure_strategies=_failure_strategies(settings),
+        poison_limit_s=settings.unprocessed_record_max_age_s,
+        has_joined=status.has_joined,
+        paused_by=totals.pauses.reasons,
+        stopped_by=status.stopped_by,
         limited_by=str(settings.rate_limit) if session.lanes.holds_back else None,
         broker_error=None if status.stopped_by else _broker_error(session),
         partitions=partitions,
-        poison=session.guard.facts(now), totals=totals.bounded(one.partition for one in partitions),
-        commits=dict(commits.outcomes), commit_durations=commits.durations,
-        handler_durations=handlers.durations, retries=handlers.retries,
-        record_ages=totals.times.ages, delivery_delays=totals.times.delays,
-        rebalances=dict(history.rebalances), resets=dict(history.resets),
+        poison=session.guard.facts(now),
+        totals=totals.bounded(one.partition for one in partitions),
+        commits=dict(commits.outcomes),
+        commit_durations=commits.durations,
+        handler_durations=handlers.durations,
+        retries=handlers.retries,
+        record_ages=totals.times.ages,
+        delivery_delays=totals.times.delays,
+        rebalances=dict(history.rebalances),
+        resets=dict(history.resets),
         unreadable=dict(history.unreadable),
         abandoned_handlers=history.abandoned + handlers.abandoned,
-        replays_avoided=history.replays_avoided, duplicates_dropped=history.duplicates_dropped,
-        unsynced_age_s=session.hook.behind_s(), metadata_dropped=commits.room.dropped,
+        replays_avoided=history.replays_avoided,
+        duplicates_dropped=history.duplicates_dropped,
+        unsynced_age_s=session.hook.behind_s(),
+        metadata_dropped=commits.room.dropped,
         warnings=tuple(filter(None, (commits.room.warning, *_warnings(settings, session, now)))),
-        not_ready=() if status.stopped_by else tuple(dict.fromkeys(_not_ready(session, state, now))),
+        not_ready=()
+        if status.stopped_by
+        else tuple(dict.fromkeys(_not_ready(session, state, now))),
         health_enabled=settings.health_enabled,
-    )  # fmt: skip
+    )
 
 
 def _state(status: ChannelStatus, session: ChannelSession, totals: ChannelTotals) -> ChannelState:
@@ -273,15 +350,27 @@ def _state(status: ChannelStatus, session: ChannelSession, totals: ChannelTotals
 
 
 def _is_done(session: ChannelSession) -> bool:
-    """Whether the ranges that the channel reads are read and settled, and nothing waits to be retried."""
+    """Whether the ranges that the channel reads are read and settled, and nothing waits to be
+    retried.
+    """
     read = [one for client in session.clients.consumers for one in client.table]
-    return bool(read) and all(map(is_done, read)) and not any(one.unsettled for one in session.clients.all_trackers())
+    return (
+        bool(read)
+        and all(map(is_done, read))
+        and not any(one.unsettled for one in session.clients.all_trackers())
+    )
 
 
 def _broker_error(session: ChannelSession) -> str | None:
-    """Why the broker cannot be used, each reason once: that of retries may have a connection of its own."""
-    found = dict.fromkeys(error for client in session.clients if (error := client.connection.broker_error))
-    return "; ".join([error for error in found if error != CONNECTING][:MOST_ERRORS] or found) or None
+    """Why the broker cannot be used, each reason once: that of retries may have a connection of its
+    own.
+    """
+    found = dict.fromkeys(
+        error for client in session.clients if (error := client.connection.broker_error)
+    )
+    return (
+        "; ".join([error for error in found if error != CONNECTING][:MOST_ERRORS] or found) or None
+    )
 
 
 def _warnings(settings: IncomingSettings, session: ChannelSession, now: float) -> Iterator[str]:
@@ -292,15 +381,21 @@ def _warnings(settings: IncomingSettings, session: ChannelSession, now: float) -
 
 
 def _failure_strategies(settings: IncomingSettings) -> tuple[str, ...]:
-    """The labels that nacks are counted by: strategies, and the ack mode if that is "pre" or "none"."""
+    """The labels that nacks are counted by: strategies, and the ack mode if that is "pre" or
+    "none".
+    """
     names = [settings.failure_strategy, *settings.failure_routes.values()]
     names += [settings.on_poison] * (settings.on_poison == "dead-letter-queue")
     names += [settings.ack] * (settings.ack in ("pre", "none"))
     return tuple(dict.fromkeys(names))
 
 
-def partition_facts(session: ChannelSession, now: float, *, also_left: bool = False) -> tuple[PartitionFacts, ...]:
-    """The facts at *now* of the partitions that are ours, with *also_left* of suspended ones too."""
+def partition_facts(
+    session: ChannelSession, now: float, *, also_left: bool = False
+) -> tuple[PartitionFacts, ...]:
+    """The facts at *now* of the partitions that are ours, with *also_left* of suspended ones
+    too.
+    """
     found: list[PartitionFacts] = []
     for client in session.clients:
         stopped = client.fetcher.stopped(now)
@@ -318,11 +413,20 @@ def _partition(
     oldest = oldest_started(tracker)
     behind = lag_begins(tracker, tracker.committed, commits=session.commits)
     return PartitionFacts(
-        partition=one.id, position=tracker.position, committed=tracker.committed, log_end=one.end,
-        lag=None if one.end is None else max(0, one.end - behind), in_flight=one.in_flight, queued=one.queued,
-        oldest_unacked_s=None if oldest is None else max(0.0, session.guard.watch.age_s(oldest[1], now)),
-        paused=is_paused, metadata_units=one.metadata.units(tracker), done=is_done(one),
-    )  # fmt: skip
+        partition=one.id,
+        position=tracker.position,
+        committed=tracker.committed,
+        log_end=one.end,
+        lag=None if one.end is None else max(0, one.end - behind),
+        in_flight=one.in_flight,
+        queued=one.queued,
+        oldest_unacked_s=None
+        if oldest is None
+        else max(0.0, session.guard.watch.age_s(oldest[1], now)),
+        paused=is_paused,
+        metadata_units=one.metadata.units(tracker),
+        done=is_done(one),
+    )
 
 
 def _not_ready(session: ChannelSession, state: ChannelState, now: float) -> Iterator[str]:
@@ -332,7 +436,11 @@ def _not_ready(session: ChannelSession, state: ChannelState, now: float) -> Iter
         yield from client.connection.reach.not_ready
         if client.starts.not_begun is not None and not client.starts.are_done:
             yield client.starts.not_begun
-        if (why := client.committer.not_stored) is not None and state in ("running", "paused", "done"):
+        if (why := client.committer.not_stored) is not None and state in (
+            "running",
+            "paused",
+            "done",
+        ):
             yield f"the last commit was not stored: {why}"
     yield from session.hook.not_ready()
     yield from session.schemas.not_ready() if session.schemas is not None else ()

@@ -1,4 +1,6 @@
-"""What the parts of a channel's session tell: made before these parts, so that none of them has to know its owner."""
+"""What the parts of a channel's session tell: made before these parts, so that none of them has to
+know its owner.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,14 @@ class ChannelSignals:
 
     status: ChannelStatus
     fail_channel: Callable[[BaseException], bool]
-    exit: Callable[[BaseException], None]  # a handler or a hook asked the process to end
-    joined: Callable[[], None]  # a client has its assignment
-    made_progress: Callable[[], None]  # there may be room for new records, or a drain may be over
-    # Set when the session is over after a failure. From then on its parts are not heard: the channel may have another.
+    # A handler or a hook asked the process to end.
+    exit: Callable[[BaseException], None]
+    # A client has its assignment.
+    joined: Callable[[], None]
+    # There may be room for new records, or a drain may be over.
+    made_progress: Callable[[], None]
+    # Set when the session is over after a failure. From then on its parts are not heard: the
+    # channel may have another.
     has_let_go: asyncio.Event = field(default_factory=asyncio.Event)
 
     def is_over(self) -> bool:
@@ -39,21 +45,27 @@ class ChannelSignals:
         return not self.has_let_go.is_set() and self.fail_channel(reason)
 
     def task_failed(self, error: BaseException) -> None:
-        """A bug in a task, ours or the client's, stops this channel and no other; it is told with its traceback."""
+        """A bug in a task, ours or the client's, stops this channel and no other; it is told with
+        its traceback.
+        """
         if not self.fail(error):
             self.status.tell_failure(describe(error), error)
 
 
 class ClientSignals:
-    """What the parts of one client ask the channel, and tell it; they are not heard once the client is closed."""
+    """What the parts of one client ask the channel, and tell it; they are not heard once the client
+    is closed.
+    """
 
     def __init__(self, channel: ChannelSignals) -> None:
         self._channel = channel
         self.exit = channel.exit
         self.is_taking = channel.is_taking
         self.is_closed = False
-        self.is_joined = False  # the client has an assignment
-        self.look_soon = asyncio.Event()  # set where the client is to look at its topics and partitions now
+        # The client has an assignment.
+        self.is_joined = False
+        # Set where the client is to look at its topics and partitions now.
+        self.look_soon = asyncio.Event()
 
     def is_over(self) -> bool:
         """Whether no new client is to be made."""
@@ -69,5 +81,7 @@ class ClientSignals:
         self._channel.joined()
 
     def fail(self, reason: BaseException) -> bool:
-        """Stop the channel; False if it was stopping or had failed before, or the client is closed."""
+        """Stop the channel; False if it was stopping or had failed before, or the client is
+        closed.
+        """
         return not self.is_closed and self._channel.fail(reason)

@@ -1,4 +1,6 @@
-"""What an incoming channel is made from, the Kafka clients it needs, and what it keeps through its restarts. Pure."""
+"""What an incoming channel is made from, the Kafka clients it needs, and what it keeps through its
+restarts. Pure.
+"""
 
 from __future__ import annotations
 
@@ -44,13 +46,17 @@ class RunServices:
     connector: Connector
     clock: Clock
     observer: Observer
-    tasks: Tasks  # those of a channel fail that channel
-    exit: Callable[[BaseException], None]  # called when a handler or a hook asks the process to end
+    # Those of a channel fail that channel.
+    tasks: Tasks
+    # Called when a handler or a hook asks the process to end.
+    exit: Callable[[BaseException], None]
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSpec:
-    """Where a channel keeps positions and states, with ``commit_strategy = "checkpoint"``; closed at the end."""
+    """Where a channel keeps positions and states, with ``commit_strategy = "checkpoint"``; closed
+    at the end.
+    """
 
     store: CheckpointStore
     codec: Codec
@@ -64,23 +70,34 @@ class ChannelSpec:
     strategy: CommitStrategy
     services: RunServices
     hooks: Hooks = field(default_factory=Hooks)
-    make_workers: MakeWorkers | None = None  # of each session; None: the application iterates over the channel
+    # Of each session; None: the application iterates over the channel.
+    make_workers: MakeWorkers | None = None
     checkpoint: CheckpointSpec | None = None
-    transactions: TransactionalProducers | None = None  # exactly once: its positions are part of transactions
-    decode: Decode | None = None  # for an application that iterates; handlers have theirs. None: payloads are bytes
+    # Exactly once: its positions are part of transactions.
+    transactions: TransactionalProducers | None = None
+    # For an application that iterates; handlers have theirs. None: payloads are bytes.
+    decode: Decode | None = None
     # the same of records with headers, which may be CloudEvents, or name a schema
     decode_record: DecodeRecord | None = None
     decode_key: DecodeRecord | None = None
-    key_of: KeyOf | None = None  # what records are ordered by, with ``ordering = "key"``
-    connector: Connector | None = None  # makes the clients that read the channel's own topics; None: the run's does
-    schemas: Schemas | None = None  # what the formats of its values and keys need
-    skipping: Skipping | None = None  # what the application does not get; handlers have theirs. None: it gets all
-    is_shared: bool = False  # each record goes to several handlers
-    keeps_plans: bool = False  # ranges that an earlier owner has planned are handled as planned
+    # What records are ordered by, with ``ordering = "key"``
+    key_of: KeyOf | None = None
+    # Makes the clients that read the channel's own topics; None: the run's does.
+    connector: Connector | None = None
+    # What the formats of its values and keys need.
+    schemas: Schemas | None = None
+    # What the application does not get; handlers have theirs. None: it gets all.
+    skipping: Skipping | None = None
+    # Each record goes to several handlers.
+    is_shared: bool = False
+    # Ranges that an earlier owner has planned are handled as planned.
+    keeps_plans: bool = False
 
 
 MOST_LEFT = 10_000
-"""Partitions that are counted one by one though they are not assigned. A pattern's topics may come and go for ever."""
+"""Partitions that are counted one by one though they are not assigned. A pattern's topics may come
+and go for ever.
+"""
 OTHERS = TopicPartition("(others)", -1)
 """What is counted of the partitions beyond those; no topic can have this name."""
 
@@ -89,15 +106,18 @@ OTHERS = TopicPartition("(others)", -1)
 class ChannelTotals:
     """What a channel counts, and what it remembers, through all of its sessions."""
 
-    totals: defaultdict[TopicPartition, PartitionTotals] = field(default_factory=lambda: defaultdict(PartitionTotals))
+    totals: defaultdict[TopicPartition, PartitionTotals] = field(
+        default_factory=lambda: defaultdict(PartitionTotals)
+    )
     commits: CommitFacts = field(default_factory=CommitFacts)
     history: AssignmentFacts = field(default_factory=AssignmentFacts)
-    # Where the last session ended, in partitions that no group assigns. The next one goes on there: at the start that
-    # the settings choose it would pass records that were not settled.
+    # Where the last session ended, in partitions that no group assigns. The next one goes on there:
+    # at the start that the settings choose it would pass records that were not settled.
     resume: dict[TopicPartition, int] = field(default_factory=dict)
     pauses: Pauses = field(default_factory=Pauses)
     handlers: HandlerTotals = field(default_factory=HandlerTotals)
-    limit: Bucket | None = None  # its ``rate_limit``
+    # Its ``rate_limit``
+    limit: Bucket | None = None
     times: RecordTimes = field(default_factory=RecordTimes)
 
     def totals_of(self, partition: TopicPartition) -> PartitionTotals:
@@ -109,7 +129,9 @@ class ChannelTotals:
     def bounded(
         self, assigned: Iterable[TopicPartition], most_left: int = MOST_LEFT
     ) -> dict[TopicPartition, PartitionTotals]:
-        """The totals now. Too many partitions that are not assigned any more are counted together, the oldest first."""
+        """The totals now. Too many partitions that are not assigned any more are counted together,
+        the oldest first.
+        """
         if len(self.totals) > most_left:
             kept = {*assigned, OTHERS}
             left = [one for one in self.totals if one not in kept]
@@ -122,12 +144,17 @@ class ChannelTotals:
 class Role:
     """What one client of a channel is for."""
 
-    name: str  # a channel with several clients has a name for each
-    settings: IncomingSettings  # the channel's, as this client has them
-    most_uncommitted: int  # its share of ``max_uncommitted``, or of the default
+    # A channel with several clients has a name for each.
+    name: str
+    # The channel's, as this client has them.
+    settings: IncomingSettings
+    # Its share of ``max_uncommitted``, or of the default.
+    most_uncommitted: int
     strategy: CommitStrategy
-    hooks: Hooks = Hooks()  # noqa: RUF009  # frozen
-    delays: Mapping[str, int] | None = None  # retry topic -> how long after its timestamp a record is due, in ms
+    # Frozen.
+    hooks: Hooks = Hooks()  # noqa: RUF009
+    # Retry topic -> how long after its timestamp a record is due, in ms.
+    delays: Mapping[str, int] | None = None
 
     @property
     def is_for_retries(self) -> bool:
@@ -136,7 +163,9 @@ class Role:
 
 
 def roles(settings: IncomingSettings, strategy: CommitStrategy, hooks: Hooks) -> list[Role]:
-    """The clients that a channel needs: its consumers, and one more where records are retried with a delay."""
+    """The clients that a channel needs: its consumers, and one more where records are retried with
+    a delay.
+    """
     share = replace(settings, max_in_flight=max(1, settings.max_in_flight // settings.consumers))
     most = max(1, settings.most_uncommitted // settings.consumers)
     found = [
@@ -156,7 +185,11 @@ def roles(settings: IncomingSettings, strategy: CommitStrategy, hooks: Hooks) ->
 
 def _own_instance(client: Mapping[str, object], number: int) -> Mapping[str, object]:
     instance = client.get("group_instance_id")
-    return client if instance is None or number == 1 else {**client, "group_instance_id": f"{instance}-{number}"}
+    return (
+        client
+        if instance is None or number == 1
+        else {**client, "group_instance_id": f"{instance}-{number}"}
+    )
 
 
 def group_of_retries(settings: IncomingSettings) -> str:
@@ -184,13 +217,24 @@ def _for_retries(settings: IncomingSettings, most: int, delayed: DelayedRetrySet
 
 
 def is_exact(settings: IncomingSettings) -> bool:
-    """Whether records' own strings are kept apart: in order, the newest is always that of the last record."""
+    """Whether records' own strings are kept apart: in order, the newest is always that of the last
+    record.
+    """
     is_ordered = settings.ordering == "partition" or settings.commit_strategy == "ignore"
     return settings.offset_metadata_strategy == "exact" and not is_ordered
 
 
-def starts_of(settings: IncomingSettings, resume: Mapping[TopicPartition, int]) -> dict[TopicPartition, Choice]:
-    """Where the settings, or the end of the session before, have the first reading of a partition start."""
-    named = [one for one in settings.assign if isinstance(one, AssignedPartition) and one.start is not None]
-    given = {one.partition: Choice(one.start) for one in reversed(named) if one.start is not None}  # the first range's
+def starts_of(
+    settings: IncomingSettings, resume: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, Choice]:
+    """Where the settings, or the end of the session before, have the first reading of a partition
+    start.
+    """
+    named = [
+        one
+        for one in settings.assign
+        if isinstance(one, AssignedPartition) and one.start is not None
+    ]
+    # The first range's.
+    given = {one.partition: Choice(one.start) for one in reversed(named) if one.start is not None}
     return given | {one: Choice(where, is_resumed=True) for one, where in resume.items()}

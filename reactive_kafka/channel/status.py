@@ -1,4 +1,6 @@
-"""The states of an incoming channel, why it is in one, and when it restarts after a failure. No I/O."""
+"""The states of an incoming channel, why it is in one, and when it restarts after a failure. No
+I/O.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,12 @@ from reactive_kafka.observe.facts import ChannelState
 STAYS_DOWN = "nothing more is handled until a restart; another failure_strategy than 'fail' goes on"
 TRANSITIONS: dict[ChannelState, dict[str, ChannelState]] = {
     "starting": {"connect": "connecting", "stop": "stopping", "fail": "failed"},
-    "connecting": {"joined": "running", "stop": "stopping", "fail": "failed", "connect": "connecting"},
+    "connecting": {
+        "joined": "running",
+        "stop": "stopping",
+        "fail": "failed",
+        "connect": "connecting",
+    },
     "running": {"connect": "connecting", "stop": "stopping", "fail": "failed", "joined": "running"},
     "stopping": {
         "stopped": "stopped",
@@ -23,27 +30,36 @@ TRANSITIONS: dict[ChannelState, dict[str, ChannelState]] = {
         "joined": "stopping",
         "connect": "stopping",
     },
-    "failed": {"restart": "connecting", "stop": "stopping", "fail": "failed", "joined": "failed", "connect": "failed"},
+    "failed": {
+        "restart": "connecting",
+        "stop": "stopping",
+        "fail": "failed",
+        "joined": "failed",
+        "connect": "failed",
+    },
     "stopped": {"start": "connecting", "stop": "stopped", "fail": "stopped", "stopped": "stopped"},
 }
-"""state -> event -> next state. ``connect``: a client is built, or built again; ``joined``: every consumer has an
-assignment; ``fail``: for poison, a nack, or a partition without a position to start from; ``restart``: by a call, or by
-itself; ``stop``: by a call, or because the application stops; ``stopped``: the group is left, and the clients are
-closed; ``start``: by a call."""
+"""state -> event -> next state. ``connect``: a client is built, or built again; ``joined``: every
+consumer has an assignment; ``fail``: for poison, a nack, or a partition without a position to start
+from; ``restart``: by a call, or by itself; ``stop``: by a call, or because the application stops;
+``stopped``: the group is left, and the clients are closed; ``start``: by a call."""
 
 
 class RestartPolicy:
-    """When a channel that has failed restarts by itself: a few times in a row, each after a longer wait.
+    """When a channel that has failed restarts by itself: a few times in a row, each after a longer
+    wait.
 
-    A channel that has run for ``max_backoff`` without failing has all of its attempts again; *poison_after_s* is added,
-    since a channel that meets the same poison record each time runs for that long before it fails.
+    A channel that has run for ``max_backoff`` without failing has all of its attempts again;
+    *poison_after_s* is added, since a channel that meets the same poison record each time runs for
+    that long before it fails.
     """
 
     def __init__(self, settings: RestartSettings, poison_after_s: float = 0.0) -> None:
         self._settings = settings
         self._steady_s = settings.max_backoff_s + poison_after_s
         self._running_since: float | None = None
-        self.attempts = 0  # since it last ran for long enough
+        # Since it last ran for long enough.
+        self.attempts = 0
 
     def runs(self, now: float) -> None:
         """The channel has its assignment at *now*."""
@@ -52,12 +68,15 @@ class RestartPolicy:
 
     def failed(self, now: float) -> float | None:
         """When to restart it; None if the attempts are used up."""
-        since, self._running_since = self._running_since, None
+        since = self._running_since
+        self._running_since = None
         if since is not None and now - since >= self._steady_s:
             self.attempts = 0
         if self.attempts >= self._settings.max_attempts:
             return None
-        wait_s = Backoff(self._settings.backoff_s, self._settings.max_backoff_s).wait_s(self.attempts)
+        wait_s = Backoff(self._settings.backoff_s, self._settings.max_backoff_s).wait_s(
+            self.attempts
+        )
         self.attempts += 1
         return now + wait_s
 
@@ -75,11 +94,16 @@ class ChannelStatus:
         self._clock = clock
         self._observer = observer
         self.state: ChannelState = "starting"
-        self.failure: BaseException | None = None  # what it has failed for, and was not restarted since
-        self.restarts_at: float | None = None  # when it restarts by itself, by the monotonic clock; None: it does not
-        self.is_ending = False  # the application stops, and the channel with it
-        self.stopped_by: str | None = None  # why it is stopped, or is about to be, while the application goes on
-        self.has_joined = False  # each of its consumers has had an assignment once
+        # What it has failed for, and was not restarted since.
+        self.failure: BaseException | None = None
+        # When it restarts by itself, by the monotonic clock; None: it does not.
+        self.restarts_at: float | None = None
+        # The application stops, and the channel with it.
+        self.is_ending = False
+        # Why it is stopped, or is about to be, while the application goes on.
+        self.stopped_by: str | None = None
+        # Each of its consumers has had an assignment once.
+        self.has_joined = False
 
     @property
     def is_over(self) -> bool:
@@ -87,7 +111,9 @@ class ChannelStatus:
 
     @property
     def is_taking(self) -> bool:
-        """Whether records are wanted: one client may have its assignment while another one connects."""
+        """Whether records are wanted: one client may have its assignment while another one
+        connects.
+        """
         return self.state in ("running", "connecting")
 
     @property
@@ -97,7 +123,8 @@ class ChannelStatus:
 
     def change(self, event: str) -> None:
         """Take the transition of an event, and tell it if the state is another one."""
-        old, self.state = self.state, after(TRANSITIONS, self.state, event, "channel")
+        old = self.state
+        self.state = after(TRANSITIONS, self.state, event, "channel")
         if old != self.state:
             self._observer.on(ChannelStateChanged(channel=self._channel, old=old, new=self.state))
 
@@ -107,7 +134,9 @@ class ChannelStatus:
         self._policy.runs(self._clock.monotonic())
 
     def fail(self, reason: BaseException) -> bool:
-        """Note a failure; False if the channel was stopping or had failed before: nothing changes then."""
+        """Note a failure; False if the channel was stopping or had failed before: nothing changes
+        then.
+        """
         if self.state in ("failed", "stopping", "stopped"):
             return False
         self.failure = reason
@@ -123,7 +152,8 @@ class ChannelStatus:
 
     def stop_for(self, why: str) -> None:
         """Somebody stops the channel, which does not restart by itself then."""
-        self.stopped_by, self.restarts_at = why, None
+        self.stopped_by = why
+        self.restarts_at = None
 
     def forget_attempts(self) -> None:
         """Somebody restarts the channel by hand: it has all of its attempts again."""
@@ -131,7 +161,8 @@ class ChannelStatus:
 
     def end(self) -> None:
         """The application stops: the channel does not restart any more."""
-        self.is_ending, self.restarts_at = True, None
+        self.is_ending = True
+        self.restarts_at = None
 
     def tell_failure(self, why: str, error: BaseException) -> None:
         """Say why, and after a nack what becomes of the channel where nothing else says it."""
@@ -140,10 +171,13 @@ class ChannelStatus:
         self._observer.on(ChannelFailed(channel=self._channel, reason=why, error=error))
 
     def why_failed(self, now: float) -> str | None:
-        """The reason, and when the channel restarts if it does so by itself; None: it has not failed."""
+        """The reason, and when the channel restarts if it does so by itself; None: it has not
+        failed.
+        """
         if self.failure is None:
             return None
-        why, most = text_of(self.failure), self._most_restarts
+        why = text_of(self.failure)
+        most = self._most_restarts
         if not most or self.is_ending:
             return why
         if self.restarts_at is None:

@@ -1,4 +1,6 @@
-"""Stops and starts of one channel that somebody asks for at run time, while the application goes on."""
+"""Stops and starts of one channel that somebody asks for at run time, while the application goes
+on.
+"""
 
 from __future__ import annotations
 
@@ -20,23 +22,29 @@ BY_APPLICATION = "stopped by the application"
 
 
 class Switch:
-    """Stops and starts a channel, in turn, each in a task of its own: a caller that is cancelled takes nothing back."""
+    """Stops and starts a channel, in turn, each in a task of its own: a caller that is cancelled
+    takes nothing back.
+    """
 
     def __init__(self, channel: ChannelLifecycle) -> None:
         self._channel = channel
-        self._context = copy_context()  # what is started for a handler is not to have its context
+        # What is started for a handler is not to have its context.
+        self._context = copy_context()
         self._turn = asyncio.Lock()
-        self._open: list[asyncio.Task[None]] = []  # what was asked for, and has not come to its end
+        # What was asked for, and has not come to its end.
+        self._open: list[asyncio.Task[None]] = []
 
     async def stop(self) -> None:
         """Stop the channel, as ``Channel.stop`` does."""
         if self._channel.status.is_taking and not self._open:
-            self._channel.session.clients.take_nothing_new()  # at once, also where the caller cannot wait
+            # At once, also where the caller cannot wait.
+            self._channel.session.clients.take_nothing_new()
         await self._take(self._stop, "stop")
 
     async def start(self) -> None:
         """Start a channel that does not run. Raises as ``Channel.start`` does."""
-        status, name = self._channel.status, self._channel.name
+        status = self._channel.status
+        name = self._channel.name
         if not status.is_ending:
             await self._take(self._start, "start")
         if status.is_ending:
@@ -48,7 +56,9 @@ class Switch:
             await asyncio.wait(list(self._open), timeout=max(0.0, within_s))
 
     async def _take(self, change: Callable[[], Awaitable[None]], what: str) -> None:
-        """Have a change made after those that were asked for before; return when it is over, if that can be awaited."""
+        """Have a change made after those that were asked for before; return when it is over, if
+        that can be awaited.
+        """
         channel = self._channel
 
         async def run() -> None:
@@ -59,8 +69,11 @@ class Switch:
             channel.tell_end_failed(f"{what} by hand", error)
 
         is_inside = _is_called_from(channel.name, channel.session.workers)
-        handle = self._context.copy().run(channel.spec.services.tasks.start, run, f"{what} of {channel.name}", fails)
-        if handle is None:  # the application has ended
+        handle = self._context.copy().run(
+            channel.spec.services.tasks.start, run, f"{what} of {channel.name}", fails
+        )
+        # The application has ended.
+        if handle is None:
             return
         self._open.append(handle.task)
         handle.task.add_done_callback(self._open.remove)
@@ -68,20 +81,24 @@ class Switch:
             await asyncio.wait([handle.task])
 
     async def _stop(self) -> None:
-        channel, status = self._channel, self._channel.status
+        channel = self._channel
+        status = self._channel.status
         if status.is_ending or status.state == "stopped":
             return
         status.stop_for(BY_APPLICATION)
         deadline = channel.spec.services.clock.monotonic() + channel.settings.drain_timeout_s
-        async with AsyncExitStack() as steps:  # every step is taken, whatever those before it raise
+        # Every step is taken, whatever those before it raise.
+        async with AsyncExitStack() as steps:
             steps.callback(channel.has_stopped)
             steps.push_async_callback(channel.let_all_go, deadline)
             await channel.drain(deadline)
 
     async def _start(self) -> None:
-        channel, status = self._channel, self._channel.status
+        channel = self._channel
+        status = self._channel.status
         if status.state == "failed":
-            with suppress(ChannelClosedError):  # the application stops, which whoever asks is told
+            # The application stops, which whoever asks is told.
+            with suppress(ChannelClosedError):
                 await channel.restart()
         if status.state == "stopped":
             await channel.session.workers.over()
@@ -95,9 +112,12 @@ class Switch:
 
 
 def _is_called_from(channel: str, workers: object) -> bool:
-    """Whether the caller is a handler or a hook of a channel, itself: a task that it has started is not."""
+    """Whether the caller is a handler or a hook of a channel, itself: a task that it has started is
+    not.
+    """
     task = asyncio.current_task()
-    worker, hook = WORKER.get(None), HOOK.get()
+    worker = WORKER.get(None)
+    hook = HOOK.get()
     if worker is not None and worker.task is task and worker.pool is workers:
         return True
     return hook is not None and hook == (channel, task)

@@ -1,4 +1,6 @@
-"""The end of what a channel is to read in a run that ends there: what was in its partitions when they were assigned."""
+"""The end of what a channel is to read in a run that ends there: what was in its partitions when
+they were assigned.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,15 @@ from reactive_kafka.verdicts.partition import verdicts_of
 LOOK_S = 0.1
 """How often it is looked whether the end is reached."""
 IDLE_S = 5.0
-"""How long a member has to be without partitions: a rebalance may give it some only in its second round."""
+"""How long a member has to be without partitions: a rebalance may give it some only in its second
+round.
+"""
 ASK_AGAIN_S = 1.0
 """How soon a broker that has not answered is asked again, and a commit tried again."""
 SHARED_S = 10.0
-"""How long the group of a channel with fixed partitions may have members, which alone may commit for it."""
+"""How long the group of a channel with fixed partitions may have members, which alone may commit
+for it.
+"""
 
 
 class UntilEnd:
@@ -34,14 +40,20 @@ class UntilEnd:
         self._channel = channel
         self._clock = channel.spec.services.clock
         self._observer = channel.spec.services.observer
-        self._has_topics = False  # they exist
+        # They exist.
+        self._has_topics = False
         self._idle_since = inf
-        self._held_since = inf  # when the application held the last records that are not settled
+        # When the application held the last records that are not settled.
+        self._held_since = inf
         self._held = -1
-        self._is_reached = False  # the end; the hooks for that may still run
-        self._stood = False  # it was not running when it was looked at last
-        self._shared_since = inf  # when a commit was refused first because the group has members
-        self.failure: str | None = None  # why the end will not be reached
+        # The end; the hooks for that may still run.
+        self._is_reached = False
+        # It was not running when it was looked at last.
+        self._stood = False
+        # When a commit was refused first because the group has members.
+        self._shared_since = inf
+        # Why the end will not be reached.
+        self.failure: str | None = None
 
     @property
     def goes_on(self) -> bool:
@@ -51,21 +63,26 @@ class UntilEnd:
     async def is_over(self) -> bool:
         """Return once all of it is handled and committed; False: the rest is for the stop to do.
 
-        The application may hold messages without a verdict though their handlers have returned, until others come or
-        it stops: they are not waited for any longer than a stop would. A commit strategy of the application's own may
-        commit only at the end. Hooks of the channel that are called when it has caught up are waited for. Where the
-        channel has failed for good, or was stopped, it returns, too.
+        The application may hold messages without a verdict though their handlers have returned,
+        until others come or it stops: they are not waited for any longer than a stop would. A
+        commit strategy of the application's own may commit only at the end. Hooks of the channel
+        that are called when it has caught up are waited for. Where the channel has failed for good,
+        or was stopped, it returns, too.
         """
         while not (status := self._channel.status).is_over or status.restarts_at is not None:
-            wait_s, session = LOOK_S, self._channel.session
+            wait_s = LOOK_S
+            session = self._channel.session
             try:
                 if await self._has_read_all(session):
                     session.no_more_to_come()
                     if self._is_handled(session) and await self._are_retries_over(session):
-                        for client in session.clients:  # the stop could not wait as long for a broker that is away
+                        # The stop could not wait as long for a broker that is away.
+                        for client in session.clients:
                             await client.committer.commit_now()
                         self._is_reached = True
-                        if not any(client.catch_up.is_pending for client in session.clients.consumers):
+                        if not any(
+                            client.catch_up.is_pending for client in session.clients.consumers
+                        ):
                             return ":" not in self._channel.settings.commit_strategy
                     elif self._is_only_held(session):
                         return False
@@ -83,7 +100,9 @@ class UntilEnd:
         return True
 
     def _is_refused_for_members(self, error: Exception) -> bool:
-        """Whether commits are refused for long because the channel is no member of its group, and others are."""
+        """Whether commits are refused for long because the channel is no member of its group, and
+        others are.
+        """
         if not isinstance(error.__cause__, GroupHasMembersError):
             self._shared_since = inf
             return False
@@ -97,62 +116,97 @@ class UntilEnd:
         for client in session.clients.consumers:
             await self._note_ends(client)
         read = [one for client in session.clients.consumers for one in client.table]
-        now, is_the_same = self._clock.monotonic(), self._channel.is_ready and self._channel.session is session
+        now = self._clock.monotonic()
+        is_the_same = self._channel.is_ready and self._channel.session is session
         self._idle_since = inf if read or not is_the_same else min(self._idle_since, now)
         return (
             is_the_same
             and (bool(read) or now - self._idle_since >= IDLE_S)
-            and all(one.is_read and one.tracker is not None and one.tracker.position >= _end(one) for one in read)
+            and all(
+                one.is_read and one.tracker is not None and one.tracker.position >= _end(one)
+                for one in read
+            )
         )
 
     async def _note_ends(self, client: ChannelConsumer) -> None:
-        """Note where the logs of new partitions end, or their ranges; with ``read_committed``, their stable ends."""
+        """Note where the logs of new partitions end, or their ranges; with ``read_committed``,
+        their stable ends.
+        """
         consumer = client.starts.consumer
         new = {one.id: one for one in client.table if one.noted_end is None}
         if consumer is None or (self._has_topics and not new):
             return
-        if not self._has_topics:  # else it has no partitions because there is no topic, and that is no end
-            there = await consumer.topics()
-            self._has_topics = all(there.get(topic) for topic in self._channel.settings.subscription.topics)
+        # Else it has no partitions because there is no topic, and that is no end.
         if not self._has_topics:
-            raise BrokerError("a topic is missing")  # which is told by those who look for it
+            there = await consumer.topics()
+            self._has_topics = all(
+                there.get(topic) for topic in self._channel.settings.subscription.topics
+            )
+        if not self._has_topics:
+            # Which is told by those who look for it.
+            raise BrokerError("a topic is missing")
         ends = await consumer.end_offsets(list(new)) if new else {}
         for partition, end in read_up_to(client.table.ranges, ends).items():
-            new[partition].noted_end, ranges = end, new[partition].ranges
+            new[partition].noted_end = end
+            ranges = new[partition].ranges
             if ranges is not None and end < ranges.end:
-                told = RangeBeyondEnd(channel=self.name, partition=partition, until=ranges.end, end=end)
+                told = RangeBeyondEnd(
+                    channel=self.name, partition=partition, until=ranges.end, end=end
+                )
                 self._observer.on(told)
 
     def _was_reached(self) -> bool:
-        """Whether a channel that was stopped had come to its end; a hook that is called there may have done that."""
-        return self._is_reached or all(one.catch_up.is_reached for one in self._channel.session.clients.consumers)
+        """Whether a channel that was stopped had come to its end; a hook that is called there may
+        have done that.
+        """
+        return self._is_reached or all(
+            one.catch_up.is_reached for one in self._channel.session.clients.consumers
+        )
 
     def _is_handled(self, session: ChannelSession) -> bool:
         read = [one for client in session.clients.consumers for one in client.table]
         return all(one.tracker is not None and one.tracker.safe >= _end(one) for one in read)
 
     async def _are_retries_over(self, session: ChannelSession) -> bool:
-        """Whether what was to be tried again later has been: the topics for that have nothing that is not settled."""
+        """Whether what was to be tried again later has been: the topics for that have nothing that
+        is not settled.
+        """
         for client in session.clients:
             consumer = client.starts.consumer
             if not client.is_for_retries:
                 continue
             if consumer is None:
                 return False
-            ends = await consumer.end_offsets([one.id for one in client.table]) if len(client.table) else {}
-            trackers = {one.id: one.tracker for one in client.table if one.is_read and one.tracker is not None}
+            ends = (
+                await consumer.end_offsets([one.id for one in client.table])
+                if len(client.table)
+                else {}
+            )
+            trackers = {
+                one.id: one.tracker
+                for one in client.table
+                if one.is_read and one.tracker is not None
+            }
             if any(name not in trackers or trackers[name].safe < end for name, end in ends.items()):
                 return False
         return True
 
     def _is_only_held(self, session: ChannelSession) -> bool:
-        """Whether nothing runs, nothing waits, and the application has held the same records for as long as a stop."""
-        now, read = self._clock.monotonic(), [one for client in session.clients for one in client.table]
+        """Whether nothing runs, nothing waits, and the application has held the same records for as
+        long as a stop.
+        """
+        now = self._clock.monotonic()
+        read = [one for client in session.clients for one in client.table]
         nacks = sum(len(verdicts_of(one.live).nacks) for one in read if one.live is not None)
         busy = nacks + sum(one.running + one.queued for one in read)
         held = session.clients.in_flight()
         if busy or not held or held != self._held:
-            self._held, self._held_since = (-1, inf) if busy or not held else (held, now)
+            if busy or not held:
+                self._held = -1
+                self._held_since = inf
+            else:
+                self._held = held
+                self._held_since = now
         return now - self._held_since >= self._channel.settings.drain_timeout_s
 
 

@@ -1,7 +1,7 @@
 """A consumer that gets its partitions from a group and keeps their positions in a checkpoint store.
 
-Its committed positions are those of the store's rows, which it claims when it is asked for them; its commits go there.
-Kafka gets the same positions from time to time, never ahead of the store.
+Its committed positions are those of the store's rows, which it claims when it is asked for them;
+its commits go there. Kafka gets the same positions from time to time, never ahead of the store.
 """
 
 from __future__ import annotations
@@ -30,30 +30,43 @@ from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.subscription import Subscription
 
 BACKOFF = Backoff(0.25, 5.0)
-"""How soon a store that was away is asked again for where reading begins: doubling, from the first up to the second."""
+"""How soon a store that was away is asked again for where reading begins: doubling, from the first
+up to the second.
+"""
 
 KAFKA_DEADLINE_S = 5.0
 """How long a commit to Kafka may take."""
 
 
 class CheckpointConsumer(CommittingConsumer):
-    """Reads with *inner*, and keeps positions in a store: its rows are claimed under the client's *name*.
+    """Reads with *inner*, and keeps positions in a store: its rows are claimed under the client's
+    *name*.
 
-    Every *interval_s* it commits to Kafka as well, for tools that look there and for a way back. Nothing depends on it.
-    With *group_id* None Kafka keeps no positions of this channel.
+    Every *interval_s* it commits to Kafka as well, for tools that look there and for a way back.
+    Nothing depends on it. With *group_id* None Kafka keeps no positions of this channel.
     """
 
     def __init__(
-        self, inner: Consumer, rows: CheckpointRows, name: str, group_id: str | None, interval_s: float
+        self,
+        inner: Consumer,
+        rows: CheckpointRows,
+        name: str,
+        group_id: str | None,
+        interval_s: float,
     ) -> None:
-        super().__init__(inner, None if group_id is None else interval_s, f"commits to Kafka of {name}")
+        super().__init__(
+            inner, None if group_id is None else interval_s, f"commits to Kafka of {name}"
+        )
         self._rows = rows
         self._name = name
         self._shares = rows.shares[name]
-        self._failing: str | None = None  # why commits to Kafka do; each failure is told once
+        # Why commits to Kafka do; each failure is told once.
+        self._failing: str | None = None
         self._has_group = group_id is not None
-        self._one_at_a_time = asyncio.Lock()  # or two claims of ours would reject each other
-        self._again_at, self._waits = 0.0, Waits(BACKOFF)
+        # Or two claims of ours would reject each other.
+        self._one_at_a_time = asyncio.Lock()
+        self._again_at = 0.0
+        self._waits = Waits(BACKOFF)
         self._away: str | None = None
 
     async def check(self) -> None:
@@ -64,34 +77,44 @@ class CheckpointConsumer(CommittingConsumer):
         return self._shares.setdefault(partition, Share(self._name))
 
     async def stop(self) -> None:
-        for share in self._shares.values():  # what it has is still written, and nothing is claimed
+        # What it has is still written, and nothing is claimed.
+        for share in self._shares.values():
             share.may_claim = False
         await super().stop()
 
     def _is_leaving(self) -> None:
-        self._generation = -1  # its successor has the same name: what this one still sends must not pass for that
+        # Its successor has the same name: what this one still sends must not pass for that.
+        self._generation = -1
         for share in self._shares.values():
             share.revoke()
 
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
         shares = [self._share(partition) for partition in partitions]
-        for share in shares:  # as above
+        # As above.
+        for share in shares:
             share.may_claim = False
         try:
-            await super().on_revoked(partitions)  # which writes to the store; then Kafka gets what the store has
+            # Which writes to the store; then Kafka gets what the store has.
+            await super().on_revoked(partitions)
         finally:
             for share in shares:
                 share.revoke()
 
     async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
-        for partition in partitions:  # rows are claimed when they are asked for
+        # Rows are claimed when they are asked for.
+        for partition in partitions:
             self._share(partition).assign()
-        self._again_at, self._away = 0.0, None
+        self._again_at = 0.0
+        self._away = None
         self._waits.progressed()
         await super().on_assigned(partitions, generation)
 
-    async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Committed | None]:
-        """partition -> what the store has, or Kafka if the store has nothing. Rows that are not ours are claimed."""
+    async def committed(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, Committed | None]:
+        """partition -> what the store has, or Kafka if the store has nothing. Rows that are not
+        ours are claimed.
+        """
         async with self._one_at_a_time:
             if self._away is not None and self._rows.clock.monotonic() < self._again_at:
                 raise StoreAwayError(self._away)
@@ -102,7 +125,9 @@ class CheckpointConsumer(CommittingConsumer):
                 self._again_at = self._rows.clock.monotonic() + self._waits.next_s()
                 raise
 
-    async def _committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Committed | None]:
+    async def _committed(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, Committed | None]:
         self._check_fenced(partitions)
         rows = await self._rows.read(partitions)
         self._away = None
@@ -121,9 +146,12 @@ class CheckpointConsumer(CommittingConsumer):
 
     def _check_fenced(self, partitions: Collection[TopicPartition]) -> None:
         now = self._rows.clock.monotonic()
-        waiting = {one: left_s for one in partitions if (left_s := self._share(one).fenced_for(now))}
+        waiting = {
+            one: left_s for one in partitions if (left_s := self._share(one).fenced_for(now))
+        }
         if waiting:
-            wait_s, which = max(waiting.values()), ", ".join(map(str, sorted(waiting)))
+            wait_s = max(waiting.values())
+            which = ", ".join(map(str, sorted(waiting)))
             raise TransientBrokerError(
                 f"another owner has taken {which} over in the checkpoint store; claimed again in {wait_s:.1f} s"
             )
@@ -134,11 +162,13 @@ class CheckpointConsumer(CommittingConsumer):
         if claim is None:
             return False
         if claim.tracker is None:
-            return claim.row == row  # claimed for a caller who only asked: nothing was read or written under it
+            # Claimed for a caller who only asked: nothing was read or written under it.
+            return claim.row == row
         if claim.tracker.is_closed:
             return False
         if self._rows.is_read_with(claim.tracker):
-            return True  # a caller only asks; if it is not ours, the next write finds out
+            # A caller only asks; if it is not ours, the next write finds out.
+            return True
         # What is not retained is read again under a new token, so that no earlier request can land.
         if row is None or not claim.is_ours(row):
             return False
@@ -150,11 +180,18 @@ class CheckpointConsumer(CommittingConsumer):
     async def _claim(
         self, partitions: Collection[TopicPartition], rows: Mapping[TopicPartition, Checkpoint]
     ) -> dict[TopicPartition, Committed | None]:
-        """Claim rows exactly as they were read, so that nothing an earlier owner stores meanwhile is overwritten."""
+        """Claim rows exactly as they were read, so that nothing an earlier owner stores meanwhile
+        is overwritten.
+        """
         in_kafka = await self._in_kafka(partitions) if self._has_group else {}
-        # Before a row is taken back from another owner, the group is asked whether its partition is still ours.
+        # Before a row is taken back from another owner, the group is asked whether its partition is
+        # still ours.
         now = self._rows.clock.monotonic()
-        fenced = [one for one in partitions if one in rows and self._share(one).fenced_for(now) is not None]
+        fenced = [
+            one
+            for one in partitions
+            if one in rows and self._share(one).fenced_for(now) is not None
+        ]
         stored = {one: at for one in fenced if (at := committed_of(rows[one])) is not None}
         if stored and self._has_group:
             await self._send(stored)
@@ -172,30 +209,41 @@ class CheckpointConsumer(CommittingConsumer):
                 self._found_in_kafka(partition, there, write.checkpoint.position)
         if refused:
             which = ", ".join(map(str, sorted(refused)))
-            raise TransientBrokerError(f"another owner has written to the checkpoint store for {which} just now")
+            raise TransientBrokerError(
+                f"another owner has written to the checkpoint store for {which} just now"
+            )
         return found
 
-    async def _in_kafka(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Committed | None]:
+    async def _in_kafka(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, Committed | None]:
         try:
             return await self._inner.committed(partitions)
         except SomePositionsUnknownError as error:
             # What Kafka has told are no positions of the store, and must not pass for them.
             raise TransientBrokerError(str(error)) from error
 
-    def _found_in_kafka(self, partition: TopicPartition, there: Committed, position: int | None) -> None:
+    def _found_in_kafka(
+        self, partition: TopicPartition, there: Committed, position: int | None
+    ) -> None:
         self._share(partition).in_kafka = there
         if position is not None and position != there.offset:
             where = {"position": position, "in_kafka": there.offset}
-            self._rows.observer.on(CheckpointFound(channel=self._rows.channel, partition=partition, **where))
+            self._rows.observer.on(
+                CheckpointFound(channel=self._rows.channel, partition=partition, **where)
+            )
 
     async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
         """Store positions and states."""
         shares = {partition: self._share(partition) for partition in offsets}
-        if generation != self._generation or not all(share.is_assigned for share in shares.values()):
+        if generation != self._generation or not all(
+            share.is_assigned for share in shares.values()
+        ):
             raise NotOwnerError(f"generation {generation} is over")
         wanted = {share.row: offsets[one] for one, share in shares.items() if share.row is not None}
         lost = [partition for partition, share in shares.items() if share.row is None]
-        for partition in lost:  # to another client of this channel, which the group gave it to
+        # To another client of this channel, which the group gave it to.
+        for partition in lost:
             self._rows.overtaken(partition, shares[partition])
         if lost:
             raise NotOwnerError(f"{', '.join(map(str, lost))}: not ours in the checkpoint store")
@@ -205,14 +253,17 @@ class CheckpointConsumer(CommittingConsumer):
             raise OutcomeUnknownError(str(error)) from error
 
     async def _commit_moved(self) -> None:
-        moved = {one: at for one, share in self._shares.items() if (at := share.not_in_kafka) is not None}
+        moved = {
+            one: at for one, share in self._shares.items() if (at := share.not_in_kafka) is not None
+        }
         if not moved:
             return
         try:
             async with asyncio.timeout(KAFKA_DEADLINE_S):
                 await self._send(moved)
         except NotOwnerError:
-            return  # the assignment is over: the next owner commits
+            # The assignment is over: the next owner commits.
+            return
         except PositionsRefusedError as error:
             self._tell_failing(str(error))
             refused: Collection[TopicPartition] = error.refused.keys()
@@ -232,10 +283,14 @@ class CheckpointConsumer(CommittingConsumer):
             self._rows.observer.on(KafkaCommitFailed(channel=self._rows.channel, reason=reason))
 
     async def _send(self, moved: Mapping[TopicPartition, Committed]) -> None:
-        told = {one: Committed(at.offset, as_in_kafka(at.metadata, at.offset)) for one, at in moved.items()}
+        told = {
+            one: Committed(at.offset, as_in_kafka(at.metadata, at.offset))
+            for one, at in moved.items()
+        }
         try:
             await self._inner.commit(told, self._generation)
-        except MetadataTooLargeError:  # the store has the string; Kafka needs only the position
+        except MetadataTooLargeError:
+            # The store has the string; Kafka needs only the position.
             plain = {partition: Committed(at.offset) for partition, at in moved.items()}
             await self._inner.commit(plain, self._generation)
 
@@ -258,7 +313,14 @@ class CheckpointConnector(Passing[Connector]):
         self._interval_s = interval_s
 
     def consumer(
-        self, *, name: str, subscription: Subscription, group_id: str | None, properties: Mapping[str, object]
+        self,
+        *,
+        name: str,
+        subscription: Subscription,
+        group_id: str | None,
+        properties: Mapping[str, object],
     ) -> Consumer:
-        inner = self._inner.consumer(name=name, subscription=subscription, group_id=group_id, properties=properties)
+        inner = self._inner.consumer(
+            name=name, subscription=subscription, group_id=group_id, properties=properties
+        )
         return CheckpointConsumer(inner, self._rows, name, group_id, self._interval_s)

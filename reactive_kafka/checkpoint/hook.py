@@ -33,9 +33,12 @@ _OF_THE_STORE = (StoreAwayError, CheckpointRefusedError, AlreadyStoredError, Che
 
 
 class CheckpointHook:
-    """A :class:`~reactive_kafka.verdicts.hook.DeliveryHook`: the store in one session of a channel."""
+    """A :class:`~reactive_kafka.verdicts.hook.DeliveryHook`: the store in one session of a
+    channel.
+    """
 
-    covers_retries = False  # retry topics have no rows
+    # Retry topics have no rows.
+    covers_retries = False
     keeps_positions = True
 
     def __init__(
@@ -43,8 +46,10 @@ class CheckpointHook:
         settings: IncomingSettings,
         rows: CheckpointRows,
         codec: Codec,
-        fail: Callable[[BaseException], object],  # stops the channel, for the reason given
-        duplicates: Callable[[int], None],  # counts records that the store already had
+        # Stops the channel, for the reason given.
+        fail: Callable[[BaseException], object],
+        # Counts records that the store already had.
+        duplicates: Callable[[int], None],
     ) -> None:
         self._settings = settings
         self._rows = rows
@@ -52,7 +57,8 @@ class CheckpointHook:
         self._home = HomeLoop()
         self._transactions = Transactions(rows, fail, duplicates)
         self._duplicates = duplicates
-        # Many of the hook's questions are for one of two parts, which have the methods as they are asked for.
+        # Many of the hook's questions are for one of two parts, which have the methods as they are
+        # asked for.
         self.begins = rows.begin
         self.unstored = rows.unstored
         self.behind_s = rows.behind_s
@@ -65,8 +71,11 @@ class CheckpointHook:
         self.find_out = self._transactions.find_out
 
     def reader(self, connector: Connector) -> Connector:
-        assert self._settings.checkpoint is not None  # noqa: S101  # for the type checker
-        return CheckpointConnector(connector, self._rows, self._settings.checkpoint.kafka_commit_interval_s)
+        # For the type checker.
+        assert self._settings.checkpoint is not None  # noqa: S101
+        return CheckpointConnector(
+            connector, self._rows, self._settings.checkpoint.kafka_commit_interval_s
+        )
 
     def is_in_transaction(self, tracker: OffsetTracker) -> bool:
         claim = self._rows.of(tracker)
@@ -96,13 +105,16 @@ class CheckpointHook:
         return new
 
     def may_call_again(self, error: BaseException) -> CallAgain | None:
-        """An error of the store's is no failure of the handler, not even if the handler's task group raises it."""
+        """An error of the store's is no failure of the handler, not even if the handler's task
+        group raises it.
+        """
         if isinstance(error, BaseExceptionGroup):
             _, others = error.split(_OF_THE_STORE)
             return None if others is not None else self.may_call_again(error.exceptions[0])
         if not isinstance(error, _OF_THE_STORE):
             return None
-        # An outage of the store is nobody's fault. Whatever else comes again and again is to become poison.
+        # An outage of the store is nobody's fault. Whatever else comes again and again is to become
+        # poison.
         is_away = isinstance(error, StoreAwayError) and error.by_store
         return CallAgain(if_settled=isinstance(error, AlreadyStoredError), ages=not is_away)
 
@@ -165,13 +177,17 @@ class CheckpointHook:
         return self._home.call(call, self._ended)
 
     def _ended(self) -> NoReturn:
-        raise NotOwnerError(f"channel {self._settings.name!r} has ended: no partition is its own any more")
+        raise NotOwnerError(
+            f"channel {self._settings.name!r} has ended: no partition is its own any more"
+        )
 
     def states_of(self, delivery: Delivery) -> States:
         """The states of the delivery's partition."""
         claim = self._mine(delivery)
         if claim is None:
-            raise CheckpointRefusedError(f"{delivery!r}: its partition is not ours any more, nor is its state")
+            raise CheckpointRefusedError(
+                f"{delivery!r}: its partition is not ours any more, nor is its state"
+            )
         return claim.states
 
 
@@ -186,8 +202,11 @@ class _StateOf:
         self._delivery = delivery
 
     def get(self) -> Any:
-        hook, delivery = self._hook, self._delivery
-        text = hook.on_loop(lambda: hook.states_of(delivery).get(delivery.offset, delivery.tracker.is_open))
+        hook = self._hook
+        delivery = self._delivery
+        text = hook.on_loop(
+            lambda: hook.states_of(delivery).get(delivery.offset, delivery.tracker.is_open)
+        )
         return None if text is None else self._codec.decode(text)
 
     def set(self, state: Any) -> None:
@@ -195,7 +214,8 @@ class _StateOf:
         self._hook.on_loop(lambda: self._set(text))
 
     def _set(self, text: str | None) -> None:
-        delivery, states = self._delivery, self._hook.states_of(self._delivery)
+        delivery = self._delivery
+        states = self._hook.states_of(self._delivery)
         if not is_open(delivery):
             raise CheckpointError(f"{delivery!r} has its verdict: it sets no state any more")
         states.set(delivery.offset, delivery.index, text)

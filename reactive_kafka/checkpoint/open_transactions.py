@@ -12,7 +12,12 @@ from reactive_kafka.checkpoint.rows import CheckpointRows
 from reactive_kafka.checkpoint.store import Write
 from reactive_kafka.commit.metadata.pending import PendingCommit
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.errors import AlreadyStoredError, CheckpointError, CheckpointRefusedError, StoreAwayError
+from reactive_kafka.errors import (
+    AlreadyStoredError,
+    CheckpointError,
+    CheckpointRefusedError,
+    StoreAwayError,
+)
 from reactive_kafka.records import Committed
 from reactive_kafka.verdicts.delivery import Delivery
 from reactive_kafka.verdicts.partition import verdicts_of
@@ -32,21 +37,30 @@ _NO_VERDICT = (
 class Part:
     """The records of one transaction in one partition. Made by the task that runs the block."""
 
-    def __init__(self, claim: OwnedRow, tracker: OffsetTracker, deliveries: Sequence[Delivery]) -> None:
+    def __init__(
+        self, claim: OwnedRow, tracker: OffsetTracker, deliveries: Sequence[Delivery]
+    ) -> None:
         self.claim = claim
         self.tracker = tracker
-        self.deliveries = deliveries  # ascending; all without a verdict when the transaction begins
+        # Ascending; all without a verdict when the transaction begins.
+        self.deliveries = deliveries
         self.indexes = frozenset(delivery.index for delivery in deliveries)
         self.last = deliveries[-1].offset
         self.task = asyncio.current_task()
-        self.lock: asyncio.Lock | None = None  # the row's, while it is held
-        self.is_ending = False  # its commit has been sent
-        self.is_refused = False  # one of its records got another verdict: it stores nothing
-        # Of a batch: index -> what carries out the nack that was given to one of its records in the block.
+        # The row's, while it is held.
+        self.lock: asyncio.Lock | None = None
+        # Its commit has been sent.
+        self.is_ending = False
+        # One of its records got another verdict: it stores nothing.
+        self.is_refused = False
+        # Of a batch: index -> what carries out the nack that was given to one of its records in the
+        # block.
         self.nacks: dict[int, Callable[[], asyncio.Future[bool]]] = {}
-        self.failed: set[int] = set()  # the records whose nack has been carried out, or is being so
+        # The records whose nack has been carried out, or is being so.
+        self.failed: set[int] = set()
         self.is_batch = False
-        self.due: PendingCommit | None = None  # what is stored for the partition, once the block has ended
+        # What is stored for the partition, once the block has ended.
+        self.due: PendingCommit | None = None
 
     @property
     def is_stored(self) -> bool:
@@ -58,19 +72,23 @@ class Part:
         return self.claim.write(Committed(self.last + 1) if self.due is None else self.due.stored)
 
     def sending_over(self, entered: Write) -> Sending:
-        """The same with the state and metadata of now, over the row as it was when the transaction was entered."""
+        """The same with the state and metadata of now, over the row as it was when the transaction
+        was entered.
+        """
         checkpoint = self.sending().write.checkpoint._replace(token=entered.checkpoint.token)
         return Sending(entered._replace(checkpoint=checkpoint), self.tracker)
 
     async def acquire(self) -> None:
         """Take the row's lock."""
-        lock = self.claim.lock  # of now: another tracker brings another lock
+        # Of now: another tracker brings another lock.
+        lock = self.claim.lock
         await lock.acquire()
         self.lock = lock
 
     def release(self) -> None:
         """Let go of the row, if its lock is held; else it may be another transaction's."""
-        lock, self.lock = self.lock, None
+        lock = self.lock
+        self.lock = None
         if lock is not None:
             if self.claim.transaction is self.tracker:
                 self.claim.transaction = None
@@ -82,11 +100,14 @@ class OpenTransactions:
 
     def __init__(self, channel: str) -> None:
         self._channel = channel
-        self._open: list[Part] = []  # as many as there are handlers at most
+        # As many as there are handlers at most.
+        self._open: list[Part] = []
 
     @contextmanager
     def opened(self, parts: Sequence[Part]) -> Iterator[None]:
-        """A transaction of these begins, if it would not wait for itself. Its partitions' locks may still be held."""
+        """A transaction of these begins, if it would not wait for itself. Its partitions' locks may
+        still be held.
+        """
         for part in parts:
             for other in self._open:
                 if other.task is part.task:
@@ -106,7 +127,9 @@ class OpenTransactions:
 
     def of(self, tracker: OffsetTracker, index: int) -> Part | None:
         """The transaction that a record is in."""
-        return next((part for part in self._open if part.tracker is tracker and index in part.indexes), None)
+        return next(
+            (part for part in self._open if part.tracker is tracker and index in part.indexes), None
+        )
 
     def check(self, tracker: OffsetTracker, index: int) -> None:
         if self.of(tracker, index) is not None:
@@ -125,7 +148,9 @@ class OpenTransactions:
 
 
 class Outcomes:
-    """Asks the store what became of transactions: settled records, another attempt, or a lost partition."""
+    """Asks the store what became of transactions: settled records, another attempt, or a lost
+    partition.
+    """
 
     def __init__(self, rows: CheckpointRows, duplicates: Callable[[int], None]) -> None:
         self._rows = rows
@@ -139,7 +164,9 @@ class Outcomes:
 
     def gone(self, tracker: OffsetTracker) -> CheckpointRefusedError:
         """The error for a partition that is not ours any more."""
-        return CheckpointRefusedError(f"channel {self._rows.channel!r}: {tracker.partition} is not ours any more")
+        return CheckpointRefusedError(
+            f"channel {self._rows.channel!r}: {tracker.partition} is not ours any more"
+        )
 
     async def look(self, parts: Sequence[Part]) -> None:
         """Read the rows, settle what an earlier request has stored, and raise if that is any."""
@@ -163,8 +190,13 @@ class Outcomes:
                 raise self.gone(part.tracker)
 
     def refuse_stored(self, parts: Sequence[Part]) -> None:
-        """Settle what the store is known to have, and raise if that is any: others read the rows, too."""
-        found = {part: [one for one in part.deliveries if part.claim.has_stored(one.offset)] for part in parts}
+        """Settle what the store is known to have, and raise if that is any: others read the rows,
+        too.
+        """
+        found = {
+            part: [one for one in part.deliveries if part.claim.has_stored(one.offset)]
+            for part in parts
+        }
         for part, stored in found.items():
             if stored:
                 self.settle(part, stored)
@@ -188,7 +220,9 @@ class Outcomes:
                 client.stored(due)
             verdicts_of(part.tracker).committed_by_transaction(due.position)
 
-    async def until_told(self, parts: Sequence[Part], look: Callable[[Sequence[Part]], Awaitable[None]]) -> None:
+    async def until_told(
+        self, parts: Sequence[Part], look: Callable[[Sequence[Part]], Awaitable[None]]
+    ) -> None:
         """Call *look* until the store answers. Raises what it and :meth:`wait` raise."""
         waits = Waits(BACKOFF)
         while True:
@@ -198,11 +232,17 @@ class Outcomes:
             except StoreAwayError as error:
                 await self.wait(waits.next_s(), parts, error)
 
-    async def wait(self, wait_s: float, parts: Sequence[Part], error: StoreAwayError | CheckpointRefusedError) -> None:
-        """Wait before the store is tried again. *error* is raised if a partition is released, or the channel stops."""
-        monotonic, is_kept = self._rows.clock.monotonic, self._rows.is_kept
+    async def wait(
+        self, wait_s: float, parts: Sequence[Part], error: StoreAwayError | CheckpointRefusedError
+    ) -> None:
+        """Wait before the store is tried again. *error* is raised if a partition is released, or
+        the channel stops.
+        """
+        monotonic = self._rows.clock.monotonic
+        is_kept = self._rows.is_kept
         until = monotonic() + wait_s
-        # Short sleeps instead of an event: no one signals a single transaction that its partition is being released.
+        # Short sleeps instead of an event: no one signals a single transaction that its partition
+        # is being released.
         while (left_s := until - monotonic()) > 0 and all(is_kept(part.tracker) for part in parts):  # noqa: ASYNC110
             await asyncio.sleep(min(left_s, LOOK_S))
         self.check_ours(parts)
@@ -210,23 +250,27 @@ class Outcomes:
             raise error
 
     async def find_out(self, part: Part) -> None:
-        """Settle a part that the store has. If it has not, make sure that no late request can still store it.
+        """Settle a part that the store has. If it has not, make sure that no late request can still
+        store it.
 
         The caller holds the lock of the row.
         """
         while True:
             self.check_ours([part])
             try:
-                if self._rows.is_kept(part.tracker):  # else it may be retained: wait for that
+                # Else it may be retained: wait for that.
+                if self._rows.is_kept(part.tracker):
                     await self.until_told([part], self._look_or_renew)
                     return
             except StoreAwayError:
-                pass  # it is being released
+                # It is being released.
+                pass
             await asyncio.sleep(LOOK_S)
 
     async def _look_or_renew(self, parts: Sequence[Part]) -> None:
-        # A row that was read without our position proves nothing: the request may still be on its way. A write of
-        # another token over that row does: whatever arrives later expects the old token, and is refused.
+        # A row that was read without our position proves nothing: the request may still be on its
+        # way. A write of another token over that row does: whatever arrives later expects the old
+        # token, and is refused.
         (part,) = parts
         while part.claim.has_sent(part.last):
             if part.claim.is_unsure:
@@ -234,10 +278,13 @@ class Outcomes:
             if part.is_stored:
                 self.settle(part, part.deliveries)
                 return
-            claim, sending, rows = part.claim, part.claim.renew(), self._rows
+            claim = part.claim
+            sending = part.claim.renew()
+            rows = self._rows
             claim.sent(sending)
             if await rows.ask(rows.store.write(rows.group, {claim.partition: sending.write})):
-                continue  # the row has changed: it is read again
+                # The row has changed: it is read again.
+                continue
             claim.confirmed(sending)
             if not claim.is_unsure:
                 claim.renewed()

@@ -1,7 +1,8 @@
-"""A row of the checkpoint store that this member has claimed: what is known of it, and what may be written over it.
+"""A row of the checkpoint store that this member has claimed: what is known of it, and what may be
+written over it.
 
-Requests of ours may have changed it whose answers were lost. As long as it has our token it is ours: no other owner
-writes that token.
+Requests of ours may have changed it whose answers were lost. As long as it has our token it is
+ours: no other owner writes that token.
 """
 
 from __future__ import annotations
@@ -29,18 +30,25 @@ class Share:
 
     def __init__(self, client: str) -> None:
         self.client = client
-        self.is_assigned = False  # by the group
-        self.may_claim = False  # its row; the partition is not about to go
-        self.is_ours = False  # its row was found to be the client's in this assignment
-        self.in_kafka: Committed | None = None  # the committed position, as far as is known
-        self.row: OwnedRow | None = None  # that the client claimed last, until another owner has it
-        self._claim_at: float | None = None  # None: not fenced
+        # By the group.
+        self.is_assigned = False
+        # Its row; the partition is not about to go.
+        self.may_claim = False
+        # Its row was found to be the client's in this assignment.
+        self.is_ours = False
+        # The committed position, as far as is known.
+        self.in_kafka: Committed | None = None
+        # That the client claimed last, until another owner has it.
+        self.row: OwnedRow | None = None
+        # None: not fenced.
+        self._claim_at: float | None = None
         self._waits = Waits(FENCED)
 
     def assign(self) -> None:
         """An assignment brings it. Whoever fenced the client before has no say in it."""
         self.is_assigned = self.may_claim = True
-        self.is_ours, self.in_kafka = False, None
+        self.is_ours = False
+        self.in_kafka = None
         self.unfence()
 
     def revoke(self) -> None:
@@ -80,29 +88,43 @@ class OwnedRow:
     def __init__(self, partition: TopicPartition, owner: Share, row: Checkpoint) -> None:
         self.partition = partition
         self.owner = owner
-        self.row = row  # in the store, as far as is known
+        # In the store, as far as is known.
+        self.row = row
         self.states = States(row.state)
         self.tracker: OffsetTracker | None = None
-        self.is_lost = False  # another owner has it, or another client of the channel
-        self.is_unsure = False  # a request without an answer may have changed it
-        self.transaction: OffsetTracker | None = None  # of the records in an open transaction
-        self.behind_since: float | None = None  # since when a settled record has not been stored
-        self.lock = Lock()  # held while the row is written for the records of this tracker
-        self._takings: list[Checkpoint] = []  # with a new token; sent, and maybe stored
-        self._sent: list[Checkpoint] = []  # for records of this tracker; sent, not answered
-        self._stored = -1  # the highest position that the store is known to have for them
+        # Another owner has it, or another client of the channel.
+        self.is_lost = False
+        # A request without an answer may have changed it.
+        self.is_unsure = False
+        # Of the records in an open transaction.
+        self.transaction: OffsetTracker | None = None
+        # Since when a settled record has not been stored.
+        self.behind_since: float | None = None
+        # Held while the row is written for the records of this tracker.
+        self.lock = Lock()
+        # With a new token; sent, and maybe stored.
+        self._takings: list[Checkpoint] = []
+        # For records of this tracker; sent, not answered.
+        self._sent: list[Checkpoint] = []
+        # The highest position that the store is known to have for them.
+        self._stored = -1
 
     def begin(self, tracker: OffsetTracker) -> bool:
-        """Read with a new tracker. True if a state was dropped, because reading restarts before the stored position."""
-        old, self.tracker = self.tracker, tracker
+        """Read with a new tracker. True if a state was dropped, because reading restarts before the
+        stored position.
+        """
+        old = self.tracker
+        self.tracker = tracker
         goes_back = self.row.position is not None and tracker.start < self.row.position
         if old is not None and not old.is_closed and not goes_back:
             self.states.restart(min(tracker.start, old.committable))
         else:
             self.states = States(None if goes_back or self.row.position is None else self.row.state)
-        self.behind_since, self._stored = None, -1
+        self.behind_since = None
+        self._stored = -1
         self._sent.clear()
-        self.lock = Lock()  # whoever holds the old one writes for records of the old tracker
+        # Whoever holds the old one writes for records of the old tracker.
+        self.lock = Lock()
         return goes_back and self.row.state is not None
 
     @property
@@ -115,7 +137,9 @@ class OwnedRow:
         return row is not None and (row.token == self.row.token or row in self._takings)
 
     def found(self, row: Checkpoint) -> None:
-        """The store has this row, which is ours. If it was sent for this tracker's records, so was its state."""
+        """The store has this row, which is ours. If it was sent for this tracker's records, so was
+        its state.
+        """
         self.row = row
         self.is_unsure = False
         if row in self._sent and row.position is not None:
@@ -126,7 +150,9 @@ class OwnedRow:
             self._takings.clear()
 
     def has_stored(self, offset: int) -> bool:
-        """Whether the store has a position of this tracker's records beyond *offset*, not one from before a seek."""
+        """Whether the store has a position of this tracker's records beyond *offset*, not one from
+        before a seek.
+        """
         return offset < self._stored
 
     def has_sent(self, offset: int) -> bool:
@@ -135,8 +161,11 @@ class OwnedRow:
         return offset < max(self._stored, *sent, -1)
 
     def renew(self) -> Sending:
-        """A write of the row with another token, so that nothing sent earlier can be stored. It settles no record."""
-        # + 2, because + 1 is what another owner's claim of this row writes, and the two must not look alike.
+        """A write of the row with another token, so that nothing sent earlier can be stored. It
+        settles no record.
+        """
+        # + 2, because + 1 is what another owner's claim of this row writes, and the two must not
+        # look alike.
         row = self.row
         return Sending(Write(row.token, row._replace(token=row.token + 2), row.position), None)
 
@@ -145,7 +174,9 @@ class OwnedRow:
         self._sent.clear()
 
     def is_due(self, at: Committed) -> bool:
-        """Whether there is anything to write. A request of ours may have stored it, or a later position, already."""
+        """Whether there is anything to write. A request of ours may have stored it, or a later
+        position, already.
+        """
         if self.has_stored(at.offset):
             return False
         is_there = at == (self.row.position, self.row.metadata)
@@ -153,18 +184,25 @@ class OwnedRow:
 
     def write(self, at: Committed) -> Sending:
         """The write that stores a position of the tracker's with its state."""
-        # A position that does not grow (after a seek back, or with other metadata) takes a new token. Under one token
-        # positions only grow, so nothing sent earlier can land over this row, and a claim that has read the old row is
-        # rejected and reads again.
-        row, position = self.row, at.offset
+        # A position that does not grow (after a seek back, or with other metadata) takes a new
+        # token. Under one token positions only grow, so nothing sent earlier can land over this
+        # row, and a claim that has read the old row is rejected and reads again.
+        row = self.row
+        position = at.offset
         token = row.token if row.position is None or position > row.position else row.token + 1
         return Sending(
-            Write(row.token, Checkpoint(token, position, self._state(position), at.metadata), row.position),
+            Write(
+                row.token,
+                Checkpoint(token, position, self._state(position), at.metadata),
+                row.position,
+            ),
             None if self._is_of_before(position) else self.tracker,
         )
 
     def _is_of_before(self, position: int) -> bool:
-        """Whether the position is the row's own from before a seek: storing it settles no record of this tracker."""
+        """Whether the position is the row's own from before a seek: storing it settles no record of
+        this tracker.
+        """
         tracker = self.tracker
         if tracker is None or position < tracker.start:
             return True
@@ -183,7 +221,9 @@ class OwnedRow:
             self._sent.append(write.checkpoint)
 
     def confirmed(self, sending: Sending) -> None:
-        """The store has confirmed it. An answer that later writes have overtaken says nothing of the present row."""
+        """The store has confirmed it. An answer that later writes have overtaken says nothing of
+        the present row.
+        """
         stored = sending.write.checkpoint
         if sending.tracker is self.tracker and stored.position is not None:
             self._stored = max(self._stored, stored.position)
@@ -191,7 +231,8 @@ class OwnedRow:
             self.is_unsure = True
             return
         self.is_unsure = False
-        self.behind_since = None  # look() finds what was settled since
+        # look() finds what was settled since.
+        self.behind_since = None
         self.row = stored
         if stored.token != sending.write.expected:
             self._takings.clear()
@@ -200,9 +241,15 @@ class OwnedRow:
             self.states.stored(stored.position)
 
     def look(self, now: float) -> float | None:
-        """Since when a settled record has not been stored. Right only if it is asked now and then."""
+        """Since when a settled record has not been stored. Right only if it is asked now and
+        then.
+        """
         tracker = self.tracker
-        if tracker is None or tracker.is_closed or tracker.committable <= max(tracker.start, tracker.uncommitted_from):
+        if (
+            tracker is None
+            or tracker.is_closed
+            or tracker.committable <= max(tracker.start, tracker.uncommitted_from)
+        ):
             self.behind_since = None
         elif self.behind_since is None:
             self.behind_since = now

@@ -1,7 +1,9 @@
-"""One transaction of the user's rows and the position behind a record: both are stored, or neither is.
+"""One transaction of the user's rows and the position behind a record: both are stored, or neither
+is.
 
-The row decides, whatever happens to the request: it names its owner and its position, and each write names both as it
-expects them. So an earlier transaction that arrives late is rejected and rolled back, and so is one of another owner.
+The row decides, whatever happens to the request: it names its owner and its position, and each
+write names both as it expects them. So an earlier transaction that arrives late is rejected and
+rolled back, and so is one of another owner.
 """
 
 from __future__ import annotations
@@ -36,7 +38,10 @@ class Transactions:
     """Makes the transactions of one channel's messages; ``open`` has those that are open."""
 
     def __init__(
-        self, rows: CheckpointRows, fail: Callable[[BaseException], object], duplicates: Callable[[int], None]
+        self,
+        rows: CheckpointRows,
+        fail: Callable[[BaseException], object],
+        duplicates: Callable[[int], None],
     ) -> None:
         self.open = OpenTransactions(rows.channel)
         self._rows = rows
@@ -47,8 +52,8 @@ class Transactions:
     def of(self, deliveries: Sequence[Delivery], *, is_batch: bool = False) -> Opened:
         """A transaction that settles these deliveries, except those with a verdict.
 
-        In that of a batch a single record may be nacked: it meets its failure strategy when the block ends, and the
-        others are stored.
+        In that of a batch a single record may be nacked: it meets its failure strategy when the
+        block ends, and the others are stored.
         """
         store = self._rows.store
         if not isinstance(store, TransactionalStore):
@@ -79,7 +84,8 @@ class Transactions:
                 await self._carry_out_nacks(parts)
             except BaseException as error:
                 await opened.__aexit__(type(error), error, error.__traceback__)
-                _begin_nacks(parts)  # these verdicts stand, whatever becomes of the others
+                # These verdicts stand, whatever becomes of the others.
+                _begin_nacks(parts)
                 raise
             with self._waiting(parts):
                 await self._end(opened, parts, writes)
@@ -88,7 +94,8 @@ class Transactions:
     def _waiting(self, parts: list[Part]) -> Iterator[None]:
         """The records do not age meanwhile: their handler waits for the store.
 
-        If the store needs its operator, the channel stops, and the records are left for the next owner.
+        If the store needs its operator, the channel stops, and the records are left for the next
+        owner.
         """
         since = self._rows.clock.monotonic()
         for part in parts:
@@ -98,7 +105,8 @@ class Transactions:
         except (FatalBrokerError, CorruptCheckpointError) as error:
             failure = CheckpointStoreError(f"channel {self._name!r}: its checkpoint store: {error}")
             failure.__cause__ = error
-            # Nacked and never settled: whatever the handler makes of this error, it is no failure of the records.
+            # Nacked and never settled: whatever the handler makes of this error, it is no failure
+            # of the records.
             for part in parts:
                 for delivery in part.deliveries:
                     part.tracker.nack(delivery.index)
@@ -116,7 +124,9 @@ class Transactions:
             if is_open(delivery):
                 found.setdefault(delivery.tracker, []).append(delivery)
         if not found:
-            raise CheckpointError(f"{deliveries[0]!r} has its verdict: there is nothing to store with a transaction")
+            raise CheckpointError(
+                f"{deliveries[0]!r} has its verdict: there is nothing to store with a transaction"
+            )
         parts = [Part(self._claim_of(tracker), tracker, its) for tracker, its in found.items()]
         return sorted(parts, key=lambda part: part.tracker.partition)
 
@@ -127,17 +137,23 @@ class Transactions:
         return claim
 
     def _check_open(self, parts: list[Part]) -> None:
-        """Raise if a delivery got its verdict meanwhile: it became poison, or its handler failed."""
+        """Raise if a delivery got its verdict meanwhile: it became poison, or its handler
+        failed.
+        """
         self._outcomes.check_ours(parts)
         for part in parts:
             for delivery in part.deliveries:
                 if part.is_refused or not (is_open(delivery) or delivery.index in part.failed):
-                    raise CheckpointError(f"{delivery!r} has got its verdict meanwhile: nothing is stored")
+                    raise CheckpointError(
+                        f"{delivery!r} has got its verdict meanwhile: nothing is stored"
+                    )
 
     async def _carry_out_nacks(self, parts: list[Part]) -> None:
-        """Have the records that were nacked in the block meet their failure strategy, before the position passes them.
+        """Have the records that were nacked in the block meet their failure strategy, before the
+        position passes them.
 
-        After a crash in between they meet it once more. CheckpointError: one of them is not settled by it.
+        After a crash in between they meet it once more. CheckpointError: one of them is not settled
+        by it.
         """
         nacks = _begin_nacks(parts)
         if not nacks:
@@ -147,7 +163,9 @@ class Transactions:
         for part in parts:
             for delivery in part.deliveries:
                 if delivery.index in part.failed and not part.tracker.is_settled(delivery.index):
-                    raise CheckpointError(f"{delivery!r} was nacked and stays unsettled: nothing is stored")
+                    raise CheckpointError(
+                        f"{delivery!r} was nacked and stays unsettled: nothing is stored"
+                    )
         self._check_open(parts)
 
     def nack_at_end(
@@ -173,8 +191,9 @@ class Transactions:
 
     async def _hold(self, parts: list[Part]) -> None:
         """Take the locks of the partitions, once the nacks of earlier records are carried out."""
-        # In this order: a nack may need the lock itself, to ask the store whether its record is stored. So nothing is
-        # held while nacks are awaited, and all is released if another nack came while the locks were.
+        # In this order: a nack may need the lock itself, to ask the store whether its record is
+        # stored. So nothing is held while nacks are awaited, and all is released if another nack
+        # came while the locks were.
         while True:
             for part in parts:
                 while nacks := _nacks_before(part):
@@ -192,7 +211,8 @@ class Transactions:
         self, store: TransactionalStore, parts: list[Part], writes: dict[TopicPartition, Write]
     ) -> tuple[Opened, Any]:
         """Open it, however long the store is unavailable."""
-        waits, is_refused_again = Waits(BACKOFF), False
+        waits = Waits(BACKOFF)
+        is_refused_again = False
         while True:
             try:
                 if unsure := [part for part in parts if part.claim.is_unsure]:
@@ -204,20 +224,25 @@ class Transactions:
             except CheckpointRefusedError as error:
                 self._outcomes.check_ours(parts)
                 for part in parts:
-                    part.claim.is_unsure = True  # the row tells
+                    # The row tells.
+                    part.claim.is_unsure = True
                 if is_refused_again:
                     await self._outcomes.wait(waits.next_s(), parts, error)
                 is_refused_again = True
             except StoreAwayError as error:
                 await self._outcomes.wait(waits.next_s(), parts, error)
 
-    async def _end(self, opened: Opened, parts: list[Part], writes: dict[TopicPartition, Write]) -> None:
+    async def _end(
+        self, opened: Opened, parts: list[Part], writes: dict[TopicPartition, Write]
+    ) -> None:
         """Store everything and settle the deliveries. Returns or raises once the outcome is known.
 
         Raises:
-            AlreadyStoredError: An earlier transaction had stored it after all; this one was rolled back.
+            AlreadyStoredError: An earlier transaction had stored it after all; this one was rolled
+                back.
             CheckpointRefusedError: Another owner has a partition; nothing was stored.
-            StoreAwayError: Nothing was stored, or it cannot be known as yet: the records are handled again.
+            StoreAwayError: Nothing was stored, or it cannot be known as yet: the records are
+                handled again.
         """
         for part in parts:
             part.is_ending = True
@@ -228,7 +253,8 @@ class Transactions:
         writes.update({part.claim.partition: one.write for part, one in sending.items()})
         for part, one in sending.items():
             part.claim.sent(one)
-            part.tracker.attempted = max(part.tracker.attempted, part.last + 1)  # if the next assignment finds it
+            # If the next assignment finds it.
+            part.tracker.attempted = max(part.tracker.attempted, part.last + 1)
         try:
             await self._rows.ask(opened.__aexit__(None, None, None))
         except CheckpointRefusedError as error:
@@ -250,7 +276,8 @@ class Transactions:
         part = self.open.of(delivery.tracker, delivery.index)
         if part is not None and not part.is_ending:
             part.is_refused = True
-            part.release()  # its block may never end, so nothing waits for that
+            # Its block may never end, so nothing waits for that.
+            part.release()
 
     def may_have_stored(self, delivery: Delivery) -> bool:
         claim = self._rows.of(delivery.tracker)
@@ -258,7 +285,8 @@ class Transactions:
 
     async def find_out(self, delivery: Delivery) -> None:
         part = Part(self._claim_of(delivery.tracker), delivery.tracker, [delivery])
-        async with part.claim.lock:  # a transaction of the partition holds it until its commit is answered
+        # A transaction of the partition holds it until its commit is answered.
+        async with part.claim.lock:
             with self._waiting([part]):
                 await self._outcomes.find_out(part)
 

@@ -1,4 +1,6 @@
-"""The command line. Only here are the environment read, the streams written and the process ended."""
+"""The command line. Only here are the environment read, the streams written and the process
+ended.
+"""
 
 from __future__ import annotations
 

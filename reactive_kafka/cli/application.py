@@ -26,16 +26,24 @@ from reactive_kafka.handlers.spec import AppSpec, IncomingSpec
 if TYPE_CHECKING:
     from reactive_kafka.spark.batches.function import SparkFunction
 
-COMMON = ("bootstrap_servers", "topic", "topics", "pattern", "assign", "group_id")  # in the channel's first line
+# In the channel's first line.
+COMMON = ("bootstrap_servers", "topic", "topics", "pattern", "assign", "group_id")
 # Without effect on a channel whose batches run on Spark.
-FOR_HANDLERS = ("batch_max_records", "batch_max_wait", "concurrency", "value_deserializer", "key_deserializer")
+FOR_HANDLERS = (
+    "batch_max_records",
+    "batch_max_wait",
+    "concurrency",
+    "value_deserializer",
+    "key_deserializer",
+)
 
 
 @click.command(name="run")
 @options.target
 @options.app_config
 @options.port(
-    "REACTIVE_KAFKA_PORT", "Port of /health and /metrics; 0 takes a free one. Default: the port in [http], or 9000."
+    "REACTIVE_KAFKA_PORT",
+    "Port of /health and /metrics; 0 takes a free one. Default: the port in [http], or 9000.",
 )
 @click.option(
     "--log-format",
@@ -95,18 +103,21 @@ def run(
 
     MODULE:APP names the application: billing:app is the App called app in billing.py.
 
-    The first signal drains: fetching stops, running handlers may finish, what is done is committed, and the
-    process exits with 0. A second signal exits immediately, with 1.
+    The first signal drains: fetching stops, running handlers may finish, what is done is committed,
+    and the process exits with 0. A second signal exits immediately, with 1.
 
     \b
     Examples:
       reactive-kafka run billing:app
       reactive-kafka run shop.billing:app --config prod.toml --port 9100
       reactive-kafka run backfill:app --until-end
-      REACTIVE_KAFKA__KAFKA__BOOTSTRAP_SERVERS=kafka:9092 reactive-kafka run billing:app --log-format json
+      REACTIVE_KAFKA__KAFKA__BOOTSTRAP_SERVERS=kafka:9092 reactive-kafka run billing:app
+      --log-format json
     """
     if workers is not None:
-        raise click.UsageError("--workers is not supported yet: start the command once for each process")
+        raise click.UsageError(
+            "--workers is not supported yet: start the command once for each process"
+        )
     if reload:
         raise click.UsageError("--reload is not supported yet")
     logs = LogOptions(log_format, log_level, log_config)
@@ -129,13 +140,17 @@ def run(
 @options.app_dir
 @click.option("--strict", is_flag=True, help="Exit with 2 for warnings, too.")
 def check(
-    target: str | None, config: tuple[Path, ...] | None, from_quarkus: Path | None, app_dir: Path, strict: bool
+    target: str | None,
+    config: tuple[Path, ...] | None,
+    from_quarkus: Path | None,
+    app_dir: Path,
+    strict: bool,
 ) -> None:
     """Check an application's configuration and handlers, without connecting.
 
-    Prints each channel with its handler and its effective settings, and each source; secrets are masked. If
-    anything is wrong, prints every problem with file and line, and exits with 2. What has no effect, or is hardly
-    meant, is a warning.
+    Prints each channel with its handler and its effective settings, and each source; secrets are
+    masked. If anything is wrong, prints every problem with file and line, and exits with 2. What
+    has no effect, or is hardly meant, is a warning.
 
     \b
     Examples:
@@ -155,7 +170,11 @@ def check(
     app = load_app(target, app_dir)
     settings = app.configure(config)
     spec = app.plan
-    tables = dump(replace(settings, incoming={name: channel.settings for name, channel in spec.incoming.items()}))
+    tables = dump(
+        replace(
+            settings, incoming={name: channel.settings for name, channel in spec.incoming.items()}
+        )
+    )
     for name, table in tables["incoming"].items():
         channel = spec.incoming[name]
         if channel.spark is not None:
@@ -171,19 +190,29 @@ def check(
     _refuse_warnings(len(settings.warnings) + len(told) if strict else 0)
     sources = f", {len(spec.sources)} source{'s' * (len(spec.sources) > 1)}" if spec.sources else ""
     memory = f", {len(spec.memory)} memory" if spec.memory else ""
-    click.echo(f"\n{target} is fine: {len(spec.incoming)} incoming, {len(spec.outgoing)} outgoing{sources}{memory}")
+    click.echo(
+        f"\n{target} is fine: {len(spec.incoming)} incoming, {len(spec.outgoing)} outgoing{sources}{memory}"
+    )
 
 
 def _refuse_warnings(told: int) -> None:
     if told:
-        raise WrongUsage(f"{options.counted(told, 'warning')}, and with --strict there must be none")
+        raise WrongUsage(
+            f"{options.counted(told, 'warning')}, and with --strict there must be none"
+        )
 
 
 def _report(tables: Mapping[str, Any], spec: AppSpec) -> Iterator[str]:
-    """The lines that are printed of the settings, as :func:`~reactive_kafka.config.dump.dump` shows them."""
-    servers, http, spark = tables["kafka"]["bootstrap_servers"], tables["http"], tables["spark"]
+    """The lines that are printed of the settings, as :func:`~reactive_kafka.config.dump.dump` shows
+    them.
+    """
+    servers = tables["kafka"]["bootstrap_servers"]
+    http = tables["http"]
+    spark = tables["spark"]
     yield f"brokers        {servers}"
-    yield f"http           {http['host']}:{http['port']}" if http["enabled"] else "http           off"
+    yield (
+        f"http           {http['host']}:{http['port']}" if http["enabled"] else "http           off"
+    )
     if any(channel.spark is not None for channel in spec.incoming.values()):
         yield f"spark          {spark.get('remote') or spark['master']}"
     for name, channel in spec.incoming.items():
@@ -221,7 +250,9 @@ def _source(table: Mapping[str, Any]) -> str:
     group = f"group {table['group_id']}" if "group_id" in table else "no group"
     if "pattern" in table:
         return f"pattern {table['pattern']}, {group}"
-    what, names = ("partition", table["assign"]) if "assign" in table else ("topic", table["topics"])
+    what, names = (
+        ("partition", table["assign"]) if "assign" in table else ("topic", table["topics"])
+    )
     return f"{what}{'s' * (len(names) > 1)} {', '.join(names)}, {group}"
 
 
@@ -245,7 +276,11 @@ def _handlers(channel: IncomingSpec) -> Iterator[str]:
 
 def _handler(handler: HandlerSpec, outgoing: tuple[str, ...]) -> str:
     payload = name_of(handler.payload_type)
-    wants = payload if handler.shape.name == "PAYLOAD" else f"{handler.shape.name.capitalize()}[{payload}]"
+    wants = (
+        payload
+        if handler.shape.name == "PAYLOAD"
+        else f"{handler.shape.name.capitalize()}[{payload}]"
+    )
     runs = "on the event loop" if handler.is_async else "in worker threads"
     what = "sends what it yields to" if handler.yields else "sends to"
     sends = f", {what} {', '.join(outgoing)}" if outgoing else ""
@@ -253,8 +288,11 @@ def _handler(handler: HandlerSpec, outgoing: tuple[str, ...]) -> str:
 
 
 def _on_spark(spark: SparkFunction, settings: IncomingSettings) -> str:
-    """The function, and how its batches are run; a payload is named where the function gets the columns of one."""
-    name, jobs = f"{spark.function.__module__}.{spark.function.__qualname__}", settings.spark.max_concurrent_jobs
+    """The function, and how its batches are run; a payload is named where the function gets the
+    columns of one.
+    """
+    name = f"{spark.function.__module__}.{spark.function.__qualname__}"
+    jobs = settings.spark.max_concurrent_jobs
     at_once = f"{jobs} at once" if jobs > 1 else "one at a time"
     payload = ""
     if spark.payload is not None:

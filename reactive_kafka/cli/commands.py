@@ -26,20 +26,26 @@ MODULES = {
     "demo": "reactive_kafka.cli.local",
 }
 """Command -> where the function of its name is, in the order of the help."""
-LATER = ("channels", "init")  # still to come
+# Still to come.
+LATER = ("channels", "init")
 
 
 class Commands(click.Group):
-    """Loads a command's module when it is asked for. Errors that somebody must act on end it with their text alone."""
+    """Loads a command's module when it is asked for. Errors that somebody must act on end it with
+    their text alone.
+    """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(MODULES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in LATER:
-            raise click.UsageError(f"{cmd_name!r} is not supported yet; there are {', '.join(MODULES)}")
+            raise click.UsageError(
+                f"{cmd_name!r} is not supported yet; there are {', '.join(MODULES)}"
+            )
         if cmd_name not in MODULES:
-            if ctx.resilient_parsing or cmd_name.startswith("-"):  # completed, or an option
+            # Completed, or an option.
+            if ctx.resilient_parsing or cmd_name.startswith("-"):
                 return None
             near = get_close_matches(cmd_name, MODULES, 1)
             instead = f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(MODULES)}"
@@ -48,7 +54,11 @@ class Commands(click.Group):
         return command
 
     def make_context(
-        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
     ) -> click.Context:
         with _printable():
             return super().make_context(info_name, args, parent, **extra)
@@ -60,20 +70,26 @@ class Commands(click.Group):
             except (ConfigError, MissingExtraError) as error:
                 raise WrongUsage(str(error)) from error
             except ReactiveKafkaError as error:
-                raise Failure(str(error)) from error  # any other exception is a bug, and keeps its traceback
+                # Any other exception is a bug, and keeps its traceback.
+                raise Failure(str(error)) from error
 
 
 @contextmanager
 def _printable() -> Iterator[None]:
-    """Escape what a terminal would obey in an error's text: it quotes arguments, names of files, and records."""
+    """Escape what a terminal would obey in an error's text: it quotes arguments, names of files,
+    and records.
+    """
     try:
         yield
     except click.ClickException as error:
-        error.message = "\n".join(map(escaped, error.message.split("\n")))  # type: ignore[misc]  # final for those who subclass
+        # Final for those who subclass.
+        error.message = "\n".join(map(escaped, error.message.split("\n")))  # type: ignore[misc]
         raise
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(package_name="reactive-kafka", message="reactive-kafka %(version)s")
 def commands() -> None:
     """Run async Kafka handlers that commit only what is done.

@@ -1,4 +1,6 @@
-"""What a command ends with when something is wrong: a text that says who must act, and the contract's exit code."""
+"""What a command ends with when something is wrong: a text that says who must act, and the
+contract's exit code.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,8 @@ class Failure(click.ClickException):
 
 
 class WrongUsage(click.ClickException):
-    """The command cannot begin: exit code 2. For what is wrong in the user's files; flags have click's UsageError."""
+    """The command cannot begin: exit code 2. For what is wrong in the user's files; flags have
+    click's UsageError.
+    """
 
     exit_code = 2

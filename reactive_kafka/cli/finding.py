@@ -1,4 +1,6 @@
-"""Finds what a command is about: the App that ``module:app`` names, or briefly why there is none, and the brokers."""
+"""Finds what a command is about: the App that ``module:app`` names, or briefly why there is none,
+and the brokers.
+"""
 
 from __future__ import annotations
 
@@ -32,30 +34,42 @@ _config = options.config(
     "Configuration file with the brokers, and with the channels that keep positions in a store. Default: "
     "$REACTIVE_KAFKA_CONFIG, or ./reactive-kafka.toml."
 )
-_app = click.option("--app", metavar="MODULE:APP", help="The application, if its configuration is not only in a file.")
+_app = click.option(
+    "--app",
+    metavar="MODULE:APP",
+    help="The application, if its configuration is not only in a file.",
+)
 _servers = options.servers("Brokers to ask, without a configuration.")
 _CONNECTION = ("bootstrap_servers", "security_protocol", "request_timeout_ms")
 
 
 def load_app(target: str, folder: Path) -> App:
-    """The App that *target* names (``shop.billing:service.app``); its module is looked for in *folder* first.
+    """The App that *target* names (``shop.billing:service.app``); its module is looked for in
+    *folder* first.
 
-    WrongUsage: the module or the attribute is not there, is something else, or fails when it is imported.
+    WrongUsage: the module or the attribute is not there, is something else, or fails when it is
+    imported.
     """
     name, _, attribute = target.partition(":")
     if name.endswith(".py"):
         right = ".".join(Path(name).with_suffix("").parts)
-        raise click.UsageError(f"{target!r} names a file; name its module: {right}:{attribute or 'app'}")
+        raise click.UsageError(
+            f"{target!r} names a file; name its module: {right}:{attribute or 'app'}"
+        )
     if not name or not attribute:
-        raise click.UsageError(f"{target!r}: expected module:attribute, as in {name or 'billing'}:{attribute or 'app'}")
+        raise click.UsageError(
+            f"{target!r}: expected module:attribute, as in {name or 'billing'}:{attribute or 'app'}"
+        )
     module = load_module(name, folder)
     try:
         app = reduce(getattr, attribute.split("."), module)
     except AttributeError:
-        path = getattr(module, "__file__", None)  # built into Python: none; a folder without __init__.py: None
+        # Built into Python: none; a folder without __init__.py: None.
+        path = getattr(module, "__file__", None)
         where = f" ({path})" if path else ""
         raise WrongUsage(f"{name}{where} has no {attribute!r}{_apps_there(module)}") from None
-    except Exception as error:  # of a property, or of the module's own __getattr__
+    except Exception as error:
+        # Of a property, or of the module's own __getattr__.
         raise WrongUsage(f"{target} cannot be looked up: {_cause(error)}") from error
     if not isinstance(app, App):
         kind = type(app).__name__
@@ -64,7 +78,9 @@ def load_app(target: str, folder: Path) -> App:
 
 
 def load_module(name: str, folder: Path) -> ModuleType:
-    """The module, looked for in *folder* first; WrongUsage: it is not there, or fails when it is imported."""
+    """The module, looked for in *folder* first; WrongUsage: it is not there, or fails when it is
+    imported.
+    """
     here = str(folder.resolve())
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -75,9 +91,12 @@ def load_module(name: str, folder: Path) -> ModuleType:
         raise
     except ModuleNotFoundError as error:
         if error.name and (name == error.name or name.startswith(f"{error.name}.")):
-            raise WrongUsage(f"there is no module {error.name!r} in {here}{_meant(error.name, folder)}") from error
+            raise WrongUsage(
+                f"there is no module {error.name!r} in {here}{_meant(error.name, folder)}"
+            ) from error
         raise WrongUsage(f"{name} cannot be imported: {_cause(error)}") from error
-    except Exception as error:  # whatever the user's module does at its import: reported in short, with its place
+    except Exception as error:
+        # Whatever the user's module does at its import: reported in short, with its place.
         raise WrongUsage(f"{name} cannot be imported: {_cause(error)}") from error
 
 
@@ -87,7 +106,11 @@ def _cause(error: Exception) -> str:
         return f"{type(error).__name__}: {error.msg} ({error.filename}:{error.lineno})"
     machinery = (__file__, importlib.__file__)
     names = ((frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__))
-    frames = [f" ({name}:{line})" for name, line in names if not name.startswith("<frozen") and name not in machinery]
+    frames = [
+        f" ({name}:{line})"
+        for name, line in names
+        if not name.startswith("<frozen") and name not in machinery
+    ]
     return f"{describe(error)}{frames[-1] if frames else ''}"
 
 
@@ -124,7 +147,9 @@ def with_where(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _connect() -> Callable[[str], Connector]:
-    """Makes the connector of Kafka's own client, or what a test has set as the command's ``obj``."""
+    """Makes the connector of Kafka's own client, or what a test has set as the command's
+    ``obj``.
+    """
     given: Callable[[str], Connector] | None = click.get_current_context().obj
     return given or KafkaConnector
 
@@ -134,13 +159,17 @@ class Cluster:
     """The brokers that a command works with."""
 
     servers: str
-    properties: Mapping[str, Any]  # of every client: connection and credentials, under aiokafka's names
-    channels: tuple[IncomingSettings, ...] = ()  # the incoming ones of the configuration; empty without one
+    # Of every client: connection and credentials, under aiokafka's names.
+    properties: Mapping[str, Any]
+    # The incoming ones of the configuration; empty without one.
+    channels: tuple[IncomingSettings, ...] = ()
     connect: Callable[[str], Connector] = field(default_factory=_connect)
 
     @asynccontextmanager
     async def clients(self, **further: object) -> AsyncIterator[tuple[Connector, Inspector]]:
-        """A connector, and a started inspector with *further* properties; both are closed at the end."""
+        """A connector, and a started inspector with *further* properties; both are closed at the
+        end.
+        """
         connector = self.connect(self.servers)
         try:
             async with inspecting(connector, {**self.properties, **further}) as inspector:
@@ -149,11 +178,14 @@ class Cluster:
             await connector.close()
 
 
-def find_cluster(where: Where, client_of: Callable[[IncomingSettings], Mapping[str, Any] | None]) -> Cluster:
+def find_cluster(
+    where: Where, client_of: Callable[[IncomingSettings], Mapping[str, Any] | None]
+) -> Cluster:
     """The brokers that the command line names, else those of the configuration.
 
-    *client_of* gives the raw client properties of a channel that the command is about; None: it is about others. Where
-    it is about none, the connection of all of them is taken; Failure, if they have several.
+    *client_of* gives the raw client properties of a channel that the command is about; None: it is
+    about others. Where it is about none, the connection of all of them is taken; Failure, if they
+    have several.
     """
     if where.bootstrap_servers is not None:
         if where.config is not None or where.app is not None:
@@ -166,7 +198,10 @@ def find_cluster(where: Where, client_of: Callable[[IncomingSettings], Mapping[s
     channels = tuple(settings.incoming.values())
     clients = [client for client in map(client_of, channels) if client is not None]
     clients = clients or [channel.client for channel in channels] or [{}]
-    found = [{"bootstrap_servers": settings.bootstrap_servers, **_connection_of(client)} for client in clients]
+    found = [
+        {"bootstrap_servers": settings.bootstrap_servers, **_connection_of(client)}
+        for client in clients
+    ]
     if any(one != found[0] for one in found):
         servers = ", ".join(sorted({str(one["bootstrap_servers"]) for one in found}))
         raise Failure(
@@ -180,13 +215,19 @@ def find_cluster(where: Where, client_of: Callable[[IncomingSettings], Mapping[s
 
 def _connection_of(client: Mapping[str, Any]) -> dict[str, Any]:
     """What of a channel's raw client properties says how to connect."""
-    return {name: value for name, value in client.items() if name in _CONNECTION or name.startswith(("ssl_", "sasl_"))}
+    return {
+        name: value
+        for name, value in client.items()
+        if name in _CONNECTION or name.startswith(("ssl_", "sasl_"))
+    }
 
 
 def check_reachable(servers: str, whose: str) -> None:
     """Raise Failure for the broker inside an application's process: no other process can ask it."""
     if servers == EMBEDDED:
-        raise Failure(f'{whose} has bootstrap_servers = "embedded": that broker lives inside its process only')
+        raise Failure(
+            f'{whose} has bootstrap_servers = "embedded": that broker lives inside its process only'
+        )
 
 
 async def known_topics(inspector: Inspector, *topics: str) -> dict[str, list[TopicPartition]]:
@@ -194,5 +235,7 @@ async def known_topics(inspector: Inspector, *topics: str) -> dict[str, list[Top
     known = await inspector.topics()
     missing = [topic for topic in topics if topic not in known]
     if missing:
-        raise Failure(f"unknown topic {', '.join(missing)}; the cluster has {', '.join(known) or 'none'}")
+        raise Failure(
+            f"unknown topic {', '.join(missing)}; the cluster has {', '.join(known) or 'none'}"
+        )
     return known

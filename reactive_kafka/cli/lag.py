@@ -24,14 +24,20 @@ class LagQuery(NamedTuple):
     """One group whose lag is wanted."""
 
     group: str
-    topics: tuple[str, ...]  # those to look at; empty: those in which the group has committed anything
-    cluster: Cluster  # without channels: only Kafka is asked
-    in_store_of: str | None = None  # the channel whose checkpoint store keeps the positions; None: Kafka keeps them
-    is_of_retries: bool = False  # of a channel's delayed retries: its topics and the group may still be to come
+    # Those to look at; empty: those in which the group has committed anything.
+    topics: tuple[str, ...]
+    # Without channels: only Kafka is asked.
+    cluster: Cluster
+    # The channel whose checkpoint store keeps the positions; None: Kafka keeps them.
+    in_store_of: str | None = None
+    # Of a channel's delayed retries: its topics and the group may still be to come.
+    is_of_retries: bool = False
 
 
 class Row(NamedTuple):
-    """One partition, in offsets and records. ``committed`` and ``lag`` are None where nothing is committed."""
+    """One partition, in offsets and records. ``committed`` and ``lag`` are None where nothing is
+    committed.
+    """
 
     group: str
     topic: str
@@ -57,10 +63,12 @@ def lag(
     topics: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Show how far groups are behind: committed position, log end, and the number of records between them.
+    """Show how far groups are behind: committed position, log end, and the number of records
+    between them.
 
-    Read-only: it joins no group and changes nothing, so it is safe to use while consumers run. A dash means that
-    the group has committed nothing yet. For an unknown group or topic it exits with 1.
+    Read-only: it joins no group and changes nothing, so it is safe to use while consumers run. A
+    dash means that the group has committed nothing yet. For an unknown group or topic it exits with
+    1.
 
     \b
     Examples:
@@ -77,12 +85,16 @@ def lag(
     else:
         asked = _configured(config, group, topics)
     rows = asyncio.run(_rows(asked))
-    click.echo(json.dumps([row._asdict() for row in rows], indent=2) if as_json else "\n".join(table(rows)))
+    click.echo(
+        json.dumps([row._asdict() for row in rows], indent=2) if as_json else "\n".join(table(rows))
+    )
     for note in notes(asked, rows):
         click.echo(note, err=True)
 
 
-def _configured(config: tuple[Path, ...] | None, group: str | None, topics: tuple[str, ...]) -> list[LagQuery]:
+def _configured(
+    config: tuple[Path, ...] | None, group: str | None, topics: tuple[str, ...]
+) -> list[LagQuery]:
     settings = read_settings(config, environ=os.environ).checked()
     channels = list(settings.incoming.values())
     asked = [
@@ -92,32 +104,46 @@ def _configured(config: tuple[Path, ...] | None, group: str | None, topics: tupl
         if group in (None, query.group)
     ]
     if not asked:
-        known = "; ".join(f"{channel.name}: group {channel.group_id}, {_what(channel)}" for channel in channels)
+        known = "; ".join(
+            f"{channel.name}: group {channel.group_id}, {_what(channel)}" for channel in channels
+        )
         wanted = [f"group {group}"] * (group is not None) + [_names(topics)] * bool(topics)
         has = f"has {' and '.join(wanted)}" if wanted else "is there"
-        raise Failure(f"no incoming channel of {settings.source} {has}; there are: {known or 'none'}")
+        raise Failure(
+            f"no incoming channel of {settings.source} {has}; there are: {known or 'none'}"
+        )
     for query in asked:
         check_reachable(query.cluster.servers, settings.source)
     return list({(one.group, one.topics, one.cluster.servers): one for one in asked}.values())
 
 
-def _of_channel(channel: IncomingSettings, servers: str, topics: tuple[str, ...]) -> Iterator[LagQuery]:
+def _of_channel(
+    channel: IncomingSettings, servers: str, topics: tuple[str, ...]
+) -> Iterator[LagQuery]:
     """The groups of a channel that read any of these topics; without any, all of them."""
     own = str(channel.client.get("bootstrap_servers") or servers)
     wanted = tuple(filter(channel.subscription.reads, topics))
     if channel.group_id is not None and (wanted or not topics):
         in_store_of = None if channel.checkpoint is None else channel.name
         cluster = Cluster(own, channel.client)
-        yield LagQuery(channel.group_id, wanted or channel.subscription.topics, cluster, in_store_of)
+        yield LagQuery(
+            channel.group_id, wanted or channel.subscription.topics, cluster, in_store_of
+        )
     if (delayed := channel.delayed_retry) is not None:
         wanted = tuple(topic for topic in delayed.topics if not topics or topic in topics)
         if wanted:
-            yield LagQuery(group_of_retries(channel), wanted, Cluster(own, delayed.client), is_of_retries=True)
+            yield LagQuery(
+                group_of_retries(channel), wanted, Cluster(own, delayed.client), is_of_retries=True
+            )
 
 
 def _what(channel: IncomingSettings) -> str:
     """What the channel reads, for a message."""
-    return f"pattern {channel.pattern}" if channel.pattern is not None else _names(channel.subscription.topics)
+    return (
+        f"pattern {channel.pattern}"
+        if channel.pattern is not None
+        else _names(channel.subscription.topics)
+    )
 
 
 def _names(topics: Iterable[str]) -> str:
@@ -127,7 +153,9 @@ def _names(topics: Iterable[str]) -> str:
 async def _rows(asked: Sequence[LagQuery]) -> list[Row]:
     views = [await _look(one) for one in asked]
     return [
-        Row(view.name, *one.partition, one.position, one.log.end, one.lag) for view in views for one in view.positions
+        Row(view.name, *one.partition, one.position, one.log.end, one.lag)
+        for view in views
+        for one in view.positions
     ]
 
 
@@ -136,7 +164,8 @@ async def _look(asked: LagQuery) -> GroupView:
         return await look(asked.cluster, asked.group, asked.topics)
     async with asked.cluster.clients() as (_, inspector):
         known = await inspector.topics()
-    there = [topic for topic in asked.topics if topic in known]  # no record has been retried in the others
+    # No record has been retried in the others.
+    there = [topic for topic in asked.topics if topic in known]
     return await look(asked.cluster, asked.group, there, may_be_new=True)
 
 
@@ -150,7 +179,8 @@ def notes(asked: Iterable[LagQuery], rows: Collection[Row]) -> list[str]:
                 f"older; reactive-kafka offsets show {one.group} reads the store"
             )
         elif one.is_of_retries and not any(row.group == one.group and row.log_end for row in rows):
-            continue  # no record has been retried
+            # No record has been retried.
+            continue
         elif not any(row.group == one.group and row.committed is not None for row in rows):
             lines.append(f"group {one.group} has committed nothing to Kafka")
     return lines

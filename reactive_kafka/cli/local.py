@@ -1,4 +1,6 @@
-"""``reactive-kafka broker``, ``demo`` and ``spark``: what is run, or fetched, on a developer's machine."""
+"""``reactive-kafka broker``, ``demo`` and ``spark``: what is run, or fetched, on a developer's
+machine.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
     "the extra [embedded]; one consumer per group, nothing on disk). auto: kafka if available, otherwise embedded.",
 )
 def broker(port: int | None, kind: str) -> None:
-    """Run a broker for development until Ctrl-C. It listens on 127.0.0.1, and its data is deleted when it ends.
+    """Run a broker for development until Ctrl-C. It listens on 127.0.0.1, and its data is deleted
+    when it ends.
 
     The first line on stdout is the address to use for bootstrap_servers.
 
@@ -60,12 +63,15 @@ def broker(port: int | None, kind: str) -> None:
 
 def _end(*_: object) -> None:
     for number in SIGNALS:
-        signal.signal(number, signal.SIG_IGN)  # closing takes a moment; nobody interrupts it
+        # Closing takes a moment; nobody interrupts it.
+        signal.signal(number, signal.SIG_IGN)
     raise SystemExit(0)
 
 
 def _start(kind: str, port: int | None, stack: ExitStack) -> tuple[str, str]:
-    """Start a broker that ends with *stack*; its address, and what it is. Failure: it cannot be had, or not there."""
+    """Start a broker that ends with *stack*; its address, and what it is. Failure: it cannot be
+    had, or not there.
+    """
     if kind != "embedded":
         click.echo("starting Apache Kafka (the first time, Maven fetches 45 MB)", err=True)
         try:
@@ -75,7 +81,9 @@ def _start(kind: str, port: int | None, stack: ExitStack) -> tuple[str, str]:
                 raise Failure(str(error)) from error
             click.echo(f"no Apache Kafka here: {error}", err=True)
     if port is not None:
-        raise Failure("the embedded broker chooses its port itself: leave out --port, or use --kind kafka")
+        raise Failure(
+            "the embedded broker chooses its port itself: leave out --port, or use --kind kafka"
+        )
     embedded = stack.enter_context(EmbeddedBroker())
     return embedded.bootstrap_servers, "the embedded broker (one consumer a group, nothing on disk)"
 
@@ -100,11 +108,13 @@ def _start(kind: str, port: int | None, stack: ExitStack) -> tuple[str, str]:
 )
 @options.port("DEMO_PORT", "Port of /health and /metrics. Default: a free one.")
 def demo(seconds: float, bootstrap: str | None, port: int | None) -> None:
-    """See everything at work: out-of-order acks, a poison record, Spark batches, a live table, and a final check.
+    """See everything at work: out-of-order acks, a poison record, Spark batches, a live table, and
+    a final check.
 
-    Starts a broker inside the process, produces orders, payments and clicks, handles them with three channels,
-    and ends by itself. Exits with 0 only if every record was handled, every position committed, the poison
-    record found, and every click counted. Requires the extras [embedded,spark], and [rich] for the table.
+    Starts a broker inside the process, produces orders, payments and clicks, handles them with
+    three channels, and ends by itself. Exits with 0 only if every record was handled, every
+    position committed, the poison record found, and every click counted. Requires the extras
+    [embedded,spark], and [rich] for the table.
 
     \b
     Examples:
@@ -128,7 +138,9 @@ def _folder() -> Path:
         for file in files("reactive-kafka") or ():
             if file.parts[-2:] == ("demo", "shop.py"):
                 return Path(str(file.locate())).resolve().parent
-    raise Failure("the demo's files are not installed; run it from a checkout of the project: make demo")
+    raise Failure(
+        "the demo's files are not installed; run it from a checkout of the project: make demo"
+    )
 
 
 @click.group(name="spark", short_help="Fetch what Spark needs.")
@@ -152,8 +164,8 @@ def spark() -> None:
 def jars(to: Path | None) -> None:
     """Fetch the jars that Spark's executors need to read Kafka, for channels with mode = "ranges".
 
-    Requires Maven (mvn) and access to Maven Central the first time; later calls copy the jars from the cache.
-    Prints the folder. Exits with 1 if the jars are not available.
+    Requires Maven (mvn) and access to Maven Central the first time; later calls copy the jars from
+    the cache. Prints the folder. Exits with 1 if the jars are not available.
 
     \b
     Examples:
@@ -164,6 +176,8 @@ def jars(to: Path | None) -> None:
         folder = fetch_connector(to)
     except OSError as error:
         where = to or connector_folder()
-        raise Failure(f"cannot write to {where}: {error.strerror}: {error.filename2 or error.filename}") from error
+        raise Failure(
+            f"cannot write to {where}: {error.strerror}: {error.filename2 or error.filename}"
+        ) from error
     click.echo(folder)
     click.echo("\n".join(artifact.jar for artifact in PINNED), err=True)

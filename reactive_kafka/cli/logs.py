@@ -1,4 +1,6 @@
-"""How ``run`` logs: as its options say, else as the application has configured it, else as text to stderr."""
+"""How ``run`` logs: as its options say, else as the application has configured it, else as text to
+stderr.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,14 @@ from reactive_kafka.errors import ConfigError, describe
 from reactive_kafka.observe.log_setup import LOGGER, configure_logging, is_logging_configured
 
 DEFAULTS = {"version": 1, "disable_existing_loggers": False}
-"""What a file need not say. logging's own default would silence each logger that a module has made while loading."""
+"""What a file need not say. logging's own default would silence each logger that a module has made
+while loading.
+"""
 TABLES = (*DEFAULTS, "incremental", "formatters", "filters", "handlers", "loggers", "root")
 """What dictConfig reads; it passes over all else."""
-_UNABLE = re.compile(r"Unable to configure (handler|formatter|filter|logger) '(.+)'|Unable to configure (root)")
+_UNABLE = re.compile(
+    r"Unable to configure (handler|formatter|filter|logger) '(.+)'|Unable to configure (root)"
+)
 
 
 class LogOptions:
@@ -31,16 +37,24 @@ class LogOptions:
         ConfigError: The file cannot be read. What it says is found out by :meth:`apply`.
     """
 
-    def __init__(self, style: Literal["text", "json"] | None, level: str | None, file: Path | None) -> None:
+    def __init__(
+        self, style: Literal["text", "json"] | None, level: str | None, file: Path | None
+    ) -> None:
         if style is not None and file is not None:
-            raise click.UsageError("--log-format goes without --log-config, which says the format of each handler")
+            raise click.UsageError(
+                "--log-format goes without --log-config, which says the format of each handler"
+            )
         self._style = style
         self._level = None if level is None else logging.getLevelNamesMapping()[level.upper()]
         self._file = file
-        self._tables, self._lines = read_tables(file, "[handlers.NAME]") if file is not None else ({}, {})
+        self._tables, self._lines = (
+            read_tables(file, "[handlers.NAME]") if file is not None else ({}, {})
+        )
 
     def apply(self) -> None:
-        """Configure logging; the application's modules are loaded, and what they have configured is kept."""
+        """Configure logging; the application's modules are loaded, and what they have configured is
+        kept.
+        """
         if self._file is not None:
             self._apply_file(self._file)
         elif self._style is not None or not is_logging_configured():
@@ -54,10 +68,12 @@ class LogOptions:
             raise ConfigError(*(f"{self._at(file, (name,))}: {_unknown(name)}" for name in unknown))
         try:
             logging.config.dictConfig({**DEFAULTS, **self._tables})
-        except Exception as error:  # handlers, filters and formatters may be anybody's, and raise anything
+        except Exception as error:
+            # Handlers, filters and formatters may be anybody's, and raise anything.
             raise ConfigError(self._told(file, error)) from error
         if not is_logging_configured() and logging.lastResort is not None:
-            LOGGER.addHandler(logging.lastResort)  # as logging itself does for a logger that has no handler
+            # As logging itself does for a logger that has no handler.
+            LOGGER.addHandler(logging.lastResort)
 
     def _told(self, file: Path, error: Exception) -> str:
         """Where in the file the mistake is, as far as logging tells, and what it is."""

@@ -35,13 +35,21 @@ def properties(help_text: str) -> Decorator:
 
 def servers(help_text: str) -> Decorator:
     variable = "REACTIVE_KAFKA_BOOTSTRAP_SERVERS"
-    return click.option("--bootstrap-servers", envvar=variable, show_envvar=True, metavar="HOST:PORT", help=help_text)
+    return click.option(
+        "--bootstrap-servers",
+        envvar=variable,
+        show_envvar=True,
+        metavar="HOST:PORT",
+        help=help_text,
+    )
 
 
 def port(variable: str, help_text: str, *, lowest: int = 0) -> Decorator:
     """``--port PORT``, or the environment's *variable*."""
     number = click.IntRange(lowest, 65535)
-    return click.option("--port", type=number, envvar=variable, show_envvar=True, metavar="PORT", help=help_text)
+    return click.option(
+        "--port", type=number, envvar=variable, show_envvar=True, metavar="PORT", help=help_text
+    )
 
 
 def as_json(help_text: str = "Print JSON.") -> Decorator:
@@ -50,7 +58,9 @@ def as_json(help_text: str = "Print JSON.") -> Decorator:
 
 target = click.argument("target", metavar="MODULE:APP")
 
-topics = click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic. May be repeated.")
+topics = click.option(
+    "--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic. May be repeated."
+)
 
 app_config = config(
     "Configuration file (.toml, .yaml, .json, .properties). May be repeated: later ones win key by key. Replaces the "
@@ -72,7 +82,9 @@ _dry_run = click.option("--dry-run", is_flag=True, help="Only show what would be
 
 
 def confirmed(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command ``--dry-run`` and ``--yes``, and refuse it before any work where its question cannot be asked."""
+    """Give a command ``--dry-run`` and ``--yes``, and refuse it before any work where its question
+    cannot be asked.
+    """
 
     @wraps(command)
     def called(**given: Any) -> None:
@@ -91,8 +103,11 @@ def ask(question: str, *, yes: bool) -> None:
         raise Failure("nothing was changed")
 
 
-def aligned(head: Sequence[str], rows: Sequence[Sequence[object]], *, left: Sequence[str]) -> list[str]:
-    """Lines with two blanks between columns; those that *left* names to the left, the others, numbers, to the right.
+def aligned(
+    head: Sequence[str], rows: Sequence[Sequence[object]], *, left: Sequence[str]
+) -> list[str]:
+    """Lines with two blanks between columns; those that *left* names to the left, the others,
+    numbers, to the right.
 
     None is a dash.
     """
@@ -100,7 +115,9 @@ def aligned(head: Sequence[str], rows: Sequence[Sequence[object]], *, left: Sequ
     for column in zip(head, *rows, strict=True):
         texts = ["-" if cell is None else str(cell) for cell in column]
         width = max(map(len, texts))
-        columns.append([text.ljust(width) if column[0] in left else text.rjust(width) for text in texts])
+        columns.append(
+            [text.ljust(width) if column[0] in left else text.rjust(width) for text in texts]
+        )
     return ["  ".join(line).rstrip() for line in zip(*columns, strict=True)]
 
 

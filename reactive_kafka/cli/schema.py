@@ -13,8 +13,8 @@ from reactive_kafka.config.json_schema.document import config_schema
 def schema() -> None:
     """Print the JSON Schema of a configuration, for completion and errors in editors.
 
-    The schema (draft 2020-12) has every table and key, with descriptions and defaults. It says of each key
-    by itself what the loader says; contradictions between keys are found by `check`.
+    The schema (draft 2020-12) has every table and key, with descriptions and defaults. It says of
+    each key by itself what the loader says; contradictions between keys are found by `check`.
 
     \b
     Examples:

@@ -1,4 +1,6 @@
-"""Spark batches as bars at the bottom of the terminal; what is logged or printed goes above them."""
+"""Spark batches as bars at the bottom of the terminal; what is logged or printed goes above
+them.
+"""
 
 from __future__ import annotations
 
@@ -18,18 +20,23 @@ from reactive_kafka.observe.facts import SparkFacts
 
 LOOK_EVERY_S = 0.5
 MOST_BARS = 8
-BAR_WIDTHS = 10, 24  # columns, in a narrow terminal and in a wide one
+# Columns, in a narrow terminal and in a wide one.
+BAR_WIDTHS = 10, 24
 WIDE = 110
 
 
 @contextmanager
 def bottom_of_the_terminal() -> Iterator[Bottom | None]:
-    """The last lines of the terminal that stderr is, above which stderr and, on a terminal, stdout write meanwhile.
+    """The last lines of the terminal that stderr is, above which stderr and, on a terminal, stdout
+    write meanwhile.
 
     None where stderr is no terminal, or rich is not installed.
     """
-    out, err = sys.stdout, sys.stderr
-    has_cursor = err is not None and err.isatty() and os.environ.get("TERM", "") not in ("dumb", "unknown")
+    out = sys.stdout
+    err = sys.stderr
+    has_cursor = (
+        err is not None and err.isatty() and os.environ.get("TERM", "") not in ("dumb", "unknown")
+    )
     if not has_cursor or find_spec("rich") is None:
         yield None
         return
@@ -41,7 +48,8 @@ def bottom_of_the_terminal() -> Iterator[Bottom | None]:
         yield bottom
     finally:
         bottom.show([])
-        sys.stdout, sys.stderr = out, err
+        sys.stdout = out
+        sys.stderr = err
 
 
 def show_spark(app: App, bottom: Bottom) -> None:
@@ -67,7 +75,9 @@ def show_spark(app: App, bottom: Bottom) -> None:
 
 
 def bars(sessions: Sequence[SparkFacts], columns: int, most: int = MOST_BARS) -> Any:
-    """A rich table of that width with a row for each batch that runs, *most* at most; None where none runs."""
+    """A rich table of that width with a row for each batch that runs, *most* at most; None where
+    none runs.
+    """
     running = [(session.channel, batch) for session in sessions for batch in session.running]
     if not running:
         return None
@@ -107,15 +117,16 @@ def drawn(sessions: Sequence[SparkFacts], columns: int, lines: int) -> list[str]
 class Bottom:
     """The last lines of a terminal: they stay there while other text scrolls by above.
 
-    Its cursor is always at the beginning of the line below them, so that a process which ends at once leaves the
-    terminal as it should be. May be used from any thread.
+    Its cursor is always at the beginning of the line below them, so that a process which ends at
+    once leaves the terminal as it should be. May be used from any thread.
     """
 
     def __init__(self, terminal: TextIO) -> None:
         self._terminal = terminal
         self._rows: list[str] = []
         self._above: list[_Above] = []
-        self._is_mid_line = False  # the text above does not end with a line's end
+        # The text above does not end with a line's end.
+        self._is_mid_line = False
         self._lock = RLock()
 
     def size(self) -> tuple[int, int]:
@@ -124,14 +135,16 @@ class Bottom:
             columns, lines = os.get_terminal_size(self._terminal.fileno())
         except (OSError, ValueError):
             columns = lines = 0
-        return columns or 80, lines or 24  # one of no size has not been told its own
+        # One of no size has not been told its own.
+        return columns or 80, lines or 24
 
     def show(self, rows: Sequence[str]) -> None:
         """Draw *rows* instead of those before; none: there are no last lines any more."""
         with self._lock:
             if list(rows) == self._rows:
                 return
-            erase, self._rows = self._erase(), list(rows)
+            erase = self._erase()
+            self._rows = list(rows)
             self._control(erase)
             if not rows:
                 for above in self._above:
@@ -147,7 +160,9 @@ class Bottom:
         return cast(TextIO, self._above[-1])
 
     def write(self, above: _Above, text: str) -> None:
-        """Write *text* above the last lines; what has no line end yet is held as long as there are such lines."""
+        """Write *text* above the last lines; what has no line end yet is held as long as there are
+        such lines.
+        """
         with self._lock:
             if not self._rows:
                 self._write_now(above, text)
@@ -164,7 +179,8 @@ class Bottom:
             self._is_mid_line = not text.endswith("\n")
 
     def _control(self, sequence: str) -> None:
-        with suppress(OSError):  # a terminal that is gone shows no bars; whoever writes text to it gets the error
+        # A terminal that is gone shows no bars; whoever writes text to it gets the error.
+        with suppress(OSError):
             _put(self._terminal, sequence)
 
     def _erase(self) -> str:
@@ -176,7 +192,8 @@ class Bottom:
 
 def _put(stream: TextIO, text: str) -> None:
     stream.write(text)
-    stream.flush()  # two streams lead to one terminal: the order holds only if neither keeps anything back
+    # Two streams lead to one terminal: the order holds only if neither keeps anything back.
+    stream.flush()
 
 
 class _Above:
@@ -195,4 +212,5 @@ class _Above:
         self.write("".join(lines))
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.stream, name)  # isatty, fileno, flush, encoding, ...
+        # Isatty, fileno, flush, encoding, ...
+        return getattr(self.stream, name)

@@ -1,8 +1,9 @@
-"""Which incarnation of its topic a position belongs to: a topic that is deleted and created again gets another id.
+"""Which incarnation of its topic a position belongs to: a topic that is deleted and created again
+gets another id.
 
-Ids have no order, and a broker that lags behind still gives the old one. But each broker learns of changes in their
-order. So an id that one broker has replaced by another is over, whoever gives it later. Otherwise only agreement says
-which of two ids is the newer one:
+Ids have no order, and a broker that lags behind still gives the old one. But each broker learns of
+changes in their order. So an id that one broker has replaced by another is over, whoever gives it
+later. Otherwise only agreement says which of two ids is the newer one:
 
 | what brokers say of a topic | which id is believed |
 |---|---|
@@ -24,7 +25,9 @@ from dataclasses import dataclass
 from reactive_kafka.records import TopicIds, TopicPartition
 
 MOST_REPLACED = 16
-"""How many replaced ids of one topic are remembered. A broker that lags behind gives one of the last."""
+"""How many replaced ids of one topic are remembered. A broker that lags behind gives one of the
+last.
+"""
 
 
 @dataclass(slots=True)
@@ -32,7 +35,8 @@ class _LastRead:
     """Of which incarnation a partition was read last."""
 
     of: str
-    has_failed: bool = False  # the channel has failed since, because that is not the topic any more
+    # The channel has failed since, because that is not the topic any more.
+    has_failed: bool = False
 
 
 class _Topic:
@@ -40,8 +44,10 @@ class _Topic:
 
     def __init__(self) -> None:
         self.believed: str | None = None
-        self._by_broker: dict[int, str] = {}  # broker -> the id that it gave last
-        self._replaced: list[str] = []  # ids after which the same broker has given another
+        # Broker -> the id that it gave last.
+        self._by_broker: dict[int, str] = {}
+        # Ids after which the same broker has given another.
+        self._replaced: list[str] = []
 
     def said(self, broker: int, id: str) -> None:
         """A broker has given this id."""
@@ -54,7 +60,9 @@ class _Topic:
 
     def keep(self, brokers: Collection[int]) -> None:
         """Forget what others have said: they are gone, or cut off from the cluster."""
-        self._by_broker = {broker: id for broker, id in self._by_broker.items() if broker in brokers}
+        self._by_broker = {
+            broker: id for broker, id in self._by_broker.items() if broker in brokers
+        }
 
     @property
     def possible(self) -> set[str]:
@@ -74,16 +82,21 @@ class _Topic:
 
 
 class Incarnations:
-    """The ids of topics, as far as brokers have given them to the clients of one channel; through its restarts."""
+    """The ids of topics, as far as brokers have given them to the clients of one channel; through
+    its restarts.
+    """
 
     def __init__(self) -> None:
         self._topics: dict[str, _Topic] = {}
         self._read: dict[TopicPartition, _LastRead] = {}
         self._steps = 0
-        self._heard: dict[int, int] = {}  # broker -> the step of its last answer
+        # Broker -> the step of its last answer.
+        self._heard: dict[int, int] = {}
 
     def asks(self) -> int:
-        """The number of a question that is about to be asked: it says which of two answers of a broker is newer."""
+        """The number of a question that is about to be asked: it says which of two answers of a
+        broker is newer.
+        """
         self._steps += 1
         return self._steps
 
@@ -102,7 +115,8 @@ class Incarnations:
     def _note(self, question: int, answers: Iterable[TopicIds], *, by_all: bool) -> None:
         names = set[str]()
         for answer in answers:
-            # Questions overlap. This answer may be older than one that the broker gave to somebody else.
+            # Questions overlap. This answer may be older than one that the broker gave to somebody
+            # else.
             if self._heard.get(answer.broker, 0) > question:
                 continue
             self._steps += 1
@@ -114,11 +128,15 @@ class Incarnations:
             self._topics[name].decide(by_all=by_all)
 
     def are_in_doubt(self, names: Collection[str]) -> bool:
-        """True if a broker has given another id of one of these topics than the believed one: ask all brokers."""
+        """True if a broker has given another id of one of these topics than the believed one: ask
+        all brokers.
+        """
         return any(topic.possible - {topic.believed} for topic in self._known(names).values())
 
     def why_undecided(self, names: Collection[str]) -> str | None:
-        """Why the ids of these topics are not known, although brokers have given some; None: they are known."""
+        """Why the ids of these topics are not known, although brokers have given some; None: they
+        are known.
+        """
         for name, topic in sorted(self._known(names).items()):
             if topic.believed is None and topic.possible:
                 ids = " and ".join(sorted(topic.possible))
@@ -149,7 +167,9 @@ class Incarnations:
         return None if last is None else last.of
 
     def failed(self, partition: TopicPartition) -> None:
-        """The channel fails, as the topic was made anew, and somebody has to choose where it goes on."""
+        """The channel fails, as the topic was made anew, and somebody has to choose where it goes
+        on.
+        """
         if (last := self._read.get(partition)) is not None:
             last.has_failed = True
 
@@ -158,7 +178,8 @@ class Incarnations:
         return (last := self._read.get(partition)) is not None and last.has_failed
 
     def why_void(self, topic: str, belongs_to: str | None) -> str | None:
-        """Why a position of the incarnation that it *belongs to* says nothing of the topic as it is now, if so.
+        """Why a position of the incarnation that it *belongs to* says nothing of the topic as it is
+        now, if so.
 
         Of the id that a position belongs to the beginning is enough: no more is stored.
         """
@@ -169,7 +190,8 @@ class Incarnations:
 
 
 def _living(answers: Sequence[TopicIds]) -> set[int]:
-    """The brokers that nobody who answered takes for dead: one that is cut off from the cluster learns of no change.
+    """The brokers that nobody who answered takes for dead: one that is cut off from the cluster
+    learns of no change.
 
     Where each of them takes another one for dead it is all of them.
     """

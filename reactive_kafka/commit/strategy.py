@@ -1,4 +1,6 @@
-"""When an ack is committed, and how far: the commit strategies, built-in and custom. No I/O, no clock."""
+"""When an ack is committed, and how far: the commit strategies, built-in and custom. No I/O, no
+clock.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,10 @@ class Progress(NamedTuple):
         partition: Which one.
         committed: What the group has stored for it; None if nothing.
         safe: The highest position with no unsettled record before it.
-        highest: The position after the highest settled record, whatever lies before it; *safe* or higher.
-        is_last: The partition is being let go: what is not committed now is handled again by the next owner.
+        highest: The position after the highest settled record, whatever lies before it; *safe* or
+            higher.
+        is_last: The partition is being let go: what is not committed now is handled again by the
+            next owner.
     """
 
     partition: TopicPartition
@@ -33,15 +37,19 @@ class Progress(NamedTuple):
 
 
 class CommitStrategy(Protocol):
-    """Decides when a channel commits, and which positions; the built-in ones are classes of this protocol too.
+    """Decides when a channel commits, and which positions; the built-in ones are classes of this
+    protocol too.
 
-    A custom one is named by ``commit_strategy = "module:object"``: an instance, or a class or function that makes
-    one when it is called with the channel's :class:`~reactive_kafka.config.schema.IncomingSettings`. All
-    partitions of the channel share it; it is called on the event loop and must not block.
+    A custom one is named by ``commit_strategy = "module:object"``: an instance, or a class or
+    function that makes one when it is called with the channel's
+    :class:`~reactive_kafka.config.schema.IncomingSettings`. All partitions of the channel share it;
+    it is called on the event loop and must not block.
 
     Attributes:
-        interval_s: How often it is asked, in seconds; None: only when a record settles, or at the end.
-        commits_at_ack: It is asked as soon as a record settles; while a commit is on its way, after it.
+        interval_s: How often it is asked, in seconds; None: only when a record settles, or at the
+            end.
+        commits_at_ack: It is asked as soon as a record settles; while a commit is on its way, after
+            it.
     """
 
     @property
@@ -52,8 +60,9 @@ class CommitStrategy(Protocol):
     def position(self, progress: Progress, now: float) -> int | None:
         """The position to commit; None: nothing now.
 
-        It is asked about partitions in which something new can be committed. What it says never passes an
-        unsettled record: more than ``safe`` is taken for ``safe``. What is committed already, or less, is no commit.
+        It is asked about partitions in which something new can be committed. What it says never
+        passes an unsettled record: more than ``safe`` is taken for ``safe``. What is committed
+        already, or less, is no commit.
 
         Args:
             now: Seconds, by the monotonic clock.
@@ -73,13 +82,17 @@ class Throttled:
 
 
 class Latest:
-    """Commits at each ack, one request at a time: acks that come while one is on its way go with the next."""
+    """Commits at each ack, one request at a time: acks that come while one is on its way go with
+    the next.
+    """
 
     commits_at_ack = True
 
     def __init__(self, interval_s: float, *, is_unsafe: bool = False) -> None:
-        self.interval_s: float | None = interval_s  # for what no ack moved: markers behind the last record
-        self.is_unsafe = is_unsafe  # commit past unsettled records too: after a crash they are lost
+        # For what no ack moved: markers behind the last record.
+        self.interval_s: float | None = interval_s
+        # Commit past unsettled records too: after a crash they are lost.
+        self.is_unsafe = is_unsafe
 
     def position(self, progress: Progress, now: float) -> int | None:
         return progress.highest if self.is_unsafe else progress.safe
@@ -96,8 +109,11 @@ class Ignore:
 
 
 def strategy_for(settings: IncomingSettings) -> CommitStrategy:
-    """The commit strategy of a channel; ConfigError where a custom one cannot be loaded, or is none."""
-    name, interval_s = settings.commit_strategy, settings.commit_interval_s
+    """The commit strategy of a channel; ConfigError where a custom one cannot be loaded, or is
+    none.
+    """
+    name = settings.commit_strategy
+    interval_s = settings.commit_interval_s
     if name in ("throttled", "checkpoint"):
         return Throttled(interval_s)
     if name == "latest":
@@ -109,13 +125,17 @@ def strategy_for(settings: IncomingSettings) -> CommitStrategy:
     except FormatError as error:
         raise ConfigError(f"{_place(settings)}: {error}") from error
     if wrong := _what_is_wrong(strategy):
-        raise ConfigError(f"{_place(settings)}: not a commit strategy, {type(strategy).__name__}.{wrong}")
+        raise ConfigError(
+            f"{_place(settings)}: not a commit strategy, {type(strategy).__name__}.{wrong}"
+        )
     checked: CommitStrategy = strategy
     return checked
 
 
 def load_custom(settings: IncomingSettings) -> Any:
-    """The custom strategy that a channel names, or what makes it; None: a built-in one. ConfigError: not loaded."""
+    """The custom strategy that a channel names, or what makes it; None: a built-in one.
+    ConfigError: not loaded.
+    """
     name = settings.commit_strategy
     if name in BUILT_IN:
         return None
@@ -129,7 +149,9 @@ def load_custom(settings: IncomingSettings) -> Any:
 
 
 def _what_is_wrong(strategy: Any) -> str | None:
-    missing = [name for name in ("position", "interval_s", "commits_at_ack") if not hasattr(strategy, name)]
+    missing = [
+        name for name in ("position", "interval_s", "commits_at_ack") if not hasattr(strategy, name)
+    ]
     if missing:
         return f"{missing[0]} is missing"
     if not callable(strategy.position) or inspect.iscoroutinefunction(strategy.position):

@@ -1,1 +1,3 @@
-"""The configuration: frozen settings, and the loader that makes them from files, environment and code."""
+"""The configuration: frozen settings, and the loader that makes them from files, environment and
+code.
+"""

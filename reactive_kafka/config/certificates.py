@@ -1,4 +1,6 @@
-"""The files of certificates and keys that clients will read: those that cannot be read are contradictions."""
+"""The files of certificates and keys that clients will read: those that cannot be read are
+contradictions.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ from reactive_kafka.config.read import unreadable
 
 
 def tls_files(view: View) -> Contradictions:
-    """The files of certificates and keys that a client will not find. One that goes later is waited for."""
+    """The files of certificates and keys that a client will not find. One that goes later is waited
+    for.
+    """
     if view["security_protocol"] not in ("SSL", "SASL_SSL"):
         return
     for name in ("ssl_cafile", "ssl_capath", "ssl_certfile", "ssl_keyfile"):
@@ -16,7 +20,8 @@ def tls_files(view: View) -> Contradictions:
         if setting is None or setting.value is BROKEN:
             continue
         if why := unreadable(setting.value, is_folder=name == "ssl_capath"):
-            is_whole = repr(setting.value) in setting.where  # a long value is cut there, and whoever looks needs it all
+            # A long value is cut there, and whoever looks needs it all.
+            is_whole = repr(setting.value) in setting.where
             yield (name, "security_protocol"), why if is_whole else f"{why}: {setting.value}"
 
 

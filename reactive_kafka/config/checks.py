@@ -16,19 +16,27 @@ from reactive_kafka.config.layers import Problems
 from reactive_kafka.formats.names import EVENTS, REGISTERED_FORMATS
 
 Contradictions = Iterator[tuple[Sequence[str], str]]
-"""The names that a contradiction looks at, and what is wrong. It is reported at the first of them that was given."""
+"""The names that a contradiction looks at, and what is wrong. It is reported at the first of them
+that was given.
+"""
 
 COMMITS = ("commit_strategy", "enable_auto_commit")
 _STORES_BEYOND_HOLES = (
     *(("commit_strategy", "latest"), ("commit_strategy", "checkpoint")),
     *(("keep_out_of_order_acks", True), ("spark.mode", "ranges")),
 )
-_GROUP_MS = {"session_timeout_ms": 45_000, "heartbeat_interval_ms": 3_000, "rebalance_timeout_ms": 60_000}
+_GROUP_MS = {
+    "session_timeout_ms": 45_000,
+    "heartbeat_interval_ms": 3_000,
+    "rebalance_timeout_ms": 60_000,
+}
 """What the seam to Kafka sets unless the configuration says otherwise."""
 LAST_COMMIT_S = 5.0
 """How long the last commit of an assignment is tried."""
 COPIED_S = 5.0
-"""How long what goes to Kafka besides (by ``enable_auto_commit``, of a checkpoint store) may take after that."""
+"""How long what goes to Kafka besides (by ``enable_auto_commit``, of a checkpoint store) may take
+after that.
+"""
 SASL = ("sasl_mechanism", "sasl_plain_username", "sasl_plain_password", "sasl_oauth_token_provider")
 TLS = (
     *("ssl_cafile", "ssl_capath", "ssl_cadata", "ssl_certfile", "ssl_keyfile", "ssl_password"),
@@ -40,9 +48,11 @@ TLS = (
 class GroupTimes:
     """What a member has told its group, in seconds."""
 
-    heartbeat_s: float  # a member learns that it has to let go with its next heartbeat
+    # A member learns that it has to let go with its next heartbeat.
+    heartbeat_s: float
     session_s: float
-    rebalance_s: float  # how long the group waits for a member to join again, before it goes on without it
+    # How long the group waits for a member to join again, before it goes on without it.
+    rebalance_s: float
 
     @classmethod
     def of(cls, given: Callable[[str], object]) -> GroupTimes:
@@ -65,7 +75,9 @@ def check(
     problems: Problems,
     among: Container[str] | None = None,
 ) -> None:
-    """Note each contradiction between values that were given; with *among*, only those that look at one of these."""
+    """Note each contradiction between values that were given; with *among*, only those that look at
+    one of these.
+    """
     for names, reason in chain.from_iterable(found(view) for found in checks):
         given = [setting for name in names if (setting := view.setting(name)) is not None]
         if not given or any(setting.value is BROKEN for setting in given):
@@ -73,7 +85,8 @@ def check(
         if among is not None and not any(name in among for name in names):
             continue
         is_own = view.section in CHANNEL_SECTIONS.values() and any(view.own(name) for name in names)
-        for_whom = f" (channel {view.table.title})" if is_own and view.table.title else ""  # else once for all channels
+        # Else once for all channels.
+        for_whom = f" (channel {view.table.title})" if is_own and view.table.title else ""
         problems.add(given[0].origin, given[0].where, reason + for_whom)
 
 
@@ -81,7 +94,9 @@ def missing_group(view: View, *, retries: bool) -> str | None:
     """Why a channel needs a group, or None; *retries* is true if it has delayed ones."""
     if "assign" not in view.sources:
         return "give the channel one, or all channels one in [kafka]"
-    if view.group_not_inherited is not None and (view.commit_strategy not in ("ignore", "checkpoint") or retries):
+    if view.group_not_inherited is not None and (
+        view.commit_strategy not in ("ignore", "checkpoint") or retries
+    ):
         other = view.group_not_inherited
         return f"ranges in assign take only one that stands beside them, and not {other.where} ({other.origin})"
     if view.commit_strategy not in ("ignore", "checkpoint"):
@@ -101,7 +116,10 @@ def _commits(view: View) -> Contradictions:
         names = (AUTO_COMMIT_INTERVAL.name, "commit_interval", "enable_auto_commit")
         yield names, "needs enable_auto_commit = true; without it use commit_interval"
     if view["ack"] == "none" and strategy != "ignore":
-        yield ("ack", *COMMITS), 'ack = "none" needs commit_strategy = "ignore"; else nothing would ever be committed'
+        yield (
+            ("ack", *COMMITS),
+            'ack = "none" needs commit_strategy = "ignore"; else nothing would ever be committed',
+        )
     if view["enable_auto_commit"] and strategy != "ignore":
         yield (
             ("enable_auto_commit", "commit_strategy"),
@@ -131,18 +149,26 @@ def _checkpoints(view: View) -> Contradictions:
     if view["checkpoint.state"] is not None and view["keep_out_of_order_acks"]:
         why = "a record whose ack is kept is not handled again, so the state that it set would be lost"
         yield ("keep_out_of_order_acks", "checkpoint.state", "commit_strategy"), why
-    age, interval = view["checkpoint.unsynced_max_age"], view["commit_interval"]
+    age = view["checkpoint.unsynced_max_age"]
+    interval = view["commit_interval"]
     if 0 < age <= interval:
-        late = f"checkpoint.unsynced_max_age ({age:g} s) is not above commit_interval ({interval:g} s)"
+        late = (
+            f"checkpoint.unsynced_max_age ({age:g} s) is not above commit_interval ({interval:g} s)"
+        )
         names = ("checkpoint.unsynced_max_age", "commit_interval", "commit_strategy")
         yield names, f"{late}, so the channel would never be ready"
 
 
 def _reading(view: View) -> Contradictions:
     if len(view.sources) > 1:
-        yield ("assign", "pattern", "topics", "topic"), f"{' and '.join(view.sources)} exclude each other; keep one"
+        yield (
+            ("assign", "pattern", "topics", "topic"),
+            f"{' and '.join(view.sources)} exclude each other; keep one",
+        )
     if "assign" in view.sources and view["consumers"] > 1:
-        why = "with assign, several consumers would each read the same records; leave consumers at 1"
+        why = (
+            "with assign, several consumers would each read the same records; leave consumers at 1"
+        )
         yield ("assign", "consumers"), why
     if view.has_ranges and view["enable_auto_commit"]:
         yield (
@@ -152,15 +178,24 @@ def _reading(view: View) -> Contradictions:
     holed = [one for one, its in ranges_of(view["assign"] or ()).items() if its.has_holes]
     for name, value in _STORES_BEYOND_HOLES if holed and "assign" in view.sources else ():
         if view[name] == value:
-            yield ("assign", name), f"{holed[0]} has holes between its ranges, and {name} = {value!r} would pass them"
+            yield (
+                ("assign", name),
+                f"{holed[0]} has holes between its ranges, and {name} = {value!r} would pass them",
+            )
     if view["restart.backoff"] > view["restart.max_backoff"]:
-        yield ("restart.backoff", "restart.max_backoff"), "restart.backoff is longer than restart.max_backoff"
+        yield (
+            ("restart.backoff", "restart.max_backoff"),
+            "restart.backoff is longer than restart.max_backoff",
+        )
 
 
 def retries(view: View) -> Contradictions:
     """Contradictions in a ``retry`` table."""
     if view["retry.backoff"] > view["retry.max_backoff"]:
-        yield ("retry.backoff", "retry.max_backoff"), "retry.backoff is longer than retry.max_backoff"
+        yield (
+            ("retry.backoff", "retry.max_backoff"),
+            "retry.backoff is longer than retry.max_backoff",
+        )
     if both := set(view["retry.never"] or ()) & set(view["retry.only"] or ()):
         yield ("retry.never", "retry.only"), f"retry.never and retry.only both name {min(both)}"
 
@@ -168,12 +203,15 @@ def retries(view: View) -> Contradictions:
 def _room(view: View) -> Contradictions:
     room = view["max_in_flight"]
     if view.setting("max_in_flight") is None:
-        return  # the channel derives it
+        # The channel derives it.
+        return
     if view.own("batch_max_records") and room < view["batch_max_records"]:
         why = "max_in_flight is below batch_max_records, so no batch could ever fill"
         yield ("max_in_flight", "batch_max_records"), why
     if view.is_spark and room < (batch := view["spark.batch_max_records"]):
-        why = f"max_in_flight is below spark.batch_max_records ({batch}), so no batch could ever fill"
+        why = (
+            f"max_in_flight is below spark.batch_max_records ({batch}), so no batch could ever fill"
+        )
         yield ("max_in_flight", "spark.batch_max_records"), why
     if view["concurrency"] > room:
         why = f"concurrency is above max_in_flight ({room}), so it could never be reached"
@@ -198,19 +236,28 @@ def _spark_batches(view: View) -> Contradictions:
 def _events(view: View) -> Contradictions:
     for name in ("value_deserializer", "value_serializer"):
         if name in view.section.keys and view["cloud_events"] is False and view[name] == EVENTS:
-            yield (name, "cloud_events"), f'"{EVENTS}" means CloudEvents only, and cloud_events = false means none'
+            yield (
+                (name, "cloud_events"),
+                f'"{EVENTS}" means CloudEvents only, and cloud_events = false means none',
+            )
 
 
 def without_registry(view: View) -> Contradictions:
     """The formats that need a schema registry, where none is configured."""
     for name in ("value_deserializer", "key_deserializer", "value_serializer", "key_serializer"):
         if name in view.section.keys and view[name] in REGISTERED_FORMATS:
-            yield (name,), 'its schemas are in a registry: write [schema_registry] url = "http://..."'
+            yield (
+                (name,),
+                'its schemas are in a registry: write [schema_registry] url = "http://..."',
+            )
 
 
 def _registry_login(view: View) -> Contradictions:
     if view["token"] is not None and (view["username"] is not None or view["password"] is not None):
-        yield ("token", "username", "password"), "a registry takes a token, or a user and a password"
+        yield (
+            ("token", "username", "password"),
+            "a registry takes a token, or a user and a password",
+        )
     elif view["password"] is not None and view["username"] is None:
         yield ("password",), "whose it is, username has to say"
     if view["ssl_keyfile"] is not None and view["ssl_certfile"] is None:
@@ -232,21 +279,33 @@ def _security(view: View) -> Contradictions:
             needed = ("sasl_oauth_token_provider",) if mechanism == "OAUTHBEARER" else ()
         if missing := [name for name in needed if view[name] is None]:
             given_in_code = ", an object given in code" if mechanism == "OAUTHBEARER" else ""
-            yield ("security_protocol", *SASL), f"{mechanism} needs {' and '.join(missing)}{given_in_code}"
+            yield (
+                ("security_protocol", *SASL),
+                f"{mechanism} needs {' and '.join(missing)}{given_in_code}",
+            )
     if view.setting("security_protocol") is None:
         unused = "has no effect while security.protocol is PLAINTEXT; set it to"
         yield (*SASL, "security_protocol"), f"{unused} SASL_SSL"
         yield (*TLS, "security_protocol"), f"{unused} SSL or SASL_SSL"
     given_tls = [name for name in TLS if view.setting(name) is not None]
     if view.setting("ssl_context") is not None and given_tls:
-        yield ("ssl_context", *TLS), f"ssl_context holds all TLS settings; leave out {', '.join(given_tls)}"
+        yield (
+            ("ssl_context", *TLS),
+            f"ssl_context holds all TLS settings; leave out {', '.join(given_tls)}",
+        )
     if "ssl_keyfile" in given_tls and "ssl_certfile" not in given_tls:
-        yield ("ssl_keyfile", "ssl_certfile"), "a key needs its certificate: set ssl.keystore.location"
+        yield (
+            ("ssl_keyfile", "ssl_certfile"),
+            "a key needs its certificate: set ssl.keystore.location",
+        )
 
 
 def _is_loopback(servers: str) -> bool:
     hosts = [re.sub(r":\d+$", "", server) for server in servers.split(",")]
-    return all(host in ("embedded", "localhost") or _is_loopback_address(host.strip("[]")) for host in hosts)
+    return all(
+        host in ("embedded", "localhost") or _is_loopback_address(host.strip("[]"))
+        for host in hosts
+    )
 
 
 def _is_loopback_address(host: str) -> bool:
@@ -265,20 +324,33 @@ def _group_times(view: View) -> Contradictions:
     if view["revoke_grace"] >= times.rebalance_s:
         grace = f"revoke_grace alone is {view['revoke_grace']:g} s"
         waits = f"the group waits {times.rebalance_s * 1000:.0f} ms for a revocation, and {grace}"
-        yield ("revoke_grace", "rebalance_timeout_ms"), f"{waits}; raise rebalance.timeout.ms above revoke_grace"
+        yield (
+            ("revoke_grace", "rebalance_timeout_ms"),
+            f"{waits}; raise rebalance.timeout.ms above revoke_grace",
+        )
 
 
 def revocations(view: View) -> Contradictions:
     """Times that do not fit into the group's patience."""
-    # No error: the grace may be the default, and a revocation that has too little time is cut short.
+    # No error: the grace may be the default, and a revocation that has too little time is cut
+    # short.
     times = GroupTimes.of(view.__getitem__)
-    waits = "drain_timeout" if view.is_spark and view["drain_timeout"] > view["revoke_grace"] else "revoke_grace"
-    steps = {"heartbeat_interval_ms": times.heartbeat_s, waits: view[waits], "the last commit": LAST_COMMIT_S}
+    waits = (
+        "drain_timeout"
+        if view.is_spark and view["drain_timeout"] > view["revoke_grace"]
+        else "revoke_grace"
+    )
+    steps = {
+        "heartbeat_interval_ms": times.heartbeat_s,
+        waits: view[waits],
+        "the last commit": LAST_COMMIT_S,
+    }
     if view["enable_auto_commit"] or view.commit_strategy == "checkpoint":
         steps["what is committed to Kafka besides"] = COPIED_S
     steps["the join"] = times.join_s
     needed_s = sum(steps.values())
-    if view["revoke_grace"] < times.rebalance_s < needed_s:  # else that is an error
+    # Else that is an error.
+    if view["revoke_grace"] < times.rebalance_s < needed_s:
         parts = " + ".join(f"{name} ({takes_s:g} s)" for name, takes_s in steps.items())
         why = f"too little time for a revocation: {parts} = {needed_s:g} s, and the group waits rebalance_timeout_ms "
         remedy = f"({times.rebalance_s:g} s), so handlers get less; raise rebalance.timeout.ms, or lower {waits}"
@@ -296,7 +368,10 @@ def _transactions(view: View) -> Contradictions:
     if view["acks"] in (0, 1):
         yield ("acks", "transactional_id"), 'transactional.id needs acks = "all"'
     if view["enable_idempotence"] is False:
-        yield ("enable_idempotence", "transactional_id"), "transactional.id needs enable.idempotence = true"
+        yield (
+            ("enable_idempotence", "transactional_id"),
+            "transactional.id needs enable.idempotence = true",
+        )
 
 
 def _confirmed_letters(view: View) -> Contradictions:
@@ -316,6 +391,15 @@ PRODUCER_CHECKS = (_idempotence, _security)
 OUTGOING_CHECKS = (_transactions, _events, *PRODUCER_CHECKS)
 LETTER_CHECKS = (_confirmed_letters, *PRODUCER_CHECKS)
 """Of the producer that writes dead letters."""
-INCOMING_CHECKS = (_commits, _checkpoints, _reading, retries, _room, _spark_batches, _events, *CONSUMER_CHECKS)
+INCOMING_CHECKS = (
+    _commits,
+    _checkpoints,
+    _reading,
+    retries,
+    _room,
+    _spark_batches,
+    _events,
+    *CONSUMER_CHECKS,
+)
 SPARK_CHECKS = (_driver,)
 REGISTRY_CHECKS = (_registry_login,)

@@ -1,9 +1,11 @@
-"""Raw client properties: Kafka's names (librdkafka's too, for TLS and SASL), aiokafka's, and their values. Pure.
+"""Raw client properties: Kafka's names (librdkafka's too, for TLS and SASL), aiokafka's, and their
+values. Pure.
 
-Dots, hyphens and underscores are the same in a name, so ``session.timeout.ms`` (Kafka's) and ``session_timeout_ms``
-(aiokafka's) are one property. Values come out under aiokafka's keywords, and these for the TLS context that the seam
-makes: ``ssl_cafile``, ``ssl_cadata``, ``ssl_certfile``, ``ssl_keyfile``, ``ssl_password``, ``ssl_check_hostname``.
-``partition_assignment_strategy`` is a tuple of names. What aiokafka has no equivalent of is refused.
+Dots, hyphens and underscores are the same in a name, so ``session.timeout.ms`` (Kafka's) and
+``session_timeout_ms`` (aiokafka's) are one property. Values come out under aiokafka's keywords, and
+these for the TLS context that the seam makes: ``ssl_cafile``, ``ssl_cadata``, ``ssl_certfile``,
+``ssl_keyfile``, ``ssl_password``, ``ssl_check_hostname``. ``partition_assignment_strategy`` is a
+tuple of names. What aiokafka has no equivalent of is refused.
 """
 
 from __future__ import annotations
@@ -14,7 +16,17 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from reactive_kafka.config.json_schema import values as schemas
-from reactive_kafka.config.values import BOOLEAN, COUNT, TEXT, Kind, choice, comma_list, integer, is_text, only
+from reactive_kafka.config.values import (
+    BOOLEAN,
+    COUNT,
+    TEXT,
+    Kind,
+    choice,
+    comma_list,
+    integer,
+    is_text,
+    only,
+)
 
 Side = Literal["consumer", "producer"]
 BOTH: frozenset[Side] = frozenset(("consumer", "producer"))
@@ -31,13 +43,19 @@ def form(name: str) -> str:
 class Property:
     """One raw property."""
 
-    kafka: str  # Kafka's name, which the docs show; aiokafka's if Kafka has none
-    kind: Kind[Any]  # its parsed value is what aiokafka takes
+    # Kafka's name, which the docs show; aiokafka's if Kafka has none.
+    kafka: str
+    # Its parsed value is what aiokafka takes.
+    kind: Kind[Any]
     sides: frozenset[Side] = BOTH
-    also: tuple[str, ...] = ()  # further spellings
-    keyword: str = ""  # aiokafka's name, if it is not Kafka's with underscores
-    gives: tuple[str, ...] | None = None  # the keywords, if not just the name: several for JAAS, none for a mere check
-    expand: Callable[[Any], Mapping[str, Any]] | None = None  # parsed value -> keyword -> value; None: it, under each
+    # Further spellings.
+    also: tuple[str, ...] = ()
+    # Aiokafka's name, if it is not Kafka's with underscores.
+    keyword: str = ""
+    # The keywords, if not just the name: several for JAAS, none for a mere check.
+    gives: tuple[str, ...] | None = None
+    # Parsed value -> keyword -> value; None: it, under each.
+    expand: Callable[[Any], Mapping[str, Any]] | None = None
 
     @property
     def name(self) -> str:
@@ -56,7 +74,10 @@ class Property:
 
 _ASSIGNORS = {
     **{name: name for name in ("range", "roundrobin", "sticky")},
-    **{f"org.apache.kafka.clients.consumer.{java}Assignor": java.lower() for java in ("Range", "RoundRobin", "Sticky")},
+    **{
+        f"org.apache.kafka.clients.consumer.{java}Assignor": java.lower()
+        for java in ("Range", "RoundRobin", "Sticky")
+    },
 }
 _ACKS: dict[str, int | str] = {"0": 0, "1": 1, "-1": "all", "all": "all"}
 _JAAS = re.compile(
@@ -69,7 +90,11 @@ _JAVA_STORES = (".jks", ".p12", ".pfx", ".keystore", ".truststore")
 
 def _assignors(raw: Any) -> tuple[str, ...] | None:
     names = [str(name) for name in comma_list(raw)]
-    return tuple(dict.fromkeys(_ASSIGNORS[name] for name in names)) if _ASSIGNORS.keys() >= set(names) else None
+    return (
+        tuple(dict.fromkeys(_ASSIGNORS[name] for name in names))
+        if _ASSIGNORS.keys() >= set(names)
+        else None
+    )
 
 
 def _jaas(raw: Any) -> dict[str, str] | None:
@@ -88,10 +113,15 @@ def _unquoted(value: str) -> str:
 
 
 def _object_with(method: str, expects: str) -> Kind[Any]:
-    return Kind(f"{expects}, given in code", only(lambda raw: callable(getattr(raw, method, None))), json=False)
+    return Kind(
+        f"{expects}, given in code",
+        only(lambda raw: callable(getattr(raw, method, None))),
+        json=False,
+    )
 
 
-_MS, _SOME_MS = integer(0, unit="milliseconds"), integer(1, unit="milliseconds")
+_MS = integer(0, unit="milliseconds")
+_SOME_MS = integer(1, unit="milliseconds")
 _BYTES = integer(1, unit="bytes")
 _PEM_FILE = Kind(
     "the path of a PEM file; JKS and PKCS12 stores cannot be read here",
@@ -107,7 +137,9 @@ _CERTIFICATES = Kind(
     json={"type": "string", "pattern": "-----BEGIN CERTIFICATE-----"},
 )
 _PEM = schemas.one_of(("PEM",))
-_ONLY_PEM = Kind('"PEM"; JKS and PKCS12 stores cannot be read here', only(lambda raw: raw == "PEM"), json=_PEM)
+_ONLY_PEM = Kind(
+    '"PEM"; JKS and PKCS12 stores cannot be read here', only(lambda raw: raw == "PEM"), json=_PEM
+)
 _ASSIGNOR_KIND = Kind(
     '"range", "roundrobin" or "sticky", or a list of them; rebalances are eager, cooperative ones are not supported',
     _assignors,
@@ -146,18 +178,32 @@ PROPERTIES: tuple[Property, ...] = (
         choice("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "OAUTHBEARER"),
         also=("sasl.mechanisms",),
     ),
-    Property("sasl.jaas.config", _JAAS_KIND, gives=("sasl_plain_username", "sasl_plain_password"), expand=dict),
+    Property(
+        "sasl.jaas.config",
+        _JAAS_KIND,
+        gives=("sasl_plain_username", "sasl_plain_password"),
+        expand=dict,
+    ),
     Property("sasl.username", TEXT, keyword="sasl_plain_username"),
     Property("sasl.password", TEXT, keyword="sasl_plain_password"),
     Property("sasl.kerberos.service.name", TEXT),
     Property("sasl_kerberos_domain_name", TEXT),
-    Property("sasl_oauth_token_provider", _object_with("token", "an object with an async method token()")),
+    Property(
+        "sasl_oauth_token_provider", _object_with("token", "an object with an async method token()")
+    ),
     Property("ssl_context", _object_with("wrap_bio", "an ssl.SSLContext")),
     Property("ssl.truststore.location", _PEM_FILE, also=("ssl.ca.location",), keyword="ssl_cafile"),
     Property("ssl_capath", TEXT),
-    Property("ssl.truststore.certificates", _CERTIFICATES, also=("ssl.ca.pem",), keyword="ssl_cadata"),
+    Property(
+        "ssl.truststore.certificates", _CERTIFICATES, also=("ssl.ca.pem",), keyword="ssl_cadata"
+    ),
     Property("ssl.truststore.type", _ONLY_PEM, gives=()),
-    Property("ssl.keystore.location", _PEM_FILE, also=("ssl.certificate.location",), keyword="ssl_certfile"),
+    Property(
+        "ssl.keystore.location",
+        _PEM_FILE,
+        also=("ssl.certificate.location",),
+        keyword="ssl_certfile",
+    ),
     Property("ssl.keystore.type", _ONLY_PEM, gives=()),
     Property("ssl.key.location", _PEM_FILE, keyword="ssl_keyfile"),
     Property("ssl.key.password", TEXT, also=("ssl.keystore.password",), keyword="ssl_password"),
@@ -200,7 +246,9 @@ _BY_FORM: dict[str, Property] = {
 }
 
 AUTO_COMMIT_INTERVAL = Property("auto.commit.interval.ms", _SOME_MS, CONSUMER)
-"""Our commit_interval where enable_auto_commit is true: we commit, so the client does not get it."""
+"""Our commit_interval where enable_auto_commit is true: we commit, so the client does not get
+it.
+"""
 
 _OAUTH = "give an object with an async method token() as sasl_oauth_token_provider, in code"
 REFUSED: dict[str, str] = {
@@ -258,7 +306,10 @@ _REFUSED_FAMILIES = {
 
 def refusal(name: str) -> str | None:
     """What to use instead of a Kafka property that is refused, or None if *name* is not one."""
-    family = next((instead for prefix, instead in _REFUSED_FAMILIES.items() if form(name).startswith(prefix)), None)
+    family = next(
+        (instead for prefix, instead in _REFUSED_FAMILIES.items() if form(name).startswith(prefix)),
+        None,
+    )
     return _REFUSED_BY_FORM.get(form(name), family)
 
 
@@ -268,10 +319,14 @@ def find(name: str) -> Property | None:
 
 
 def names_like(name: str) -> list[str]:
-    """All names that a misspelt *name* may stand for, in its own style: with dots or with underscores."""
+    """All names that a misspelt *name* may stand for, in its own style: with dots or with
+    underscores.
+    """
     dotted = "." in name
     known = (*PROPERTIES, AUTO_COMMIT_INTERVAL)
-    return [prop.kafka if dotted else prop.name for prop in known] + (sorted(REFUSED) if dotted else [])
+    return [prop.kafka if dotted else prop.name for prop in known] + (
+        sorted(REFUSED) if dotted else []
+    )
 
 
 SIDES: dict[str, frozenset[Side]] = {name: prop.sides for prop in PROPERTIES for name in prop.names}

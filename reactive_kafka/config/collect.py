@@ -1,4 +1,6 @@
-"""From layers of leaves to one table of settings per section: names resolved, values parsed, the highest layer wins."""
+"""From layers of leaves to one table of settings per section: names resolved, values parsed, the
+highest layer wins.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +9,31 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reactive_kafka.config import keys
-from reactive_kafka.config.keys import CHANNEL_SECTIONS, KAFKA, PLAIN_SECTIONS, Meaning, NoMeaning, Section, meaning
+from reactive_kafka.config.keys import (
+    CHANNEL_SECTIONS,
+    KAFKA,
+    PLAIN_SECTIONS,
+    Meaning,
+    NoMeaning,
+    Section,
+    meaning,
+)
 from reactive_kafka.config.layers import Layer, Leaf, Origin, Problems
 from reactive_kafka.config.secrets import MASK, may_be_secret, protect, protect_spark, shown
 
 SCHEMA = "$schema"
 """At the top it tells an editor where the JSON Schema is: JSON has no comments that could."""
-PRIVATE_KEY = "ssl_keyfile"  # it names a file with a secret; the client reads it
+# It names a file with a secret; the client reads it.
+PRIVATE_KEY = "ssl_keyfile"
 BROKEN: Any = type("Broken", (), {"__repr__": lambda self: "<broken>"})()
 """Stands for a value whose problem has been noted already."""
 SPARK_REFUSED = {
     "spark.master": 'write master = "..." in [spark]',
     "spark.remote": 'write remote = "sc://host:15002" in [spark]',
 }
-"""Spark's properties that ``[spark]`` has keys for; in ``[spark.conf]`` they would have no effect."""
+"""Spark's properties that ``[spark]`` has keys for; in ``[spark.conf]`` they would have no
+effect.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,22 +41,29 @@ class Setting:
     """One value that was given, parsed; ``BROKEN`` if its problem has been noted already."""
 
     value: Any
-    where: str  # section, key as written, and value as it may be shown, for further problems
+    # Section, key as written, and value as it may be shown, for further problems.
+    where: str
     origin: Origin
-    layer: int  # a higher one wins
-    below: Setting | None = field(default=None, repr=False)  # what a lower layer says in the same table
+    # A higher one wins.
+    layer: int
+    # What a lower layer says in the same table.
+    below: Setting | None = field(default=None, repr=False)
 
 
 BESIDE_RANGES = ("group_id", "commit_strategy", "enable_auto_commit", "keep_out_of_order_acks")
-"""What counts for ranges in ``assign`` only where it stands beside them, in the same table of the same layer.
+"""What counts for ranges in ``assign`` only where it stands beside them, in the same table of the
+same layer.
 
-A replay that inherited the group of the stream, from another file say, would move the stream's positions back.
+A replay that inherited the group of the stream, from another file say, would move the stream's
+positions back.
 """
 
 
 def values_of(settings: Mapping[str, Setting]) -> dict[str, Any]:
     """Name -> value, without the broken ones."""
-    return {name: setting.value for name, setting in settings.items() if setting.value is not BROKEN}
+    return {
+        name: setting.value for name, setting in settings.items() if setting.value is not BROKEN
+    }
 
 
 @dataclass(slots=True)
@@ -51,12 +71,15 @@ class Table:
     """What was given for one section or channel."""
 
     title: str
-    origin: Origin  # where it is first named
+    # Where it is first named.
+    origin: Origin
     settings: dict[str, Setting] = field(default_factory=dict)
 
 
 class Collected:
-    """All that was given, merged. Channels by direction and name; ``spark_conf`` under its own names."""
+    """All that was given, merged. Channels by direction and name; ``spark_conf`` under its own
+    names.
+    """
 
     def __init__(
         self,
@@ -68,7 +91,8 @@ class Collected:
         self.channels: dict[str, dict[str, Table]] = {kind: {} for kind in CHANNEL_SECTIONS}
         self.spark_conf: dict[str, Setting] = {}
         self._problems = problems
-        self.warnings: dict[str, None] = {}  # in their order, each once
+        # In their order, each once.
+        self.warnings: dict[str, None] = {}
         self._read_secret = read_secret
         self._exposure_of = exposure_of
         self._layer = Layer(())
@@ -101,7 +125,9 @@ class Collected:
         if len(leaf.path) == 1 or (len(leaf.path) == 2 and not _is_empty(leaf.value)):
             self._expect_table(leaf, f"[{top}.{name}]")
             return
-        table = self.channels[top].setdefault(name, Table(".".join(leaf.path[:2]), self._header(leaf, 2)))
+        table = self.channels[top].setdefault(
+            name, Table(".".join(leaf.path[:2]), self._header(leaf, 2))
+        )
         self._setting(CHANNEL_SECTIONS[top], table, leaf, leaf.path[2:])
 
     def _header(self, leaf: Leaf, depth: int) -> Origin:
@@ -112,7 +138,9 @@ class Collected:
     def _expect_table(self, leaf: Leaf, table: str) -> None:
         if not _is_empty(leaf.value):
             name = ".".join(leaf.path)
-            self._problems.add(leaf.origin, f"{name} = {shown(name, leaf.value)}", f"expected a table: {table}")
+            self._problems.add(
+                leaf.origin, f"{name} = {shown(name, leaf.value)}", f"expected a table: {table}"
+            )
 
     def _setting(self, section: Section, table: Table, leaf: Leaf, path: tuple[str, ...]) -> None:
         """Keep what *leaf* says for *table*; *path* is the part of its path inside the section."""
@@ -127,7 +155,9 @@ class Collected:
             found = meaning(section, path)
         except NoMeaning as error:
             shown_value = MASK if may_be_secret(written) else shown(written, leaf.value)
-            self._problems.add(leaf.origin, leaf.where or _where(table, written, shown_value), str(error))
+            self._problems.add(
+                leaf.origin, leaf.where or _where(table, written, shown_value), str(error)
+            )
             for name in error.meant:
                 self._keep(table.settings, name, BROKEN, "", leaf)
             return
@@ -153,7 +183,9 @@ class Collected:
         except ValueError as error:
             self._problems.add(leaf.origin, where, str(error))
             return dict.fromkeys(found.names, BROKEN)
-        return {name: protect("" if found.is_open else name, value) for name, value in values.items()}
+        return {
+            name: protect("" if found.is_open else name, value) for name, value in values.items()
+        }
 
     def _from_file(self, leaf: Leaf, where: str) -> str:
         path = leaf.text or leaf.value
@@ -180,16 +212,21 @@ class Collected:
         else:
             self._keep(self.spark_conf, name, value, where, leaf)
 
-    def _keep(self, settings: dict[str, Setting], name: str, value: Any, where: str, leaf: Leaf) -> None:
+    def _keep(
+        self, settings: dict[str, Setting], name: str, value: Any, where: str, leaf: Leaf
+    ) -> None:
         """Replace the setting of a lower layer. Two different values in one layer are a problem."""
-        # A layer may name a setting twice in two spellings: group_id and group.id. Which of them was meant, nobody can
-        # tell, so they must agree. A broken value has been reported already; it must not be reported as a conflict too.
+        # A layer may name a setting twice in two spellings: group_id and group.id. Which of them
+        # was meant, nobody can tell, so they must agree. A broken value has been reported already;
+        # it must not be reported as a conflict too.
         old = settings.get(name)
         if old is None or old.layer != self._number or BROKEN in (old.value, value):
             below = old.below if old is not None and old.layer == self._number else old
             settings[name] = Setting(value, where, leaf.origin, self._number, below)
         elif old.value != value:
-            self._problems.add(leaf.origin, where, f"{old.where} ({old.origin}) says something else")
+            self._problems.add(
+                leaf.origin, where, f"{old.where} ({old.origin}) says something else"
+            )
 
 
 def _where(table: Table, written: str, value: str) -> str:
@@ -210,7 +247,9 @@ class View:
     kafka: Mapping[str, Setting]
 
     def __getitem__(self, name: str) -> Any:
-        """The value in effect. None for a raw property that was not given, and for a broken one without a default."""
+        """The value in effect. None for a raw property that was not given, and for a broken one
+        without a default.
+        """
         setting = self.setting(name)
         if setting is not None and setting.value is not BROKEN:
             return setting.value
@@ -244,7 +283,11 @@ class View:
     def group_not_inherited(self) -> Setting | None:
         """The group that its ranges would have, if groups were inherited by ranges."""
         nearest = self.table.settings.get("group_id") or self.kafka.get("group_id")
-        return nearest if nearest is not None and nearest.value and self.setting("group_id") is None else None
+        return (
+            nearest
+            if nearest is not None and nearest.value and self.setting("group_id") is None
+            else None
+        )
 
     def own(self, name: str) -> bool:
         """True where the channel's own table says it."""
@@ -255,7 +298,9 @@ class View:
         return self.own(name) and self[name] != self.section.keys[name].parsed_default
 
     def nearest(self, *names: str) -> tuple[str, ...]:
-        """Of *names*, which exclude each other, those that the highest layer with any of them gives."""
+        """Of *names*, which exclude each other, those that the highest layer with any of them
+        gives.
+        """
         given = {name: self.table.settings[name].layer for name in names if self.own(name)}
         return tuple(name for name, layer in given.items() if layer == max(given.values()))
 
@@ -266,7 +311,9 @@ class View:
 
     @property
     def commit_strategy(self) -> str:
-        """The commit strategy in effect: where nothing else was said ``ignore`` for ranges without a group, too."""
+        """The commit strategy in effect: where nothing else was said ``ignore`` for ranges without
+        a group, too.
+        """
         has_ends = "assign" in self.sources and all(map(_has_end, self["assign"] or (None,)))
         needs_none = self["enable_auto_commit"] or (has_ends and self.setting("group_id") is None)
         if self.setting("commit_strategy") is None and needs_none:
@@ -280,8 +327,14 @@ class View:
 
     def fields(self, table: str = "") -> dict[str, Any]:
         """Field -> value in effect, of the section's settings, or of those of a table inside it."""
-        targets = {name: key.target.rpartition(".") for name, key in self.section.keys.items() if key.target}
-        return {field: self[name] for name, (inside, _, field) in targets.items() if inside == table}
+        targets = {
+            name: key.target.rpartition(".")
+            for name, key in self.section.keys.items()
+            if key.target
+        }
+        return {
+            field: self[name] for name, (inside, _, field) in targets.items() if inside == table
+        }
 
     def given(self) -> dict[str, Setting]:
         """Name -> what was given for it, the channel's over those of ``[kafka]``."""
@@ -298,15 +351,25 @@ class View:
     def inside(self, table: str) -> dict[str, Setting]:
         """The same for the keys of a table inside it, without the table's name."""
         prefix = f"{table}."
-        return {name.removeprefix(prefix): one for name, one in self.given().items() if name.startswith(prefix)}
+        return {
+            name.removeprefix(prefix): one
+            for name, one in self.given().items()
+            if name.startswith(prefix)
+        }
 
     def own_inside(self, table: str) -> list[Setting]:
         """What the channel itself says in, or of, a table inside it."""
-        return [setting for name, setting in self.table.settings.items() if name.partition(".")[0] == table]
+        return [
+            setting
+            for name, setting in self.table.settings.items()
+            if name.partition(".")[0] == table
+        ]
 
     def places(self) -> dict[str, str]:
         """Key -> where it was given and what stands there, as it may be shown."""
-        return {name: f"{setting.origin}: {setting.where}" for name, setting in self.given().items()}
+        return {
+            name: f"{setting.origin}: {setting.where}" for name, setting in self.given().items()
+        }
 
 
 def _has_end(assigned: Any) -> bool:

@@ -1,4 +1,6 @@
-"""The settings for a channel's failures: routes, dead letters and delayed retries, with their clients. Pure."""
+"""The settings for a channel's failures: routes, dead letters and delayed retries, with their
+clients. Pure.
+"""
 
 from __future__ import annotations
 
@@ -17,20 +19,29 @@ from reactive_kafka.config.tables import DeadLetterSettings, DelayedRetrySetting
 from reactive_kafka.config.values import TOPIC, Kind
 
 T = TypeVar("T")
-DEAD_LETTERS, DELAYED_RETRY = "dead-letter-queue", "delayed-retry-topic"
-_LETTERS, _RETRY, _ROUTES = "dead_letter_queue", "delayed_retry", "failure_routes"
-_NOT_INHERITED = ("acks", "enable_idempotence")  # from [kafka]: only its own table says how safe a dead letter is
+DEAD_LETTERS = "dead-letter-queue"
+DELAYED_RETRY = "delayed-retry-topic"
+_LETTERS = "dead_letter_queue"
+_RETRY = "delayed_retry"
+_ROUTES = "failure_routes"
+# From [kafka]: only its own table says how safe a dead letter is.
+_NOT_INHERITED = ("acks", "enable_idempotence")
 
 
 @dataclass(frozen=True, slots=True)
 class FailureAssembly:
-    """Makes the failure settings of the channel *name*, and notes what is wrong with them, or unused."""
+    """Makes the failure settings of the channel *name*, and notes what is wrong with them, or
+    unused.
+    """
 
     name: str
     view: View
-    client: Mapping[str, Any]  # the properties of the channel's consumer
-    reads: Callable[[str], bool]  # whether the channel reads a topic
-    checks: Sequence[Callable[[View], Contradictions]]  # of the clients' properties, beside those that are pure
+    # The properties of the channel's consumer.
+    client: Mapping[str, Any]
+    # Whether the channel reads a topic.
+    reads: Callable[[str], bool]
+    # Of the clients' properties, beside those that are pure.
+    checks: Sequence[Callable[[View], Contradictions]]
     problems: Problems
     unused: Problems
 
@@ -39,10 +50,19 @@ class FailureAssembly:
         routes = values_of(self.view.inside(_ROUTES))
         named = {self.view["failure_strategy"], *routes.values()}
         is_custom = any(":" in strategy for strategy in named)
-        retry = self._delayed_retry() if self._is_used(_RETRY, DELAYED_RETRY in named, is_custom) else None
+        retry = (
+            self._delayed_retry()
+            if self._is_used(_RETRY, DELAYED_RETRY in named, is_custom)
+            else None
+        )
         writes = DELAYED_RETRY in named or DEAD_LETTERS in {*named, self.view["on_poison"]}
         letters = self._dead_letters(retry) if self._is_used(_LETTERS, writes, is_custom) else None
-        return {_ROUTES: routes, AFTER_RETRIES: self._after_retries(routes), _LETTERS: letters, _RETRY: retry}
+        return {
+            _ROUTES: routes,
+            AFTER_RETRIES: self._after_retries(routes),
+            _LETTERS: letters,
+            _RETRY: retry,
+        }
 
     def _after_retries(self, routes: Collection[str]) -> frozenset[str]:
         """The exceptions whose routes let retries in place go first."""
@@ -51,10 +71,16 @@ class FailureAssembly:
             if exception not in self.view.inside(_ROUTES) and setting.value is not BROKEN:
                 why = f"the route has no strategy; allowed are {FAILURE.expects}"
                 self.problems.add(setting.origin, setting.where, why)
-        return frozenset(exception for exception in routes if exception in found and found[exception].value is True)
+        return frozenset(
+            exception
+            for exception in routes
+            if exception in found and found[exception].value is True
+        )
 
     def _is_used(self, table: str, is_needed: bool, is_custom: bool) -> bool:
-        """True if the table's settings are needed. A table of the channel's own that has no effect is told."""
+        """True if the table's settings are needed. A table of the channel's own that has no effect
+        is told.
+        """
         own = self.view.own_inside(table)
         if is_needed or (is_custom and (own or self.view.inside(table))):
             return True
@@ -67,30 +93,43 @@ class FailureAssembly:
 
     def _deciding(self) -> list[Setting]:
         """What was given to decide which tables are needed."""
-        strategy, poison = self.view.setting("failure_strategy"), self.view.setting("on_poison")
-        return [setting for setting in (strategy, *self.view.inside(_ROUTES).values(), poison) if setting is not None]
+        strategy = self.view.setting("failure_strategy")
+        poison = self.view.setting("on_poison")
+        return [
+            setting
+            for setting in (strategy, *self.view.inside(_ROUTES).values(), poison)
+            if setting is not None
+        ]
 
     def _dead_letters(self, retry: DelayedRetrySettings | None) -> DeadLetterSettings:
-        key, default = f"{_LETTERS}.topic", f"dead-letter-topic-{self.name}"
+        key = f"{_LETTERS}.topic"
+        default = f"dead-letter-topic-{self.name}"
         topic = self.view[key] or self._by_name(TOPIC, default, key, "dead-letter topic's") or ""
         client = self._client_of(_LETTERS, "producer")
         has_own_brokers = client["bootstrap_servers"] != self.client["bootstrap_servers"]
         if has_own_brokers and retry is not None:
             why = "one producer writes dead letters and delayed retries, and retries must stay on the channel's brokers"
             self._note(f"{_LETTERS}.bootstrap_servers", why)
-        elif not has_own_brokers and (self.reads(topic) or (retry is not None and topic in retry.topics)):
+        elif not has_own_brokers and (
+            self.reads(topic) or (retry is not None and topic in retry.topics)
+        ):
             self._note(key, f"the channel reads {topic!r}: its dead letters would come back to it")
         self._check_client(_LETTERS, LETTER_CHECKS)
         return DeadLetterSettings(topic=topic, client=client)
 
     def _delayed_retry(self) -> DelayedRetrySettings:
-        key, default = f"{_RETRY}.topics", [f"{self.name}_retry_{delay}" for delay in RETRY_DELAYS_MS]
+        key = f"{_RETRY}.topics"
+        default = [f"{self.name}_retry_{delay}" for delay in RETRY_DELAYS_MS]
         topics = self.view[key] or self._by_name(RETRY_TOPICS, default, key, "retry topics'") or ()
         timeout_s = self.view[f"{_RETRY}.timeout"]
         for topic in filter(self.reads, topics):
-            self._note(key, f"the channel reads {topic!r}: a retry would come back at once, not later")
+            self._note(
+                key, f"the channel reads {topic!r}: a retry would come back at once, not later"
+            )
         if topics and (delay_ms := retry_delay_ms(topics[0]) or 0) > timeout_s * 1000:
-            late = f"the first retry comes after {delay_ms} ms, which is beyond delayed_retry.timeout"
+            late = (
+                f"the first retry comes after {delay_ms} ms, which is beyond delayed_retry.timeout"
+            )
             self._note(key, f"{late}: none could ever happen")
         self._check_client(_RETRY, CONSUMER_CHECKS)
         return DelayedRetrySettings(
@@ -101,7 +140,9 @@ class FailureAssembly:
         )
 
     def _by_name(self, kind: Kind[T], default: object, key: str, whose: str) -> T | None:
-        """A default that the channel's name is part of; None, with a problem, if the name cannot be."""
+        """A default that the channel's name is part of; None, with a problem, if the name cannot
+        be.
+        """
         try:
             return kind.parse(default)
         except ValueError as error:
@@ -109,28 +150,53 @@ class FailureAssembly:
             return None
 
     def _note(self, key: str, reason: str) -> None:
-        """Note a problem at *key*, or, if that was not given, at the setting that makes the channel need it."""
-        needing = (setting for setting in self._deciding() if setting.value in (DEAD_LETTERS, DELAYED_RETRY))
+        """Note a problem at *key*, or, if that was not given, at the setting that makes the channel
+        need it.
+        """
+        needing = (
+            setting
+            for setting in self._deciding()
+            if setting.value in (DEAD_LETTERS, DELAYED_RETRY)
+        )
         place = self.view.setting(key) or next(needing, None)
-        if place is None:  # a strategy of the user's own, with a table
+        # A strategy of the user's own, with a table.
+        if place is None:
             self.problems.add(self.view.table.origin, f"[{self.view.table.title}]", reason)
         elif place.value is not BROKEN:
             self.problems.add(place.origin, place.where, reason)
 
     def _client_of(self, table: str, side: Side) -> dict[str, Any]:
-        """What the table says, over what the consumer shares with it, over what ``[kafka]`` says for such clients."""
+        """What the table says, over what the consumer shares with it, over what ``[kafka]`` says
+        for such clients.
+        """
         above = values_of(self.view.kafka).items()
-        of_kafka = {name: value for name, value in above if side in SIDES.get(name, ()) and name not in _NOT_INHERITED}
-        shared = {name: value for name, value in self.client.items() if side in SIDES.get(name, (side,))}
+        of_kafka = {
+            name: value
+            for name, value in above
+            if side in SIDES.get(name, ()) and name not in _NOT_INHERITED
+        }
+        shared = {
+            name: value for name, value in self.client.items() if side in SIDES.get(name, (side,))
+        }
         own = values_of(self.view.inside(table)).items()
-        return of_kafka | shared | {name: value for name, value in own if name in SIDES or name == "bootstrap_servers"}
+        return (
+            of_kafka
+            | shared
+            | {name: value for name, value in own if name in SIDES or name == "bootstrap_servers"}
+        )
 
-    def _check_client(self, table: str, checks: tuple[Callable[[View], Contradictions], ...]) -> None:
+    def _check_client(
+        self, table: str, checks: tuple[Callable[[View], Contradictions], ...]
+    ) -> None:
         """Check the client's properties that the table gives itself."""
-        # What the table inherits is checked where it was given. Only a rule that looks at one of the table's own
-        # properties can find something new, and its other side may well be inherited: acks here, idempotence above.
-        own, above = self.view.inside(table), self.view.given()
+        # What the table inherits is checked where it was given. Only a rule that looks at one of
+        # the table's own properties can find something new, and its other side may well be
+        # inherited: acks here, idempotence above.
+        own = self.view.inside(table)
+        above = self.view.given()
         for name in _NOT_INHERITED if table == _LETTERS else ():
             above.pop(name, None)
         given = Table(self.view.table.title, self.view.table.origin, own)
-        check(View(self.view.section, given, above), (*checks, *self.checks), self.problems, among=own)
+        check(
+            View(self.view.section, given, above), (*checks, *self.checks), self.problems, among=own
+        )

@@ -1,4 +1,6 @@
-"""Kinds of values that only incoming channels have: partitions, patterns, ordering keys, retry topics, stores. Pure."""
+"""Kinds of values that only incoming channels have: partitions, patterns, ordering keys, retry
+topics, stores. Pure.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,16 @@ from typing import Any, Literal
 from reactive_kafka.config.json_schema import values as schemas
 from reactive_kafka.config.secrets import shown
 from reactive_kafka.config.urls import check_url
-from reactive_kafka.config.values import INT32_MAX, TEXT, TOPICS, Hint, Kind, comma_list, names_an_object, only
+from reactive_kafka.config.values import (
+    INT32_MAX,
+    TEXT,
+    TOPICS,
+    Hint,
+    Kind,
+    comma_list,
+    names_an_object,
+    only,
+)
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.subscription import Ranges
 
@@ -34,9 +45,10 @@ RETRY_DELAYS_MS = (10_000, 20_000, 50_000)
 class AssignedPartition:
     """A partition that a channel reads without a group's assignment.
 
-    ``start``, at every start: an offset, 0 for the log's beginning, ``"end"``, or the first record at or after a time.
-    None: the committed position, else ``auto_offset_reset``. ``until``: the offset at which reading ends, which is not
-    read; then ``start`` is an offset, and the partition may have more such ranges.
+    ``start``, at every start: an offset, 0 for the log's beginning, ``"end"``, or the first record
+    at or after a time. None: the committed position, else ``auto_offset_reset``. ``until``: the
+    offset at which reading ends, which is not read; then ``start`` is an offset, and the partition
+    may have more such ranges.
     """
 
     partition: TopicPartition
@@ -55,7 +67,9 @@ class AssignedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignedTopic:
-    """A topic of which a channel reads every partition, also those that appear later, without a group's assignment."""
+    """A topic of which a channel reads every partition, also those that appear later, without a
+    group's assignment.
+    """
 
     topic: str
 
@@ -71,7 +85,11 @@ def ranges_of(assign: Iterable[Assigned]) -> dict[TopicPartition, Ranges]:
     """partition -> the offsets that are read of it, where they have an end."""
     pairs: dict[TopicPartition, list[tuple[int, int]]] = {}
     for one in assign:
-        if isinstance(one, AssignedPartition) and isinstance(one.start, int) and one.until is not None:
+        if (
+            isinstance(one, AssignedPartition)
+            and isinstance(one.start, int)
+            and one.until is not None
+        ):
             pairs.setdefault(one.partition, []).append((one.start, one.until))
     return {partition: Ranges.of(its) for partition, its in pairs.items()}
 
@@ -97,7 +115,8 @@ def _read_rate(raw: Any) -> RateLimit | None:
     match = _RATE.fullmatch(raw.strip()) if isinstance(raw, str) else None
     if match is None or not Decimal(match[1]):
         return None
-    return RateLimit(Decimal(match[1]), match[2])  # type: ignore[arg-type]  # what it matches
+    # What it matches.
+    return RateLimit(Decimal(match[1]), match[2])  # type: ignore[arg-type]
 
 
 def _read_assign(raw: Any) -> tuple[Assigned, ...]:
@@ -129,15 +148,21 @@ def _read_assigned(raw: Any) -> Assigned:
         raise Hint(f"{shown('', raw.strip())} cannot be read")
     if match["all"]:
         return AssignedTopic(topic=match["topic"])
-    partition, start = TopicPartition(match["topic"], int(match["number"])), match["start"]
+    partition = TopicPartition(match["topic"], int(match["number"]))
+    start = match["start"]
     if match["time"] is not None:
-        return AssignedPartition(partition=partition, start=_time(shown("assign", match[0]), match["time"]))
+        return AssignedPartition(
+            partition=partition, start=_time(shown("assign", match[0]), match["time"])
+        )
     if start is None:
         return AssignedPartition(partition=partition)
-    first, until = int(start.partition("..")[0]), None if match["until"] is None else int(match["until"])
+    first = int(start.partition("..")[0])
+    until = None if match["until"] is None else int(match["until"])
     if max(first, until or 0) > _HIGHEST_OFFSET:
         raise Hint(f"the offset of {shown('', match[0])} is too large")
-    return AssignedPartition(partition=partition, start="end" if first == -1 else first, until=until)
+    return AssignedPartition(
+        partition=partition, start="end" if first == -1 else first, until=until
+    )
 
 
 def _time(part: str, time: str) -> datetime:
@@ -147,7 +172,8 @@ def _time(part: str, time: str) -> datetime:
         raise Hint(f"the time of {part} cannot be read") from None
     if moment.tzinfo is None:
         raise Hint(f"the time of {part} has no zone: add Z, or an offset such as +02:00")
-    if moment < _EPOCH:  # Kafka gives negative timestamps special meanings
+    # Kafka gives negative timestamps special meanings.
+    if moment < _EPOCH:
         raise Hint(f"the time of {part} is before 1970")
     return moment
 

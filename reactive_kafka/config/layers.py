@@ -1,4 +1,6 @@
-"""The layers of a configuration, each as leaves: a key path, a value with its references expanded, its place. Pure."""
+"""The layers of a configuration, each as leaves: a key path, a value with its references expanded,
+its place. Pure.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,15 @@ VARIABLE = "environment variable "
 PROFILE_VARIABLE = "REACTIVE_KAFKA_PROFILE"
 LineOf = Callable[[KeyPath], int | None]
 _IN_CAPITALS = "in capitals it names no exception: spell it as in Python, or name it in a file"
-_AS_SPELLED = "failure_routes"  # a table whose keys are the user's own names
+# A table whose keys are the user's own names.
+_AS_SPELLED = "failure_routes"
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a value stands: ``reactive-kafka.toml, line 12``, ``environment variable X``, ``code``."""
+    """Where a value stands: ``reactive-kafka.toml, line 12``, ``environment variable X``,
+    ``code``.
+    """
 
     source: str
     line: int | None = None
@@ -41,12 +46,17 @@ class Origin:
 class Leaf:
     """One value as it was written."""
 
-    path: KeyPath  # its keys from the top, as written
-    value: Any  # a text that reads as a TOML value is that value
+    # Its keys from the top, as written.
+    path: KeyPath
+    # A text that reads as a TOML value is that value.
+    value: Any
     origin: Origin
-    text: str | None = None  # of the environment variable that the value comes from, if any
-    problem: str | None = None  # why the value cannot be used as written
-    where: str | None = None  # key and value as errors show them, where the file has others than ours
+    # Of the environment variable that the value comes from, if any.
+    text: str | None = None
+    # Why the value cannot be used as written.
+    problem: str | None = None
+    # Key and value as errors show them, where the file has others than ours.
+    where: str | None = None
 
 
 @dataclass(slots=True)
@@ -60,9 +70,13 @@ class Problems:
         self.lines.append((origin, f"{origin}: {where}: {what}"))
 
     def report(self) -> list[str]:
-        """The lines, each once: layer by layer as they were met, and those of a file by line number."""
+        """The lines, each once: layer by layer as they were met, and those of a file by line
+        number.
+        """
         sources = list(dict.fromkeys(origin.source for origin, _ in self.lines))
-        ordered = sorted(self.lines, key=lambda item: (sources.index(item[0].source), item[0].line or 0))
+        ordered = sorted(
+            self.lines, key=lambda item: (sources.index(item[0].source), item[0].line or 0)
+        )
         return list(dict.fromkeys(line for _, line in ordered))
 
 
@@ -71,20 +85,29 @@ class Layer:
     """All leaves of one source."""
 
     leaves: tuple[Leaf, ...]
-    line_of: LineOf = lambda _: None  # knows the lines of a file's keys
-    is_expanded: bool = False  # its values have no references, whatever they look like
-    problems: tuple[tuple[Origin, str, str], ...] = ()  # found in it already: where, at what, why
+    # Knows the lines of a file's keys.
+    line_of: LineOf = lambda _: None
+    # Its values have no references, whatever they look like.
+    is_expanded: bool = False
+    # Found in it already: where, at what, why.
+    problems: tuple[tuple[Origin, str, str], ...] = ()
     warnings: tuple[str, ...] = ()
 
 
 def of_code(source: str, data: Mapping[Any, Any]) -> Layer:
-    """The layer of nested tables that code has made: there a key whose value is None is not given. Raises as below."""
+    """The layer of nested tables that code has made: there a key whose value is None is not given.
+    Raises as below.
+    """
 
     def given(table: Mapping[Any, Any]) -> dict[Any, Any]:
         there = {key: value for key, value in table.items() if value is not None}
-        return {key: given(value) if isinstance(value, Mapping) else value for key, value in there.items()}
+        return {
+            key: given(value) if isinstance(value, Mapping) else value
+            for key, value in there.items()
+        }
 
-    _check_depth(source, data)  # before anything recurses
+    # Before anything recurses.
+    _check_depth(source, data)
     return of_mapping(source, given(data))
 
 
@@ -110,7 +133,9 @@ def of_mapping(source: str, data: Mapping[Any, Any], line_of: LineOf = lambda _:
 def _check_depth(source: str, data: Mapping[Any, Any], line_of: LineOf = lambda _: None) -> None:
     if deep := _too_deep(data):
         where = Origin(source, line_of(deep))
-        raise ConfigError(f"{where}: {'.'.join(deep[:3])}...: nested too deeply: at most {MOST_DEPTH} levels are read")
+        raise ConfigError(
+            f"{where}: {'.'.join(deep[:3])}...: nested too deeply: at most {MOST_DEPTH} levels are read"
+        )
 
 
 def _too_deep(data: Any) -> KeyPath | None:
@@ -130,13 +155,17 @@ def _too_deep(data: Any) -> KeyPath | None:
 def of_environment(environ: Mapping[str, str], known: Iterable[KeyPath]) -> Layer:
     """The layer of all variables that start with ``REACTIVE_KAFKA__``.
 
-    They have no case and no hyphens. One that matches the beginning of a path in *known* (a channel, a Spark property)
-    means that path, and any other its own name in lower case. The exception of a failure route keeps its case.
+    They have no case and no hyphens. One that matches the beginning of a path in *known* (a
+    channel, a Spark property) means that path, and any other its own name in lower case. The
+    exception of a failure route keeps its case.
     """
-    # Parts of a path that a variable cannot spell are the user's own names. With 2 parts a path ends after a channel's
-    # name ([incoming."my.orders"]), with 3 after a key of it or a Spark property, and in full after the exception of a
-    # failure route. The longest one that fits wins, so that a variable overrides the very key that the file spells.
-    prefixes = {_form(path[:length]): path[:length] for path in known for length in (2, 3, len(path))}
+    # Parts of a path that a variable cannot spell are the user's own names. With 2 parts a path
+    # ends after a channel's name ([incoming."my.orders"]), with 3 after a key of it or a Spark
+    # property, and in full after the exception of a failure route. The longest one that fits wins,
+    # so that a variable overrides the very key that the file spells.
+    prefixes = {
+        _form(path[:length]): path[:length] for path in known for length in (2, 3, len(path))
+    }
     leaves = []
     for variable, text in environ.items():
         if not variable.upper().startswith(PREFIX):
@@ -145,17 +174,22 @@ def of_environment(environ: Mapping[str, str], known: Iterable[KeyPath]) -> Laye
         path = tuple(part.lower() for part in spelled)
         at = _route_at(path)
         path = path[:at] + spelled[at:]
-        problem = _IN_CAPITALS if "".join(path[at:]).isupper() else None  # as most variables are written
+        # As most variables are written.
+        problem = _IN_CAPITALS if "".join(path[at:]).isupper() else None
         for length in range(min(len(path), MOST_DEPTH), 1, -1):
             if found := prefixes.get(_form(path[:length])):
-                path, problem = found + path[length:], None if length == len(path) else problem
+                if length == len(path):
+                    problem = None
+                path = found + path[length:]
                 break
         leaves.append(Leaf(path, from_text(text), Origin(VARIABLE + variable), text, problem))
     return Layer(tuple(leaves), is_expanded=True)
 
 
 def _route_at(path: KeyPath) -> int:
-    """The index at which a failure route's exception begins; the path's length if it is not a route."""
+    """The index at which a failure route's exception begins; the path's length if it is not a
+    route.
+    """
     at = 2 if path[0] == "kafka" else 3
     return at if path[at - 1 : at] == (_AS_SPELLED,) else len(path)
 
@@ -170,13 +204,16 @@ def from_text(text: str) -> Any:
         return text
     try:
         value = tomllib.loads("value = " + text)["value"]
-    except ValueError:  # TOMLDecodeError, or a number too long
+    except ValueError:
+        # TOMLDecodeError, or a number too long.
         return text
     return value if isinstance(value, str | bool | int | float | list) else text
 
 
 def expanded(layer: Layer, environ: Mapping[str, str]) -> Layer:
-    """The layer with the references in its strings replaced. If that fails, the leaf's ``problem`` says why."""
+    """The layer with the references in its strings replaced. If that fails, the leaf's ``problem``
+    says why.
+    """
     if layer.is_expanded:
         return layer
 
@@ -206,12 +243,12 @@ def _expand_value(value: Any, environ: Mapping[str, str]) -> Any:
 def expand(text: str, environ: Mapping[str, str]) -> str:
     """The text with its references replaced; ``$${`` stands for a plain ``${``.
 
-    The default of ``${VAR:-default}`` is used if VAR is not set or empty, and may contain references itself. The
-    value of a variable is never expanded again.
+    The default of ``${VAR:-default}`` is used if VAR is not set or empty, and may contain
+    references itself. The value of a variable is never expanded again.
 
     Raises:
-        ValueError: A variable is not set and has no default, or a reference cannot be read. The text names the
-            variable, never a value.
+        ValueError: A variable is not set and has no default, or a reference cannot be read. The
+            text names the variable, never a value.
     """
     done = ""
     while True:
@@ -239,10 +276,14 @@ def _closing(text: str) -> int:
 def _reference(reference: str, environ: Mapping[str, str]) -> str:
     name, has_default, default = reference.partition(":-")
     if not _NAME.fullmatch(name):
-        raise ValueError("cannot read a reference: expected ${VAR} or ${VAR:-default}; write $${ for a plain ${")
+        raise ValueError(
+            "cannot read a reference: expected ${VAR} or ${VAR:-default}; write $${ for a plain ${"
+        )
     value = environ.get(name)
     if has_default and not value:
         return expand(default, environ)
     if value is None:
-        raise ValueError(f"${{{name}}} is not set and has no default; set {name} or write ${{{name}:-default}}")
+        raise ValueError(
+            f"${{{name}}} is not set and has no default; set {name} or write ${{{name}:-default}}"
+        )
     return value

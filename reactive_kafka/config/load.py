@@ -1,4 +1,6 @@
-"""Makes frozen settings of what the user wrote: reads, merges and checks it, and reports every problem at once."""
+"""Makes frozen settings of what the user wrote: reads, merges and checks it, and reports every
+problem at once.
+"""
 
 from __future__ import annotations
 
@@ -57,15 +59,19 @@ from reactive_kafka.formats.names import EVENTS
 
 _Tables = Mapping[str, Any]
 Where = str | Path | Sequence[str | Path] | _Tables | None
-"""Where a configuration may come from: a file, or several; tables made in code; None: as the environment says."""
+"""Where a configuration may come from: a file, or several; tables made in code; None: as the
+environment says.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
     """What a configuration says, and what is wrong with it."""
 
-    settings: Settings  # with problems, only the channels' names can be relied on: broken values are defaults
-    problems: tuple[str, ...]  # one line each
+    # With problems, only the channels' names can be relied on: broken values are defaults.
+    settings: Settings
+    # One line each.
+    problems: tuple[str, ...]
     given: Collected = field(repr=False)
 
     def checked(self) -> Settings:
@@ -82,14 +88,17 @@ def read_settings(
     environ: Mapping[str, str],
     overrides: _Tables | None = None,
 ) -> Reading:
-    """Read the settings of an application. Precedence, lowest first: code, file, environment, overrides.
+    """Read the settings of an application. Precedence, lowest first: code, file, environment,
+    overrides.
 
     Args:
-        source: The path of a TOML, YAML, JSON or properties file, or several, of which later ones win key by key. Or
-            nested tables, which count as code; then no file is read. Or None: the file that ``$REACTIVE_KAFKA_CONFIG``
-            names, else ``./reactive-kafka.toml`` if it exists.
+        source: The path of a TOML, YAML, JSON or properties file, or several, of which later ones
+            win key by key. Or nested tables, which count as code; then no file is read. Or None:
+            the file that ``$REACTIVE_KAFKA_CONFIG`` names, else ``./reactive-kafka.toml`` if it
+            exists.
         code: Nested tables below everything else.
-        environ: The environment: ``REACTIVE_KAFKA__INCOMING__ORDERS__TOPIC`` and the variables of ``${VAR}``.
+        environ: The environment: ``REACTIVE_KAFKA__INCOMING__ORDERS__TOPIC`` and the variables of
+            ``${VAR}``.
         overrides: Nested tables above everything else, from the command line.
 
     Raises:
@@ -99,9 +108,13 @@ def read_settings(
     problems = Problems()
     paths = _paths(source, environ)
     tables = [given for given in (code, source) if isinstance(given, Mapping)]
-    written = [of_code("code", given) for given in tables] + [read_file(path, environ) for path in paths]
+    written = [of_code("code", given) for given in tables] + [
+        read_file(path, environ) for path in paths
+    ]
     above = [of_code("command line", overrides)] if overrides else []
-    environment = of_environment(environ, [leaf.path for layer in (*written, *above) for leaf in layer.leaves])
+    environment = of_environment(
+        environ, [leaf.path for layer in (*written, *above) for leaf in layer.leaves]
+    )
     if not written and not any(layer.leaves for layer in (environment, *above)):
         raise ConfigError(
             f"there is no configuration: {Path(DEFAULT_FILE).absolute()} does not exist, and no other file is named"
@@ -120,18 +133,25 @@ def read_settings(
 
 
 def toml_of_quarkus(path: Path, environ: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
-    """The TOML that a file of Quarkus means, and the warnings in it; a ConfigError has all problems."""
+    """The TOML that a file of Quarkus means, and the warnings in it; a ConfigError has all
+    problems.
+    """
     from reactive_kafka.config.microprofile.files import read_quarkus
     from reactive_kafka.config.microprofile.toml_text import toml_of
 
-    outside = {name: value for name, value in environ.items() if not name.upper().startswith(PREFIX)}  # is of no file
+    # Is of no file.
+    outside = {
+        name: value for name, value in environ.items() if not name.upper().startswith(PREFIX)
+    }
     warnings = read_settings(path, environ=outside).checked().warnings
     meant, profiles = read_quarkus(path, outside)
     return toml_of(meant, f"What {path} means, profile {', '.join(profiles)}.", warnings), warnings
 
 
 def read_retry(source: str, table: _Tables) -> RetrySettings:
-    """The settings of a ``retry`` table that code gave; *source* begins each line of the error, a ConfigError."""
+    """The settings of a ``retry`` table that code gave; *source* begins each line of the error, a
+    ConfigError.
+    """
     problems = Problems()
     given = Collected(problems, read_secret)
     channel = given.channels["incoming"][""] = Table("", Origin(source))
@@ -144,7 +164,9 @@ def read_retry(source: str, table: _Tables) -> RetrySettings:
 
 
 def _drop_strays(given: Collected, source: str, problems: Problems) -> None:
-    """Refuse channels that only the environment names while a file or code names others: they are misspelt."""
+    """Refuse channels that only the environment names while a file or code names others: they are
+    misspelt.
+    """
     for channels in given.channels.values():
         strays = [name for name, table in channels.items() if table.origin.is_variable]
         known = channels.keys() - set(strays)
@@ -164,26 +186,37 @@ def _paths(source: Where, environ: Mapping[str, str]) -> list[Path]:
 
 
 class Assembly:
-    """Makes the frozen settings of what was collected, and notes contradictions, what is missing and what is unused."""
+    """Makes the frozen settings of what was collected, and notes contradictions, what is missing
+    and what is unused.
+    """
 
     def __init__(self, given: Collected, problems: Problems, unused: Problems) -> None:
         self._given = given
         self._problems = problems
         self._unused = unused
         self._kafka = given.plain["kafka"].settings
-        self._unregistered = () if "url" in given.plain["schema_registry"].settings else (without_registry,)
+        self._unregistered = (
+            () if "url" in given.plain["schema_registry"].settings else (without_registry,)
+        )
 
     def settings(self, source: str) -> Settings:
-        plain, channels = self._given.plain, self._given.channels
+        plain = self._given.plain
+        channels = self._given.channels
         made = Settings(
             source=source,
             bootstrap_servers=View(keys.KAFKA, plain["kafka"], {})["bootstrap_servers"],
-            incoming={name: self.incoming(name, table) for name, table in channels["incoming"].items()},
-            outgoing={name: self._outgoing(name, table) for name, table in channels["outgoing"].items()},
+            incoming={
+                name: self.incoming(name, table) for name, table in channels["incoming"].items()
+            },
+            outgoing={
+                name: self._outgoing(name, table) for name, table in channels["outgoing"].items()
+            },
             memory={name: self._memory(name, table) for name, table in channels["memory"].items()},
             spark=self._spark(View(keys.SPARK, plain["spark"], {})),
             http=self._http(View(keys.HTTP, plain["http"], {})),
-            schema_registry=self._registry(View(keys.SCHEMA_REGISTRY, plain["schema_registry"], {})),
+            schema_registry=self._registry(
+                View(keys.SCHEMA_REGISTRY, plain["schema_registry"], {})
+            ),
             tracing=TracingSettings(**View(keys.TRACING, plain["tracing"], {}).fields()),
             warnings=tuple(self._given.warnings),
         )
@@ -207,7 +240,8 @@ class Assembly:
         fields = view.fields()
         driver = view.nearest("remote", "master")
         for other in {"remote", "master"} - set(driver) if driver else ():
-            del fields[other]  # a higher layer has chosen between the two
+            # A higher layer has chosen between the two.
+            del fields[other]
         return SparkSettings(**fields, conf=values_of(self._given.spark_conf), places=view.places())
 
     def incoming(self, name: str, table: Table) -> IncomingSettings:
@@ -220,11 +254,17 @@ class Assembly:
         fields["keep_out_of_order_acks"] &= view.commit_strategy != "ignore"
         is_set = view.setting("max_in_flight") is not None
         if not is_set:
-            fields["max_in_flight"] = max(fields["max_in_flight"], 2 * fields["concurrency"], fields["consumers"])
+            fields["max_in_flight"] = max(
+                fields["max_in_flight"], 2 * fields["concurrency"], fields["consumers"]
+            )
         client = self._client(view, "consumer")
         reads = subscription_of(fields["topics"], fields["pattern"], fields["assign"]).reads
-        fields |= FailureAssembly(name, view, client, reads, (tls_files,), self._problems, self._unused).fields()
-        if view.setting("group_id") is None and (reason := missing_group(view, retries=bool(fields["delayed_retry"]))):
+        fields |= FailureAssembly(
+            name, view, client, reads, (tls_files,), self._problems, self._unused
+        ).fields()
+        if view.setting("group_id") is None and (
+            reason := missing_group(view, retries=bool(fields["delayed_retry"]))
+        ):
             self._problems.add(table.origin, f"[{table.title}]", f"group_id is missing; {reason}")
         checkpoint = view.fields("checkpoint")
         is_kept = view.commit_strategy == "checkpoint" and checkpoint["store"] is not None
@@ -253,7 +293,10 @@ class Assembly:
         view = View(keys.OUTGOING, table, self._kafka)
         check(view, (*OUTGOING_CHECKS, tls_files, *self._unregistered), self._problems)
         check(view, UNUSED_BY_OUTGOING, self._unused)
-        fields = view.fields() | {"topic": self._topic(name, view), "cloud_events": self._events(view)}
+        fields = view.fields() | {
+            "topic": self._topic(name, view),
+            "cloud_events": self._events(view),
+        }
         fields["schema"] = SchemaSettings(**view.fields("schema"))
         return OutgoingSettings(name=name, **fields, client=self._client(view, "producer"))
 
@@ -263,7 +306,8 @@ class Assembly:
             return None
         is_demanded = view["cloud_events"] is True or view["value_serializer"] == EVENTS
         return CloudEventsSettings(
-            every=is_demanded or bool(view.own_inside("cloud_events")), **view.fields("cloud_events")
+            every=is_demanded or bool(view.own_inside("cloud_events")),
+            **view.fields("cloud_events"),
         )
 
     def _memory(self, name: str, table: Table) -> MemorySettings:
@@ -287,5 +331,9 @@ class Assembly:
 
     def _client(self, view: View, side: Side) -> dict[str, Any]:
         """The properties of one side's client, the channel's over those of ``[kafka]``."""
-        given = {name: value for name, value in values_of(view.given()).items() if side in SIDES.get(name, ())}
+        given = {
+            name: value
+            for name, value in values_of(view.given()).items()
+            if side in SIDES.get(name, ())
+        }
         return {"bootstrap_servers": view["bootstrap_servers"]} | given

@@ -1,4 +1,6 @@
-"""Reads TOML, YAML, JSON and properties files into layers, and secrets from files. Errors name file and line."""
+"""Reads TOML, YAML, JSON and properties files into layers, and secrets from files. Errors name file
+and line.
+"""
 
 from __future__ import annotations
 
@@ -32,18 +34,21 @@ PROPERTIES = ".properties"
 YAML = (".yaml", ".yml")
 _PLACE = re.compile(r" \(at line (\d+), column (\d+)\)\Z")
 _TWICE = r'a backslash begins an escape: write two of them, as in "C:\\Users"'
-_LONG_NUMBER = re.compile(r"[0-9][0-9_]{4299,}")  # more digits than Python converts
+# More digits than Python converts.
+_LONG_NUMBER = re.compile(r"[0-9][0-9_]{4299,}")
 
 
 _TABLE_OF_QUARKUS = re.compile(
-    r"""^(?:(["']?)(?:mp|quarkus|smallrye)(?:\.[^\n]*?)?\1|(["'])%[^\n]*?\2)[ \t]*:(?=\s|\Z)""", re.MULTILINE
+    r"""^(?:(["']?)(?:mp|quarkus|smallrye)(?:\.[^\n]*?)?\1|(["'])%[^\n]*?\2)[ \t]*:(?=\s|\Z)""",
+    re.MULTILINE,
 )
 _TABLE_OF_OURS = re.compile(r"""^(["']?)(?:incoming|outgoing)\1[ \t]*:(?=\s|\Z)""", re.MULTILINE)
 _LIKE_SERVERS = re.compile(r"[\w.-]+:\d+(,[\w.-]+:\d+)*")
 
 
 def read_file(path: Path, environ: Mapping[str, str]) -> Layer:
-    """The layer of a configuration file, as its suffix says; *environ* has the variables of ``.properties`` files.
+    """The layer of a configuration file, as its suffix says; *environ* has the variables of
+    ``.properties`` files.
 
     Raises:
         ConfigError: It is not there, or cannot be read as what it should be.
@@ -58,7 +63,9 @@ def read_file(path: Path, environ: Mapping[str, str]) -> Layer:
 
 
 def is_of_quarkus(path: Path) -> bool:
-    """Whether a file is Quarkus's: properties, or YAML with tables of Quarkus and none of our channels at the top."""
+    """Whether a file is Quarkus's: properties, or YAML with tables of Quarkus and none of our
+    channels at the top.
+    """
     suffix = path.suffix.lower()
     if suffix not in YAML:
         return suffix == PROPERTIES
@@ -66,28 +73,45 @@ def is_of_quarkus(path: Path) -> bool:
     return _TABLE_OF_QUARKUS.search(text) is not None and _TABLE_OF_OURS.search(text) is None
 
 
-def read_tables(path: Path, example: str, *, others: tuple[str, ...] = ()) -> tuple[Mapping[str, Any], Lines]:
-    """What a TOML, YAML or JSON file says, and the lines of its keys. *example* is a table that it could have.
+def read_tables(
+    path: Path, example: str, *, others: tuple[str, ...] = ()
+) -> tuple[Mapping[str, Any], Lines]:
+    """What a TOML, YAML or JSON file says, and the lines of its keys. *example* is a table that it
+    could have.
 
     Raises as :func:`read_file`; *others* are the endings of files that are read elsewhere.
     """
     parse = _PARSERS.get(path.suffix.lower())
     if parse is None and _LIKE_SERVERS.fullmatch(str(path)):
         tables = '{"kafka": {"bootstrap_servers": "' + str(path) + '"}}'
-        raise ConfigError(f"{path}: expected a file or tables, and this looks like brokers: write App({tables})")
+        raise ConfigError(
+            f"{path}: expected a file or tables, and this looks like brokers: write App({tables})"
+        )
     if parse is None:
-        raise ConfigError(f"{path}: unknown kind of file; expected one that ends in {', '.join((*_PARSERS, *others))}")
+        raise ConfigError(
+            f"{path}: unknown kind of file; expected one that ends in {', '.join((*_PARSERS, *others))}"
+        )
     data, lines = parse(str(path), text_of(path))
     twice = {".".join(key): at for key, at in lines.items() if at[1:] and parse is not _parse_toml}
-    if twice:  # the parsers of YAML and JSON would silently take the last; in TOML it is a list of tables
-        raise ConfigError(*(f"{path}, line {at[1]}: {key} stands in line {at[0]} too" for key, at in twice.items()))
+    # The parsers of YAML and JSON would silently take the last; in TOML it is a list of tables.
+    if twice:
+        raise ConfigError(
+            *(
+                f"{path}, line {at[1]}: {key} stands in line {at[0]} too"
+                for key, at in twice.items()
+            )
+        )
     if not isinstance(data, Mapping):
-        raise ConfigError(f"{path}: expected tables such as {example} at the top, not {type(data).__name__}")
+        raise ConfigError(
+            f"{path}: expected tables such as {example} at the top, not {type(data).__name__}"
+        )
     return data, lines
 
 
 def text_of(path: Path) -> str:
-    """The text of a file of at most ``MAX_FILE_BYTES``; a ConfigError for what is not there, or no text."""
+    """The text of a file of at most ``MAX_FILE_BYTES``; a ConfigError for what is not there, or no
+    text.
+    """
     try:
         with path.open("rb") as stream:
             content = stream.read(MAX_FILE_BYTES + 1)
@@ -111,7 +135,9 @@ def _parse_toml(source: str, text: str) -> tuple[Any, Lines]:
     except tomllib.TOMLDecodeError as error:
         text = str(error)
         at = _PLACE.search(text)
-        where, text = (f", line {at[1]}", f"{text[: at.start()]} (column {at[2]})") if at else ("", text)
+        where, text = (
+            (f", line {at[1]}", f"{text[: at.start()]} (column {at[2]})") if at else ("", text)
+        )
         raise ConfigError(f"{source}{where}: not TOML: {hinted(text)}") from None
     except ValueError as error:
         raise _number_too_long(source, text, f"not TOML: {error}") from None
@@ -122,20 +148,25 @@ def _parse_json(source: str, text: str) -> tuple[Any, Lines]:
     try:
         return json.loads(text), json_lines(text)
     except json.JSONDecodeError as error:
-        raise ConfigError(f"{source}, line {error.lineno}: not JSON: {hinted(error.msg, _TWICE)}") from None
+        raise ConfigError(
+            f"{source}, line {error.lineno}: not JSON: {hinted(error.msg, _TWICE)}"
+        ) from None
     except ValueError as error:
         raise _number_too_long(source, text, f"not JSON: {error}") from None
 
 
 def _number_too_long(source: str, text: str, what: str) -> ConfigError:
-    found = _LONG_NUMBER.search(text)  # the parsers do not say where it stands
+    # The parsers do not say where it stands.
+    found = _LONG_NUMBER.search(text)
     line = text.count("\n", 0, found.start()) + 1 if found else 1
     return ConfigError(f"{source}, line {line}: {what}")
 
 
 def _refuse_depth(source: str, line: int | None) -> None:
     if line is not None:
-        raise ConfigError(f"{source}, line {line}: nested too deeply: at most {MOST_DEPTH} levels are read")
+        raise ConfigError(
+            f"{source}, line {line}: nested too deeply: at most {MOST_DEPTH} levels are read"
+        )
 
 
 _PARSERS = {".toml": _parse_toml, **dict.fromkeys(YAML, parse_yaml), ".json": _parse_json}
@@ -151,7 +182,8 @@ def unreadable(path: str, *, is_folder: bool = False) -> str | None:
             file.open("rb").close()
     except FileNotFoundError:
         return f"there is no such {'folder' if is_folder else 'file'}{_start_of(file)}"
-    except (OSError, ValueError) as error:  # ValueError: a null character in its name
+    except (OSError, ValueError) as error:
+        # ValueError: a null character in its name.
         return f"cannot be read: {error.strerror if isinstance(error, OSError) else error}"
     return None
 
@@ -161,9 +193,11 @@ def _start_of(file: Path) -> str:
 
 
 def exposure_of(path: str) -> str | None:
-    """Why a secret file is open to others than its owner; None if it is not, or cannot be looked at.
+    """Why a secret file is open to others than its owner; None if it is not, or cannot be looked
+    at.
 
-    A group may read what somebody else owns, so that root can give a file to a service. Source: libpq, "sslkey".
+    A group may read what somebody else owns, so that root can give a file to a service. Source:
+    libpq, "sslkey".
     """
     try:
         status = Path(path).stat()

@@ -1,6 +1,8 @@
-"""The tables of ``docs/configuration.md`` and ``docs/quarkus.md``, made from what the loader goes by.
+"""The tables of ``docs/configuration.md`` and ``docs/quarkus.md``, made from what the loader goes
+by.
 
-``python -m reactive_kafka.config.reference docs/configuration.md docs/quarkus.md`` rewrites them between their markers.
+``python -m reactive_kafka.config.reference docs/configuration.md docs/quarkus.md`` rewrites them
+between their markers.
 """
 
 from __future__ import annotations
@@ -37,8 +39,12 @@ def blocks() -> dict[str, str]:
         "memory": _section(keys.MEMORY),
         "spark": _section(keys.SPARK),
         "http": _section(keys.HTTP),
-        "client": _table(("Kafka's name", "aiokafka's name", "of", "takes"), map(_property, PROPERTIES)),
-        "refused": _table(("property", "instead"), ((f"`{name}`", why) for name, why in REFUSED.items())),
+        "client": _table(
+            ("Kafka's name", "aiokafka's name", "of", "takes"), map(_property, PROPERTIES)
+        ),
+        "refused": _table(
+            ("property", "instead"), ((f"`{name}`", why) for name, why in REFUSED.items())
+        ),
     }
 
 
@@ -64,18 +70,29 @@ def with_tables(page: str) -> str:
 
 
 def _section(section: Section, table: str = "") -> str:
-    """The keys of a table inside the section, without the brokers, which [kafka] documents for every channel."""
+    """The keys of a table inside the section, without the brokers, which [kafka] documents for
+    every channel.
+    """
     own = [key for key in section.keys.values() if key is not keys.BOOTSTRAP_SERVERS]
     return _keys(key for key in own if key.name.rpartition(".")[0] == table)
 
 
 def _keys(section: Iterable[Key]) -> str:
-    rows = ((f"`{key.name.rpartition('.')[2]}`", _default(key.default), key.kind.expects, key.doc) for key in section)
+    rows = (
+        (f"`{key.name.rpartition('.')[2]}`", _default(key.default), key.kind.expects, key.doc)
+        for key in section
+    )
     return _table(("key", "default", "takes", "meaning"), rows)
 
 
 def _default(value: Any) -> str:
-    shown = str(value).lower() if isinstance(value, bool) else f'"{value}"' if isinstance(value, str) else str(value)
+    shown = (
+        str(value).lower()
+        if isinstance(value, bool)
+        else f'"{value}"'
+        if isinstance(value, str)
+        else str(value)
+    )
     return "" if value is None else f"`{shown}`"
 
 
@@ -87,7 +104,9 @@ def _property(prop: Property) -> tuple[str, str, str, str]:
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     lines = [head, tuple("---" for _ in head), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return "\n".join(
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines
+    )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
-"""On which lines the keys of a TOML or JSON file stand, and whether it is nested further than anybody needs. Pure.
+"""On which lines the keys of a TOML or JSON file stand, and whether it is nested further than
+anybody needs. Pure.
 
-The lines are scanned from the text. A real parser has read it before, so these scanners need not find mistakes. They do
-not look into TOML's inline tables, nor into lists: the key that holds those has the line. How far a text is nested is
-scanned before anything parses it: the parsers recurse, and a key of 20,000 dotted parts costs tomllib gigabytes.
+The lines are scanned from the text. A real parser has read it before, so these scanners need not
+find mistakes. They do not look into TOML's inline tables, nor into lists: the key that holds those
+has the line. How far a text is nested is scanned before anything parses it: the parsers recurse,
+and a key of 20,000 dotted parts costs tomllib gigabytes.
 """
 
 from __future__ import annotations
@@ -17,10 +19,12 @@ Lines = dict[KeyPath, list[int]]
 """Key path -> line numbers; a key written twice has two."""
 
 MOST_DEPTH = 64
-"""Tables and lists in one another, and parts of a dotted key; the configuration itself needs fewer than ten."""
+"""Tables and lists in one another, and parts of a dotted key; the configuration itself needs fewer
+than ten.
+"""
 
-# A string that is not closed ends where it must: no parser has read the text yet, and one that began anew at each
-# quotation mark would take a minute for 60 KB of them.
+# A string that is not closed ends where it must: no parser has read the text yet, and one that
+# began anew at each quotation mark would take a minute for 60 KB of them.
 _TOML_TOKEN = re.compile(
     r'''"""(?:\\.?|[^\\])*?(?:"{3,5}|\Z)|\'\'\'.*?(?:\'{3,5}|\Z)|"(?:\\.?|[^"\\\n])*(?:"|(?=\n)|\Z)'''
     r"""|\'[^\'\n]*(?:\'|(?=\n)|\Z)|\#[^\n]*|[A-Za-z0-9_-]+|[^\S\n]+|.""",
@@ -28,7 +32,9 @@ _TOML_TOKEN = re.compile(
 )
 _TOML_NAME = re.compile(r"""["'A-Za-z0-9_-]""")
 _ABOUT_ESCAPES = re.compile("escape|invalid hex value", re.IGNORECASE)
-IN_SINGLE_QUOTES = r"in double quotes a backslash begins an escape: use single quotes, as in 'C:\Users'"
+IN_SINGLE_QUOTES = (
+    r"in double quotes a backslash begins an escape: use single quotes, as in 'C:\Users'"
+)
 _JSON_TOKEN = re.compile(r'"(?:\\.?|[^"\\])*(?:"|\Z)|.', re.DOTALL)
 
 
@@ -92,7 +98,8 @@ def toml_lines(text: str) -> Lines:
 def _toml_statements(text: str) -> Iterator[list[tuple[str, int]]]:
     """The tokens of each header, and of each key up to its ``=``."""
     statement: list[tuple[str, int]] = []
-    in_value, depth = False, 0
+    in_value = False
+    depth = 0
     for token, line in _tokens(_TOML_TOKEN, text + "\n"):
         if in_value:
             depth += (token in "[{") - (token in "]}")
@@ -118,7 +125,8 @@ def json_lines(text: str) -> Lines:
 
     def walk(path: KeyPath | None, is_object: bool) -> None:
         """Note the keys up to the end of a container; *path* is None inside of lists."""
-        key, wants_key = "", is_object
+        key = ""
+        wants_key = is_object
         for token, line in tokens:
             if token in "}]":
                 return
@@ -127,7 +135,8 @@ def json_lines(text: str) -> Lines:
             elif token == ",":
                 wants_key = is_object
             elif wants_key and token[0] == '"':
-                key, wants_key = json.loads(token), False
+                key = json.loads(token)
+                wants_key = False
                 if path is not None:
                     lines.setdefault((*path, key), []).append(line)
 

@@ -1,6 +1,8 @@
-"""The settings of an application, as frozen values: the loader makes them and everybody else reads them.
+"""The settings of an application, as frozen values: the loader makes them and everybody else reads
+them.
 
-Durations are seconds, sizes are bytes. A field that users set carries its key, see :mod:`reactive_kafka.config.tables`.
+Durations are seconds, sizes are bytes. A field that users set carries its key, see
+:mod:`reactive_kafka.config.tables`.
 """
 
 from __future__ import annotations
@@ -73,20 +75,32 @@ MetadataStrategy = Literal["current", "exact"]
 FORMAT = choice(*FORMATS, imported="module:function")
 KEY_FORMAT = choice(*KEY_FORMATS, *REGISTERED_FORMATS, imported="module:function")
 METADATA_FORMAT = choice(*KEY_FORMATS, imported="module:function")
-_HEALTH = "The channel counts in the probes; with `false` none of them knows it, whatever becomes of it."
+_HEALTH = (
+    "The channel counts in the probes; with `false` none of them knows it, whatever becomes of it."
+)
 _TRACING = "The channel makes spans, where tracing is on; with `false` it makes none, and leaves headers as they are."
-_LETTERS, _RETRIES = "dead-letter-queue", "delayed-retry-topic"
+_LETTERS = "dead-letter-queue"
+_RETRIES = "delayed-retry-topic"
 FAILURE = choice(
     "fail",
     "ignore",
     _LETTERS,
     _RETRIES,
     imported="module:object",
-    elsewhere={"dlq": _LETTERS, "dlt": _LETTERS, "retry": _RETRIES, "skip": "ignore", "log": "ignore", "stop": "fail"},
+    elsewhere={
+        "dlq": _LETTERS,
+        "dlt": _LETTERS,
+        "retry": _RETRIES,
+        "skip": "ignore",
+        "log": "ignore",
+        "stop": "fail",
+    },
 )
 
 
-def subscription_of(topics: tuple[str, ...], pattern: str | None, assign: Sequence[Assigned]) -> Subscription:
+def subscription_of(
+    topics: tuple[str, ...], pattern: str | None, assign: Sequence[Assigned]
+) -> Subscription:
     """What a channel reads: at most one of the three says something."""
     if pattern is not None:
         return Pattern(pattern)
@@ -99,15 +113,20 @@ def subscription_of(topics: tuple[str, ...], pattern: str | None, assign: Sequen
 class IncomingSettings:
     """One incoming channel.
 
-    Exactly one of ``topics``, ``pattern`` and ``assign`` says what is read. ``group_id`` is None only with ``assign``.
-    ``checkpoint`` is there only with the commit strategy of that name, ``dead_letter_queue`` and ``delayed_retry``
-    only where a strategy, a route or ``on_poison`` needs them. ``client`` holds the consumer's raw properties under
-    aiokafka's names. ``places`` says where each key was given, for errors.
+    Exactly one of ``topics``, ``pattern`` and ``assign`` says what is read. ``group_id`` is None
+    only with ``assign``. ``checkpoint`` is there only with the commit strategy of that name,
+    ``dead_letter_queue`` and ``delayed_retry`` only where a strategy, a route or ``on_poison``
+    needs them. ``client`` holds the consumer's raw properties under aiokafka's names. ``places``
+    says where each key was given, for errors.
     """
 
     name: str
-    topics: tuple[str, ...] = field(metadata=described(TOPICS, "Several topics to read, instead of `topic`."))
-    pattern: str | None = setting(PATTERN, None, "All topics whose names match, new ones included, instead of `topic`.")
+    topics: tuple[str, ...] = field(
+        metadata=described(TOPICS, "Several topics to read, instead of `topic`.")
+    )
+    pattern: str | None = setting(
+        PATTERN, None, "All topics whose names match, new ones included, instead of `topic`."
+    )
     assign: tuple[Assigned, ...] = field(
         default=(),
         metadata=described(
@@ -125,7 +144,9 @@ class IncomingSettings:
         )
     )
     enabled: bool = setting(
-        BOOLEAN, True, "`false`: the channel is not started with the application, but by `channel.start()`."
+        BOOLEAN,
+        True,
+        "`false`: the channel is not started with the application, but by `channel.start()`.",
     )
     auto_offset_reset: OffsetReset = setting(
         choice(*get_args(OffsetReset)),
@@ -137,7 +158,9 @@ class IncomingSettings:
         "beginning",
         "What a topic does that was deleted and made anew: it is read from its beginning, or stops the channel.",
     )
-    value_deserializer: str | None = setting(FORMAT, None, "How values are read; default: by the handler's annotation.")
+    value_deserializer: str | None = setting(
+        FORMAT, None, "How values are read; default: by the handler's annotation."
+    )
     key_deserializer: str | None = setting(KEY_FORMAT, None, "How keys are read; default: bytes.")
     cloud_events: bool = setting(
         BOOLEAN,
@@ -153,13 +176,19 @@ class IncomingSettings:
         "`assign` has ranges alone and there is no `group_id`: `ignore`.",
     )
     commit_latest_unsafe: bool = setting(
-        BOOLEAN, False, "`latest` commits past unsettled records; after a crash they are not read again."
+        BOOLEAN,
+        False,
+        "`latest` commits past unsettled records; after a crash they are not read again.",
     )
     enable_auto_commit: bool = setting(
-        BOOLEAN, False, "The client commits what it has read, settled or not; `commit_strategy` is then `ignore`."
+        BOOLEAN,
+        False,
+        "The client commits what it has read, settled or not; `commit_strategy` is then `ignore`.",
     )
     commit_interval_s: float = setting(
-        SOME_TIME, "5s", "How often `throttled` or `enable_auto_commit` commits, and `checkpoint` writes to its store."
+        SOME_TIME,
+        "5s",
+        "How often `throttled` or `enable_auto_commit` commits, and `checkpoint` writes to its store.",
     )
     commit_every: int | None = setting(
         COUNT,
@@ -196,19 +225,27 @@ class IncomingSettings:
         "`partition`: one record of a partition at a time, in order; `key`: one of a key at a time, so that other keys "
         "may overtake; `unordered`: as soon as a worker is free.",
     )
-    key: str | None = setting(ORDERING_KEY, None, 'What `ordering = "key"` goes by; default: the record\'s key.')
+    key: str | None = setting(
+        ORDERING_KEY, None, 'What `ordering = "key"` goes by; default: the record\'s key.'
+    )
     keyless: Keyless = setting(
         choice(*get_args(Keyless)),
         "ordered",
         'With `ordering = "key"`, records without a key: `ordered`: one of a partition at a time, as if they had the '
         "same key; `unordered`: as soon as a worker is free.",
     )
-    ack: AckMode = setting(choice(*get_args(AckMode)), "post", "When a record is acked; a decorator may override it.")
+    ack: AckMode = setting(
+        choice(*get_args(AckMode)), "post", "When a record is acked; a decorator may override it."
+    )
     filter: str | None = setting(
-        OBJECT, None, "`module:function` of the decoded `Message`: where it returns `False`, the record is skipped."
+        OBJECT,
+        None,
+        "`module:function` of the decoded `Message`: where it returns `False`, the record is skipped.",
     )
     max_record_age_s: float | None = setting(
-        SOME_TIME, None, "A record whose timestamp is older when its handler would be called is skipped."
+        SOME_TIME,
+        None,
+        "A record whose timestamp is older when its handler would be called is skipped.",
     )
     unmatched: Unmatched = setting(
         choice(*get_args(Unmatched)),
@@ -216,7 +253,9 @@ class IncomingSettings:
         "What a record becomes that none of several handlers takes: nacked with `UnmatchedRecordError`, or skipped.",
     )
     broadcast: bool = setting(
-        BOOLEAN, False, "A record goes to all handlers of the channel that take it, and is acked when all are done."
+        BOOLEAN,
+        False,
+        "A record goes to all handlers of the channel that take it, and is acked when all are done.",
     )
     concurrency: int = setting(COUNT, 1, "Handlers of the channel that run at once.")
     rate_limit: RateLimit | None = setting(
@@ -231,7 +270,9 @@ class IncomingSettings:
         "Handlers of one partition that run at once, with `ordering` `key` or `unordered`; default: no cap but "
         "`concurrency`.",
     )
-    consumers: int = setting(COUNT, 1, "Members of the group in this process, each with a connection.")
+    consumers: int = setting(
+        COUNT, 1, "Members of the group in this process, each with a connection."
+    )
     batch_max_records: int = setting(COUNT, 500, "Most records in the batch of a `Batch` handler.")
     batch_max_wait_s: float = setting(TIME, "1s", "How long a batch waits to fill.")
     max_in_flight: int = setting(
@@ -249,15 +290,23 @@ class IncomingSettings:
         "are refused or late, and at ten times as many at any moment.",
     )
     drain_timeout_s: float = setting(TIME, "30s", "How long a stop waits for records in flight.")
-    revoke_grace_s: float = setting(TIME, "5s", "How long a revocation waits for records in flight.")
+    revoke_grace_s: float = setting(
+        TIME, "5s", "How long a revocation waits for records in flight."
+    )
     keep_out_of_order_acks: bool = setting(
-        BOOLEAN, False, "Acks above the committed position are stored with it; a crash does not repeat those records."
+        BOOLEAN,
+        False,
+        "Acks above the committed position are stored with it; a crash does not repeat those records.",
     )
     offset_metadata_deserializer: str | None = setting(
-        METADATA_FORMAT, None, "How `channel.offset_metadata()` reads the stored string; default: the string itself."
+        METADATA_FORMAT,
+        None,
+        "How `channel.offset_metadata()` reads the stored string; default: the string itself.",
     )
     offset_metadata_cache: bool = setting(
-        BOOLEAN, True, "`channel.offset_metadata()` answers from memory between rebalances; `false` asks the broker."
+        BOOLEAN,
+        True,
+        "`channel.offset_metadata()` answers from memory between rebalances; `false` asks the broker.",
     )
     offset_metadata_strategy: MetadataStrategy = setting(
         choice(*get_args(MetadataStrategy)),
@@ -269,12 +318,21 @@ class IncomingSettings:
     tracing_enabled: bool = setting(BOOLEAN, True, _TRACING)
     checkpoint: CheckpointSettings | None = field(default=None, metadata=table(CheckpointSettings))
     retry: RetrySettings = field(default_factory=RetrySettings, metadata=table(RetrySettings))
-    restart: RestartSettings = field(default_factory=RestartSettings, metadata=table(RestartSettings))
+    restart: RestartSettings = field(
+        default_factory=RestartSettings, metadata=table(RestartSettings)
+    )
     failure_routes: Mapping[str, str] = field(default_factory=dict)
-    after_retries: frozenset[str] = frozenset()  # the routes that let retries in place go first
-    dead_letter_queue: DeadLetterSettings | None = field(default=None, metadata=table(DeadLetterSettings))
-    delayed_retry: DelayedRetrySettings | None = field(default=None, metadata=table(DelayedRetrySettings))
-    spark: SparkChannelSettings = field(default_factory=SparkChannelSettings, metadata=table(SparkChannelSettings))
+    # The routes that let retries in place go first.
+    after_retries: frozenset[str] = frozenset()
+    dead_letter_queue: DeadLetterSettings | None = field(
+        default=None, metadata=table(DeadLetterSettings)
+    )
+    delayed_retry: DelayedRetrySettings | None = field(
+        default=None, metadata=table(DelayedRetrySettings)
+    )
+    spark: SparkChannelSettings = field(
+        default_factory=SparkChannelSettings, metadata=table(SparkChannelSettings)
+    )
     schema: SchemaSettings = field(default_factory=SchemaSettings, metadata=table(SchemaSettings))
     client: Mapping[str, Any] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
@@ -287,7 +345,11 @@ class IncomingSettings:
     @property
     def most_uncommitted(self) -> int:
         """``max_uncommitted``, or its default, which follows ``max_in_flight``."""
-        return max(10_000, 10 * self.max_in_flight) if self.max_uncommitted is None else self.max_uncommitted
+        return (
+            max(10_000, 10 * self.max_in_flight)
+            if self.max_uncommitted is None
+            else self.max_uncommitted
+        )
 
     @property
     def subscription(self) -> Subscription:
@@ -300,18 +362,26 @@ class IncomingSettings:
         return ranges_of(self.assign)
 
     def place(self, key: str, value: object) -> str:
-        """How an error about *key* begins: ``my.toml, line 3: [incoming.orders] key = 'shop:tenant'``."""
+        """How an error about *key* begins: ``my.toml, line 3: [incoming.orders] key =
+        'shop:tenant'``.
+        """
         return self.places.get(key, f"channel {self.name!r}: {key} = {value!r}")
 
 
 def shared_by_replays(
     channels: Iterable[IncomingSettings],
 ) -> Iterator[tuple[IncomingSettings, IncomingSettings, str]]:
-    """Channels that read ranges in the group of another one, which reads the topic, too: both, and the topic."""
+    """Channels that read ranges in the group of another one, which reads the topic, too: both, and
+    the topic.
+    """
     every = tuple(channels)
     replays = [(one, {partition.topic for partition in one.ranges}) for one in every if one.assign]
     for (replay, topics), other in product(replays, every):
-        is_shared = replay is not other and replay.group_id is not None and replay.group_id == other.group_id
+        is_shared = (
+            replay is not other
+            and replay.group_id is not None
+            and replay.group_id == other.group_id
+        )
         if is_shared and replay.client["bootstrap_servers"] == other.client["bootstrap_servers"]:
             topic = next(filter(other.subscription.reads, sorted(topics)), None)
             if topic is not None:
@@ -322,37 +392,53 @@ def shared_by_replays(
 class OutgoingSettings:
     """One outgoing channel.
 
-    ``cloud_events`` is None where it writes no CloudEvents at all. ``client`` holds the producer's raw properties under
-    aiokafka's names.
+    ``cloud_events`` is None where it writes no CloudEvents at all. ``client`` holds the producer's
+    raw properties under aiokafka's names.
     """
 
     name: str
-    topic: str = field(metadata=described(TOPIC, "The topic to write to; default: the channel's name."))
+    topic: str = field(
+        metadata=described(TOPIC, "The topic to write to; default: the channel's name.")
+    )
     value_serializer: str | None = setting(
-        FORMAT, None, "How values are written; default: bytes and strings as they are, anything else as json."
+        FORMAT,
+        None,
+        "How values are written; default: bytes and strings as they are, anything else as json.",
     )
     key_serializer: str | None = setting(
         KEY_FORMAT, None, "How keys are written; default: bytes and strings as they are."
     )
-    max_in_flight: int = setting(COUNT, 1024, "Most records sent and not confirmed; at that number senders wait.")
+    max_in_flight: int = setting(
+        COUNT, 1024, "Most records sent and not confirmed; at that number senders wait."
+    )
     wait_for_write: bool = setting(
         BOOLEAN,
         False,
         "Whether a handler's next record waits until the broker has confirmed what the last one made. "
         "The ack follows the write either way.",
     )
-    send_timeout_s: float = setting(SOME_TIME, "30s", "How long a send waits for the broker's confirmation.")
+    send_timeout_s: float = setting(
+        SOME_TIME, "30s", "How long a send waits for the broker's confirmation."
+    )
     linger_s: float = setting(
-        TIME, 0, "How long a record waits for others to be written with. While a batch is on its way others gather."
+        TIME,
+        0,
+        "How long a record waits for others to be written with. While a batch is on its way others gather.",
     )
     partitioner: str | None = setting(
-        OBJECT, None, "Chooses partitions from the key in bytes (or None) and their number; default: as Java's clients."
+        OBJECT,
+        None,
+        "Chooses partitions from the key in bytes (or None) and their number; default: as Java's clients.",
     )
     propagate_key: bool = setting(
-        BOOLEAN, False, "Records that set no key get that of the incoming record, as it stands there."
+        BOOLEAN,
+        False,
+        "Records that set no key get that of the incoming record, as it stands there.",
     )
     propagate_headers: Sequence[str] | None = setting(
-        HEADER_NAMES, None, "Headers of the incoming record that its outgoing ones get, too, unless they set them."
+        HEADER_NAMES,
+        None,
+        "Headers of the incoming record that its outgoing ones get, too, unless they set them.",
     )
     transactional_id: str | None = setting(
         TEXT,
@@ -380,17 +466,22 @@ class MemorySettings:
 
     name: str
     max_in_flight: int = setting(
-        COUNT, 1000, "Most values that wait for the handler or are not settled; at that number senders wait."
+        COUNT,
+        1000,
+        "Most values that wait for the handler or are not settled; at that number senders wait.",
     )
     place: str = field(default="", repr=False, compare=False)
-    wait_for_write: ClassVar[bool] = False  # nothing is written, and a value is settled when it is
+    # Nothing is written, and a value is settled when it is.
+    wait_for_write: ClassVar[bool] = False
     send_timeout_s: ClassVar[float | None] = None
     health_enabled: ClassVar[bool] = True
     tracing_enabled: ClassVar[bool] = True
 
     @property
     def as_incoming(self) -> IncomingSettings:
-        """What its handler goes by: one value at a time, in their order; nothing is fetched, committed or watched."""
+        """What its handler goes by: one value at a time, in their order; nothing is fetched,
+        committed or watched.
+        """
         settings = IncomingSettings(
             name=self.name,
             topics=(self.name,),
@@ -400,7 +491,9 @@ class MemorySettings:
             max_in_flight=self.max_in_flight,
             max_in_flight_is_set=True,
         )
-        return replace(settings, batch_max_records=min(self.max_in_flight, settings.batch_max_records))
+        return replace(
+            settings, batch_max_records=min(self.max_in_flight, settings.batch_max_records)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -447,7 +540,8 @@ class HttpSettings:
 class Settings:
     """Everything an application was configured with.
 
-    ``source`` says where from, for errors. ``warnings`` are told at the start: what works, and should be mended.
+    ``source`` says where from, for errors. ``warnings`` are told at the start: what works, and
+    should be mended.
     """
 
     source: str = "code"

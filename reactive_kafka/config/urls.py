@@ -36,13 +36,16 @@ def scheme_of(url: str) -> str:
 
 def custom_stores() -> dict[str, EntryPoint]:
     """Scheme -> the entry point of a custom store, from all installed packages."""
-    from importlib.metadata import entry_points  # a tenth of what importing this package would take
+    # A tenth of what importing this package would take.
+    from importlib.metadata import entry_points
 
     return {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
 
 
 def check_url(url: str) -> None:
-    """Check that *url* can name a store, without opening it; a ValueError says what is allowed, and shows no secret."""
+    """Check that *url* can name a store, without opening it; a ValueError says what is allowed, and
+    shows no secret.
+    """
     scheme = scheme_of(url)
     if scheme in SCHEMES:
         if problem := _problem(scheme, _split(url)):
@@ -51,7 +54,9 @@ def check_url(url: str) -> None:
         raise ValueError(f"not a URL: write one such as {_EXAMPLES}")
     elif scheme not in (custom := custom_stores()):
         allowed = (*SCHEMES, *custom)
-        near = _MEANT.get(scheme) or next(iter(difflib.get_close_matches(scheme, allowed, n=1)), None)
+        near = _MEANT.get(scheme) or next(
+            iter(difflib.get_close_matches(scheme, allowed, n=1)), None
+        )
         hint = f"did you mean {near}://? " if near else ""
         raise ValueError(
             f"there is no store for {scheme}://: {hint}allowed: {', '.join(allowed)}"
@@ -68,7 +73,8 @@ def _split(url: str) -> SplitResult:
     try:
         parts = urlsplit(url)
         _ = parts.port
-    except ValueError:  # its text may quote the password
+    except ValueError:
+        # Its text may quote the password.
         raise ValueError(
             f"{shown(url)}: its host or port cannot be read (encode @, / and : of a password: %40 %2F %3A)"
         ) from None
@@ -76,7 +82,8 @@ def _split(url: str) -> SplitResult:
 
 
 def _problem(scheme: str, parts: SplitResult) -> str | None:
-    host, path = parts.netloc, parts.path.strip("/")
+    host = parts.netloc
+    path = parts.path.strip("/")
     if scheme.startswith("sqlite") and host:
         return "a file follows three slashes, sqlite:///offsets.db, and an absolute one four, sqlite:////var/offsets.db"
     if scheme.startswith("sqlite") and parts.path in ("", "/", "/:memory:"):
@@ -91,4 +98,8 @@ def _problem(scheme: str, parts: SplitResult) -> str | None:
         return "the number of a database must follow the host: redis://host:6379/0"
     if scheme in REDIS and not parts.hostname:
         return "it names no host: redis://host:6379/0"
-    return "only a name may follow: memory://NAME" if scheme == "memory" and (path or not host) else None
+    return (
+        "only a name may follow: memory://NAME"
+        if scheme == "memory" and (path or not host)
+        else None
+    )

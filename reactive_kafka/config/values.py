@@ -1,4 +1,6 @@
-"""Kinds of configured values: what may be written, what it means, and how it is shown again. Pure."""
+"""Kinds of configured values: what may be written, what it means, and how it is shown again.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +19,31 @@ T = TypeVar("T")
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
-_LONGEST_S = 10**9  # 31 years: anything longer is a mistake, and would overflow timers
+# 31 years: anything longer is a mistake, and would overflow timers.
+_LONGEST_S = 10**9
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(ms|s|m|h)")
 _SECONDS = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "h": Decimal(3600)}
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(B|kB|KB|MB|GB|KiB|MiB|GiB)")
-_BYTES = {"B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_BYTES = {
+    "B": 1,
+    "kB": 10**3,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+}
 _DOTTED = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
 _OBJECT = re.compile(f"{_DOTTED}:{_DOTTED}")
-_NAME = r"(?=[^:]{1,253}(?::|\Z))[\w-]{1,63}(?:\.[\w-]{1,63})*\.?"  # of a host: what can be asked for at all
+# Of a host: what can be asked for at all.
+_NAME = r"(?=[^:]{1,253}(?::|\Z))[\w-]{1,63}(?:\.[\w-]{1,63})*\.?"
 _SERVER = re.compile(rf"(?!embedded\Z)(?:\[[0-9a-fA-F:.%\w]+\]|{_NAME})(?::([0-9]{{1,5}}))?")
 _HOST = re.compile(_NAME)
 _REGISTRY = re.compile(r"https?://(?:\[[0-9a-fA-F:.]+\]|[\w.-]+)(?::[0-9]{1,5})?(?:/[\w./~%-]*)?")
-_REMOTE = re.compile(r"sc://(?:\[[0-9a-fA-F:.%\w]+\]|[\w.-]+)(?::([0-9]{1,5}))?(?:/|/(?:;[\w.-]+=[^;\s]+)+)?")
+_REMOTE = re.compile(
+    r"sc://(?:\[[0-9a-fA-F:.%\w]+\]|[\w.-]+)(?::([0-9]{1,5}))?(?:/|/(?:;[\w.-]+=[^;\s]+)+)?"
+)
 _MASTER = re.compile(
     r"local|local\[\s*([1-9]\d*|\*)\s*(,\s*[1-9]\d*\s*)?\]|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]"
     r"|spark://\S+|yarn|k8s://\S+"
@@ -36,32 +51,43 @@ _MASTER = re.compile(
 
 
 class Hint(ValueError):
-    """Why one value was refused. The text follows what is allowed: "expected ...; did you mean 'key'?"."""
+    """Why one value was refused. The text follows what is allowed: "expected ...; did you mean
+    'key'?".
+    """
 
     def __init__(self, why: str, *, expects: str | None = None) -> None:
         super().__init__(why)
-        self.expects = expects  # where the text says in full what is allowed; else the kind says it
+        # Where the text says in full what is allowed; else the kind says it.
+        self.expects = expects
 
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[T]):
     """One kind of value.
 
-    ``read`` makes a meaning of what a file, code or the environment says. For what is not allowed it returns None, or
-    raises any ValueError; it raises a :class:`Hint` where there is more to say. ``native`` are the types that an
-    environment variable may be read as, when it is TOML; one of another type (the topic ``2024``) is taken as text.
+    ``read`` makes a meaning of what a file, code or the environment says. For what is not allowed
+    it returns None, or raises any ValueError; it raises a :class:`Hint` where there is more to say.
+    ``native`` are the types that an environment variable may be read as, when it is TOML; one of
+    another type (the topic ``2024``) is taken as text.
     """
 
-    expects: str  # what is allowed, for errors and docs
+    # What is allowed, for errors and docs.
+    expects: str
     read: Callable[[Any], T | None]
-    show: Callable[[T], Any] = field(default=lambda value: value)  # a meaning -> what a user would write
-    native: tuple[type, ...] = ()  # empty: whatever TOML makes of it
-    free: bool = False  # any text is allowed, so the value may stand in a file of its own (*_file)
-    # What may stand in a file, as JSON Schema; True: as ``native`` says. False: nothing, it is given in code.
+    # A meaning -> what a user would write.
+    show: Callable[[T], Any] = field(default=lambda value: value)
+    # empty: whatever TOML makes of it.
+    native: tuple[type, ...] = ()
+    # Any text is allowed, so the value may stand in a file of its own (*_file)
+    free: bool = False
+    # What may stand in a file, as JSON Schema; True: as ``native`` says. False: nothing, it is
+    # given in code.
     json: schemas.Schema = field(default=True, compare=False)
 
     def parse(self, raw: Any) -> T:
-        """The meaning of *raw*; a ValueError if it is not allowed, whose text, "expected ...", says what is."""
+        """The meaning of *raw*; a ValueError if it is not allowed, whose text, "expected ...", says
+        what is.
+        """
         try:
             meaning = self.read(raw)
         except Hint as hint:
@@ -79,14 +105,18 @@ def only(allowed: Callable[[Any], object]) -> Callable[[Any], Any]:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
-    """The name in *known* closest to *word*, or None if none is close. Case, ``-`` and ``.`` do not count."""
+    """The name in *known* closest to *word*, or None if none is close. Case, ``-`` and ``.`` do not
+    count.
+    """
     by_form = {_form(name): name for name in known}
     close = difflib.get_close_matches(_form(word), by_form, n=1, cutoff=0.7)
     return by_form[close[0]] if close else None
 
 
 def unknown_channel(name: str, known: Iterable[str]) -> str:
-    """The end of an error about an unknown channel: the channels that exist, and the one probably meant."""
+    """The end of an error about an unknown channel: the channels that exist, and the one probably
+    meant.
+    """
     names = sorted(known)
     near = did_you_mean(name, names)
     there = f"there are {', '.join(map(repr, names))}" if names else "there are none"
@@ -98,11 +128,14 @@ def _form(name: str) -> str:
 
 
 def parse_duration(raw: Any) -> float | None:
-    """Seconds, from ``"500ms"``, ``"5s"``, ``"2m"``, ``"1h"`` or a number of seconds; None for anything else."""
+    """Seconds, from ``"500ms"``, ``"5s"``, ``"2m"``, ``"1h"`` or a number of seconds; None for
+    anything else.
+    """
     if isinstance(raw, str) and (match := _DURATION.fullmatch(raw.strip())):
         seconds = float(Decimal(match[1]) * _SECONDS[match[2]])
     elif isinstance(raw, int | float) and not isinstance(raw, bool):
-        seconds = float(raw) if abs(raw) <= _LONGEST_S else math.inf  # float() of a huge int would overflow
+        # float() of a huge int would overflow.
+        seconds = float(raw) if abs(raw) <= _LONGEST_S else math.inf
     else:
         return None
     return seconds if 0 <= seconds <= _LONGEST_S else None
@@ -120,7 +153,9 @@ def show_duration(seconds: float) -> str:
 
 
 def parse_size(raw: Any) -> int | None:
-    """Bytes, from ``"64KiB"`` (1024s), ``"1MB"`` (1000s) or a number of bytes; None for what is none."""
+    """Bytes, from ``"64KiB"`` (1024s), ``"1MB"`` (1000s) or a number of bytes; None for what is
+    none.
+    """
     if isinstance(raw, str) and (match := _SIZE.fullmatch(raw.strip())):
         size = Decimal(match[1]) * _BYTES[match[2]]
         return int(size) if size <= INT64_MAX and size == size.to_integral_value() else None
@@ -148,10 +183,13 @@ def integer(least: int, most: int = INT32_MAX, unit: str = "") -> Kind[int]:
     return Kind(expects, allowed, json=schemas.whole(least, most))
 
 
-def choice(*allowed: str, imported: str = "", elsewhere: Mapping[str, str] | None = None) -> Kind[Any]:
+def choice(
+    *allowed: str, imported: str = "", elsewhere: Mapping[str, str] | None = None
+) -> Kind[Any]:
     """One of *allowed*, spelled exactly so.
 
-    *imported* is the form of an object of the user's own that is allowed too: ``module:function``; nothing is imported.
+    *imported* is the form of an object of the user's own that is allowed too: ``module:function``;
+    nothing is imported.
     *elsewhere*: what others call them.
     """
 
@@ -162,9 +200,18 @@ def choice(*allowed: str, imported: str = "", elsewhere: Mapping[str, str] | Non
             raise Hint(f"did you mean {near!r}?")
         return None
 
-    expects = "one of " + ", ".join(f'"{value}"' for value in allowed) + (f' or "{imported}"' if imported else "")
+    expects = (
+        "one of "
+        + ", ".join(f'"{value}"' for value in allowed)
+        + (f' or "{imported}"' if imported else "")
+    )
     named = schemas.one_of(allowed)
-    return Kind(expects, read, native=(str,), json=schemas.either(named, schemas.OBJECT) if imported else named)
+    return Kind(
+        expects,
+        read,
+        native=(str,),
+        json=schemas.either(named, schemas.OBJECT) if imported else named,
+    )
 
 
 def names_an_object(name: object) -> bool:
@@ -204,7 +251,9 @@ def _read_registries(raw: Any) -> tuple[str, ...] | None:
     """URLs without anything that could be a secret."""
     urls = tuple(map(str, comma_list(raw)))
     if any("@" in url for url in urls):
-        raise Hint("a user and a password do not belong into it: write `username` and `password_file`")
+        raise Hint(
+            "a user and a password do not belong into it: write `username` and `password_file`"
+        )
     if urls == ("memory://",):
         return urls
     return urls if all(map(_REGISTRY.fullmatch, urls)) and len(set(urls)) == len(urls) else None
@@ -221,8 +270,14 @@ def _read_servers(raw: Any) -> str:
         protocol, separator, rest = server.partition("://")
         if separator:
             is_known = protocol.upper() in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-            key = f'; the protocol has its own key: security_protocol = "{protocol.upper()}"' if is_known else ""
-            raise Hint(f"write {rest.rpartition('@')[2].rstrip('/')!r} without {protocol + '://'!r}{key}")
+            key = (
+                f'; the protocol has its own key: security_protocol = "{protocol.upper()}"'
+                if is_known
+                else ""
+            )
+            raise Hint(
+                f"write {rest.rpartition('@')[2].rstrip('/')!r} without {protocol + '://'!r}{key}"
+            )
     return "embedded" if servers == ["embedded"] else ",".join(map(_SERVER_KIND.parse, servers))
 
 
@@ -240,24 +295,31 @@ def _read_master(raw: Any) -> str | None:
     written = raw.strip() if isinstance(raw, str) else ""
     if _MASTER.fullmatch(written):
         return written
-    word, rest = re.match(r"([^\[:/]*)(.*)", written, re.DOTALL).groups()  # type: ignore[union-attr]  # matches all
+    # Matches all.
+    word, rest = re.match(r"([^\[:/]*)(.*)", written, re.DOTALL).groups()  # type: ignore[union-attr]
     near = did_you_mean(word, ("local", "local-cluster", "spark", "yarn", "k8s"))
     if near is None:
         return None
     whole = {"local": "local[*]", "local-cluster": "local-cluster[2,1,1024]"}.get(near, near)
     if near in ("spark", "k8s"):
-        whole = f"{near}://..."  # of a URL only its beginning, because the rest may hold a password
+        # Of a URL only its beginning, because the rest may hold a password.
+        whole = f"{near}://..."
     elif _MASTER.fullmatch(near + rest):
         whole = near + rest
     raise Hint(f"did you mean {whole!r}?")
 
 
-BOOLEAN: Kind[bool] = Kind("true or false", only(lambda raw: isinstance(raw, bool)), json=schemas.BOOLEAN)
+BOOLEAN: Kind[bool] = Kind(
+    "true or false", only(lambda raw: isinstance(raw, bool)), json=schemas.BOOLEAN
+)
 COUNT = integer(1)
 _DURATIONS = 'a duration: "500ms", "5s", "2m", "1h" or seconds as a number'
 TIME = Kind(_DURATIONS, parse_duration, show_duration, json=schemas.TIME)
 SOME_TIME = Kind(
-    f"{_DURATIONS}, above 0", lambda raw: parse_duration(raw) or None, show_duration, json=schemas.SOME_TIME
+    f"{_DURATIONS}, above 0",
+    lambda raw: parse_duration(raw) or None,
+    show_duration,
+    json=schemas.SOME_TIME,
 )
 SIZE = Kind(
     'a size: "64KiB", "1MB" or bytes as a number, at least 1',
@@ -265,9 +327,19 @@ SIZE = Kind(
     show_size,
     json=schemas.SIZE,
 )
-TEXT: Kind[str] = Kind("a string that is not empty", only(is_text), native=(str,), free=True, json=schemas.ANY_TEXT)
-TOPIC: Kind[str] = Kind(f"the name of a topic: {TOPIC_RULE}", only(is_topic), native=(str,), json=schemas.TOPIC)
-TOPICS = Kind(f"a list of different topics: {TOPIC_RULE}", _read_topics, list, (str, list), json=schemas.TOPICS)
+TEXT: Kind[str] = Kind(
+    "a string that is not empty", only(is_text), native=(str,), free=True, json=schemas.ANY_TEXT
+)
+TOPIC: Kind[str] = Kind(
+    f"the name of a topic: {TOPIC_RULE}", only(is_topic), native=(str,), json=schemas.TOPIC
+)
+TOPICS = Kind(
+    f"a list of different topics: {TOPIC_RULE}",
+    _read_topics,
+    list,
+    (str, list),
+    json=schemas.TOPICS,
+)
 HOSTS = Kind(
     'a list of different host names, without ports: "kafka.example.com"',
     _read_hosts,
@@ -276,12 +348,20 @@ HOSTS = Kind(
     json=schemas.HOSTS,
 )
 TOKEN: Kind[str] = Kind(
-    "printable ASCII characters without spaces", only(_is_token), native=(str,), free=True, json=schemas.TOKEN
+    "printable ASCII characters without spaces",
+    only(_is_token),
+    native=(str,),
+    free=True,
+    json=schemas.TOKEN,
 )
-HEADER_NAMES = Kind("a list of different header names", _read_names, list, (str, list), json=schemas.NAMES)
+HEADER_NAMES = Kind(
+    "a list of different header names", _read_names, list, (str, list), json=schemas.NAMES
+)
 _URLS = '"http://host:8081" or "https://...", several with commas or as a list, or "memory://"'
 REGISTRIES = Kind(_URLS, _read_registries, list, (str, list), json=schemas.REGISTRIES)
-OBJECT: Kind[str] = Kind('"module:function"', only(names_an_object), native=(str,), json=schemas.OBJECT)
+OBJECT: Kind[str] = Kind(
+    '"module:function"', only(names_an_object), native=(str,), json=schemas.OBJECT
+)
 _SERVER_KIND = Kind('"host:port"', _with_port(_SERVER))
 SERVERS = Kind(
     '"host:port", several with commas or as a list, or "embedded"',

@@ -1,4 +1,6 @@
-"""YAML: its values, and on which lines its keys stand. Only what is plain data is read, and no more of it than fits."""
+"""YAML: its values, and on which lines its keys stand. Only what is plain data is read, and no more
+of it than fits.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +14,24 @@ from reactive_kafka.config.scan import MOST_DEPTH, KeyPath, Lines, hinted
 from reactive_kafka.errors import ConfigError, MissingExtraError
 
 MOST_NODES = 20_000
-"""Keys and values of a file with its aliases expanded: each alias stands for all that it names, so a few lines of
-aliases of aliases can mean billions. A hundred channels with all their keys are half of it."""
+"""Keys and values of a file with its aliases expanded: each alias stands for all that it names, so
+a few lines of aliases of aliases can mean billions. A hundred channels with all their keys are half
+of it."""
 LONGEST_INTEGER = 4300
-"""Characters; Python makes no text of more digits. With colons (1:30 is 90) its time is square in its length."""
+"""Characters; Python makes no text of more digits. With colons (1:30 is 90) its time is square in
+its length.
+"""
 _SCALARS = frozenset({"null", "bool", "int", "float", "binary", "timestamp", "str"})
 _QUOTED = re.compile(r""" ['"].*""", re.DOTALL)
 
 
 def parse_yaml(source: str, text: str) -> tuple[Any, Lines]:
-    """What a YAML text says, and the lines of its keys; *source* begins the text of each ConfigError.
+    """What a YAML text says, and the lines of its keys; *source* begins the text of each
+    ConfigError.
 
     Raises:
-        ConfigError: It is not YAML, has a value that its own tag forbids, or is nested or expands too far.
+        ConfigError: It is not YAML, has a value that its own tag forbids, or is nested or expands
+            too far.
         MissingExtraError: There is no PyYAML.
     """
     with _loader_of(source, text) as loader:
@@ -39,7 +46,8 @@ def parse_yaml(source: str, text: str) -> tuple[Any, Lines]:
 
 
 def yaml_documents(source: str, text: str) -> list[Any]:
-    """PyYAML's node trees of all documents of a text, with the merges (``<<``) done; no value is made.
+    """PyYAML's node trees of all documents of a text, with the merges (``<<``) done; no value is
+    made.
 
     Raises as :func:`parse_yaml`. A key that stands twice in one table is a ConfigError, too.
     """
@@ -58,7 +66,9 @@ def yaml_documents(source: str, text: str) -> list[Any]:
             size += nodes.measure(root, 1)
             if size > MOST_NODES:
                 line = root.start_mark.line + 1
-                raise ConfigError(f"{source}, line {line}: more than {MOST_NODES} keys and values, with its aliases")
+                raise ConfigError(
+                    f"{source}, line {line}: more than {MOST_NODES} keys and values, with its aliases"
+                )
         nodes.merge()
         return roots
 
@@ -75,7 +85,8 @@ def _loader_of(source: str, text: str) -> Iterator[Any]:
         loader = yaml.SafeLoader(text)
         yield loader
     except yaml.MarkedYAMLError as error:
-        # The error's own text quotes the line, which may hold a secret, as may the name of an alias or a tag.
+        # The error's own text quotes the line, which may hold a secret, as may the name of an alias
+        # or a tag.
         quotes = isinstance(error, yaml.composer.ComposerError | yaml.constructor.ConstructorError)
         quotes = quotes or "tag handle" in (error.problem or "")
         problem = _QUOTED.sub("", error.problem or "") if quotes else error.problem
@@ -83,7 +94,9 @@ def _loader_of(source: str, text: str) -> Iterator[Any]:
         raise ConfigError(f"{source}{where}: not YAML: {hinted(problem or '')}") from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        raise ConfigError(f"{source}, line {line}: not YAML: a character that it does not allow") from None
+        raise ConfigError(
+            f"{source}, line {line}: not YAML: a character that it does not allow"
+        ) from None
     finally:
         if loader is not None:
             loader.dispose()
@@ -91,11 +104,15 @@ def _loader_of(source: str, text: str) -> Iterator[Any]:
 
 def _composed(source: str, loader: Any, read: Callable[[], Any]) -> Any:
     """What *read* makes of the file's nodes; a ConfigError where there are too many."""
-    count, compose = itertools.count(1), loader.compose_node
+    count = itertools.count(1)
+    compose = loader.compose_node
 
     def counted(parent: Any, index: Any) -> Any:
-        if next(count) > MOST_NODES:  # here, for PyYAML takes half a minute for the nodes of a megabyte
-            raise ConfigError(f"{source}, line {loader.line + 1}: more than {MOST_NODES} keys and values")
+        # Here, for PyYAML takes half a minute for the nodes of a megabyte.
+        if next(count) > MOST_NODES:
+            raise ConfigError(
+                f"{source}, line {loader.line + 1}: more than {MOST_NODES} keys and values"
+            )
         return compose(parent, index)
 
     loader.compose_node = counted
@@ -103,8 +120,11 @@ def _composed(source: str, loader: Any, read: Callable[[], Any]) -> Any:
         return read()
     except ConfigError:
         raise
-    except (ValueError, OverflowError):  # PyYAML reads the numbers of escapes and directives without a look
-        raise ConfigError(f"{source}, line {loader.line + 1}: not YAML: a number that is too large") from None
+    except (ValueError, OverflowError):
+        # PyYAML reads the numbers of escapes and directives without a look.
+        raise ConfigError(
+            f"{source}, line {loader.line + 1}: not YAML: a number that is too large"
+        ) from None
     except RecursionError:
         raise ConfigError(f"{source}, line {loader.line + 1}: nested too deeply") from None
 
@@ -118,7 +138,8 @@ def yaml_of(data: Any) -> str:
 
     class Plain(yaml.SafeDumper):
         def ignore_aliases(self, data: Any) -> bool:
-            return True  # what stands there twice is written twice
+            # What stands there twice is written twice.
+            return True
 
     return str(yaml.dump(data, Dumper=Plain, sort_keys=False, width=120))
 
@@ -129,12 +150,15 @@ class _Nodes:
     def __init__(self, source: str, loader: Any) -> None:
         self._source = source
         self._loader = loader
-        self._sizes: dict[int, int] = {}  # id of a node -> the nodes that it stands for; 0: being measured
+        # Id of a node -> the nodes that it stands for; 0: being measured.
+        self._sizes: dict[int, int] = {}
         self._scalars: list[Any] = []
         self._mappings: list[Any] = []
 
     def measure(self, node: Any, depth: int) -> int:
-        """How many nodes *node* stands for; a ConfigError if that is too many, too deep, or without an end."""
+        """How many nodes *node* stands for; a ConfigError if that is too many, too deep, or without
+        an end.
+        """
         known = self._sizes.get(id(node))
         if known:
             return known
@@ -153,7 +177,9 @@ class _Nodes:
                 for one in part if node.id == "mapping" else (part,):
                     size += self.measure(one, depth + 1)
         if size > MOST_NODES:
-            raise self._problem(node, f"more than {MOST_NODES} keys and values, with its aliases expanded")
+            raise self._problem(
+                node, f"more than {MOST_NODES} keys and values, with its aliases expanded"
+            )
         self._sizes[id(node)] = size
         return size
 
@@ -171,21 +197,28 @@ class _Nodes:
             self._loader.flatten_mapping(node)
 
     def check_values(self) -> None:
-        """Make each plain value; a ConfigError for one that its tag forbids. The loader keeps those that are made."""
+        """Make each plain value; a ConfigError for one that its tag forbids. The loader keeps those
+        that are made.
+        """
         for node in self._scalars:
             if not self._is_value(node):
-                raise self._problem(node, f"expected a value of the type {_kind(node)}; in quotes it is a string")
+                raise self._problem(
+                    node, f"expected a value of the type {_kind(node)}; in quotes it is a string"
+                )
 
     def _is_value(self, node: Any) -> bool:
         kind = _kind(node)
-        if kind in ("merge", "value"):  # "<<" and "=" as keys, which have no value of their own
+        # "<<" and "=" as keys, which have no value of their own.
+        if kind in ("merge", "value"):
             return True
         # To PyYAML a table with a key "=" is what stands there.
         if node.id != "scalar" or (kind == "int" and len(node.value) > LONGEST_INTEGER):
             return False
         try:
-            str(self._loader.construct_object(node))  # an integer of more than 4,300 digits has no text
-        except (ValueError, LookupError, AttributeError, OverflowError):  # whatever PyYAML's own conversions raise
+            # An integer of more than 4,300 digits has no text.
+            str(self._loader.construct_object(node))
+        except (ValueError, LookupError, AttributeError, OverflowError):
+            # Whatever PyYAML's own conversions raise.
             return False
         return True
 
@@ -199,7 +232,9 @@ def _kind(node: Any) -> str:
 
 
 def yaml_lines(root: Any) -> Lines:
-    """The lines of the keys in the node tree that PyYAML composes, in which no alias stands inside of what it names."""
+    """The lines of the keys in the node tree that PyYAML composes, in which no alias stands inside
+    of what it names.
+    """
     lines: Lines = {}
 
     def walk(node: Any, path: KeyPath) -> None:

@@ -1,4 +1,6 @@
-"""How old records are when handlers get them, and when they are settled: counted as they leave their window."""
+"""How old records are when handlers get them, and when they are settled: counted as they leave
+their window.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,16 @@ from reactive_kafka.records import RawRecord
 class RecordTimes:
     """Of one channel, through all of its sessions."""
 
-    ages: DurationHistogram = field(default_factory=age_histogram)  # from the timestamp to the settlement
-    delays: DurationHistogram = field(default_factory=age_histogram)  # from the timestamp to the handler
+    # From the timestamp to the settlement.
+    ages: DurationHistogram = field(default_factory=age_histogram)
+    # From the timestamp to the handler.
+    delays: DurationHistogram = field(default_factory=age_histogram)
 
 
 _Piece = tuple[int, int, int, int]
-"""Records of one poll: the first's arrival number, and the one behind the last; the first's and the last's timestamp,
-in milliseconds since the epoch. Those of the others lie evenly between: to ask each record would cost 30 ns."""
+"""Records of one poll: the first's arrival number, and the one behind the last; the first's and the
+last's timestamp, in milliseconds since the epoch. Those of the others lie evenly between: to ask
+each record would cost 30 ns."""
 
 
 class Ages:
@@ -38,21 +43,26 @@ class Ages:
 
     def came(self, first: int, records: Sequence[RawRecord]) -> None:
         """Records were delivered, the first with arrival number *first*."""
-        oldest, newest = records[0].timestamp, records[-1].timestamp
+        oldest = records[0].timestamp
+        newest = records[-1].timestamp
         if oldest is not None and newest is not None:
             self._pieces.append((first, first + len(records), oldest, newest))
 
     def passed(self, first: int, started: Sequence[float], count: int) -> None:
         """The first *count* records of the window leave it: all of them are settled.
 
-        *first* is the arrival number of the first, and *started* are the moments at which handlers got them.
+        *first* is the arrival number of the first, and *started* are the moments at which handlers
+        got them.
         """
-        pieces, until = self._pieces, first + count
+        pieces = self._pieces
+        until = first + count
         wall = self._clock.wall()
-        epoch = wall - self._clock.monotonic()  # of the monotonic clock
+        # Of the monotonic clock.
+        epoch = wall - self._clock.monotonic()
         while pieces and pieces[0][0] < until:
             begin, end, oldest, newest = pieces[0]
-            low, high = (begin if begin > first else first), (end if end < until else until)
+            low = begin if begin > first else first
+            high = end if end < until else until
             if low < high and oldest >= 0:
                 each = 0.0 if end - begin < 2 else (newest - oldest) / (end - begin - 1) / 1000
                 since = oldest / 1000 + (low - begin) * each
@@ -62,15 +72,25 @@ class Ages:
             pieces.popleft()
 
     def _count(
-        self, low: int, high: int, since: float, each: float, started: Sequence[float], wall: float, epoch: float
+        self,
+        low: int,
+        high: int,
+        since: float,
+        each: float,
+        started: Sequence[float],
+        wall: float,
+        epoch: float,
     ) -> None:
-        """Count the records *low* up to *high* of the window: at once, if the first and the last are of one bucket.
+        """Count the records *low* up to *high* of the window: at once, if the first and the last
+        are of one bucket.
 
         *since* is the timestamp of the first, in seconds, and each next one's is later by *each*.
         """
         last = high - 1
         behind = since + (last - low) * each
-        age, began, ended = wall - since, started[low], started[last]
+        age = wall - since
+        began = started[low]
+        ended = started[last]
         delay = began + epoch - since
         if last > low and not (
             _alike(age, wall - behind)

@@ -1,4 +1,6 @@
-"""What a call that failed becomes: another attempt in place, or nacks; and the workers that take whole batches."""
+"""What a call that failed becomes: another attempt in place, or nacks; and the workers that take
+whole batches.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,13 @@ from reactive_kafka.delivery.calls import Invocation, batch_call
 from reactive_kafka.delivery.lane import Slice
 from reactive_kafka.delivery.pool import WorkerPool
 from reactive_kafka.delivery.workers import Worker, WorkerSetup, WorkerSignals
-from reactive_kafka.errors import BrokerError, DecodeError, ReplyTimeoutError, TransientBrokerError, describe
+from reactive_kafka.errors import (
+    BrokerError,
+    DecodeError,
+    ReplyTimeoutError,
+    TransientBrokerError,
+    describe,
+)
 from reactive_kafka.failure.retries import after_attempt
 from reactive_kafka.formats import SchemaMissing
 from reactive_kafka.records import RawRecord
@@ -26,11 +34,15 @@ from reactive_kafka.verdicts.message import Message, new_message
 _HEADERS = attrgetter("headers")
 Refused = tuple[Message[Any], BaseException]
 AGAIN = Backoff(0.25, 5.0)
-"""How soon a handler is called again that failed because a broker, a store or a registry was away."""
+"""How soon a handler is called again that failed because a broker, a store or a registry was
+away.
+"""
 TOLD_AFTER_S = 1.0
 """An outage that makes a handler fail is told by readiness when it has lasted for so long."""
 LONG_RETRIES_S = 60.0
-"""Records that are tried again for longer are a reason not to be ready, where no record can become poison."""
+"""Records that are tried again for longer are a reason not to be ready, where no record can become
+poison.
+"""
 
 
 @dataclass(slots=True)
@@ -58,14 +70,20 @@ class Trouble:
 
 
 def is_outage(error: BaseException) -> bool:
-    """Whether a handler failed because a broker, a store or a registry that it used through us was away."""
+    """Whether a handler failed because a broker, a store or a registry that it used through us was
+    away.
+    """
     if isinstance(error, BaseExceptionGroup):
         return all(is_outage(one) for one in error.exceptions)
-    return isinstance(error, TransientBrokerError) or (isinstance(error, ReplyTimeoutError) and error.by_outage)
+    return isinstance(error, TransientBrokerError) or (
+        isinstance(error, ReplyTimeoutError) and error.by_outage
+    )
 
 
 class RetryingPool(WorkerPool):
-    """Workers that call a handler with one message, or with the messages of a batch, and again where that fails."""
+    """Workers that call a handler with one message, or with the messages of a batch, and again
+    where that fails.
+    """
 
     def __init__(self, setup: WorkerSetup, invocation: Invocation, channel: WorkerSignals) -> None:
         super().__init__(setup, channel)
@@ -75,7 +93,8 @@ class RetryingPool(WorkerPool):
         self._may_keep = invocation.ack == "manual"
         self._troubles: dict[Worker, Trouble] = {}
         if invocation.is_blocking:
-            self.tell_calls()  # a thread may outlive its call
+            # A thread may outlive its call.
+            self.tell_calls()
 
     async def _call_handler(self, worker: Worker, messages: Sequence[Message[Any]]) -> None:
         raise NotImplementedError
@@ -85,13 +104,19 @@ class RetryingPool(WorkerPool):
         raise NotImplementedError
 
     def _not_stored(self, messages: Sequence[Message[Any]]) -> Sequence[Message[Any]]:
-        """Of messages that the handler is about to be called with, those that the checkpoint store does not have."""
+        """Of messages that the handler is about to be called with, those that the checkpoint store
+        does not have.
+        """
         return messages
 
-    async def _attempt(self, worker: Worker, messages: Sequence[Message[Any]]) -> BaseException | None:
-        """Call the handler; what it raised, or None if that is nothing, or its verdict has been given."""
-        # Nothing is called inside of an except block, or Python would make the error of one attempt the context of
-        # what the next one raises.
+    async def _attempt(
+        self, worker: Worker, messages: Sequence[Message[Any]]
+    ) -> BaseException | None:
+        """Call the handler; what it raised, or None if that is nothing, or its verdict has been
+        given.
+        """
+        # Nothing is called inside of an except block, or Python would make the error of one attempt
+        # the context of what the next one raises.
         try:
             await self._call_handler(worker, messages)
             await self._isolation.call_returned(worker)
@@ -103,16 +128,22 @@ class RetryingPool(WorkerPool):
         return await self._raised(worker, failed)
 
     async def _raised(self, worker: Worker, error: BaseException) -> BaseException | None:
-        """A call has raised; None if it was interrupted for poison: its verdict has been given, and is waited for."""
+        """A call has raised; None if it was interrupted for poison: its verdict has been given, and
+        is waited for.
+        """
         if not await self._isolation.call_raised(worker, error):
             return error
         if self._invocation.leaves_threads:
-            self._totals.abandoned += 1  # its thread goes on
+            # Its thread goes on.
+            self._totals.abandoned += 1
         await self._wait_blocked(worker)
         return None
 
-    async def _schema_comes(self, worker: Worker, messages: list[Message[Any]], missing: SchemaMissing) -> bool:
-        """Wait until the registry has answered; the records have not begun, and do not age. False: they are put back.
+    async def _schema_comes(
+        self, worker: Worker, messages: list[Message[Any]], missing: SchemaMissing
+    ) -> bool:
+        """Wait until the registry has answered; the records have not begun, and do not age. False:
+        they are put back.
 
         The registry answers for this, so it is no attempt.
         """
@@ -120,8 +151,12 @@ class RetryingPool(WorkerPool):
         with self._standing(messages):
             return await self._wait_until(worker, messages, missing.arrives())
 
-    async def _once_decoded(self, worker: Worker, message: Message[Any], failed: BaseException) -> BaseException | None:
-        """Why the first call for a message has failed; where its schema was still to come, it is only made now."""
+    async def _once_decoded(
+        self, worker: Worker, message: Message[Any], failed: BaseException
+    ) -> BaseException | None:
+        """Why the first call for a message has failed; where its schema was still to come, it is
+        only made now.
+        """
         while isinstance(failed, SchemaMissing) and failed.is_read:
             if not await self._schema_comes(worker, [message], failed):
                 return None
@@ -146,7 +181,9 @@ class RetryingPool(WorkerPool):
             return error
         return DecodeError(refusal) if message.payload is None and refusal is not None else None
 
-    async def _fail(self, worker: Worker, messages: Sequence[Message[Any]], error: BaseException) -> None:
+    async def _fail(
+        self, worker: Worker, messages: Sequence[Message[Any]], error: BaseException
+    ) -> None:
         """A first call has failed: try again in place as often as the channel says, then nack."""
         self._troubles[worker] = Trouble(messages[0], self._clock.monotonic())
         try:
@@ -154,7 +191,9 @@ class RetryingPool(WorkerPool):
         finally:
             del self._troubles[worker]
 
-    async def _call_until_settled(self, worker: Worker, messages: Sequence[Message[Any]], error: BaseException) -> None:
+    async def _call_until_settled(
+        self, worker: Worker, messages: Sequence[Message[Any]], error: BaseException
+    ) -> None:
         attempt = 1
         failed = error
         while True:
@@ -163,7 +202,8 @@ class RetryingPool(WorkerPool):
                 return
             if self._settles_first:
                 for message in messages:
-                    message.tracker.settle(message.index)  # not yet, where its bytes could not be decoded
+                    # Not yet, where its bytes could not be decoded.
+                    message.tracker.settle(message.index)
                     self._channel.raised_after_ack(message, failed)
                 return
             following = await self._next_attempt(worker, messages, failed, attempt)
@@ -180,7 +220,9 @@ class RetryingPool(WorkerPool):
             failed = raised
 
     def _leave(self, messages: Sequence[Message[Any]], ending: BaseException) -> None:
-        """The process is asked to end: the records are the next owner's, and a stop need not wait for them."""
+        """The process is asked to end: the records are the next owner's, and a stop need not wait
+        for them.
+        """
         for message in messages:
             message.tracker.nack(message.index)
         self._channel.exit(ending)
@@ -188,7 +230,9 @@ class RetryingPool(WorkerPool):
     async def _next_attempt(
         self, worker: Worker, messages: Sequence[Message[Any]], error: BaseException, attempt: int
     ) -> int | None:
-        """Wait for the next call, and return its number; None if there is none: all is nacked, settled or put back."""
+        """Wait for the next call, and return its number; None if there is none: all is nacked,
+        settled or put back.
+        """
         still = [message for message in messages if is_open(message)]
         trouble = self._troubles[worker]
         trouble.reason = error
@@ -198,8 +242,11 @@ class RetryingPool(WorkerPool):
             is_last = not still or (isinstance(error, DecodeError) and not self.takes_batches)
             wait_s = None if is_last else self._after(messages[0], attempt, error)
             if wait_s is None:
-                # Where every message has its verdict the error is told of one of them, if that is still ours.
-                told = still or [message for message in messages if not message.tracker.is_closed][:1]
+                # Where every message has its verdict the error is told of one of them, if that is
+                # still ours.
+                told = (
+                    still or [message for message in messages if not message.tracker.is_closed][:1]
+                )
                 worker.blocked_on += [self._channel.nack(message, error) for message in told]
                 return None
             trouble.attempt = attempt + 1
@@ -208,7 +255,8 @@ class RetryingPool(WorkerPool):
                 return None
             self._totals.retries += 1
             return attempt + 1
-        # A broker, a store or a registry answers for the error: the handler is called again, and that is no attempt.
+        # A broker, a store or a registry answers for the error: the handler is called again, and
+        # that is no attempt.
         if not still:
             return None
         trouble.is_outage = not again.ages
@@ -228,7 +276,11 @@ class RetryingPool(WorkerPool):
 
     def _is_routed(self, error: BaseException) -> bool:
         """Whether the configuration says by name what an outage becomes."""
-        names = {kind.__name__ for kind in type(error).__mro__ if issubclass(kind, BrokerError | ReplyTimeoutError)}
+        names = {
+            kind.__name__
+            for kind in type(error).__mro__
+            if issubclass(kind, BrokerError | ReplyTimeoutError)
+        }
         return any(route.rpartition(".")[2] in names for route in self._settings.failure_routes)
 
     @property
@@ -238,15 +290,21 @@ class RetryingPool(WorkerPool):
     def not_ready(self, now: float) -> Iterator[str]:
         patience_s = self._settings.unprocessed_record_max_age_s or LONG_RETRIES_S
         told = [
-            one for one in self._troubles.values() if now - one.since >= (TOLD_AFTER_S if one.is_outage else patience_s)
+            one
+            for one in self._troubles.values()
+            if now - one.since >= (TOLD_AFTER_S if one.is_outage else patience_s)
         ]
         if told:
             oldest = min(told, key=attrgetter("since"))
             more = f" ({len(told) - 1} more like it)" if len(told) > 1 else ""
             yield oldest.text(now) + more
 
-    async def _wait_without_ageing(self, worker: Worker, messages: Sequence[Message[Any]], wait_s: float) -> bool:
-        """Wait for the next attempt; the time until then is not the handler's. Returns as :meth:`_wait_for_attempt`."""
+    async def _wait_without_ageing(
+        self, worker: Worker, messages: Sequence[Message[Any]], wait_s: float
+    ) -> bool:
+        """Wait for the next attempt; the time until then is not the handler's. Returns as
+        :meth:`_wait_for_attempt`.
+        """
         with self._standing(messages):
             return await self._wait_for_attempt(worker, messages, wait_s)
 
@@ -265,7 +323,9 @@ class RetryingPool(WorkerPool):
 
     def _after(self, message: Message[Any], attempt: int, error: BaseException) -> float | None:
         settings = self._settings
-        return after_attempt(attempt, error, settings.retry, settings.routes_after_retries, drawn_chance())
+        return after_attempt(
+            attempt, error, settings.retry, settings.routes_after_retries, drawn_chance()
+        )
 
 
 class BatchDispatcher(RetryingPool):
@@ -284,7 +344,9 @@ class BatchDispatcher(RetryingPool):
     async def _work(self, context: Context) -> None:
         worker = self._new_worker(context)
         while not self._goes_on_in_another(worker):
-            due = self._lanes.batch_due(self._settings.batch_max_records, self._settings.batch_max_wait_s)
+            due = self._lanes.batch_due(
+                self._settings.batch_max_records, self._settings.batch_max_wait_s
+            )
             if due is None or (wait := due - self._clock.monotonic()) > 0:
                 if not await self._rest(worker, None if due is None else wait):
                     return
@@ -292,7 +354,8 @@ class BatchDispatcher(RetryingPool):
             slices = self._lanes.take_batch(self._settings.batch_max_records)
             self._hold(worker, tuple({id(part.lane): part.lane for part in slices}.values()))
             if self._lanes.ready:
-                self._places.wake()  # where the window is full nothing comes that would wake another
+                # Where the window is full nothing comes that would wake another.
+                self._places.wake()
             try:
                 await self._run_batch(worker, slices)
             finally:
@@ -332,7 +395,9 @@ class BatchDispatcher(RetryingPool):
         await self._wait_blocked(worker)
 
     def _read(self, slices: list[Slice], refused: list[Refused]) -> Batch[Any] | SchemaMissing:
-        """The batch of what can be decoded; or a schema that is still to come, and then nothing else was done."""
+        """The batch of what can be decoded; or a schema that is still to come, and then nothing
+        else was done.
+        """
         pieces: list[Piece] = []
         try:
             for part in slices:
@@ -343,8 +408,12 @@ class BatchDispatcher(RetryingPool):
         return batch_of(pieces)
 
     def _decode(self, part: Slice, pieces: list[Piece], refused: list[Refused]) -> None:
-        """Add the pieces of a slice; a record that cannot be decoded is refused alone, and lies between two of them."""
-        refusal, decodes_keys, tracker = self._invocation.refusal, self._invocation.decodes_keys, part.lane.tracker
+        """Add the pieces of a slice; a record that cannot be decoded is refused alone, and lies
+        between two of them.
+        """
+        refusal = self._invocation.refusal
+        decodes_keys = self._invocation.decodes_keys
+        tracker = part.lane.tracker
         by_headers = self._invocation.decode_record is not None and any(map(_HEADERS, part.records))
         if not (decodes_keys or by_headers or self._invocation.decode):
             piece = undecoded(tracker, part.first, part.records)
@@ -359,7 +428,8 @@ class BatchDispatcher(RetryingPool):
                     raise DecodeError(refusal)
                 if decodes_keys:
                     message = new_message(payload, record, tracker, index)
-                    _ = message.key  # kept by the message
+                    # Kept by the message.
+                    _ = message.key
                     piece.messages.append(message)
             except DecodeError as error:
                 refused.append((new_message(None, record, tracker, index), error))
@@ -374,7 +444,9 @@ class BatchDispatcher(RetryingPool):
         return self._hook.before_call(messages) if messages else messages
 
     async def _call_handler(self, worker: Worker, messages: Sequence[Message[Any]]) -> None:
-        await self._isolation.apart(worker, self._call)(messages if isinstance(messages, Batch) else Batch(messages))
+        await self._isolation.apart(worker, self._call)(
+            messages if isinstance(messages, Batch) else Batch(messages)
+        )
 
     async def _returned(self, worker: Worker, messages: Sequence[Message[Any]]) -> None:
         if self._invocation.ack == "post":

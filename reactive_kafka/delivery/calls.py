@@ -1,7 +1,9 @@
-"""How a handler is called, what is done around the call, and what keeps its traces from the handlers after it.
+"""How a handler is called, what is done around the call, and what keeps its traces from the
+handlers after it.
 
-Workers call handlers inline, in their own task and context. What a handler does to either would reach the handlers
-after it, so once a handler has done something to them its channel calls it in a context or in a task of its own.
+Workers call handlers inline, in their own task and context. What a handler does to either would
+reach the handlers after it, so once a handler has done something to them its channel calls it in a
+context or in a task of its own.
 """
 
 from __future__ import annotations
@@ -46,34 +48,49 @@ class Sends(Protocol):
         """Send it; the call settles what is still open then. Raises as :meth:`answer`."""
 
     async def write(self, result: Any, source: RawRecord | None = None) -> None:
-        """Send what was made of a record, and settle nothing; returns when it is written. Raises as :meth:`answer`."""
+        """Send what was made of a record, and settle nothing; returns when it is written. Raises as
+        :meth:`answer`.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
     """How a handler is called."""
 
-    call: Call  # takes the payload, the message or the batch; a blocking handler is already wrapped
-    decode: Callable[[bytes | None], Any] | None  # value bytes to payload, raising DecodeError; None: bytes as they are
-    wants_message: bool  # the handler takes a Message; else it takes the payload
+    # Takes the payload, the message or the batch; a blocking handler is already wrapped.
+    call: Call
+    # Value bytes to payload, raising DecodeError; None: bytes as they are.
+    decode: Callable[[bytes | None], Any] | None
+    # The handler takes a Message; else it takes the payload.
+    wants_message: bool
     ack: AckMode
-    emit: Sends | None = None  # None: nothing is sent
-    decode_record: Callable[[RawRecord], Any] | None = None  # the same of records with headers; None: as all others
-    refusal: str | None = None  # without ``decode``: what is wrong without a value; None if the handler takes None
-    decodes_keys: bool = False  # the channel has a ``key_deserializer``: what does not fit it never reaches the handler
-    is_blocking: bool = False  # it runs in a thread
-    leaves_threads: bool = False  # which goes on when the call is cancelled, and ends
-    around: Callable[[Call], Call] | None = None  # of each attempt, and what it sends; the call takes messages
-    awaits_commits: bool = False  # the next record of a lane waits until the ack's commit is confirmed (``latest``)
+    # None: nothing is sent.
+    emit: Sends | None = None
+    # The same of records with headers; None: as all others.
+    decode_record: Callable[[RawRecord], Any] | None = None
+    # Without ``decode``: what is wrong without a value; None if the handler takes None.
+    refusal: str | None = None
+    # The channel has a ``key_deserializer``: what does not fit it never reaches the handler.
+    decodes_keys: bool = False
+    # It runs in a thread.
+    is_blocking: bool = False
+    # Which goes on when the call is cancelled, and ends.
+    leaves_threads: bool = False
+    # Of each attempt, and what it sends; the call takes messages.
+    around: Callable[[Call], Call] | None = None
+    # The next record of a lane waits until the ack's commit is confirmed (``latest``)
+    awaits_commits: bool = False
 
 
 def record_call(
     invocation: Invocation, returned: ReturnedUnsettled | None, hook: DeliveryHook
 ) -> tuple[Call, bool, bool]:
-    """The handler's own call where that is all there is, which costs nothing; else one with what is around it.
+    """The handler's own call where that is all there is, which costs nothing; else one with what is
+    around it.
 
-    Then whether it takes the message (else the payload), and whether a return counts as an ack, which the worker gives
-    (else the call settles the message). *returned* keeps messages that the handler leaves without a verdict.
+    Then whether it takes the message (else the payload), and whether a return counts as an ack,
+    which the worker gives (else the call settles the message). *returned* keeps messages that the
+    handler leaves without a verdict.
     """
     is_plain = invocation.emit is None and (
         (invocation.ack == "post" and not invocation.awaits_commits)
@@ -82,20 +99,24 @@ def record_call(
     call = invocation.call if is_plain else _around(invocation, returned)
     wants_message = invocation.wants_message or not is_plain
     if invocation.around is not None:
-        call, wants_message = invocation.around(_of_message(call, wants_message=wants_message)), True
+        call = invocation.around(_of_message(call, wants_message=wants_message))
+        wants_message = True
     if invocation.wants_message:
         call = hook.around(call)
     if invocation.decodes_keys:
-        call, wants_message = with_key(call, wants_message=wants_message), True
+        call = with_key(call, wants_message=wants_message)
+        wants_message = True
     return call, wants_message, is_plain and invocation.ack == "post"
 
 
 def quick_call(
     invocation: Invocation, returned: ReturnedUnsettled | None, hook: DeliveryHook
 ) -> tuple[Call, Sends] | None:
-    """The handler's own call, and what sends its results at once; None: what is around it takes more than that.
+    """The handler's own call, and what sends its results at once; None: what is around it takes
+    more than that.
 
-    A worker that does both itself spares a message, a coroutine and its calls, which is half of a fast chain.
+    A worker that does both itself spares a message, a coroutine and its calls, which is half of a
+    fast chain.
     """
     emit = invocation.emit
     is_short = (
@@ -119,7 +140,8 @@ def _around(invocation: Invocation, returned: ReturnedUnsettled | None) -> Call:
             message.ack()
         result = await invocation.call(message if invocation.wants_message else message.payload)
         if (task := asyncio.current_task()) is not None and task.cancelling():
-            await asyncio.sleep(0)  # a cancellation that the handler has asked for, and not awaited, comes first
+            # A cancellation that the handler has asked for, and not awaited, comes first.
+            await asyncio.sleep(0)
         if emit is not None:
             if not emit.at_once(result, message.record, message.tracker, message.index):
                 await emit.answer(result, message)
@@ -132,8 +154,12 @@ def _around(invocation: Invocation, returned: ReturnedUnsettled | None) -> Call:
 
 
 def batch_call(invocation: Invocation) -> Call:
-    """The handler's own call, or one that sends what it made of the batch before it returns, with what is around it."""
-    call = invocation.call if invocation.emit is None else _answering(invocation.call, invocation.emit)
+    """The handler's own call, or one that sends what it made of the batch before it returns, with
+    what is around it.
+    """
+    call = (
+        invocation.call if invocation.emit is None else _answering(invocation.call, invocation.emit)
+    )
     return call if invocation.around is None else invocation.around(call)
 
 
@@ -148,17 +174,22 @@ def _answering(call: Call, emit: Sends) -> Call:
 
 
 async def deliver_cancellation() -> None:
-    """Let a cancellation that a handler has asked for, and not awaited, come before anything is done for its return."""
+    """Let a cancellation that a handler has asked for, and not awaited, come before anything is
+    done for its return.
+    """
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         await asyncio.sleep(0)
 
 
 def with_key(call: Call, *, wants_message: bool) -> Call:
-    """Decode the key of a message first, whether or not the handler looks at it: what does not fit is its failure."""
+    """Decode the key of a message first, whether or not the handler looks at it: what does not fit
+    is its failure.
+    """
 
     async def called(message: Message[Any]) -> Any:
-        _ = message.key  # kept by the message
+        # Kept by the message.
+        _ = message.key
         return await call(message if wants_message else message.payload)
 
     return called
@@ -187,11 +218,16 @@ class Isolation:
     """What the workers of one channel know about the habits of its handlers."""
 
     def __init__(self, is_ending: Callable[[], bool]) -> None:
-        self._is_ending = is_ending  # whether every task is being cancelled, before the workers are closed
-        self._in_tasks = False  # a call gets a task of its own, too: a handler leaves its task cancelled
-        self.in_contexts = False  # each call gets a context of its own: a handler sets context variables
-        self._tells = False  # that context says what the call has: a handler's task or thread has asked
-        self.is_closed = False  # no work will come any more; who cancels a worker from now on is the application
+        # Whether every task is being cancelled, before the workers are closed.
+        self._is_ending = is_ending
+        # A call gets a task of its own, too: a handler leaves its task cancelled.
+        self._in_tasks = False
+        # Each call gets a context of its own: a handler sets context variables.
+        self.in_contexts = False
+        # That context says what the call has: a handler's task or thread has asked.
+        self._tells = False
+        # No work will come any more; who cancels a worker from now on is the application.
+        self.is_closed = False
 
     @property
     def _is_over(self) -> bool:
@@ -200,16 +236,18 @@ class Isolation:
     def apart(self, worker: Worker, call: Call) -> Call:
         """*call* as this worker makes it in its next stretch.
 
-        That is *call* as it is, until a handler has left something for those after it. In the first stretch of a worker
-        each call has a context that says what it has.
+        That is *call* as it is, until a handler has left something for those after it. In the first
+        stretch of a worker each call has a context that says what it has.
         """
         if self._in_tasks:
             return lambda argument: in_task(call, argument, worker.fresh_context(tells=True))
         if self.in_contexts:
-            return lambda argument: in_context(call, argument, worker.fresh_context(tells=self._tells))
+            return lambda argument: in_context(
+                call, argument, worker.fresh_context(tells=self._tells)
+            )
         if worker.is_new:
-            # A task or a thread of its first calls that asks for their message has it. If none does, later calls save
-            # the 2 µs.
+            # A task or a thread of its first calls that asks for their message has it. If none
+            # does, later calls save the 2 µs.
             worker.is_new = False
             return lambda argument: in_context(call, argument, worker.fresh_context(tells=True))
         return call
@@ -222,10 +260,11 @@ class Isolation:
         """A call has returned, and may have left something.
 
         Raises:
-            CancelledError: It had cancelled its own task, and returned before that could reach it. A task of its own
-                would have counted as cancelled.
+            CancelledError: It had cancelled its own task, and returned before that could reach it.
+                A task of its own would have counted as cancelled.
         """
-        worker.handler_ended()  # also where it has ignored our interrupt
+        # Also where it has ignored our interrupt.
+        worker.handler_ended()
         await self._look(worker)
 
     async def call_raised(self, worker: Worker, error: BaseException) -> bool:
@@ -250,13 +289,15 @@ class Isolation:
         if worker.is_cancelled and not self._is_over:
             self.in_contexts = self._in_tasks = worker.is_spent = True
             try:
-                await asyncio.sleep(0)  # a cancellation that is still to come, comes here
+                # A cancellation that is still to come, comes here.
+                await asyncio.sleep(0)
             finally:
                 if not self._is_over:
                     worker.take_off_cancellation()
 
     async def done(self, worker: Worker, awaited: Sequence[Future[Any]]) -> None:
-        """Wait until all of these are done, even if an earlier handler's late cancellation arrives meanwhile.
+        """Wait until all of these are done, even if an earlier handler's late cancellation arrives
+        meanwhile.
 
         Cancellation:
             Only when the application ends; none of the futures is cancelled by it.
@@ -278,8 +319,8 @@ class Isolation:
         """A worker was cancelled, and no handler runs in it.
 
         Raises:
-            CancelledError: It is meant: the application ends, or somebody insists. Or its task was not cancelled at
-                all, and something that it waits for was.
+            CancelledError: It is meant: the application ends, or somebody insists. Or its task was
+                not cancelled at all, and something that it waits for was.
         """
         worker.strays += 1
         if self._is_over or worker.strays > MOST_STRAYS or not worker.is_cancelled:
@@ -307,18 +348,24 @@ def in_context(call: Call, argument: Any, context: Context) -> Generator[Any, An
         except GeneratorExit:
             run(steps.close)
             raise
-        except BaseException as error:  # what was awaited has raised, or we are cancelled
+        except BaseException as error:
+            # What was awaited has raised, or we are cancelled.
             here = error.__traceback__
-            given, step = error.with_traceback(here and here.tb_next), steps.throw  # without this frame of ours
+            # Without this frame of ours.
+            given = error.with_traceback(here and here.tb_next)
+            step = steps.throw
 
 
 async def in_task(call: Call, argument: Any, context: Context) -> Any:
-    """Make a call in *context* and in a task of its own, so that cancelling that task cancels this call only.
+    """Make a call in *context* and in a task of its own, so that cancelling that task cancels this
+    call only.
 
     Cancellation:
         The call is cancelled, once; it returns or raises what the call does after that.
     """
-    task = asyncio.get_running_loop().create_task(_outcome(call, argument), context=context, name="handler")
+    task = asyncio.get_running_loop().create_task(
+        _outcome(call, argument), context=context, name="handler"
+    )
     result, ending = await task
     if ending is not None:
         raise ending
@@ -330,7 +377,9 @@ async def _awaited(awaitable: Awaitable[Any]) -> Any:
 
 
 async def _outcome(call: Call, argument: Any) -> tuple[Any, BaseException | None]:
-    """What a call returned, and what it raised if that would end the loop or close the coroutine awaiting the task."""
+    """What a call returned, and what it raised if that would end the loop or close the coroutine
+    awaiting the task.
+    """
     try:
         return await call(argument), None
     except (SystemExit, KeyboardInterrupt, GeneratorExit) as ending:

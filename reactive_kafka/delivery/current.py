@@ -1,9 +1,11 @@
-"""What a handler has, for whatever is called by it: its log lines, say. Nothing is kept of that for each record.
+"""What a handler has, for whatever is called by it: its log lines, say. Nothing is kept of that for
+each record.
 
-A worker knows what its handler has, and its context says which worker it is: that is set once for each worker. A
-thread or another task can outlive the call that it was started by, so there that says nothing. So the first calls of
-each worker get contexts of their own that say what the call has. Later calls get them once somebody has asked in a
-thread or in another task, and always where handlers run in threads.
+A worker knows what its handler has, and its context says which worker it is: that is set once for
+each worker. A thread or another task can outlive the call that it was started by, so there that
+says nothing. So the first calls of each worker get contexts of their own that say what the call
+has. Later calls get them once somebody has asked in a thread or in another task, and always where
+handlers run in threads.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from reactive_kafka.verdicts.batch import Batch
 from reactive_kafka.verdicts.delivery import Delivery, is_open
 from reactive_kafka.verdicts.message import Message
 
-LONGEST_KEY = 200  # characters of a key in a log line
+# Characters of a key in a log line.
+LONGEST_KEY = 200
 
 
 class TellsCalls(Protocol):
@@ -58,19 +61,32 @@ class Call:
         """Whether its handler has not returned, or has left a record without a verdict."""
         if any(map(is_open, self.messages)):
             return True
-        now, mine = self._worker.call(), self.messages[0]
-        return now is not None and (now.messages[0].tracker, now.messages[0].index) == (mine.tracker, mine.index)
+        now = self._worker.call()
+        mine = self.messages[0]
+        return now is not None and (now.messages[0].tracker, now.messages[0].index) == (
+            mine.tracker,
+            mine.index,
+        )
 
 
 class LazyMessage(Message[Any]):
-    """A message whose payload is decoded when somebody asks for it: a worker remembers the record alone."""
+    """A message whose payload is decoded when somebody asks for it: a worker remembers the record
+    alone.
+    """
 
     __slots__ = ("_decode",)
 
     def __init__(
-        self, decode: Callable[[RawRecord], Any], record: RawRecord, tracker: OffsetTracker, index: int
+        self,
+        decode: Callable[[RawRecord], Any],
+        record: RawRecord,
+        tracker: OffsetTracker,
+        index: int,
     ) -> None:
-        self._decode, self.record, self.tracker, self.index = decode, record, tracker, index
+        self._decode = decode
+        self.record = record
+        self.tracker = tracker
+        self.index = index
 
     def __getattr__(self, name: str) -> Any:
         if name != "payload":
@@ -84,7 +100,8 @@ CALL: ContextVar[Call | None] = ContextVar("reactive_kafka call")
 
 
 def _call_here() -> Call | None:
-    """What the handler around this code has, also in its tasks and threads that nothing else is known of.
+    """What the handler around this code has, also in its tasks and threads that nothing else is
+    known of.
 
     A task that has outlived its call is taken for one of the worker's next call.
     """
@@ -105,10 +122,14 @@ def itself(delivery: Delivery) -> Iterable[Place]:
 
 
 class CallHolder:
-    """The records that the handler around this code has, and those that its application has not settled yet."""
+    """The records that the handler around this code has, and those that its application has not
+    settled yet.
+    """
 
     def __init__(
-        self, roots: Callable[[Delivery], Iterable[Place]], left_unsettled: Callable[[], Iterable[Held]]
+        self,
+        roots: Callable[[Delivery], Iterable[Place]],
+        left_unsettled: Callable[[], Iterable[Held]],
     ) -> None:
         self._roots = roots
         self._left_unsettled = left_unsettled
@@ -143,11 +164,13 @@ def _call() -> Call | None:
 
 
 def current_message() -> Message[Any] | None:
-    """The message that the handler around this has; None outside of handlers, and where the handler has a batch.
+    """The message that the handler around this has; None outside of handlers, and where the handler
+    has a batch.
 
-    A handler's tasks and threads have it, too, until the handler has returned and the message has its verdict. If none
-    of them asks in the first calls of a channel, the first one that asks later gets None, and so do those of the calls
-    in flight then. Calls that begin 5 ms later have an answer.
+    A handler's tasks and threads have it, too, until the handler has returned and the message has
+    its verdict. If none of them asks in the first calls of a channel, the first one that asks later
+    gets None, and so do those of the calls in flight then. Calls that begin 5 ms later have an
+    answer.
 
     The payload is decoded anew where the handler takes it instead of the message.
     """
@@ -157,7 +180,9 @@ def current_message() -> Message[Any] | None:
 
 
 def current_batch() -> Batch[Any] | None:
-    """The batch that the handler around this has, of the messages of this attempt; else as :func:`current_message`."""
+    """The batch that the handler around this has, of the messages of this attempt; else as
+    :func:`current_message`.
+    """
     call = _call()
     if call is None or not call.is_batch:
         return None
@@ -165,13 +190,20 @@ def current_batch() -> Batch[Any] | None:
 
 
 def fields_of_call() -> dict[str, Any]:
-    """What a log line says of where it was written: nothing outside of handlers. Of a batch, its first record."""
+    """What a log line says of where it was written: nothing outside of handlers. Of a batch, its
+    first record.
+    """
     call = _call()
     if call is None:
         return {}
     first = call.messages[0]
-    assert isinstance(first, Message)  # noqa: S101  # for the type checker
-    fields = {"channel": first.channel, "topic": one_line(first.topic), "partition": first.partition}
+    # For the type checker.
+    assert isinstance(first, Message)  # noqa: S101
+    fields = {
+        "channel": first.channel,
+        "topic": one_line(first.topic),
+        "partition": first.partition,
+    }
     fields["offset"] = first.offset
     key = first.record.key
     if call.is_batch:

@@ -1,4 +1,6 @@
-"""The queued records of one partition, of which no two of the same key run at once. No I/O, no clock."""
+"""The queued records of one partition, of which no two of the same key run at once. No I/O, no
+clock.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from reactive_kafka.records import RawRecord
 
 
 class Untold:
-    """The key of a record whose key cannot be told, and why: like no other, so the record stands alone."""
+    """The key of a record whose key cannot be told, and why: like no other, so the record stands
+    alone.
+    """
 
     __slots__ = ("error",)
 
@@ -36,11 +40,13 @@ class Sole(Protocol):
 class KeyedLane(Lane):
     """The queued records of one partition, of which no two of the same key run at once.
 
-    A key is *busy* while one of its records runs. Records that workers find behind that wait with their key. When the
-    key is *freed*, its next record goes before all that arrived later than those.
+    A key is *busy* while one of its records runs. Records that workers find behind that wait with
+    their key. When the key is *freed*, its next record goes before all that arrived later than
+    those.
 
-    A worker that is alone in the lane takes one record after the other: the order of arrival is that of each key. Only
-    when another one looks for work, while a handler waits, does it matter which key the first one has.
+    A worker that is alone in the lane takes one record after the other: the order of arrival is
+    that of each key. Only when another one looks for work, while a handler waits, does it matter
+    which key the first one has.
     """
 
     __slots__ = ("_is_total", "busy", "freed", "in_keys", "key_of", "sole")
@@ -48,33 +54,45 @@ class KeyedLane(Lane):
     def __init__(self, tracker: OffsetTracker, key_of: KeyOf, *, is_total: bool = False) -> None:
         super().__init__(tracker)
         tracker.in_order = False
-        self._is_total = is_total  # every record has a key: ``key_of`` raises nothing, nor do its keys
+        # Every record has a key: ``key_of`` raises nothing, nor do its keys.
+        self._is_total = is_total
         # What a function of users sets in its context is not for handlers to see.
         self.key_of: KeyOf = key_of if is_total else partial(copy_context().run, key_of)  # type: ignore[call-arg]
-        self.busy: dict[Hashable, deque[tuple[int, RawRecord]] | None] = {}  # key -> what waits with it; workers write
-        self.freed: deque[Hashable] = deque()  # keys of which none runs, though some wait
-        self.in_keys = 0  # records that wait with their keys
-        self.sole: Sole | None = None  # the worker that has it to itself
+        # Key -> what waits with it; workers write.
+        self.busy: dict[Hashable, deque[tuple[int, RawRecord]] | None] = {}
+        # Keys of which none runs, though some wait.
+        self.freed: deque[Hashable] = deque()
+        # Records that wait with their keys.
+        self.in_keys = 0
+        # The worker that has it to itself.
+        self.sole: Sole | None = None
 
     def begin_alone(self, worker: Sole) -> bool:
-        """Give the lane to a worker alone, which takes records in their order; False if keys matter."""
+        """Give the lane to a worker alone, which takes records in their order; False if keys
+        matter.
+        """
         if not self._is_total or self.workers > 1 or self.busy:
             return False
-        self.sole, self.reading = worker, None
+        self.sole = worker
+        self.reading = None
         return True
 
     def add(self, records: Sequence[RawRecord], first: int, now: float) -> None:
-        """As of any lane; who had it to itself has its record in a piece that may be replaced by that."""
+        """As of any lane; who had it to itself has its record in a piece that may be replaced by
+        that.
+        """
         if self.sole is not None and self.cursor >= len(self.records):
             self.cut()
         super().add(records, first, now)
 
     def cut(self) -> None:
         """As of any lane; of a worker that had it to itself the key is busy from here on."""
-        sole, self.sole = self.sole, None
+        sole = self.sole
+        self.sole = None
         if sole is not None:
             self.tracker.catch_up()
-            sole.index, sole.record = self.taken, sole.piece[self.taken - sole.first]
+            sole.index = self.taken
+            sole.record = sole.piece[self.taken - sole.first]
             sole.key = self.key_of(sole.record)
             self.busy[sole.key] = None
         super().cut()
@@ -93,7 +111,9 @@ class KeyedLane(Lane):
         return super().waiting + self.in_keys
 
     def find(self) -> bool:
-        """Whether a record may run; those in front of it whose keys are busy are put behind these."""
+        """Whether a record may run; those in front of it whose keys are busy are put behind
+        these.
+        """
         if self.sole is not None:
             self.cut()
         if self.freed and self.state is OPEN:
@@ -109,12 +129,16 @@ class KeyedLane(Lane):
         return True
 
     def next_record(self) -> tuple[Hashable, int, RawRecord] | None:
-        """Take the next record that may run: its key, which is busy from here on, and its arrival number with it."""
-        busy, key_of = self.busy, self.key_of
+        """Take the next record that may run: its key, which is busy from here on, and its arrival
+        number with it.
+        """
+        busy = self.busy
+        key_of = self.key_of
         if self.freed and self.state is OPEN:
             key = self.freed.popleft()
             queue = busy[key]
-            assert queue is not None  # noqa: S101  # for the type checker
+            # For the type checker.
+            assert queue is not None  # noqa: S101
             self.in_keys -= 1
             return key, *queue.popleft()
         while self.advance():
@@ -126,7 +150,8 @@ class KeyedLane(Lane):
                         self._wait(key, index, record)
                         continue
                     busy[key] = None
-                except BaseException as error:  # the function and its keys are the application's
+                except BaseException as error:
+                    # The function and its keys are the application's.
                     key = Untold(error)
                     busy[key] = None
                 return key, index, record
@@ -147,7 +172,9 @@ class KeyedLane(Lane):
             self.freed.append(key)
 
     def put_back(self, record: RawRecord, index: int, key: Hashable = UNKEYED) -> None:
-        """Return a record: the next of its key, once that is freed; with ``UNKEYED`` the next of all."""
+        """Return a record: the next of its key, once that is freed; with ``UNKEYED`` the next of
+        all.
+        """
         if key is UNKEYED:
             super().put_back(record, index)
             return

@@ -9,7 +9,14 @@ from typing import Any, NamedTuple
 
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery.delayed import Delayed
-from reactive_kafka.delivery.states import LANE_TRANSITIONS, OPEN, PAUSED_LANES, REVOKED_LANES, LaneState, after
+from reactive_kafka.delivery.states import (
+    LANE_TRANSITIONS,
+    OPEN,
+    PAUSED_LANES,
+    REVOKED_LANES,
+    LaneState,
+    after,
+)
 from reactive_kafka.records import RawRecord
 
 NO_RECORDS: Sequence[RawRecord] = ()
@@ -22,16 +29,32 @@ KeyOf = Callable[[RawRecord], Hashable]
 
 
 class Lane:
-    """The queued records of one partition: a current piece, read through ``cursor``, and those behind it.
+    """The queued records of one partition: a current piece, read through ``cursor``, and those
+    behind it.
 
-    ``records[cursor]`` is the next record, and ``first + cursor`` its arrival number in the tracker. The cursor is kept
-    as ``taken``, the arrival number of the record before that one, which workers write on the record's hot path.
+    ``records[cursor]`` is the next record, and ``first + cursor`` its arrival number in the
+    tracker. The cursor is kept as ``taken``, the arrival number of the record before that one,
+    which workers write on the record's hot path.
     """
 
     __slots__ = (
-        "_behind", "_waiting_behind", "arrived", "delayed", "first", "look_at", "low_water", "queued", "reading",
-        "records", "state", "taken", "tracker", "weighed", "weight", "workers",
-    )  # fmt: skip
+        "_behind",
+        "_waiting_behind",
+        "arrived",
+        "delayed",
+        "first",
+        "look_at",
+        "low_water",
+        "queued",
+        "reading",
+        "records",
+        "state",
+        "taken",
+        "tracker",
+        "weighed",
+        "weight",
+        "workers",
+    )
 
     def __init__(self, tracker: OffsetTracker) -> None:
         self.tracker = tracker
@@ -39,17 +62,26 @@ class Lane:
         self.records: Sequence[RawRecord] = NO_RECORDS
         self.first = 0
         self.taken = -1
-        self.arrived = 0.0  # when the current piece came
-        self.workers = 0  # how many run records of this lane at the moment
-        self.queued = False  # in the queue of lanes; no state: if suspended it stays there until a worker finds it
-        self.low_water = 0  # with no more waiting than this, new records are wanted
-        self.look_at = -inf  # when a worker that stays in it is to look at it next
-        self.delayed = Delayed()  # records that are not due yet
-        self.weighed = 0  # how many records were queued when a Spark channel weighed them last
-        self.weight = 0  # their bytes
+        # When the current piece came.
+        self.arrived = 0.0
+        # How many run records of this lane at the moment.
+        self.workers = 0
+        # In the queue of lanes; no state: if suspended it stays there until a worker finds it.
+        self.queued = False
+        # With no more waiting than this, new records are wanted.
+        self.low_water = 0
+        # When a worker that stays in it is to look at it next.
+        self.look_at = -inf
+        # Records that are not due yet.
+        self.delayed = Delayed()
+        # How many records were queued when a Spark channel weighed them last.
+        self.weighed = 0
+        # Their bytes.
+        self.weight = 0
         self._behind: deque[tuple[Sequence[RawRecord], int, float]] = deque()
         self._waiting_behind = 0
-        self.reading: Iterator[tuple[int, RawRecord]] | None = None  # the current piece: see :meth:`read`
+        # The current piece: see :meth:`read`
+        self.reading: Iterator[tuple[int, RawRecord]] | None = None
 
     @property
     def cursor(self) -> int:
@@ -62,23 +94,34 @@ class Lane:
 
     def add(self, records: Sequence[RawRecord], first: int, now: float) -> None:
         """Queue records, the first with arrival number *first*."""
-        # Of a lane that is not open nothing may be current: a worker that is still in it would go on with that.
+        # Of a lane that is not open nothing may be current: a worker that is still in it would go
+        # on with that.
         if self.state is OPEN and self.cursor >= len(self.records) and not self._behind:
-            self.records, self.first, self.arrived, self.cursor, self.reading = records, first, now, 0, None
+            self.records = records
+            self.first = first
+            self.arrived = now
+            self.cursor = 0
+            self.reading = None
         else:
             self._behind.append((records, first, now))
             self._waiting_behind += len(records)
 
     def advance(self) -> bool:
-        """Go on to the next piece when the current one has been read; False if nothing may be taken."""
+        """Go on to the next piece when the current one has been read; False if nothing may be
+        taken.
+        """
         if self.cursor < len(self.records):
             return True
         if self.state is not OPEN or not self._behind:
-            self.records, self.cursor, self.reading = NO_RECORDS, 0, None  # lets go of the records
+            # Lets go of the records.
+            self.records = NO_RECORDS
+            self.cursor = 0
+            self.reading = None
             return False
         self.records, self.first, self.arrived = self._behind.popleft()
         self._waiting_behind -= len(self.records)
-        self.cursor, self.reading = 0, None
+        self.cursor = 0
+        self.reading = None
         return True
 
     @property
@@ -92,12 +135,16 @@ class Lane:
         return self.waiting
 
     def read(self) -> Iterator[tuple[int, RawRecord]]:
-        """What is left of the current piece, with arrival numbers: all who ask take from one and the same iterator.
+        """What is left of the current piece, with arrival numbers: all who ask take from one and
+        the same iterator.
 
-        Whoever takes a record out writes ``taken``, and asks anew when ``reading`` is another iterator, or none.
+        Whoever takes a record out writes ``taken``, and asks anew when ``reading`` is another
+        iterator, or none.
         """
         if self.reading is None:
-            self.reading = enumerate(self.records[self.cursor :] if self.cursor else self.records, self.taken + 1)
+            self.reading = enumerate(
+                self.records[self.cursor :] if self.cursor else self.records, self.taken + 1
+            )
         return self.reading
 
     @property
@@ -121,7 +168,9 @@ class Lane:
             yield first, records
 
     def take(self, records: int, most_pieces: float = inf) -> list[Slice]:
-        """Take the next records out: *records* of them, or what *most_pieces* pieces hold of these."""
+        """Take the next records out: *records* of them, or what *most_pieces* pieces hold of
+        these.
+        """
         taken: list[Slice] = []
         while records > 0 and len(taken) < most_pieces and self.advance():
             part = self.records[self.cursor : self.cursor + records]
@@ -140,7 +189,9 @@ class Lane:
         return self.state in PAUSED_LANES
 
     def change(self, event: str) -> None:
-        """Follow the table of lane states; offer the lane afterwards where it may be open by that."""
+        """Follow the table of lane states; offer the lane afterwards where it may be open by
+        that.
+        """
         self.state = after(LANE_TRANSITIONS, self.state, event)
         if self.state is LaneState.DROPPED:
             self.clear()
@@ -149,25 +200,32 @@ class Lane:
 
     def clear(self) -> None:
         """Forget all that no worker has."""
-        self.records, self.cursor, self.reading = NO_RECORDS, 0, None
+        self.records = NO_RECORDS
+        self.cursor = 0
+        self.reading = None
         self._behind.clear()
         self.delayed.clear()
         self._waiting_behind = 0
 
     def cut(self) -> None:
         """Make the worker that is in it turn away after its record."""
-        # The worker loops over the piece that it found in ``records``, and looks after each record whether that is
-        # still the same object: all that suspending, pausing and dropping a lane cost on the hot path. So the rest of
-        # the piece goes back to where it waited, and the worker, finding another object, asks for the next piece:
-        # there is none if the lane is not open, or else it goes on with what was put back.
+        # The worker loops over the piece that it found in ``records``, and looks after each record
+        # whether that is still the same object: all that suspending, pausing and dropping a lane
+        # cost on the hot path. So the rest of the piece goes back to where it waited, and the
+        # worker, finding another object, asks for the next piece: there is none if the lane is not
+        # open, or else it goes on with what was put back.
         if self.cursor < len(self.records):
             rest = self.records[self.cursor :]
             self._behind.appendleft((rest, self.first + self.cursor, self.arrived))
             self._waiting_behind += len(rest)
-        self.records, self.cursor, self.reading = NO_RECORDS, 0, None
+        self.records = NO_RECORDS
+        self.cursor = 0
+        self.reading = None
 
     def put_back(self, record: RawRecord, index: int, key: Hashable = UNKEYED) -> None:
-        """Return a taken record to the head of the lane, even if newer records were read meanwhile."""
+        """Return a taken record to the head of the lane, even if newer records were read
+        meanwhile.
+        """
         self.cut()
         self._behind.appendleft(([record], index, self.arrived))
         self._waiting_behind += 1
@@ -176,13 +234,17 @@ class Lane:
         """Return taken records to their place, before all that arrived after them."""
         self.cut()
         if len(records):
-            at = next((at for at, piece in enumerate(self._behind) if piece[1] > first), len(self._behind))
+            at = next(
+                (at for at, piece in enumerate(self._behind) if piece[1] > first), len(self._behind)
+            )
             self._behind.insert(at, (records, first, self.arrived))
             self._waiting_behind += len(records)
 
 
 class Slice(NamedTuple):
-    """Consecutive records of one lane (or what is kept of them), the first with arrival number ``first``."""
+    """Consecutive records of one lane (or what is kept of them), the first with arrival number
+    ``first``.
+    """
 
     lane: Lane
     records: Sequence[Any]

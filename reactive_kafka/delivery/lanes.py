@@ -17,16 +17,20 @@ from reactive_kafka.records import RawRecord, TopicPartition
 class Pauses:
     """The pauses of one channel; they outlive assignments and restarts.
 
-    Records flow again when every reason is gone. A reason counts once, however often it is given, for the whole channel
-    and for each partition.
+    Records flow again when every reason is gone. A reason counts once, however often it is given,
+    for the whole channel and for each partition.
     """
 
     def __init__(self) -> None:
-        self._channel: dict[str, None] = {}  # in the order in which they came
-        self._partitions: dict[str, set[TopicPartition]] = {}  # reason -> what is paused for it; never empty
+        # In the order in which they came.
+        self._channel: dict[str, None] = {}
+        # Reason -> what is paused for it; never empty.
+        self._partitions: dict[str, set[TopicPartition]] = {}
 
     def pause(self, reason: str, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Pause the channel, or only these partitions, whether or not they are assigned at the moment."""
+        """Pause the channel, or only these partitions, whether or not they are assigned at the
+        moment.
+        """
         if partitions is None:
             self._channel[reason] = None
         elif paused := self._partitions.get(reason, set()).union(partitions):
@@ -52,7 +56,9 @@ class Pauses:
 
     def has(self, partition: TopicPartition) -> bool:
         """Whether a partition is paused: nothing of it may be fetched or handled."""
-        return bool(self._channel) or any(partition in paused for paused in self._partitions.values())
+        return bool(self._channel) or any(
+            partition in paused for paused in self._partitions.values()
+        )
 
     def __bool__(self) -> bool:
         return bool(self._channel or self._partitions)
@@ -61,7 +67,8 @@ class Pauses:
 class Lanes:
     """The lanes of a channel and the order in which they are worked."""
 
-    is_limited = False  # of what is taken only one record may be started: see ``rate_limit``
+    # Of what is taken only one record may be started: see ``rate_limit``
+    is_limited = False
 
     def __init__(
         self,
@@ -72,13 +79,18 @@ class Lanes:
         pauses: Pauses | None = None,
     ) -> None:
         self.is_keyed = key_of is not None
-        self.shared = shared or self.is_keyed  # several workers may take from one lane at once
-        self._key_of = key_of  # what records are ordered by (``ordering = "key"``); None: by their partition
-        self._keys_are_total = keys_are_total  # none of them can be missed: see KeyedLane
+        # Several workers may take from one lane at once.
+        self.shared = shared or self.is_keyed
+        # What records are ordered by (``ordering = "key"``); None: by their partition.
+        self._key_of = key_of
+        # None of them can be missed: see KeyedLane.
+        self._keys_are_total = keys_are_total
         self._pauses = Pauses() if pauses is None else pauses
         self._ready: deque[Lane] = deque()
-        self.is_at_end = False  # all that is wanted has been read: what waits for a batch to fill waits in vain
-        self.out_of_room: set[object] = set()  # whose records fill their room: to wait is in vain until some are taken
+        # All that is wanted has been read: what waits for a batch to fill waits in vain.
+        self.is_at_end = False
+        # Whose records fill their room: to wait is in vain until some are taken.
+        self.out_of_room: set[object] = set()
 
     def new(self, tracker: OffsetTracker) -> Lane:
         """The lane of a partition whose reading begins."""
@@ -108,7 +120,9 @@ class Lanes:
         self._enqueue(lane)
 
     def add_due(self, lane: Lane, now: float, keep: Callable[[TopicPartition, Any], Any]) -> int:
-        """Queue what *keep* makes of the delayed records of a lane that are due by *now*; how many they are."""
+        """Queue what *keep* makes of the delayed records of a lane that are due by *now*; how many
+        they are.
+        """
         due = [] if lane.revoked else lane.delayed.take(now)
         for record, index in due:
             self.add(lane, keep(lane.tracker.partition, [record]), index, now)
@@ -119,13 +133,16 @@ class Lanes:
         self._enqueue(lane)
 
     def take(self) -> Lane | None:
-        """A lane with work, to be released when the worker turns away from it; None if there is none."""
+        """A lane with work, to be released when the worker turns away from it; None if there is
+        none.
+        """
         while self._ready:
             lane = self._ready.popleft()
             lane.queued = False
             if lane.find() if isinstance(lane, KeyedLane) else lane.advance():
                 lane.enter()
-                if self.shared and lane.on_offer > 1:  # one is for who takes it
+                # One is for who takes it.
+                if self.shared and lane.on_offer > 1:
                     self._enqueue(lane)
                 return lane
         return None
@@ -136,7 +153,12 @@ class Lanes:
         self._enqueue(lane)
 
     def _enqueue(self, lane: Lane) -> None:
-        if lane.queued or (lane.workers and not self.shared) or lane.state is not OPEN or not lane.on_offer:
+        if (
+            lane.queued
+            or (lane.workers and not self.shared)
+            or lane.state is not OPEN
+            or not lane.on_offer
+        ):
             return
         lane.queued = True
         self._ready.append(lane)
@@ -147,7 +169,8 @@ class Lanes:
         return len(self._ready)
 
     def calls_from(self, lane: Lane) -> bool:
-        """Whether a lane in the queue has clearly fewer workers than this one, so that one of these is to go there.
+        """Whether a lane in the queue has clearly fewer workers than this one, so that one of these
+        is to go there.
 
         That lane is the first then. Each call looks at one lane, and the next call at the next.
         """
@@ -157,7 +180,8 @@ class Lanes:
         if ready[0] is lane:
             ready.rotate(-1)
         others = ready[0].workers
-        if lane.workers - others > others >> 3:  # an eighth more is alike: or they would go to and fro for ever
+        # An eighth more is alike: or they would go to and fro for ever.
+        if lane.workers - others > others >> 3:
             return True
         ready.rotate(-1)
         return False
@@ -173,14 +197,17 @@ class Lanes:
         return False
 
     def whole_taken(self) -> Callable[[int], None]:
-        """What starts as a whole was taken. Tell what is returned how many records start, once; 0: it never will."""
+        """What starts as a whole was taken. Tell what is returned how many records start, once; 0:
+        it never will.
+        """
         return lambda records: None
 
     def close(self) -> None:
         """Nothing is taken any more."""
 
     def batch_due(self, max_records: int, max_wait_s: float) -> float | None:
-        """When a batch may be taken, by the clock that arrivals were told in: at once if enough wait or no more come.
+        """When a batch may be taken, by the clock that arrivals were told in: at once if enough
+        wait or no more come.
 
         None while nothing waits that may be taken.
         """
@@ -193,7 +220,9 @@ class Lanes:
         return arrived if is_full else arrived + max_wait_s
 
     def take_batch(self, max_records: int) -> list[Slice]:
-        """Take up to *max_records* of the lanes that may be taken now, in turn; each lane counts as held."""
+        """Take up to *max_records* of the lanes that may be taken now, in turn; each lane counts as
+        held.
+        """
         batch: list[Slice] = []
         room = max_records
         self.out_of_room.clear()
@@ -212,7 +241,9 @@ class Lanes:
         return batch
 
     def whole_lanes(self) -> list[Lane]:
-        """The lanes of whole partitions that may be taken now, in their order; the others leave the queue."""
+        """The lanes of whole partitions that may be taken now, in their order; the others leave the
+        queue.
+        """
         found: list[Lane] = []
         for lane in self._ready:
             lane.queued = lane.advance()
@@ -232,7 +263,9 @@ class Lanes:
 
 
 class CappedLanes(Lanes):
-    """Lanes of which only so many workers are in one partition at once: ``concurrency_per_partition``."""
+    """Lanes of which only so many workers are in one partition at once:
+    ``concurrency_per_partition``.
+    """
 
     def __init__(self, *, most: int, **given: Any) -> None:
         super().__init__(**given)

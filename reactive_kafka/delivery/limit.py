@@ -14,11 +14,13 @@ from reactive_kafka.delivery.lanes import CappedLanes, Lanes
 
 
 class Bucket:
-    """A bucket of tokens, one for each record that starts: *per_second* flow in, as many as one second's fit in. Pure.
+    """A bucket of tokens, one for each record that starts: *per_second* flow in, as many as one
+    second's fit in. Pure.
 
-    It holds one token at least, or nothing would ever start at ``1/h``. So in any *t* seconds at most
-    ``per_second * t + max(1, per_second)`` single records start. What starts as a whole waits until the bucket is full,
-    and may take more than is in it: what comes next waits until that has flowed in again.
+    It holds one token at least, or nothing would ever start at ``1/h``. So in any *t* seconds at
+    most ``per_second * t + max(1, per_second)`` single records start. What starts as a whole waits
+    until the bucket is full, and may take more than is in it: what comes next waits until that has
+    flowed in again.
     """
 
     __slots__ = ("_burst", "_missing", "_per_second", "_since")
@@ -26,8 +28,10 @@ class Bucket:
     def __init__(self, per_second: float) -> None:
         self._per_second = per_second
         self._burst = max(1.0, per_second)
-        self._missing = 0.0  # tokens that it lacked to be full, at
-        self._since = -inf  # by the monotonic clock
+        # Tokens that it lacked to be full, at.
+        self._missing = 0.0
+        # By the monotonic clock.
+        self._since = -inf
 
     @property
     def ready_at(self) -> float:
@@ -46,9 +50,11 @@ class Bucket:
 
 
 class LimitedLanes(Lanes):
-    """Lanes out of which no record is given before it may start: where none may, there is nothing to take.
+    """Lanes out of which no record is given before it may start: where none may, there is nothing
+    to take.
 
-    So nobody waits who has a record or a place, and a stop or a revocation finds records that nobody has taken.
+    So nobody waits who has a record or a place, and a stop or a revocation finds records that
+    nobody has taken.
     """
 
     is_limited = True
@@ -63,9 +69,11 @@ class LimitedLanes(Lanes):
         super().__init__(**given)
         self._bucket = bucket
         self._clock = clock
-        self._wake = wake  # called when records that were asked for may start
+        # Called when records that were asked for may start.
+        self._wake = wake
         self._timer: TimerHandle | None = None
-        self._to_start = 0  # how many were taken as a whole, and have not started
+        # How many were taken as a whole, and have not started.
+        self._to_start = 0
 
     def take(self) -> Lane | None:
         """As of all lanes; of what it gives one record is to be started, and only that."""

@@ -1,4 +1,6 @@
-"""Who may run handlers: a channel has ``concurrency`` places, and a worker that waits for something else has none."""
+"""Who may run handlers: a channel has ``concurrency`` places, and a worker that waits for something
+else has none.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +18,26 @@ from reactive_kafka.delivery.workers import Worker
 class Places:
     """The places of one channel's workers, and the workers that wait for work or for a place."""
 
-    # Who owns a place when: a worker has one from its start, while its state is in WITH_PLACE. It gives it up by
-    # parking or by being abandoned, and the place is free: ``freed`` looks for somebody who needs it. Or it ends
-    # because a worker that is done waiting wants to go on: then the place changes hands in one step, here, and not
-    # when the other's task gets its turn. Were it free in between, work that comes then would start one worker too
-    # many. So nobody counts places but ``change``, which compares the states before and after.
+    # Who owns a place when: a worker has one from its start, while its state is in WITH_PLACE. It
+    # gives it up by parking or by being abandoned, and the place is free: ``freed`` looks for
+    # somebody who needs it. Or it ends because a worker that is done waiting wants to go on: then
+    # the place changes hands in one step, here, and not when the other's task gets its turn. Were
+    # it free in between, work that comes then would start one worker too many. So nobody counts
+    # places but ``change``, which compares the states before and after.
 
-    def __init__(self, most: int, isolation: Isolation, start: Callable[[], None], freed: Callable[[], None]) -> None:
+    def __init__(
+        self, most: int, isolation: Isolation, start: Callable[[], None], freed: Callable[[], None]
+    ) -> None:
         self._most = most
         self._isolation = isolation
-        self._start = start  # starts a worker as a task; its place is taken already
-        self._freed = freed  # called when a place has become free
+        # Starts a worker as a task; its place is taken already.
+        self._start = start
+        # Called when a place has become free.
+        self._freed = freed
         self._taken = 0
         self._idle: dict[Worker, Future[bool]] = {}
-        self.returning: deque[Worker] = deque()  # done waiting for something else, and without a place to go on in
+        # Done waiting for something else, and without a place to go on in.
+        self.returning: deque[Worker] = deque()
 
     @property
     def idle(self) -> int:
@@ -47,10 +55,13 @@ class Places:
         self._start()
 
     def wake(self) -> bool:
-        """Have one worker more look for work, an idle or a new one; False if all places are busy."""
+        """Have one worker more look for work, an idle or a new one; False if all places are
+        busy.
+        """
         while self._idle:
             _, waiter = self._idle.popitem()
-            if not waiter.done():  # else it was cancelled: the application ends
+            # Else it was cancelled: the application ends.
+            if not waiter.done():
                 waiter.set_result(True)
                 return True
         if self._taken < self._most:
@@ -66,7 +77,9 @@ class Places:
             self.start()
 
     async def rest(self, worker: Worker, most_s: float | None = None) -> bool:
-        """Wait for work, for *most_s* seconds at most; False: it has no place any more, or all is over, and it ends."""
+        """Wait for work, for *most_s* seconds at most; False: it has no place any more, or all is
+        over, and it ends.
+        """
         if self._isolation.is_closed or self.pass_on(worker):
             return False
         loop = asyncio.get_running_loop()
@@ -89,7 +102,8 @@ class Places:
         Cancellation:
             The application ends: nobody asks for the place any more.
         """
-        worker.handler_ended()  # unnoticed, where it has taken our cancellation off its task by itself
+        # Unnoticed, where it has taken our cancellation off its task by itself.
+        worker.handler_ended()
         self.change(worker, "park")
         if not worker.is_abandoned:
             self._freed()
@@ -122,10 +136,13 @@ class Places:
         await self._isolation.done(worker, [worker.place])
 
     def pass_on(self, worker: Worker) -> bool:
-        """End a worker that is free, for another one that waits for its place; False if none does."""
+        """End a worker that is free, for another one that waits for its place; False if none
+        does.
+        """
         while self.returning:
             other = self.returning.popleft()
-            if other.state is WorkerState.RETURNING:  # else it was abandoned meanwhile
+            # Else it was abandoned meanwhile.
+            if other.state is WorkerState.RETURNING:
                 self.change(worker, "end")
                 self._resume(other)
                 return True
@@ -146,7 +163,9 @@ class Places:
             self._freed()
 
     def close(self) -> None:
-        """No work will come any more: who is idle ends, and who waits for a place goes on without one."""
+        """No work will come any more: who is idle ends, and who waits for a place goes on without
+        one.
+        """
         while self._idle:
             answer(self._idle.popitem()[1], False)
         while self.returning:

@@ -1,8 +1,10 @@
-"""The workers of one channel: what wakes them, what they hold, and which of them are interrupted or abandoned.
+"""The workers of one channel: what wakes them, what they hold, and which of them are interrupted or
+abandoned.
 
-A fixed number of long-lived workers run handlers one after the other, inline: no task, future or lock is made for a
-record. ``concurrency`` counts handlers that run. A worker that waits for something else (the next attempt, a dead
-letter) is parked: it holds back its lane only, and another one takes its place meanwhile.
+A fixed number of long-lived workers run handlers one after the other, inline: no task, future or
+lock is made for a record. ``concurrency`` counts handlers that run. A worker that waits for
+something else (the next attempt, a dead letter) is parked: it holds back its lane only, and another
+one takes its place meanwhile.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ STRETCH_S = 0.005
 """How long a worker goes on without letting the loop run."""
 
 INTERRUPTED_S = 1.0
-"""How long a handler that is cancelled for poison may take to end, before its worker is abandoned."""
+"""How long a handler that is cancelled for poison may take to end, before its worker is
+abandoned.
+"""
 
 
 class WorkerPool(Workers):
@@ -48,7 +52,8 @@ class WorkerPool(Workers):
         self._is_waking = False
         self._is_stopping = False
         self._names = count(1)
-        self._busy: dict[Worker, None] = {}  # in the order in which they took their lanes
+        # In the order in which they took their lanes.
+        self._busy: dict[Worker, None] = {}
         self._trackers = setup.trackers
         self._roots = setup.roots
         # Whether the application may keep messages whose handler has returned.
@@ -56,7 +61,9 @@ class WorkerPool(Workers):
         # Attempts that are due and wait for the end of a pause.
         self._paused: dict[Worker, Future[bool]] = {}
         self._isolation = Isolation(setup.is_ending)
-        self._places = Places(setup.settings.concurrency, self._isolation, self._start_worker, self._place_is_free)
+        self._places = Places(
+            setup.settings.concurrency, self._isolation, self._start_worker, self._place_is_free
+        )
 
     async def _work(self, context: Context) -> None:
         """What a worker's task does, in this context."""
@@ -71,7 +78,9 @@ class WorkerPool(Workers):
         return self._places.idle
 
     def work_is_there(self) -> None:
-        """Records were put into the lanes: one worker is woken, which wakes the next if there is more."""
+        """Records were put into the lanes: one worker is woken, which wakes the next if there is
+        more.
+        """
         if not self._is_waking:
             self._is_waking = self._places.wake()
 
@@ -81,22 +90,31 @@ class WorkerPool(Workers):
 
     def _start_worker(self) -> None:
         context = self._context.copy()
-        # Each coroutine around the handler costs whenever that goes on, so the work is all that the task runs.
-        self._spawn(partial(self._work, context), f"worker {next(self._names)} of {self._settings.name}", context)
+        # Each coroutine around the handler costs whenever that goes on, so the work is all that the
+        # task runs.
+        self._spawn(
+            partial(self._work, context),
+            f"worker {next(self._names)} of {self._settings.name}",
+            context,
+        )
 
     def _goes_on_in_another(self, worker: Worker) -> bool:
-        """Whether a worker ends for another one, in whose task and context no handler has left anything."""
+        """Whether a worker ends for another one, in whose task and context no handler has left
+        anything.
+        """
         if worker.is_spent:
             self._places.change(worker, "end")
             self._places.start()
         return worker.is_spent
 
-    # "take" and "turn away" come with every lane, and where few records come at a time that is with every record. So
-    # these two changes are written out: to look them up in the table costs 0.3 µs. A test holds them to the table.
+    # "take" and "turn away" come with every lane, and where few records come at a time that is with
+    # every record. So these two changes are written out: to look them up in the table costs 0.3 µs.
+    # A test holds them to the table.
 
     def _hold(self, worker: Worker, lanes: Sequence[Lane]) -> None:
         if worker.state is not IDLE:
-            worker.follow("take")  # raises
+            # Raises.
+            worker.follow("take")
         worker.state = RUNNING
         worker.lanes = lanes
         self._busy[worker] = None
@@ -104,21 +122,27 @@ class WorkerPool(Workers):
     def _turn_away(self, worker: Worker) -> bool:
         """Release what a worker holds; False if it has no place any more, and ends."""
         del self._busy[worker]
-        worker.messages, worker.piece, worker.record, worker.index = (), (), None, -1
+        worker.messages = ()
+        worker.piece = ()
+        worker.record = None
+        worker.index = -1
         self._release(worker)
         if worker.state is not RUNNING:
             worker.handler_ended()
             if worker.is_abandoned:
                 worker.follow("end")
-                self._place_is_free()  # what it released is for others to take
+                # What it released is for others to take.
+                self._place_is_free()
                 return False
             worker.follow("turn away")
         worker.state = IDLE
         return not (self._isolation.is_closed or self._places.pass_on(worker))
 
     def _release(self, worker: Worker) -> None:
-        lanes, worker.lanes = worker.lanes, ()
-        key, worker.key = worker.key, UNKEYED
+        lanes = worker.lanes
+        worker.lanes = ()
+        key = worker.key
+        worker.key = UNKEYED
         worker.left.update(lanes)
         for lane in lanes:
             if isinstance(lane, KeyedLane) and key is not UNKEYED:
@@ -127,7 +151,9 @@ class WorkerPool(Workers):
             self._channel.progress(lane)
 
     async def _rest(self, worker: Worker, most_s: float | None = None) -> bool:
-        """Wait for work; False: the worker ends. What it has settled is timed first, as after each stretch."""
+        """Wait for work; False: the worker ends. What it has settled is timed first, as after each
+        stretch.
+        """
         self._look(worker)
         return await self._places.rest(worker, most_s)
 
@@ -140,8 +166,12 @@ class WorkerPool(Workers):
             lane.tracker.compact()
         worker.left.clear()
 
-    async def _wait_for_attempt(self, worker: Worker, messages: Sequence[Delivery], after_s: float) -> bool:
-        """Wait for the next attempt; False if the channel stops, or the partition goes: they are given back then."""
+    async def _wait_for_attempt(
+        self, worker: Worker, messages: Sequence[Delivery], after_s: float
+    ) -> bool:
+        """Wait for the next attempt; False if the channel stops, or the partition goes: they are
+        given back then.
+        """
         loop = asyncio.get_running_loop()
         due: Future[bool] = loop.create_future()
         timer = loop.call_later(after_s, self._due, worker, due)
@@ -179,7 +209,9 @@ class WorkerPool(Workers):
             if left:
                 yield tracker, left
 
-    async def _wait_until(self, worker: Worker, messages: Sequence[Delivery], due: Future[bool]) -> bool:
+    async def _wait_until(
+        self, worker: Worker, messages: Sequence[Delivery], due: Future[bool]
+    ) -> bool:
         """Wait until *due* is true; else as :meth:`_wait_for_attempt`."""
         is_due = False
         if not (self._is_stopping or worker.is_revoked):
@@ -210,14 +242,16 @@ class WorkerPool(Workers):
         self._places.close()
 
     def _give_back(self, worker: Worker, messages: Sequence[Delivery]) -> None:
-        """Another attempt will not come from this worker: put records without a verdict back into their lanes.
+        """Another attempt will not come from this worker: put records without a verdict back into
+        their lanes.
 
-        Where the channel ends they are left instead: nobody will settle them, a stop need not wait for them, and the
-        next owner reads them again.
+        Where the channel ends they are left instead: nobody will settle them, a stop need not wait
+        for them, and the next owner reads them again.
         """
         lanes = {id(lane.tracker): lane for lane in worker.lanes}
         for message in reversed(messages):
-            tracker, index = message.tracker, message.index
+            tracker = message.tracker
+            index = message.index
             if self._is_stopping:
                 tracker.nack(index)
             elif tracker.is_open(index):
@@ -238,13 +272,14 @@ class WorkerPool(Workers):
 
     async def _wait_blocked(self, worker: Worker) -> None:
         """Wait for the nacks of a worker's records that are being carried out."""
-        pending, worker.blocked_on = [verdict for verdict in worker.blocked_on if not verdict.done()], []
+        pending = [verdict for verdict in worker.blocked_on if not verdict.done()]
+        worker.blocked_on = []
         if pending:
             await self._places.park(worker, pending)
 
     def abandon(self, lane: Lane) -> None:
-        # The lane's partition has gone for good, so nobody waits for these handlers, and one that never ends must not
-        # keep its place for ever. A worker whose handler does end, ends.
+        # The lane's partition has gone for good, so nobody waits for these handlers, and one that
+        # never ends must not keep its place for ever. A worker whose handler does end, ends.
         for worker in self._busy:
             if lane in worker.lanes:
                 self._places.abandon(worker)
@@ -261,17 +296,22 @@ class WorkerPool(Workers):
 
     def _cancel(self, worker: Worker, message: Delivery) -> None:
         if worker.state in PARKED_WORKERS:
-            answer(worker.wait, True)  # it sees that there is a verdict
+            # It sees that there is a verdict.
+            answer(worker.wait, True)
             return
         if worker.is_interrupted:
             return
         worker.follow("interrupt")
         worker.cut_lanes()
         worker.task.cancel()
-        worker.replacement = asyncio.get_running_loop().call_later(INTERRUPTED_S, self._replace, worker, message)
+        worker.replacement = asyncio.get_running_loop().call_later(
+            INTERRUPTED_S, self._replace, worker, message
+        )
 
     def _replace(self, worker: Worker, message: Delivery) -> None:
-        """An interrupted handler has not ended: abandon its worker, and let its lane go on after the verdict."""
+        """An interrupted handler has not ended: abandon its worker, and let its lane go on after
+        the verdict.
+        """
         self._totals.abandoned += 1
         self._places.abandon(worker)
 

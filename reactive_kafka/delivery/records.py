@@ -35,7 +35,9 @@ class Dispatcher(SharedRuns):
                 self.work_is_there()
             self._hold(worker, (lane,))
             try:
-                now = await self._run(worker, lane, -inf if self._lanes.is_limited else worker.stretch_end)
+                now = await self._run(
+                    worker, lane, -inf if self._lanes.is_limited else worker.stretch_end
+                )
             finally:
                 goes_on = self._turn_away(worker)
             if not goes_on:
@@ -45,10 +47,13 @@ class Dispatcher(SharedRuns):
                 worker.stretch_end = self._clock.monotonic() + STRETCH_S
 
     def _run(self, worker: Worker, lane: Lane, stretch_end: float) -> Awaitable[float]:
-        """Run handlers on a lane's records, one at least, until it is empty or the stretch is over; the time then."""
-        # The loop is written three times, for each kind of lane (the others are in shared.py): what the three have in
-        # common would cost a call per record, a tenth of what a record costs. While a handler waits the lane may be
-        # suspended, so each goes on with the piece that it reads only while that is the lane's own (see Lane.cut).
+        """Run handlers on a lane's records, one at least, until it is empty or the stretch is over;
+        the time then.
+        """
+        # The loop is written three times, for each kind of lane (the others are in shared.py): what
+        # the three have in common would cost a call per record, a tenth of what a record costs.
+        # While a handler waits the lane may be suspended, so each goes on with the piece that it
+        # reads only while that is the lane's own (see Lane.cut).
         if isinstance(lane, KeyedLane):
             if self._acks and lane.begin_alone(worker):
                 return self._run_alone(worker, lane, stretch_end, lane)
@@ -57,22 +62,44 @@ class Dispatcher(SharedRuns):
             return self._run_each(worker, lane, stretch_end)
         return self._run_alone(worker, lane, stretch_end, None)
 
-    async def _run_alone(self, worker: Worker, lane: Lane, stretch_end: float, keyed: KeyedLane | None) -> float:
-        """The same by a worker that has the lane to itself, where the handler's return is the ack."""
-        # So it notes only where it stands, which the tracker knows as a run: all before ``run_at`` are settled, and
-        # that one has been open since ``run_since``.
-        call, wants_message = self._isolation.apart(worker, self._call), self._wants_message
-        decode, refusal = self._invocation.decode, self._invocation.refusal
+    async def _run_alone(
+        self, worker: Worker, lane: Lane, stretch_end: float, keyed: KeyedLane | None
+    ) -> float:
+        """The same by a worker that has the lane to itself, where the handler's return is the
+        ack.
+        """
+        # So it notes only where it stands, which the tracker knows as a run: all before ``run_at``
+        # are settled, and that one has been open since ``run_since``.
+        call = self._isolation.apart(worker, self._call)
+        wants_message = self._wants_message
+        decode = self._invocation.decode
+        refusal = self._invocation.refusal
         decode_record = self._invocation.decode_record
-        monotonic, tracker = self._clock.monotonic, lane.tracker
-        task, context, clean = worker.task, worker.context, worker.clean
-        short_limit, started_at, count, long_count, long_s = DURATION_BUCKETS_S[0], monotonic(), 0, 0, 0.0
-        now, failed = started_at, None
-        while (now < stretch_end or not count) and (keyed is None or keyed.sole is worker) and lane.advance():
-            records, cursor, before = lane.records, lane.cursor, lane.taken
+        monotonic = self._clock.monotonic
+        tracker = lane.tracker
+        task = worker.task
+        context = worker.context
+        clean = worker.clean
+        short_limit = DURATION_BUCKETS_S[0]
+        started_at = monotonic()
+        count = 0
+        long_count = 0
+        long_s = 0.0
+        now = started_at
+        failed = None
+        while (
+            (now < stretch_end or not count)
+            and (keyed is None or keyed.sole is worker)
+            and lane.advance()
+        ):
+            records = lane.records
+            cursor = lane.cursor
+            before = lane.taken
             tracker.begin_run(before + 1, now)
-            worker.piece, worker.first = records, lane.first
-            look_at = min(stretch_end, now + short_limit)  # a call that begins after now and ends before that was short
+            worker.piece = records
+            worker.first = lane.first
+            # A call that begins after now and ends before that was short.
+            look_at = min(stretch_end, now + short_limit)
             for index, record in enumerate(records[cursor:] if cursor else records, before + 1):
                 lane.taken = index
                 tracker.run_at = index
@@ -95,14 +122,16 @@ class Dispatcher(SharedRuns):
                     await call(given)
                     try:
                         is_clean = context == clean and not task.cancelling()
-                    except BaseException:  # the values of context variables are anybody's, and so is how they compare
+                    except BaseException:
+                        # The values of context variables are anybody's, and so is how they compare.
                         is_clean = False
                     if not is_clean:
                         look_at = stretch_end = -inf
                         await self._isolation.call_returned(worker)
                 except BaseException as error:
                     failed = error
-                if failed is not None:  # not in the except block: this is not to become the context of a later error
+                # Not in the except block: this is not to become the context of a later error.
+                if failed is not None:
                     if not worker.is_abandoned:
                         # Not "now": its clock may have stood meanwhile.
                         tracker.end_run(index, tracker.run_since)
@@ -112,7 +141,8 @@ class Dispatcher(SharedRuns):
                         look_at = stretch_end = -inf
                     if not worker.is_abandoned:
                         tracker.begin_run(index + 1, self._clock.monotonic())
-                began, now = now, monotonic()
+                began = now
+                now = monotonic()
                 if now >= look_at:
                     if now - began > short_limit:
                         self._totals.durations.observe(now - began)

@@ -7,7 +7,9 @@ from reactive_kafka.verdicts.delivery import Delivery, is_open
 
 
 class ReturnedUnsettled:
-    """Messages without a verdict whose handler has returned: a dead letter needs their bytes if they become poison."""
+    """Messages without a verdict whose handler has returned: a dead letter needs their bytes if
+    they become poison.
+    """
 
     def __init__(self) -> None:
         self._messages: dict[tuple[int, int], Delivery] = {}
@@ -22,4 +24,8 @@ class ReturnedUnsettled:
 
     def find(self, tracker: OffsetTracker, index: int) -> list[Delivery]:
         message = self._messages.get((id(tracker), index))
-        return [message] if message is not None and message.tracker is tracker and is_open(message) else []
+        return (
+            [message]
+            if message is not None and message.tracker is tracker and is_open(message)
+            else []
+        )

@@ -1,7 +1,7 @@
 """The workers of a channel whose records are chosen: by a filter, or among several handlers.
 
-Which handler a record is for is asked before each call. So these workers' own call takes the message, and settles it.
-A channel with one handler that takes every record has none of this.
+Which handler a record is for is asked before each call. So these workers' own call takes the
+message, and settles it. A channel with one handler that takes every record has none of this.
 """
 
 from __future__ import annotations
@@ -36,13 +36,16 @@ Place = tuple[OffsetTracker, int]
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """One handler of a channel, and which records it takes: of *kinds*, if there are any, where *when* is true."""
+    """One handler of a channel, and which records it takes: of *kinds*, if there are any, where
+    *when* is true.
+    """
 
     invocation: Invocation
     retry: RetrySettings
     when: Callable[[Message[Any]], object] | None = None
     kinds: tuple[type, ...] = ()
-    read: Callable[[RawRecord], Any] | None = None  # its own payload; None: it takes that of the channel
+    # Its own payload; None: it takes that of the channel.
+    read: Callable[[RawRecord], Any] | None = None
 
     def takes(self, message: Message[Any]) -> bool:
         """Whether the record is for this handler. Raises what *when* raises."""
@@ -51,7 +54,9 @@ class Branch:
         return self.when is None or bool(self.when(message))
 
     def own(self, message: Message[Any]) -> Message[Any]:
-        """The message as this handler is to have it. DecodeError: the record does not fit its type."""
+        """The message as this handler is to have it. DecodeError: the record does not fit its
+        type.
+        """
         if self.read is None:
             return message
         own = new_message(self.read(message.record), message.record, message.tracker, message.index)
@@ -60,7 +65,9 @@ class Branch:
 
 
 class Kept(dict[Place, T]):
-    """What is kept of records that have failed, while they are open: some meet their end elsewhere."""
+    """What is kept of records that have failed, while they are open: some meet their end
+    elsewhere.
+    """
 
     def __init__(self) -> None:
         self._sweep_at = 64
@@ -78,21 +85,34 @@ class ChoosingDispatcher(Dispatcher):
     """Calls the first of several handlers that takes a record."""
 
     def __init__(
-        self, setup: WorkerSetup, branches: Sequence[Branch], channel: WorkerSignals, skipping: Skipping
+        self,
+        setup: WorkerSetup,
+        branches: Sequence[Branch],
+        channel: WorkerSignals,
+        skipping: Skipping,
     ) -> None:
-        super().__init__(setup, branches[0].invocation, channel)  # what concerns the channel is alike in all of them
-        handle = with_key(self._handle, wants_message=True) if self._invocation.decodes_keys else self._handle
+        # What concerns the channel is alike in all of them.
+        super().__init__(setup, branches[0].invocation, channel)
+        handle = (
+            with_key(self._handle, wants_message=True)
+            if self._invocation.decodes_keys
+            else self._handle
+        )
         self._call = self._first = handle
         self._wants_message = self._first_wants_message = True
-        self._acks, self._sends = False, None
+        self._acks = False
+        self._sends = None
         self._skipping = skipping
         self._branches = branches
         self._calls = [self._call_of(branch) for branch in branches]
-        self._failing: Kept[Branch | None] = Kept()  # whose call, or whose ``when``, has failed
+        # Whose call, or whose ``when``, has failed.
+        self._failing: Kept[Branch | None] = Kept()
 
     def _call_of(self, branch: Branch) -> Call:
         """What calls one handler with its message, and settles that as the ack mode says."""
-        call, wants_message, acks = record_call(branch.invocation, self.returned if self._keeps else None, self._hook)
+        call, wants_message, acks = record_call(
+            branch.invocation, self.returned if self._keeps else None, self._hook
+        )
 
         async def called(message: Message[Any]) -> None:
             message = branch.own(message)
@@ -121,24 +141,34 @@ class ChoosingDispatcher(Dispatcher):
 
     def _unmatched(self, message: Message[Any]) -> None:
         if self._settings.unmatched == "nack":
-            kind = type(message.payload).__name__  # a payload itself is nothing for logs
-            raise UnmatchedRecordError(f"channel {self._settings.name!r}: none of its handlers takes this {kind}")
+            # A payload itself is nothing for logs.
+            kind = type(message.payload).__name__
+            raise UnmatchedRecordError(
+                f"channel {self._settings.name!r}: none of its handlers takes this {kind}"
+            )
         self._channel.skip(message, "unmatched")
 
     def _after(self, message: Message[Any], attempt: int, error: BaseException) -> float | None:
         branch = self._failing.pop((message.tracker, message.index), None)
         return self._after_call(branch, attempt, error)
 
-    def _after_call(self, branch: Branch | None, attempt: int, error: BaseException) -> float | None:
+    def _after_call(
+        self, branch: Branch | None, attempt: int, error: BaseException
+    ) -> float | None:
         """As :meth:`_after`; without a branch as the channel says."""
         if isinstance(error, UnmatchedRecordError | DecodeError):
             return None
         retry = self._settings.retry if branch is None else branch.retry
-        return after_attempt(attempt, error, retry, self._settings.routes_after_retries, drawn_chance())
+        return after_attempt(
+            attempt, error, retry, self._settings.routes_after_retries, drawn_chance()
+        )
 
     async def _failed(self, worker: Worker, message: Message[Any], error: BaseException) -> None:
-        # An old record is skipped, whether or not it can be decoded. One that was decoded has been looked at.
-        is_undecoded = isinstance(error, DecodeError | SchemaMissing) and not self._has_begun(message)
+        # An old record is skipped, whether or not it can be decoded. One that was decoded has been
+        # looked at.
+        is_undecoded = isinstance(error, DecodeError | SchemaMissing) and not self._has_begun(
+            message
+        )
         if is_undecoded and self._skipping.is_too_old(message):
             self._channel.skip(message, "age")
             return
@@ -153,19 +183,28 @@ class ChoosingDispatcher(Dispatcher):
 class Progress:
     """How far a record has come that goes to several handlers, once a call has failed."""
 
-    at: int  # the handler whose call failed, or, where that was for good, the next one
-    is_taken: bool  # by a handler so far
-    error: BaseException | None = None  # the first that was for good
+    # The handler whose call failed, or, where that was for good, the next one.
+    at: int
+    # By a handler so far.
+    is_taken: bool
+    # The first that was for good.
+    error: BaseException | None = None
 
 
 class BroadcastDispatcher(ChoosingDispatcher):
-    """Calls each handler that takes a record, one after the other, and settles the record when all are done.
+    """Calls each handler that takes a record, one after the other, and settles the record when all
+    are done.
 
-    Each has its own attempts. One that has failed for good does not keep the record from those behind it.
+    Each has its own attempts. One that has failed for good does not keep the record from those
+    behind it.
     """
 
     def __init__(
-        self, setup: WorkerSetup, branches: Sequence[Branch], channel: WorkerSignals, skipping: Skipping
+        self,
+        setup: WorkerSetup,
+        branches: Sequence[Branch],
+        channel: WorkerSignals,
+        skipping: Skipping,
     ) -> None:
         super().__init__(setup, branches, channel, skipping)
         self._progress: Kept[Progress] = Kept()
@@ -200,7 +239,8 @@ class BroadcastDispatcher(ChoosingDispatcher):
                 raise
             progress.at += 1
             message.attempt = 1
-            if not is_open(message):  # poison, or the partition has gone
+            # Poison, or the partition has gone.
+            if not is_open(message):
                 return
         if progress.error is not None:
             raise progress.error
@@ -235,7 +275,11 @@ class BroadcastDispatcher(ChoosingDispatcher):
         progress = self._progress.get((message.tracker, message.index))
         if progress is None:
             return self._after_call(None, attempt, error)
-        return self._after_call(self._branches[progress.at], attempt, error) if self._goes_on(progress) else None
+        return (
+            self._after_call(self._branches[progress.at], attempt, error)
+            if self._goes_on(progress)
+            else None
+        )
 
     def _goes_on(self, progress: Progress) -> bool:
         return progress.at < len(self._branches)
@@ -247,7 +291,9 @@ class BroadcastDispatcher(ChoosingDispatcher):
 class FilteringBatches(BatchDispatcher):
     """Leaves what is skipped out of batches; a batch of nothing is not called."""
 
-    def __init__(self, setup: WorkerSetup, invocation: Invocation, channel: WorkerSignals, skipping: Skipping) -> None:
+    def __init__(
+        self, setup: WorkerSetup, invocation: Invocation, channel: WorkerSignals, skipping: Skipping
+    ) -> None:
         super().__init__(setup, invocation, channel)
         self._skipping = skipping
 
@@ -267,7 +313,8 @@ class FilteringBatches(BatchDispatcher):
                 why = self._skipping.why(message)
             except (SystemExit, KeyboardInterrupt):
                 raise
-            except BaseException as error:  # the filter is the user's code
+            except BaseException as error:
+                # The filter is the user's code.
                 refused.append((message, error))
                 continue
             if why is None:

@@ -1,4 +1,6 @@
-"""Which records of a channel are settled without a call of a handler: by its filter, or by their age. Pure."""
+"""Which records of a channel are settled without a call of a handler: by its filter, or by their
+age. Pure.
+"""
 
 from __future__ import annotations
 
@@ -32,15 +34,20 @@ def filter_of(settings: IncomingSettings) -> Filter | None:
 class Skipping:
     """What of one channel is skipped. *wall* tells the time, in seconds since the epoch.
 
-    A record that comes from a retry topic has been young enough once: its age is not looked at again.
+    A record that comes from a retry topic has been young enough once: its age is not looked at
+    again.
     """
 
-    def __init__(self, settings: IncomingSettings, filter: Filter | None, wall: Callable[[], float]) -> None:
+    def __init__(
+        self, settings: IncomingSettings, filter: Filter | None, wall: Callable[[], float]
+    ) -> None:
         self._settings = settings
         self._filter = filter
         self._max_age_s = settings.max_record_age_s
         self._wall = wall
-        self._retries = frozenset(() if settings.delayed_retry is None else settings.delayed_retry.topics)
+        self._retries = frozenset(
+            () if settings.delayed_retry is None else settings.delayed_retry.topics
+        )
 
     @property
     def is_needed(self) -> bool:
@@ -56,13 +63,18 @@ class Skipping:
         return is_old and delivery.topic_partition.topic not in self._retries
 
     def why(self, message: Message[Any]) -> Literal["filter", "age"] | None:
-        """Why no handler is called for a message, which is decoded; None: one is. Raises what the filter raises."""
+        """Why no handler is called for a message, which is decoded; None: one is. Raises what the
+        filter raises.
+        """
         if message.attempt == 1 and self.is_too_old(message):
             return "age"
         if self._filter is None:
             return None
         passes = self._filter(message)
-        if not isinstance(passes, bool):  # one that forgets to return would skip everything
+        # One that forgets to return would skip everything.
+        if not isinstance(passes, bool):
             named = f"filter = {self._settings.filter!r}"
-            raise TypeError(f"{named} returned {type(passes).__name__}: True to handle the record, False to skip it")
+            raise TypeError(
+                f"{named} returned {type(passes).__name__}: True to handle the record, False to skip it"
+            )
         return None if passes else "filter"

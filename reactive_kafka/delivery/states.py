@@ -13,9 +13,10 @@ from typing import TypeVar
 class LaneState(StrEnum):
     """Whether records of a lane may be taken.
 
-    ``open``: records may be taken; ``paused``: the application has paused the partition or the channel;
-    ``suspended``: the partition is being revoked, or the channel ends, and the records wait to hear whether it is
-    retained; ``suspended and paused``: both; ``dropped``: its records are another member's, or are read again.
+    ``open``: records may be taken; ``paused``: the application has paused the partition or the
+    channel; ``suspended``: the partition is being revoked, or the channel ends, and the records
+    wait to hear whether it is retained; ``suspended and paused``: both; ``dropped``: its records
+    are another member's, or are read again.
     """
 
     OPEN = "open"
@@ -28,8 +29,18 @@ class LaneState(StrEnum):
 _L = LaneState
 LANE_TRANSITIONS: dict[LaneState, dict[str, LaneState]] = {
     _L.OPEN: {"pause": _L.PAUSED, "suspend": _L.SUSPENDED, "drop": _L.DROPPED},
-    _L.PAUSED: {"pause": _L.PAUSED, "resume": _L.OPEN, "suspend": _L.SUSPENDED_AND_PAUSED, "drop": _L.DROPPED},
-    _L.SUSPENDED: {"pause": _L.SUSPENDED_AND_PAUSED, "suspend": _L.SUSPENDED, "retain": _L.OPEN, "drop": _L.DROPPED},
+    _L.PAUSED: {
+        "pause": _L.PAUSED,
+        "resume": _L.OPEN,
+        "suspend": _L.SUSPENDED_AND_PAUSED,
+        "drop": _L.DROPPED,
+    },
+    _L.SUSPENDED: {
+        "pause": _L.SUSPENDED_AND_PAUSED,
+        "suspend": _L.SUSPENDED,
+        "retain": _L.OPEN,
+        "drop": _L.DROPPED,
+    },
     _L.SUSPENDED_AND_PAUSED: {
         "pause": _L.SUSPENDED_AND_PAUSED,
         "resume": _L.SUSPENDED,
@@ -39,9 +50,9 @@ LANE_TRANSITIONS: dict[LaneState, dict[str, LaneState]] = {
     },
     _L.DROPPED: {},
 }
-"""state -> event -> next state. ``pause``, ``resume``: by the application; ``suspend``: the partition is being revoked,
-or the channel ends; ``retain``: it was reassigned with the position as we left it; ``drop``: its records are another
-member's, or are read again."""
+"""state -> event -> next state. ``pause``, ``resume``: by the application; ``suspend``: the
+partition is being revoked, or the channel ends; ``retain``: it was reassigned with the position as
+we left it; ``drop``: its records are another member's, or are read again."""
 
 REVOKED_LANES = frozenset({_L.SUSPENDED, _L.SUSPENDED_AND_PAUSED, _L.DROPPED})
 """The partition is going or gone: nothing that was fetched for it may be added."""
@@ -53,11 +64,12 @@ PAUSED_LANES = frozenset({_L.PAUSED, _L.SUSPENDED_AND_PAUSED})
 class WorkerState(StrEnum):
     """What a worker does at the moment.
 
-    ``idle``: it holds no lane, and waits for work; ``running``: it takes records of a lane and calls the handler;
-    ``interrupted``: its handler was cancelled for poison, and has not ended; ``parked``: it keeps its lane and waits
-    for the next attempt or a dead letter, without a place; ``returning``: that wait is over, and it waits for a place;
-    ``abandoned``: its handler still runs, and nobody waits for that; ``abandoned and interrupted``: both; ``abandoned
-    and parked``: nobody waits for it, and no handler runs; ``ended``: its task is over.
+    ``idle``: it holds no lane, and waits for work; ``running``: it takes records of a lane and
+    calls the handler; ``interrupted``: its handler was cancelled for poison, and has not ended;
+    ``parked``: it keeps its lane and waits for the next attempt or a dead letter, without a place;
+    ``returning``: that wait is over, and it waits for a place; ``abandoned``: its handler still
+    runs, and nobody waits for that; ``abandoned and interrupted``: both; ``abandoned and parked``:
+    nobody waits for it, and no handler runs; ``ended``: its task is over.
     """
 
     IDLE = "idle"
@@ -72,27 +84,37 @@ class WorkerState(StrEnum):
 
 
 _W = WorkerState
-# An abandoned worker ends when its handler does. Until then it can be interrupted or park as any other, which the pool
-# has to know: a second interrupt, or one while no handler runs, would cancel our own code. So these are states of their
-# own, and not a flag next to the others.
+# An abandoned worker ends when its handler does. Until then it can be interrupted or park as any
+# other, which the pool has to know: a second interrupt, or one while no handler runs, would cancel
+# our own code. So these are states of their own, and not a flag next to the others.
 WORKER_TRANSITIONS: dict[WorkerState, dict[str, WorkerState]] = {
     _W.IDLE: {"take": _W.RUNNING, "end": _W.ENDED},
-    _W.RUNNING: {"turn away": _W.IDLE, "interrupt": _W.INTERRUPTED, "park": _W.PARKED, "abandon": _W.ABANDONED},
+    _W.RUNNING: {
+        "turn away": _W.IDLE,
+        "interrupt": _W.INTERRUPTED,
+        "park": _W.PARKED,
+        "abandon": _W.ABANDONED,
+    },
     _W.INTERRUPTED: {"handler ended": _W.RUNNING, "abandon": _W.ABANDONED_INTERRUPTED},
     _W.PARKED: {"resume": _W.RUNNING, "return": _W.RETURNING, "abandon": _W.ABANDONED_PARKED},
     _W.RETURNING: {"resume": _W.RUNNING, "abandon": _W.ABANDONED_PARKED},
-    _W.ABANDONED: {"interrupt": _W.ABANDONED_INTERRUPTED, "park": _W.ABANDONED_PARKED, "end": _W.ENDED},
+    _W.ABANDONED: {
+        "interrupt": _W.ABANDONED_INTERRUPTED,
+        "park": _W.ABANDONED_PARKED,
+        "end": _W.ENDED,
+    },
     _W.ABANDONED_INTERRUPTED: {"handler ended": _W.ABANDONED},
     _W.ABANDONED_PARKED: {"resume": _W.ABANDONED},
     _W.ENDED: {},
 }
 """state -> event -> next state.
 
-``take``: it takes lanes; ``turn away``: it lets go of them; ``end``: nothing is left for it to do; ``interrupt``: its
-handler was cancelled for poison, and is expected to end; ``handler ended``: that handler has; ``park``: it waits for
-something that is no handler (the next attempt, a dead letter), and gives its place to another; ``return``: that is
-over, and every place is taken; ``resume``: it has a place again; ``abandon``: nobody waits for its handler any more,
-for its partition is gone, or the handler ignores its cancellation."""
+``take``: it takes lanes; ``turn away``: it lets go of them; ``end``: nothing is left for it to do;
+``interrupt``: its handler was cancelled for poison, and is expected to end; ``handler ended``: that
+handler has; ``park``: it waits for something that is no handler (the next attempt, a dead letter),
+and gives its place to another; ``return``: that is over, and every place is taken; ``resume``: it
+has a place again; ``abandon``: nobody waits for its handler any more, for its partition is gone, or
+the handler ignores its cancellation."""
 
 WITH_PLACE = frozenset({_W.IDLE, _W.RUNNING, _W.INTERRUPTED})
 """The workers that count: a channel has ``concurrency`` places."""
@@ -107,12 +129,16 @@ INTERRUPTED_WORKERS = frozenset({_W.INTERRUPTED, _W.ABANDONED_INTERRUPTED})
 """Those whose task counts one cancellation of ours."""
 
 # Hot loops compare with these: a module's name is found faster than an attribute of an enum.
-OPEN, IDLE, RUNNING = _L.OPEN, _W.IDLE, _W.RUNNING
+OPEN = _L.OPEN
+IDLE = _W.IDLE
+RUNNING = _W.RUNNING
 
 State = TypeVar("State", bound=str)
 
 
-def after(table: Mapping[State, Mapping[str, State]], state: State, event: str, what: str = "") -> State:
+def after(
+    table: Mapping[State, Mapping[str, State]], state: State, event: str, what: str = ""
+) -> State:
     """The state that follows. *what* is in the state; "": the class of the state says it.
 
     Raises:
@@ -121,4 +147,6 @@ def after(table: Mapping[State, Mapping[str, State]], state: State, event: str, 
     try:
         return table[state][event]
     except KeyError:
-        raise RuntimeError(f"{event!r} cannot happen to a {what or type(state).__name__} that is {state}") from None
+        raise RuntimeError(
+            f"{event!r} cannot happen to a {what or type(state).__name__} that is {state}"
+        ) from None

@@ -1,4 +1,6 @@
-"""What one worker of a channel does, what a channel asks of whatever handles its records, and hands to that."""
+"""What one worker of a channel does, what a channel asks of whatever handles its records, and hands
+to that.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,15 @@ from typing import Any
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.delivery.current import CALL, WORKER, Call, CallHolder, LazyMessage, Place, itself
+from reactive_kafka.delivery.current import (
+    CALL,
+    WORKER,
+    Call,
+    CallHolder,
+    LazyMessage,
+    Place,
+    itself,
+)
 from reactive_kafka.delivery.keyed import KeyedLane
 from reactive_kafka.delivery.lane import UNKEYED, Lane
 from reactive_kafka.delivery.lanes import Lanes
@@ -41,47 +51,85 @@ from reactive_kafka.verdicts.unawaited import CALLER, Caller
 class Worker:
     """One worker; made in its task, which runs in *context*, as do the handlers that it calls.
 
-    With *keeps_apart* handlers get contexts of their own, so nothing that is in this one comes from a handler.
+    With *keeps_apart* handlers get contexts of their own, so nothing that is in this one comes from
+    a handler.
     """
 
     __slots__ = (
-        "blocked_on", "clean", "context", "first", "index", "is_new", "is_spent", "key", "lanes", "left", "messages",
-        "piece", "place", "pool", "record", "replacement", "state", "strays", "stretch_end", "task", "wait",
-    )  # fmt: skip
+        "blocked_on",
+        "clean",
+        "context",
+        "first",
+        "index",
+        "is_new",
+        "is_spent",
+        "key",
+        "lanes",
+        "left",
+        "messages",
+        "piece",
+        "place",
+        "pool",
+        "record",
+        "replacement",
+        "state",
+        "strays",
+        "stretch_end",
+        "task",
+        "wait",
+    )
 
     def __init__(self, pool: Workers, context: Context, *, keeps_apart: bool = False) -> None:
         task = asyncio.current_task()
-        assert task is not None  # noqa: S101  # for the type checker
+        # For the type checker.
+        assert task is not None  # noqa: S101
         self.task: asyncio.Task[Any] = task
         # For those whom its handlers call; in the context of its own task.
         WORKER.set(self)
         CALLER.set(Caller())
         HOLDER.set(CallHolder(pool.roots, pool.left_unsettled))
         self.context = context
-        self.clean = context if keeps_apart else context.copy()  # what handlers find; one may have changed it
-        self.pool, self.state = pool, WorkerState.IDLE
+        # What handlers find; one may have changed it.
+        self.clean = context if keeps_apart else context.copy()
+        self.pool = pool
+        self.state = WorkerState.IDLE
         # It has not begun its first stretch.
         self.is_new = True
-        self.lanes: Sequence[Lane] = ()  # those that it holds; empty also once they were released for it
-        self.left: set[Lane] = set()  # those that it has released, and whose records it has not timed since
-        self.piece: Sequence[RawRecord] = ()  # what it reads from a lane that it has to itself
-        self.first = 0  # the arrival number of that piece's first record
-        self.index = -1  # of the record that its handler has, where that is not told by the tracker's run
+        # Those that it holds; empty also once they were released for it.
+        self.lanes: Sequence[Lane] = ()
+        # Those that it has released, and whose records it has not timed since.
+        self.left: set[Lane] = set()
+        # What it reads from a lane that it has to itself.
+        self.piece: Sequence[RawRecord] = ()
+        # The arrival number of that piece's first record.
+        self.first = 0
+        # Of the record that its handler has, where that is not told by the tracker's run.
+        self.index = -1
         self.record: RawRecord | None = None
-        self.key: Hashable = UNKEYED  # by which that record is ordered: none other of that key may run
-        self.stretch_end = 0.0  # when it is to let the loop run
-        self.messages: Sequence[Delivery] = ()  # those of the call that it tries again, or of its batch
-        self.blocked_on: list[Future[bool]] = []  # nacks of its records being carried out: what comes after them waits
-        self.wait: Future[bool] | None = None  # for the next attempt; True: it is due, or there is a verdict by now
-        self.place: Future[bool] | None = None  # what it waits for while it returns
-        self.replacement: asyncio.TimerHandle | None = None  # abandons it if its handler ignores its cancellation
-        # A handler has left something in its task or its context, and it goes on in another one. That is true of the
-        # task, whatever the worker does, and is acted on between two lanes.
+        # By which that record is ordered: none other of that key may run.
+        self.key: Hashable = UNKEYED
+        # When it is to let the loop run.
+        self.stretch_end = 0.0
+        # Those of the call that it tries again, or of its batch.
+        self.messages: Sequence[Delivery] = ()
+        # Nacks of its records being carried out: what comes after them waits.
+        self.blocked_on: list[Future[bool]] = []
+        # For the next attempt; True: it is due, or there is a verdict by now.
+        self.wait: Future[bool] | None = None
+        # What it waits for while it returns.
+        self.place: Future[bool] | None = None
+        # Abandons it if its handler ignores its cancellation.
+        self.replacement: asyncio.TimerHandle | None = None
+        # A handler has left something in its task or its context, and it goes on in another one.
+        # That is true of the task, whatever the worker does, and is acted on between two lanes.
         self.is_spent = False
-        self.strays = 0  # cancellations that came between two calls, and were meant for a call that was over
+        # Cancellations that came between two calls, and were meant for a call that was over.
+        self.strays = 0
 
     def follow(self, event: str) -> None:
-        """Change its state as the table says; where that takes or gives a place, :class:`Places` does it."""
+        """Change its state as the table says; where that takes or gives a place, :class:`Places`
+        does it.
+        """
         self.state = after(WORKER_TRANSITIONS, self.state, event)
 
     @property
@@ -99,7 +147,9 @@ class Worker:
         return any(lane.revoked for lane in self.lanes)
 
     def cut_lanes(self) -> None:
-        """Have it turn away after its record; in a lane with keys that others are in, too, it looks by itself."""
+        """Have it turn away after its record; in a lane with keys that others are in, too, it looks
+        by itself.
+        """
         for lane in self.lanes:
             if not isinstance(lane, KeyedLane) or lane.sole is self:
                 lane.cut()
@@ -128,16 +178,23 @@ class Worker:
             return Call(self, self.messages, is_batch=self.pool.takes_batches)
         if not self.lanes or self.pool.takes_batches:
             return None
-        tracker, record, index = self.lanes[0].tracker, self.record, self.index
-        if record is None:  # it reads a piece
+        tracker = self.lanes[0].tracker
+        record = self.record
+        index = self.index
+        # It reads a piece.
+        if record is None:
             index = tracker.run_at if tracker.run_at >= 0 else self.lanes[0].taken
             if not 0 <= (at := index - self.first) < len(self.piece):
                 return None
             record = self.piece[at]
-        return Call(self, (LazyMessage(self.pool.payload_of, record, tracker, index),), is_batch=False)
+        return Call(
+            self, (LazyMessage(self.pool.payload_of, record, tracker, index),), is_batch=False
+        )
 
     def messages_of(self, tracker: OffsetTracker, index: int) -> list[Delivery]:
-        """The unsettled messages of its call, if this record is among them: one, or its whole batch."""
+        """The unsettled messages of its call, if this record is among them: one, or its whole
+        batch.
+        """
         if not self.lanes:
             return []
         if any(message.tracker is tracker and message.index == index for message in self.messages):
@@ -146,9 +203,14 @@ class Worker:
             if lane.tracker is not tracker:
                 continue
             record = self.record if self.index == index else None
-            # The lane may have gone on to its next piece while the handler has the last record of this one. So the
-            # worker remembers the piece that it reads, and where that begins: the lane's own would be another record.
-            if record is None and tracker.run_at == index and 0 <= index - self.first < len(self.piece):
+            # The lane may have gone on to its next piece while the handler has the last record of
+            # this one. So the worker remembers the piece that it reads, and where that begins: the
+            # lane's own would be another record.
+            if (
+                record is None
+                and tracker.run_at == index
+                and 0 <= index - self.first < len(self.piece)
+            ):
                 record = self.piece[index - self.first]
             if record is not None:
                 return [new_message(None, record, tracker, index)]
@@ -158,7 +220,8 @@ class Worker:
     def has_strange_values(self) -> bool:
         try:
             return self.context != self.clean
-        except BaseException:  # the values are anybody's, and so is how they compare
+        except BaseException:
+            # The values are anybody's, and so is how they compare.
             return True
 
     @property
@@ -172,7 +235,9 @@ class Worker:
             self.task.uncancel()
 
     def fresh_context(self, *, tells: bool) -> Context:
-        """A context for one call, without what other calls have set; *tells*: it says what that call has."""
+        """A context for one call, without what other calls have set; *tells*: it says what that
+        call has.
+        """
         context = (self.clean if self.is_spent else self.context).copy()
         if tells:
             context.run(CALL.set, self.call())
@@ -183,8 +248,10 @@ class Worker:
 class HandlerTotals:
     """Counters of handler calls; they outlive a restart of the channel."""
 
-    retries: int = 0  # calls after the first one
-    abandoned: int = 0  # handlers that were cancelled for poison, and did not end
+    # Calls after the first one.
+    retries: int = 0
+    # Handlers that were cancelled for poison, and did not end.
+    abandoned: int = 0
     durations: DurationHistogram = field(default_factory=DurationHistogram)
 
 
@@ -196,16 +263,20 @@ class WorkerSetup:
     lanes: Lanes
     clock: Clock
     spawn: Spawn
-    hook: DeliveryHook  # the channel's checkpoint store
+    # The channel's checkpoint store.
+    hook: DeliveryHook
     totals: HandlerTotals = field(default_factory=HandlerTotals)
-    is_ending: Callable[[], bool] = lambda: False  # every task is being cancelled, as at the end of ``asyncio.run``
+    # Every task is being cancelled, as at the end of ``asyncio.run``
+    is_ending: Callable[[], bool] = lambda: False
     # What is around each call of a handler; the call takes its message or its batch.
     around: Callable[[HandlerCall], HandlerCall] | None = None
     # The records of Kafka that a delivery was made of, as records age and not values.
     roots: Callable[[Delivery], Iterable[Place]] = itself
-    # The trackers of the partitions that hold records, if the application may keep messages without a verdict.
+    # The trackers of the partitions that hold records, if the application may keep messages without
+    # a verdict.
     trackers: Callable[[], Iterable[OffsetTracker]] = tuple
-    context: Context = field(default_factory=copy_context)  # each worker has a copy of it
+    # Each worker has a copy of it.
+    context: Context = field(default_factory=copy_context)
 
 
 class WorkerSignals:
@@ -221,35 +292,52 @@ class WorkerSignals:
         self._parts = parts
         self._awaited_by = acknowledger.awaited_by
         self.fail = parts.fail
-        self.exit = exit  # a handler asked the process to end (SystemExit, KeyboardInterrupt)
-        self.store_plans = store_plans  # commits until the group has the trackers' plans; False: one is not ours
-        self.nack = acknowledger.failed  # the handler of a message failed for good
+        # A handler asked the process to end (SystemExit, KeyboardInterrupt)
+        self.exit = exit
+        # Commits until the group has the trackers' plans; False: one is not ours.
+        self.store_plans = store_plans
+        # The handler of a message failed for good.
+        self.nack = acknowledger.failed
         self.verdict_of = acknowledger.verdict_of
         self.settled = acknowledger.settled
         self.skip = acknowledger.skips.skip
         self.raised_after_ack = acknowledger.raised_after_ack
 
     def progress(self, lane: Lane) -> None:
-        """A worker turned away from a lane: there may be room for new records, or a drain may be over."""
+        """A worker turned away from a lane: there may be room for new records, or a drain may be
+        over.
+        """
         if self._awaited_by and (lane.revoked or lane.waiting <= lane.low_water):
             self._parts.progress()
 
-    def will_retry(self, message: Delivery, reason: BaseException, attempt: int, wait_s: float) -> None:
-        """Call number *attempt* for a message (for a batch: its first one) failed, and another one follows."""
+    def will_retry(
+        self, message: Delivery, reason: BaseException, attempt: int, wait_s: float
+    ) -> None:
+        """Call number *attempt* for a message (for a batch: its first one) failed, and another one
+        follows.
+        """
         about = failure_of(self._parts.settings.name, message, reason)
         self._parts.observer.on(HandlerRetried(**about, attempt=attempt, wait_s=wait_s))
 
     def also_failed(self, message: Delivery, reason: BaseException) -> None:
-        """Another handler of a broadcast failed for good: the record will be nacked for what the first one raised."""
-        self._parts.observer.on(AlsoFailed(**failure_of(self._parts.settings.name, message, reason)))
+        """Another handler of a broadcast failed for good: the record will be nacked for what the
+        first one raised.
+        """
+        self._parts.observer.on(
+            AlsoFailed(**failure_of(self._parts.settings.name, message, reason))
+        )
 
 
 class Workers:
-    """What handles the records in the lanes. This one does nothing: an application iterates over the channel."""
+    """What handles the records in the lanes. This one does nothing: an application iterates over
+    the channel.
+    """
 
-    takes_batches = False  # a call takes records of several lanes, and frees the room of many records at once
-    # Ranges of records run outside of this process. So no partition may go before that is over, even where its lane was
-    # dropped; and a record that is not due holds back those behind it, or ranges would have holes.
+    # A call takes records of several lanes, and frees the room of many records at once.
+    takes_batches = False
+    # Ranges of records run outside of this process. So no partition may go before that is over,
+    # even where its lane was dropped; and a record that is not due holds back those behind it, or
+    # ranges would have holes.
     works_elsewhere = False
 
     def __init__(self) -> None:
@@ -267,7 +355,9 @@ class Workers:
         """End the waits between attempts; their records stay unsettled."""
 
     def suspended(self) -> None:
-        """Lanes were suspended: end the waits for another attempt in them, and put their records back."""
+        """Lanes were suspended: end the waits for another attempt in them, and put their records
+        back.
+        """
 
     def abandon(self, lane: Lane) -> None:
         """Stop counting workers still busy with this lane; replacements may start."""
@@ -284,12 +374,16 @@ class Workers:
         return itself(delivery)
 
     def left_unsettled(self) -> Iterable[Held]:
-        """The records that handlers have returned from without a verdict, by partition: the application has them."""
+        """The records that handlers have returned from without a verdict, by partition: the
+        application has them.
+        """
         return ()
 
     @property
     def waits_for_outage(self) -> bool:
-        """Whether a handler failed because a broker, a store or a registry is away, and waits for its next call."""
+        """Whether a handler failed because a broker, a store or a registry is away, and waits for
+        its next call.
+        """
         return False
 
     def not_ready(self, now: float) -> Iterable[str]:
@@ -300,10 +394,14 @@ class Workers:
         """Pauses are over: attempts that have waited for that are made."""
 
     def blocks_on(self, tracker: OffsetTracker, index: int, verdict: Future[bool]) -> None:
-        """A nack is being carried out: hold its lane until *verdict*, even if the handler returns before."""
+        """A nack is being carried out: hold its lane until *verdict*, even if the handler returns
+        before.
+        """
 
     def interrupt(self, tracker: OffsetTracker, index: int) -> list[Delivery]:
-        """Cancel the handler that has a record, and await it no more; the unsettled messages of its call, if any."""
+        """Cancel the handler that has a record, and await it no more; the unsettled messages of its
+        call, if any.
+        """
         return self.returned.find(tracker, index)
 
     def has(self, tracker: OffsetTracker, index: int) -> bool:
@@ -318,15 +416,21 @@ class Workers:
         return records
 
     def wants(self, lane: Lane, records: int) -> int:
-        """How many records one poll should bring for a lane with room for *records* (possibly none)."""
+        """How many records one poll should bring for a lane with room for *records* (possibly
+        none).
+        """
         return records
 
     def reserve_s(self, most_s: float) -> float:
-        """How many of the *most_s* seconds that a stop may take have to be left for :meth:`cut_off`."""
+        """How many of the *most_s* seconds that a stop may take have to be left for
+        :meth:`cut_off`.
+        """
         return 0.0
 
     async def over(self) -> None:
         """Returns when nothing runs outside of this process any more."""
 
     async def cut_off(self) -> None:
-        """The time of what runs outside of this process, in suspended lanes, is over; returns when it has ended."""
+        """The time of what runs outside of this process, in suspended lanes, is over; returns when
+        it has ended.
+        """

@@ -16,7 +16,8 @@ class FailedRecord:
     Attributes:
         group_id: None for a channel that reads without a group.
         partition: Where it was read: for a delayed retry a partition of the retry topic.
-        timestamp_ms: The record's, in milliseconds since the epoch; None in the oldest message formats.
+        timestamp_ms: The record's, in milliseconds since the epoch; None in the oldest message
+            formats.
         reason: What was given to ``nack``, or what the handler raised.
         replacement: What ``nack(reason, record=...)`` wants written instead.
         now_ms: The time of the nack, in milliseconds since the epoch.
@@ -37,7 +38,9 @@ class FailedRecord:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Leave the record unsettled and stop the channel: for *error*, where the reason of the nack does not say it."""
+    """Leave the record unsettled and stop the channel: for *error*, where the reason of the nack
+    does not say it.
+    """
 
     error: BaseException | None = None
 
@@ -52,9 +55,11 @@ class Write:
     """Write this, and settle the record once the broker has it.
 
     Attributes:
-        partition: None goes by the key. A retry's is taken modulo the number of partitions of its topic.
+        partition: None goes by the key. A retry's is taken modulo the number of partitions of its
+            topic.
         timestamp_ms: None takes the time of writing. A retry is due its topic's delay after it.
-        kind: What it counts as, and what may be cut off its headers where the broker finds them too large.
+        kind: What it counts as, and what may be cut off its headers where the broker finds them too
+            large.
     """
 
     topic: str
@@ -70,7 +75,9 @@ Decision = Stop | Skip | Write
 
 
 class FailureStrategy(Protocol):
-    """Decides what becomes of a nacked record. Its own errors stop the channel, and the record stays unsettled."""
+    """Decides what becomes of a nacked record. Its own errors stop the channel, and the record
+    stays unsettled.
+    """
 
     def decide(self, failed: FailedRecord) -> Decision | Awaitable[Decision]:
         """The decision, or an awaitable of it; the record is unsettled until then."""

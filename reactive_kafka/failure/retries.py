@@ -12,8 +12,9 @@ from reactive_kafka.failure.matching import nearest
 def is_retried(reason: BaseException, retry: RetrySettings, routes: Mapping[str, bool]) -> bool:
     """Whether a failure may be followed by another call in place.
 
-    A route decides at the first failure, unless *routes* says that it lets the retries go first. Of what ``never`` and
-    ``only`` name the nearest class counts, as of routes; without one, whether ``only`` names none.
+    A route decides at the first failure, unless *routes* says that it lets the retries go first. Of
+    what ``never`` and ``only`` name the nearest class counts, as of routes; without one, whether
+    ``only`` names none.
     """
     if not nearest(reason, routes, True):
         return False
@@ -22,12 +23,18 @@ def is_retried(reason: BaseException, retry: RetrySettings, routes: Mapping[str,
 
 
 def after_attempt(
-    attempt: int, reason: BaseException, retry: RetrySettings, routes: Mapping[str, bool], chance: float = 0.5
+    attempt: int,
+    reason: BaseException,
+    retry: RetrySettings,
+    routes: Mapping[str, bool],
+    chance: float = 0.5,
 ) -> float | None:
-    """After how many seconds another attempt follows number *attempt* (1, 2, ...), which failed; None: it is nacked.
+    """After how many seconds another attempt follows number *attempt* (1, 2, ...), which failed;
+    None: it is nacked.
 
-    The wait doubles from ``backoff`` up to ``max_backoff``; *chance*, from 0 to 1, makes it shorter or longer by up to
-    the share ``jitter`` of it. *routes* is the name of an exception -> whether its route lets retries go first.
+    The wait doubles from ``backoff`` up to ``max_backoff``; *chance*, from 0 to 1, makes it shorter
+    or longer by up to the share ``jitter`` of it. *routes* is the name of an exception -> whether
+    its route lets retries go first.
     """
     if attempt >= retry.max_attempts or not is_retried(reason, retry, routes):
         return None

@@ -1,11 +1,12 @@
 """CloudEvents in: which records are events, what makes one invalid, and the payload of one. Pure.
 
-A record is an event in *structured* mode if its header ``content-type`` begins with ``application/cloudevents``: the
-value is an envelope of JSON. It is one in *binary* mode if it has the header ``ce_specversion``, or all others that an
-event must have: the value is the event's data. What says that it is an event and is an invalid one cannot be decoded.
+A record is an event in *structured* mode if its header ``content-type`` begins with
+``application/cloudevents``: the value is an envelope of JSON. It is one in *binary* mode if it has
+the header ``ce_specversion``, or all others that an event must have: the value is the event's data.
+What says that it is an event and is an invalid one cannot be decoded.
 
-Attributes are read twice where somebody looks at them: once to see that the event is valid, and once for
-``message.cloud_event``. To keep them would cost every message a reference.
+Attributes are read twice where somebody looks at them: once to see that the event is valid, and
+once for ``message.cloud_event``. To keep them would cost every message a reference.
 """
 
 from __future__ import annotations
@@ -14,7 +15,15 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from reactive_kafka.errors import DecodeError
-from reactive_kafka.formats.cloudevents import OWN_NAMES, STRUCTURED, CloudEvent, checked, invalid, is_json, parse_time
+from reactive_kafka.formats.cloudevents import (
+    OWN_NAMES,
+    STRUCTURED,
+    CloudEvent,
+    checked,
+    invalid,
+    is_json,
+    parse_time,
+)
 from reactive_kafka.formats.cloudevents_envelope import envelope_of
 from reactive_kafka.formats.guarding import Decoder
 from reactive_kafka.formats.names import EVENTS
@@ -24,7 +33,8 @@ from reactive_kafka.records import HeaderPairs
 PREFIX = "ce_"
 CONTENT_TYPES = frozenset(("content-type", "Content-Type"))
 _SIGNS = CONTENT_TYPES | {"ce_specversion", "ce_id"}
-_TEXTS = ("string", "bytes")  # formats that take the characters of a JSON string, not its JSON
+# Formats that take the characters of a JSON string, not its JSON.
+_TEXTS = ("string", "bytes")
 
 
 class Content(Protocol):
@@ -40,15 +50,19 @@ RecordDecoder = Callable[[Content], object]
 """Record -> payload, raising what a decoder of its value raises."""
 
 
-def record_decoder(decode: Decoder | None, payload_type: object, deserializer: str | None) -> RecordDecoder:
-    """What makes a payload of records with headers: those that are events, and by *decode* all others.
+def record_decoder(
+    decode: Decoder | None, payload_type: object, deserializer: str | None
+) -> RecordDecoder:
+    """What makes a payload of records with headers: those that are events, and by *decode* all
+    others.
 
     Args:
-        decode: The channel's decoder of values. None: they are passed on as they are. With ``cloudevents`` that by the
-            annotation alone.
+        decode: The channel's decoder of values. None: they are passed on as they are. With
+            ``cloudevents`` that by the annotation alone.
         payload_type: The handler's annotation.
-        deserializer: The channel's, by name. None: the annotation decides. With ``cloudevents`` what is no event cannot
-            be decoded, and data that nothing is asked of is read by its own media type.
+        deserializer: The channel's, by name. None: the annotation decides. With ``cloudevents``
+            what is no event cannot be decoded, and data that nothing is asked of is read by its own
+            media type.
     """
     asked = wanted(payload_type)
     is_demanded = deserializer == EVENTS
@@ -68,12 +82,15 @@ def record_decoder(decode: Decoder | None, payload_type: object, deserializer: s
         return plain(text.encode("utf-8") if takes_text and text is not None else data)
 
     def of_event(record: Content) -> object:
-        value, headers = record.value, record.headers
+        value = record.value
+        headers = record.headers
         structured = _structured_type(headers)
         if structured is None and _is_binary(headers):
             attributes = checked(_attributes(headers))
             # Other writers have an empty value where an event has no data.
-            return payload(value if value or takes_text else None, attributes.get("datacontenttype"))
+            return payload(
+                value if value or takes_text else None, attributes.get("datacontenttype")
+            )
         if value is None or (structured is None and not is_demanded):
             return plain(value)
         envelope = envelope_of(value, structured or b"")
@@ -122,7 +139,8 @@ def event_of(record: Content, payload: object, *, is_demanded: bool = False) -> 
     Raises:
         DecodeError: It says that it is one, and is an invalid one.
     """
-    value, headers = record.value, record.headers
+    value = record.value
+    headers = record.headers
     structured = _structured_type(headers)
     if structured is None and _is_binary(headers):
         attributes: Mapping[str, Any] = checked(_attributes(headers))
@@ -150,7 +168,9 @@ def says_event(headers: HeaderPairs) -> bool:
 
 
 def _structured_type(headers: HeaderPairs) -> bytes | None:
-    """The content type of an envelope; None: the value is none. The last header of a name counts, as in Kafka."""
+    """The content type of an envelope; None: the value is none. The last header of a name counts,
+    as in Kafka.
+    """
     for name, value in reversed(headers):
         if name in CONTENT_TYPES:
             found = (value or b"").lstrip()
@@ -160,7 +180,9 @@ def _structured_type(headers: HeaderPairs) -> bytes | None:
 
 def _is_binary(headers: HeaderPairs) -> bool:
     names = {name for name, _ in headers}
-    return "ce_specversion" in names or ("ce_id" in names and "ce_source" in names and "ce_type" in names)
+    return "ce_specversion" in names or (
+        "ce_id" in names and "ce_source" in names and "ce_type" in names
+    )
 
 
 def _attributes(headers: HeaderPairs) -> dict[str, str]:

@@ -1,4 +1,6 @@
-"""CloudEvents out: the value, headers and key of the record that an event becomes, in either mode. Pure."""
+"""CloudEvents out: the value, headers and key of the record that an event becomes, in either mode.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,8 @@ class EventDefaults:
     subject: str | None = None
     data_content_type: str | None = None
     data_schema: str | None = None
-    insert_timestamp: bool = True  # an event without a time gets that of sending
+    # An event without a time gets that of sending.
+    insert_timestamp: bool = True
 
 
 class EventRecord(NamedTuple):
@@ -55,7 +58,8 @@ class EventRecord(NamedTuple):
 
     value: bytes | None
     headers: HeaderPairs
-    key: bytes | None = None  # for a record that has none; the event's partitionkey
+    # For a record that has none; the event's partitionkey.
+    key: bytes | None = None
 
 
 class EventWriter:
@@ -66,7 +70,9 @@ class EventWriter:
         encode: Makes bytes of an event's data, by *serializer*.
     """
 
-    def __init__(self, name: str, defaults: EventDefaults, encode: Encoder, serializer: str | None) -> None:
+    def __init__(
+        self, name: str, defaults: EventDefaults, encode: Encoder, serializer: str | None
+    ) -> None:
         self._table = f"[outgoing.{name}.cloud_events]"
         self._name = name
         self._defaults = defaults
@@ -76,8 +82,9 @@ class EventWriter:
     def write(self, value: Any, headers: HeaderPairs, now_s: float) -> EventRecord:
         """The record for a value that is sent with *headers* at *now_s* (seconds since the epoch).
 
-        A ``ce_`` header is the attribute that it names, where the value is no event that has it. A value whose headers
-        say already that it is an event is written as it is. None is a tombstone: without attributes in structured mode.
+        A ``ce_`` header is the attribute that it names, where the value is no event that has it. A
+        value whose headers say already that it is an event is written as it is. None is a
+        tombstone: without attributes in structured mode.
 
         Raises:
             EncodeError: It has no type or no source, or an attribute or its data cannot be written.
@@ -101,14 +108,21 @@ class EventWriter:
         key = None if partition_key is None else _in_header(partition_key).encode("utf-8")
         media = attributes.get("datacontenttype")
         if is_structured:
-            envelope: bytes = pydantic_json().to_json({name: _in_json(one) for name, one in attributes.items()})
+            envelope: bytes = pydantic_json().to_json(
+                {name: _in_json(one) for name, one in attributes.items()}
+            )
             member = b"" if encoded is None else self._member(data, encoded, media)
-            return EventRecord(envelope[:-1] + member + b"}", (("content-type", ENVELOPE_TYPE), *others), key)
+            return EventRecord(
+                envelope[:-1] + member + b"}", (("content-type", ENVELOPE_TYPE), *others), key
+            )
         is_text = isinstance(data, str) and self._serializer not in REGISTERED_FORMATS
         if is_text and encoded is not None and media is not None and is_json(media):
             self._check_json(data, encoded)
         pairs = [
-            ("content-type" if name == "datacontenttype" else PREFIX + name, _in_header(one).encode("utf-8"))
+            (
+                "content-type" if name == "datacontenttype" else PREFIX + name,
+                _in_header(one).encode("utf-8"),
+            )
             for name, one in attributes.items()
         ]
         return EventRecord(encoded, (*pairs, *others), key)
@@ -127,8 +141,12 @@ class EventWriter:
                 raise self._refused(f"its time is {error}") from None
         return CloudEvent(data=value.get_data(), extensions=attributes, **own)
 
-    def _attributes(self, event: CloudEvent, given: Mapping[str, str], now_s: float) -> dict[str, Any]:
-        """The attributes in their order: the event's own, else what the headers name, else the channel's."""
+    def _attributes(
+        self, event: CloudEvent, given: Mapping[str, str], now_s: float
+    ) -> dict[str, Any]:
+        """The attributes in their order: the event's own, else what the headers name, else the
+        channel's.
+        """
         defaults = self._defaults
         found: dict[str, Any] = {
             "specversion": SPECVERSION,
@@ -137,19 +155,25 @@ class EventWriter:
             "type": event.type or given.get("type") or defaults.type,
             "subject": event.subject or given.get("subject") or defaults.subject,
             "time": event.time or given.get("time"),
-            "datacontenttype": event.datacontenttype or given.get("datacontenttype") or defaults.data_content_type,
+            "datacontenttype": event.datacontenttype
+            or given.get("datacontenttype")
+            or defaults.data_content_type,
             "dataschema": event.dataschema or given.get("dataschema") or defaults.data_schema,
         }
         for name in REQUIRED:
             if not found[name]:
-                raise self._refused(f"it has no {name}: give it one, or set {name} in {self._table}")
+                raise self._refused(
+                    f"it has no {name}: give it one, or set {name} in {self._table}"
+                )
         if found["time"] is None and defaults.insert_timestamp:
             found["time"] = datetime.fromtimestamp(now_s, UTC)
         found["datacontenttype"] = found["datacontenttype"] or self._implied(event.data)
         more = {name: one for name, one in given.items() if name not in OWN_NAMES}
         for name, one in {**more, **event.extensions}.items():
             if not is_extension_name(name):
-                raise self._refused(f"{name!r} is no name of an extension: lower-case letters and digits are")
+                raise self._refused(
+                    f"{name!r} is no name of an extension: lower-case letters and digits are"
+                )
             found[name] = one
         for name, one in found.items():
             if one is not None and (problem := _problem(name, one)):
@@ -167,7 +191,9 @@ class EventWriter:
         return JSON_TYPE if self._serializer is None else None
 
     def _member(self, data: Any, encoded: bytes, media: str | None) -> bytes:
-        """The data as a member of the envelope: JSON as it is, text as a string, anything else in base64."""
+        """The data as a member of the envelope: JSON as it is, text as a string, anything else in
+        base64.
+        """
         if isinstance(data, _RAW):
             return _base64(encoded)
         if media is not None and is_json(media):
@@ -223,7 +249,8 @@ def _problem(name: str, value: Any) -> str | None:
                 return "is beyond the years that can be written"
         case _ if name in OWN_NAMES:
             return "is not a datetime" if name == "time" else "is not a string"
-        case int():  # a bool, too
+        case int():
+            # A bool, too.
             return None if is_integer(value) else "is an integer of more than 32 bits"
         case bytes():
             return None
@@ -250,7 +277,8 @@ def _in_json(value: Any) -> str | bool | int:
             return value
         case int():
             return int(value)
-    return str.__str__(value)  # of an enumeration of strings, too
+    # Of an enumeration of strings, too.
+    return str.__str__(value)
 
 
 def _base64(encoded: bytes) -> bytes:

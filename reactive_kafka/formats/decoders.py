@@ -1,6 +1,8 @@
-"""The decoder of a channel, chosen once from the handler's annotation and the configured deserializer.
+"""The decoder of a channel, chosen once from the handler's annotation and the configured
+deserializer.
 
-Plain values are text (strict UTF-8), bytes, and numbers, big-endian as Kafka's Java client writes them.
+Plain values are text (strict UTF-8), bytes, and numbers, big-endian as Kafka's Java client writes
+them.
 """
 
 from __future__ import annotations
@@ -11,7 +13,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 from reactive_kafka.errors import DecodeError
-from reactive_kafka.formats.cloudevents_read import Parts, RecordDecoder, record_decoder, value_decoder
+from reactive_kafka.formats.cloudevents_read import (
+    Parts,
+    RecordDecoder,
+    record_decoder,
+    value_decoder,
+)
 from reactive_kafka.formats.guarding import Decoder, Explain, Read, guarded
 from reactive_kafka.formats.names import (
     EVENTS,
@@ -51,10 +58,16 @@ def _wrong_length(what: str, value: bytes) -> DecodeError:
 
 
 def explain_plain(error: Exception) -> DecodeError:
-    """A reader's own DecodeError, or why it is none. The original is no cause: it holds the whole record."""
+    """A reader's own DecodeError, or why it is none. The original is no cause: it holds the whole
+    record.
+    """
     if isinstance(error, UnicodeDecodeError):
         return DecodeError(f"not UTF-8 text: {error.reason} at byte {error.start}")
-    return error if isinstance(error, DecodeError) else DecodeError(f"{type(error).__name__} while reading it")
+    return (
+        error
+        if isinstance(error, DecodeError)
+        else DecodeError(f"{type(error).__name__} while reading it")
+    )
 
 
 _RAW = (bytes, bytearray, memoryview)
@@ -77,33 +90,40 @@ _PLAIN: dict[str, tuple[Read, type]] = {
 """Format -> its reader, and the type that this yields."""
 
 
-def decoder_for(payload_type: object, deserializer: str | None, source: Registered | None = None) -> Decoder | None:
+def decoder_for(
+    payload_type: object, deserializer: str | None, source: Registered | None = None
+) -> Decoder | None:
     """The function that turns a record's bytes into what the handler expects.
 
     Args:
         payload_type: The annotation; ``Any`` (or none) takes whatever the format yields.
-        deserializer: A format's name or ``module:function``. None: the annotation decides (bytes, str, else JSON).
+        deserializer: A format's name or ``module:function``. None: the annotation decides (bytes,
+            str, else JSON).
         source: Where the schemas of a registry come from, for the formats that have them.
 
     Returns:
-        Bytes or None -> value, raising only what :func:`guarded` lists. None for plain bytes: the value is passed on
-        as it is, None of a tombstone included (check :func:`refused_tombstone`).
+        Bytes or None -> value, raising only what :func:`guarded` lists. None for plain bytes: the
+        value is passed on as it is, None of a tombstone included (check :func:`refused_tombstone`).
 
     Raises:
-        FormatError: The format is unknown, cannot be imported, or cannot yield what the annotation asks for.
+        FormatError: The format is unknown, cannot be imported, or cannot yield what the annotation
+            asks for.
         MissingExtraError: The format needs a package that is not installed.
     """
     if deserializer == EVENTS:
         return value_decoder(record_decoder_for(payload_type, deserializer))
     asked = wanted(payload_type)
-    name = deserializer or ("bytes" if asked.base is bytes else "string" if asked.base is str else "json")
+    name = deserializer or (
+        "bytes" if asked.base is bytes else "string" if asked.base is str else "json"
+    )
     if ":" in name:
         return _function_decoder(name, asked)
     if name in REGISTERED_FORMATS and source is not None:
         if asked.base in _REFUSED_OF_SCHEMAS[name]:
             raise _contradiction(name, _GIVEN_BY_SCHEMAS[name], asked)
         return registered_decoder(name, asked, source)
-    if name == "json":  # NaN and Infinity are read, because Python's json writes them; we never do
+    # NaN and Infinity are read, because Python's json writes them; we never do.
+    if name == "json":
         if asked.base in _RAW:
             raise _contradiction(name, "what the JSON holds, never bytes", asked)
         return _model_for(asked).decoder(asked)
@@ -115,8 +135,11 @@ def decoder_for(payload_type: object, deserializer: str | None, source: Register
     return _typed(read, asked, gives) if gives is not bytes or asked.constrained else None
 
 
-def record_decoder_for(payload_type: object, deserializer: str | None, decode: Decoder | None = None) -> RecordDecoder:
-    """What reads records with headers, which may be CloudEvents; *decode* is what :func:`decoder_for` made of the same.
+def record_decoder_for(
+    payload_type: object, deserializer: str | None, decode: Decoder | None = None
+) -> RecordDecoder:
+    """What reads records with headers, which may be CloudEvents; *decode* is what
+    :func:`decoder_for` made of the same.
 
     Raises:
         FormatError: As :func:`decoder_for`.
@@ -131,17 +154,23 @@ def record_decoder_for(payload_type: object, deserializer: str | None, decode: D
 
 
 def framed_decoder(decode: Decoder) -> RecordDecoder:
-    """What reads records whose schema may be named by a header, and none of which counts as a CloudEvent."""
+    """What reads records whose schema may be named by a header, and none of which counts as a
+    CloudEvent.
+    """
     return lambda record: decode(framed(record.value, record.headers))
 
 
 def refused_tombstone(payload_type: object) -> str | None:
-    """Why a handler with this annotation does not take a record without a value, as None; None if it does."""
+    """Why a handler with this annotation does not take a record without a value, as None; None if
+    it does.
+    """
     return wanted(payload_type).tombstone_refusal
 
 
 def _typed(read: Read, asked: Wanted, gives: type) -> Decoder:
-    """Read, and also validate where the annotation asks for more than the bare type that the format yields."""
+    """Read, and also validate where the annotation asks for more than the bare type that the format
+    yields.
+    """
     if not asked.constrained and asked.base in (Any, object, gives):
         return guarded(read, asked, explain_plain)
     model = _model_for(asked)
@@ -150,13 +179,16 @@ def _typed(read: Read, asked: Wanted, gives: type) -> Decoder:
         return model.from_value(read(value))
 
     def explain_either(error: Exception) -> DecodeError:
-        return explain_plain(error) if isinstance(error, UnicodeDecodeError) else model.explain(error)
+        return (
+            explain_plain(error) if isinstance(error, UnicodeDecodeError) else model.explain(error)
+        )
 
     return guarded(read_and_validate, asked, explain_either)
 
 
 def _model_for(asked: Wanted) -> Model:
-    from reactive_kafka.formats.models import model_for  # which imports pydantic
+    # Which imports pydantic.
+    from reactive_kafka.formats.models import model_for
 
     return model_for(asked)
 
@@ -171,7 +203,8 @@ def _function_decoder(path: str, asked: Wanted) -> Decoder:
             result = function(value)
         except (DecodeError, SystemExit, KeyboardInterrupt):
             raise
-        except BaseException as error:  # user code may raise anything; it becomes the cause
+        except BaseException as error:
+            # User code may raise anything; it becomes the cause.
             raise DecodeError(f"{path} raised {type(error).__name__}") from error
         return from_value(result)
 
@@ -179,7 +212,9 @@ def _function_decoder(path: str, asked: Wanted) -> Decoder:
 
 
 def _model_or_class(path: str, asked: Wanted) -> tuple[Callable[[Any], object], Explain]:
-    """How the result of the function at *path* is checked: by isinstance for a class that no validator knows."""
+    """How the result of the function at *path* is checked: by isinstance for a class that no
+    validator knows.
+    """
     try:
         model = _model_for(asked)
         return model.from_value, model.explain
@@ -191,7 +226,9 @@ def _model_or_class(path: str, asked: Wanted) -> tuple[Callable[[Any], object], 
     def instance(value: object) -> object:
         if isinstance(value, kind) or (value is None and asked.accepts_none):
             return value
-        raise DecodeError(f"{path} returned {type(value).__name__}, but the handler asks for {asked.name}")
+        raise DecodeError(
+            f"{path} returned {type(value).__name__}, but the handler asks for {asked.name}"
+        )
 
     return instance, explain_plain
 
@@ -205,7 +242,8 @@ def _fits(gives: type, base: Any) -> bool:
     if typing.get_origin(base) is Literal:
         return any(type(value) is gives for value in typing.get_args(base))
     if gives is int and base is float:
-        return True  # Python takes an int where a float is expected
+        # Python takes an int where a float is expected.
+        return True
     return isinstance(base, type) and issubclass(base, gives) and base is not bool
 
 

@@ -13,7 +13,14 @@ from functools import cache
 from typing import Any
 
 from reactive_kafka.errors import EncodeError
-from reactive_kafka.formats.names import EVENTS, FLOATS, INTEGERS, REGISTERED_FORMATS, format_function, unusable
+from reactive_kafka.formats.names import (
+    EVENTS,
+    FLOATS,
+    INTEGERS,
+    REGISTERED_FORMATS,
+    format_function,
+    unusable,
+)
 from reactive_kafka.formats.registered.codecs import registered_encoder
 from reactive_kafka.formats.registered.schemas import Registered
 
@@ -29,8 +36,8 @@ def encoder_for(serializer: str | None, source: Registered | None = None) -> Enc
     """The function that turns a value into a record's bytes; None always becomes None, a tombstone.
 
     Args:
-        serializer: A format's name or ``module:function``. None, or ``cloudevents`` for the data of an event: the value
-            decides (bytes as they are, str as UTF-8, everything else as JSON).
+        serializer: A format's name or ``module:function``. None, or ``cloudevents`` for the data of
+            an event: the value decides (bytes as they are, str as UTF-8, everything else as JSON).
         source: Where the schemas of a registry come from, for the formats that have them.
 
     Returns:
@@ -41,7 +48,8 @@ def encoder_for(serializer: str | None, source: Registered | None = None) -> Enc
         MissingExtraError: The format needs a package that is not installed.
     """
     if serializer in (None, EVENTS, "json"):
-        pydantic_json()  # now, not with the first record
+        # Now, not with the first record.
+        pydantic_json()
     if serializer in (None, EVENTS):
         return write_by_value
     if ":" in serializer:
@@ -69,9 +77,11 @@ def write_by_value(value: object) -> bytes | None:
 
 
 def write_json(value: object) -> bytes | None:
-    """Compact JSON of models, dataclasses, structs, dates and containers of them; fields under their aliases.
+    """Compact JSON of models, dataclasses, structs, dates and containers of them; fields under
+    their aliases.
 
-    NaN in plain data is rejected; in a pydantic model it is written as the model is configured (default: ``null``).
+    NaN in plain data is rejected; in a pydantic model it is written as the model is configured
+    (default: ``null``).
 
     Raises:
         EncodeError: A part has no JSON form: an unknown type, NaN, a cycle.
@@ -81,7 +91,8 @@ def write_json(value: object) -> bytes | None:
     data: bytes
     try:
         data = pydantic_json().to_json(value, fallback=_struct_as_builtins)
-    except Exception as error:  # a property or serializer of the user's own may raise anything
+    except Exception as error:
+        # A property or serializer of the user's own may raise anything.
         is_of_json = isinstance(error, pydantic_json().PydanticSerializationError)
         known = _KNOWN.search(str(error)) if is_of_json else None
         # The whole text may quote the value.
@@ -92,7 +103,8 @@ def write_json(value: object) -> bytes | None:
 
 
 def _struct_as_builtins(value: Any) -> Any:
-    msgspec = sys.modules.get("msgspec")  # imported by now if there is any struct
+    # Imported by now if there is any struct.
+    msgspec = sys.modules.get("msgspec")
     if msgspec is not None and isinstance(value, msgspec.Struct):
         return msgspec.to_builtins(value)
     raise TypeError(f"no JSON form for {type(value).__name__}")
@@ -119,7 +131,9 @@ def write_text(value: object) -> bytes | None:
     try:
         return value.encode()
     except UnicodeEncodeError as error:
-        raise EncodeError(f"UTF-8 cannot encode the text: {error.reason} at character {error.start}") from None
+        raise EncodeError(
+            f"UTF-8 cannot encode the text: {error.reason} at character {error.start}"
+        ) from None
 
 
 def write_bytes(value: object) -> bytes | None:
@@ -127,7 +141,8 @@ def write_bytes(value: object) -> bytes | None:
     if value is None:
         return None
     if isinstance(value, bytes | bytearray | memoryview):
-        return bytes(value)  # the same object if it is bytes
+        # The same object if it is bytes.
+        return bytes(value)
     raise EncodeError(f"the serializer 'bytes' takes bytes, not {type(value).__name__}")
 
 
@@ -135,13 +150,17 @@ def number_writer(name: str) -> Callable[[object], bytes | None]:
     """The writer of a format of numbers: of ints, or of floats and ints."""
     takes: tuple[type, ...] = (int,) if name in INTEGERS else (float, int)
     size = (INTEGERS | FLOATS)[name]
-    layout = struct.Struct(">" + {(int, 4): "i", (int, 8): "q", (float, 4): "f", (float, 8): "d"}[takes[0], size])
+    layout = struct.Struct(
+        ">" + {(int, 4): "i", (int, 8): "q", (float, 4): "f", (float, 8): "d"}[takes[0], size]
+    )
 
     def write(value: object) -> bytes | None:
         if value is None:
             return None
         if not isinstance(value, takes) or isinstance(value, bool):
-            raise EncodeError(f"the serializer {name!r} takes {takes[0].__name__}, not {type(value).__name__}")
+            raise EncodeError(
+                f"the serializer {name!r} takes {takes[0].__name__}, not {type(value).__name__}"
+            )
         try:
             return layout.pack(value)
         except (OverflowError, struct.error):
@@ -151,7 +170,9 @@ def number_writer(name: str) -> Callable[[object], bytes | None]:
 
 
 def _function_writer(path: str) -> Callable[[object], bytes | None]:
-    """A writer that calls the user's function for each value but None, and raises only EncodeError."""
+    """A writer that calls the user's function for each value but None, and raises only
+    EncodeError.
+    """
     function = format_function(path)
 
     def write(value: object) -> bytes | None:
@@ -159,7 +180,8 @@ def _function_writer(path: str) -> Callable[[object], bytes | None]:
             return None
         try:
             data = function(value)
-        except Exception as error:  # user code may raise anything; it becomes the cause
+        except Exception as error:
+            # User code may raise anything; it becomes the cause.
             raise EncodeError(f"{path} raised {type(error).__name__}") from error
         if data is None or isinstance(data, bytes):
             return data

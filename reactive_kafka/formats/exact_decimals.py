@@ -1,14 +1,15 @@
 """Decimals from numbers of JSON, without the double in between.
 
-pydantic reads a number with a fraction or an exponent as a double, and makes the Decimal of that: of
-``12345678901234567.89`` it keeps 12345678901234568. A string it reads exactly. So where a record has a number that a
-double does not hold, and that stands where a Decimal is asked for, the number is put into quotes before pydantic reads
-the record. Nothing else of the text changes. Whether a type asks for a Decimal is known at the start, and records
-without such a number are only searched for one.
+pydantic reads a number with a fraction or an exponent as a double, and makes the Decimal of that:
+of ``12345678901234567.89`` it keeps 12345678901234568. A string it reads exactly. So where a record
+has a number that a double does not hold, and that stands where a Decimal is asked for, the number
+is put into quotes before pydantic reads the record. Nothing else of the text changes. Whether a
+type asks for a Decimal is known at the start, and records without such a number are only searched
+for one.
 
-A number is left as it is where quotes would change more than its digits: behind validators that see it before it is
-read (``mode="before"``, "wrap" and "plain", or an ``__init__`` of the model's own), and in a union that would take the
-string for something else, such as ``str | Decimal``.
+A number is left as it is where quotes would change more than its digits: behind validators that see
+it before it is read (``mode="before"``, "wrap" and "plain", or an ``__init__`` of the model's own),
+and in a union that would take the string for something else, such as ``str | Decimal``.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ Schema = Mapping[str, Any]
 
 
 def _shape(byte: int) -> int:
-    """One byte for each group: digits and the point, an exponent's letter, a sign, what precedes a value, the rest."""
+    """One byte for each group: digits and the point, an exponent's letter, a sign, what precedes a
+    value, the rest.
+    """
     character = chr(byte)
     if character in "0123456789.":
         return ord("0")
@@ -41,8 +44,12 @@ def _shape(byte: int) -> int:
 _SHAPES = bytes(_shape(byte) for byte in range(256))
 # A double holds 15 digits of any number.
 _LONG = b"0" * 17
-_STRING_OR_NUMBER = re.compile(r'"(?:[^"\\]|\\.)*"|-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?', re.DOTALL)
-_INNER = frozenset({"custom-error", "default", "definitions", "function-after", "model", "dataclass", "nullable"})
+_STRING_OR_NUMBER = re.compile(
+    r'"(?:[^"\\]|\\.)*"|-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?', re.DOTALL
+)
+_INNER = frozenset(
+    {"custom-error", "default", "definitions", "function-after", "model", "dataclass", "nullable"}
+)
 """Kinds whose value is that of their inner schema, as far as JSON is concerned."""
 
 _FIELDS = frozenset({"dataclass-args", "model-fields", "typed-dict"})
@@ -51,7 +58,9 @@ _NOTHING = object()
 
 
 class _Number(float):
-    """A number with a fraction or an exponent, which one of the document's it is, and whether a double holds it."""
+    """A number with a fraction or an exponent, which one of the document's it is, and whether a
+    double holds it.
+    """
 
     index: int
     text: str
@@ -74,7 +83,9 @@ def exactly(read: Read, schema: Schema) -> Read:
 
 
 def is_suspect(value: bytes) -> bool:
-    """Whether JSON may have a number that a double does not hold; quick, and not always right when it says so."""
+    """Whether JSON may have a number that a double does not hold; quick, and not always right when
+    it says so.
+    """
     shape = value.translate(_SHAPES)
     if _LONG in shape:
         return True
@@ -106,11 +117,15 @@ class _Places:
 
     def __init__(self, whole: Schema) -> None:
         self._whole = whole
-        self._definitions: dict[str, Schema] = {one["ref"]: one for one in whole.get("definitions", ())}
+        self._definitions: dict[str, Schema] = {
+            one["ref"]: one for one in whole.get("definitions", ())
+        }
         self._probes: dict[int, SchemaValidator] = {}
 
     def quoted(self, value: bytes) -> bytes:
-        """The same JSON, with quotes around the numbers that are to be Decimals and that no double holds."""
+        """The same JSON, with quotes around the numbers that are to be Decimals and that no double
+        holds.
+        """
         numbers: list[_Number] = []
 
         def number(text: str) -> _Number:
@@ -170,7 +185,11 @@ class _Places:
         if not isinstance(value, dict):
             return
         fields = schema["fields"]
-        named = fields.items() if isinstance(fields, Mapping) else [(one["name"], one) for one in fields]
+        named = (
+            fields.items()
+            if isinstance(fields, Mapping)
+            else [(one["name"], one) for one in fields]
+        )
         paths = {name: _paths_of(name, field, config) for name, field in named}
         keys = [key for each in paths.values() for key in {path[0] for path in each}]
         for name, field in named:
@@ -183,7 +202,9 @@ class _Places:
                     break
 
     def _found_in_union(self, value: Any, schema: Schema, config: Schema) -> Iterator[int]:
-        """The numbers in the member that pydantic chooses, if it chooses the same one when they are quoted."""
+        """The numbers in the member that pydantic chooses, if it chooses the same one when they are
+        quoted.
+        """
         chosen = self._choice(value, schema, config)
         if chosen is None:
             return
@@ -221,8 +242,15 @@ def _probe(schema: Schema, config: Schema, definitions: list[Schema]) -> SchemaV
         return {"type": "function-after", "function": function, "schema": choice}
 
     choices = [naming(number, choice) for number, choice in enumerate(_choices_of(schema))]
-    union: Any = {**{name: one for name, one in schema.items() if name != "ref"}, "choices": choices}
-    whole = {"type": "definitions", "schema": union, "definitions": definitions} if definitions else union
+    union: Any = {
+        **{name: one for name, one in schema.items() if name != "ref"},
+        "choices": choices,
+    }
+    whole = (
+        {"type": "definitions", "schema": union, "definitions": definitions}
+        if definitions
+        else union
+    )
     return SchemaValidator(whole, config)  # type: ignore[arg-type]
 
 
@@ -270,7 +298,8 @@ def _tagged(value: Any, schema: Schema) -> Schema | None:
     if callable(discriminator):
         try:
             tag = discriminator(value)
-        except Exception:  # the user's; reading the record raises it again
+        except Exception:
+            # The user's; reading the record raises it again.
             return None
     else:
         found = [_at(value, path) for path in _as_paths(discriminator)]

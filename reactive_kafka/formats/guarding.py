@@ -1,4 +1,6 @@
-"""What is around every decoder: whatever reading raises becomes a DecodeError that quotes nothing of the record."""
+"""What is around every decoder: whatever reading raises becomes a DecodeError that quotes nothing
+of the record.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,11 @@ Explain = Callable[[Exception], DecodeError]
 
 
 def guarded(read: Read, wanted: Wanted, explain: Explain) -> Decoder:
-    """A decoder that calls *read* and raises only :class:`DecodeError`, SchemaAwayError, SystemExit and
-    KeyboardInterrupt.
+    """A decoder that calls *read* and raises only :class:`DecodeError`, SchemaAwayError, SystemExit
+    and KeyboardInterrupt.
 
-    The text of the DecodeError that *explain* makes never quotes the record; its ``__cause__``, if set, is kept.
+    The text of the DecodeError that *explain* makes never quotes the record; its ``__cause__``, if
+    set, is kept.
     """
     refusal = wanted.tombstone_refusal
 
@@ -28,11 +31,15 @@ def guarded(read: Read, wanted: Wanted, explain: Explain) -> Decoder:
         try:
             return read(value)
         except (SystemExit, KeyboardInterrupt, SchemaAwayError):
-            raise  # that the process is to end, or a schema is still to come, is no statement about the record
-        except Exception as error:  # whatever user code raises, it means that this record does not fit
+            # That the process is to end, or a schema is still to come, is no statement about the
+            # record.
+            raise
+        except Exception as error:
+            # Whatever user code raises, it means that this record does not fit.
             refused = explain(error)
             raise refused from refused.__cause__
-        except BaseException as error:  # nothing here awaits, so even a CancelledError is user code's own
+        except BaseException as error:
+            # Nothing here awaits, so even a CancelledError is user code's own.
             raise DecodeError(f"decoding it raised {type(error).__name__}") from error
 
     return decode

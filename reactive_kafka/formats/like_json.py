@@ -1,10 +1,11 @@
 """Plain data of other formats, read as the same data in JSON would be.
 
-Text is all that JSON has for UUIDs, times, members of an enum and decimals, and a list all that it has for tuples and
-sets. So pydantic takes text for these in JSON even in strict models, and in a union such as ``UUID | str`` it looks
-into the text. Where it reads objects of Python, which Avro and Protobuf yield, text is nothing but text. Here a second
-validator is compiled of the same core schema: at the positions where that matters, what JSON has a form for is read as
-JSON. What JSON has no form for, as bytes and times, is read as the object that it is.
+Text is all that JSON has for UUIDs, times, members of an enum and decimals, and a list all that it
+has for tuples and sets. So pydantic takes text for these in JSON even in strict models, and in a
+union such as ``UUID | str`` it looks into the text. Where it reads objects of Python, which Avro
+and Protobuf yield, text is nothing but text. Here a second validator is compiled of the same core
+schema: at the positions where that matters, what JSON has a form for is read as JSON. What JSON has
+no form for, as bytes and times, is read as the object that it is.
 """
 
 from __future__ import annotations
@@ -20,7 +21,19 @@ Config = Mapping[str, Any] | None
 
 _SCALARS = (str, int, float, bool)
 _TEXTS = frozenset(
-    {"bytes", "complex", "date", "datetime", "decimal", "enum", "multi-host-url", "time", "timedelta", "url", "uuid"}
+    {
+        "bytes",
+        "complex",
+        "date",
+        "datetime",
+        "decimal",
+        "enum",
+        "multi-host-url",
+        "time",
+        "timedelta",
+        "url",
+        "uuid",
+    }
 )
 """Kinds that are text, or a number, in JSON."""
 
@@ -49,7 +62,8 @@ _PARTS = (
 def reader_like_json(schema: Schema) -> Callable[[Any], object] | None:
     """What reads plain data into a type, given by its core schema, as the same JSON is read.
 
-    None: pydantic's own reading of Python's objects does that. It does for most types that are not strict.
+    None: pydantic's own reading of Python's objects does that. It does for most types that are not
+    strict.
     """
     made = _Rewriter(schema).rewritten(schema, None)
     return None if made is schema else _compiled(made, None).validate_python
@@ -59,7 +73,8 @@ def _compiled(schema: Any, config: Any) -> SchemaValidator:
     try:
         # Without this a model uses its own validator, which does not have our changes.
         return SchemaValidator(schema, config, _use_prebuilt=False)
-    except TypeError:  # of a pydantic that has no such parameter
+    except TypeError:
+        # Of a pydantic that has no such parameter.
         return SchemaValidator(schema, config)
 
 
@@ -122,7 +137,11 @@ class _Rewriter:
         validate = self._json_validator(schema, config)
 
         def read(value: Any, handler: Callable[[Any], Any]) -> Any:
-            return validate(to_json(value, inf_nan_mode="constants")) if takes(value) else handler(value)
+            return (
+                validate(to_json(value, inf_nan_mode="constants"))
+                if takes(value)
+                else handler(value)
+            )
 
         return _wrapped(made, read)
 
@@ -133,7 +152,11 @@ class _Rewriter:
         validate = self._json_validator({"type": "dict", "keys_schema": schema}, config)
 
         def read(value: Any, handler: Callable[[Any], Any]) -> Any:
-            return next(iter(validate(to_json({value: None})))) if type(value) is str else handler(value)
+            return (
+                next(iter(validate(to_json({value: None}))))
+                if type(value) is str
+                else handler(value)
+            )
 
         return _wrapped(schema, read)
 
@@ -147,7 +170,11 @@ class _Rewriter:
 
 def _wrapped(schema: Schema, read: Callable[[Any, Callable[[Any], Any]], Any]) -> dict[str, Any]:
     inner = {name: value for name, value in schema.items() if name != "ref"}
-    made = {"type": "function-wrap", "function": {"type": "no-info", "function": read}, "schema": inner}
+    made = {
+        "type": "function-wrap",
+        "function": {"type": "no-info", "function": read},
+        "schema": inner,
+    }
     return {**made, "ref": schema["ref"]} if "ref" in schema else made
 
 
@@ -170,7 +197,9 @@ def _is_strict(schema: Schema, config: Config) -> bool:
 
 def _has_members(schema: Schema) -> bool:
     """Whether it is a Literal of members of an enum."""
-    return schema["type"] == "literal" and any(isinstance(one, Enum) for one in schema.get("expected", ()))
+    return schema["type"] == "literal" and any(
+        isinstance(one, Enum) for one in schema.get("expected", ())
+    )
 
 
 def _looks_into_text(union: Schema) -> bool:
@@ -180,7 +209,9 @@ def _looks_into_text(union: Schema) -> bool:
         part = todo.pop()
         if isinstance(part, Mapping):
             kind = part.get("type")
-            if isinstance(kind, str) and (kind in _LOOKED_INTO or part.get("strict") is True or _has_members(part)):
+            if isinstance(kind, str) and (
+                kind in _LOOKED_INTO or part.get("strict") is True or _has_members(part)
+            ):
                 return True
             todo += part.values()
         elif isinstance(part, list | tuple):

@@ -1,9 +1,11 @@
-"""Readers of types, compiled at start-up: by msgspec for its structs, by pydantic for everything else.
+"""Readers of types, compiled at start-up: by msgspec for its structs, by pydantic for everything
+else.
 
-Where msgspec is installed it also reads what it reads as pydantic does, in half the time: :mod:`.quick_json`.
-Why bytes do not fit a type is told without quoting the record: no value, and no key that only the record has.
-:func:`.guarding.guarded` is around every decoder. It is imported with the first type that needs it: pydantic is a
-quarter of what an application imports, and one whose handlers take bytes or text needs none of it.
+Where msgspec is installed it also reads what it reads as pydantic does, in half the time:
+:mod:`.quick_json`. Why bytes do not fit a type is told without quoting the record: no value, and no
+key that only the record has. :func:`.guarding.guarded` is around every decoder. It is imported with
+the first type that needs it: pydantic is a quarter of what an application imports, and one whose
+handlers take bytes or text needs none of it.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-import typing_extensions  # pydantic depends on it
+# Pydantic depends on it.
+import typing_extensions
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUndefinedAnnotation
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError, SchemaError
@@ -30,13 +33,18 @@ from reactive_kafka.formats.names import FormatError
 from reactive_kafka.formats.quick_json import parsed, quick_reader, quickly, struct_reader
 from reactive_kafka.formats.wanted import Wanted, has_struct
 
-_SHOWN = 3  # problems named in the text; the others are counted
+# Problems named in the text; the others are counted.
+_SHOWN = 3
 _PYDANTIC_TYPES = frozenset(typing.get_args(ErrorType))
-_FROM_THE_RECORD = frozenset({"error", "encoding_error", "tag", "tz_actual"})  # placeholders that quote what was read
-_MSGSPEC_SAFE = re.compile(r"Expected |Object missing required field |Integer value out of range|Number out of range")
+# Placeholders that quote what was read.
+_FROM_THE_RECORD = frozenset({"error", "encoding_error", "tag", "tz_actual"})
+_MSGSPEC_SAFE = re.compile(
+    r"Expected |Object missing required field |Integer value out of range|Number out of range"
+)
 _MSGSPEC_PATH = re.compile(r" - at `(\$[^`]*)`$")
 _ANYTHING = (Any, object)
-_ANY = {"type": "any"}  # its core schema
+# Its core schema.
+_ANY = {"type": "any"}
 _QUALIFIERS: dict[Any, bool] = {
     **dict.fromkeys((typing.Required, typing_extensions.Required), True),
     **dict.fromkeys((typing.NotRequired, typing_extensions.NotRequired), False),
@@ -50,7 +58,9 @@ _JSON_NAMES = {dict: "an object", list: "an array"}
 
 
 def explain_model(name: str, words: Iterable[str]) -> Explain:
-    """An explanation of every error of reading into the type *name*. Keys that are not its *words* appear as ``*``."""
+    """An explanation of every error of reading into the type *name*. Keys that are not its *words*
+    appear as ``*``.
+    """
     known = frozenset(words)
 
     def explain(error: Exception) -> DecodeError:
@@ -60,13 +70,15 @@ def explain_model(name: str, words: Iterable[str]) -> Explain:
             return _from_pydantic(error, name, known)
         if isinstance(error, RecursionError):
             return DecodeError("not read: it is nested too deeply")
-        if isinstance(error, UnicodeDecodeError):  # as a cause it would hold the whole record
+        # As a cause it would hold the whole record.
+        if isinstance(error, UnicodeDecodeError):
             return DecodeError(f"not valid JSON: {error.reason} at byte {error.start}")
         msgspec = sys.modules.get("msgspec")
         if msgspec is not None and isinstance(error, msgspec.DecodeError):
             return _from_msgspec(error, name)
         refused = DecodeError(f"does not fit {name}: {type(error).__name__} while reading it")
-        refused.__cause__ = error  # a validator of the user's failed
+        # A validator of the user's failed.
+        refused.__cause__ = error
         return refused
 
     return explain
@@ -92,10 +104,15 @@ def _from_pydantic(error: ValidationError, name: str, known: frozenset[str]) -> 
     if details[0]["type"] == "json_invalid" and not details[0]["loc"]:
         return DecodeError(details[0]["msg"].replace("Invalid JSON", "not valid JSON", 1))
     shown = [
-        (tuple(at if isinstance(at, int) or at in known else "*" for at in detail["loc"]), _message(detail))
+        (
+            tuple(at if isinstance(at, int) or at in known else "*" for at in detail["loc"]),
+            _message(detail),
+        )
         for detail in details[:_SHOWN]
     ]
-    text = "; ".join(f"{'.'.join(map(str, place))}: {message}" if place else message for place, message in shown)
+    text = "; ".join(
+        f"{'.'.join(map(str, place))}: {message}" if place else message for place, message in shown
+    )
     more = f" (and {len(details) - _SHOWN} more)" if len(details) > _SHOWN else ""
     refused = DecodeError(f"does not fit {name}: {text}{more}")
     # A new cause, because the original prints its input.
@@ -103,12 +120,15 @@ def _from_pydantic(error: ValidationError, name: str, known: frozenset[str]) -> 
         InitErrorDetails(type=PydanticCustomError(detail["type"], message), loc=place, input=None)
         for detail, (place, message) in zip(details, shown, strict=False)
     ]
-    refused.__cause__ = ValidationError.from_exception_data(error.title, lines, "json", hide_input=True)
+    refused.__cause__ = ValidationError.from_exception_data(
+        error.title, lines, "json", hide_input=True
+    )
     return refused
 
 
 def _message(detail: ErrorDetails) -> str:
-    kind, context = detail["type"], detail.get("ctx", {})
+    kind = detail["type"]
+    context = detail.get("ctx", {})
     if kind == "union_tag_invalid":
         return f"Input tag does not match any of the expected tags: {context['expected_tags']}"
     if kind not in _PYDANTIC_TYPES:
@@ -117,7 +137,8 @@ def _message(detail: ErrorDetails) -> str:
     if kind in ("value_error", "assertion_error") and not _quotes(detail["msg"], detail["input"]):
         return detail["msg"]
     if _FROM_THE_RECORD & context.keys():
-        return re.split("[,:]", detail["msg"], maxsplit=1)[0]  # "Value error, ...": the rest may quote the record
+        # "Value error, ...": the rest may quote the record.
+        return re.split("[,:]", detail["msg"], maxsplit=1)[0]
     return detail["msg"]
 
 
@@ -155,11 +176,16 @@ def _from_msgspec(error: Any, name: str) -> DecodeError:
 class Model(NamedTuple):
     """How a type is read."""
 
-    quick: Read | None  # from JSON, where it can be read so
-    careful: Read  # from JSON
-    from_value: Callable[[Any], object]  # from what another format yields, with the meaning that it has in JSON
-    from_object: Callable[[Any], object]  # from an object of the application's own
-    explain: Explain  # what these raise
+    # From JSON, where it can be read so.
+    quick: Read | None
+    # From JSON.
+    careful: Read
+    # From what another format yields, with the meaning that it has in JSON.
+    from_value: Callable[[Any], object]
+    # From an object of the application's own.
+    from_object: Callable[[Any], object]
+    # What these raise.
+    explain: Explain
 
     def from_json(self) -> Read:
         return quickly(self.quick, self.careful)
@@ -172,22 +198,34 @@ class Model(NamedTuple):
 def model_for(wanted: Wanted) -> Model:
     """Compile the reader of *wanted*; a FormatError if neither pydantic nor msgspec can read it."""
     if not wanted.constrained and wanted.base in _ANYTHING:
-        return Model(quick_reader(Any, _ANY), parsed, _as_it_is, _as_it_is, explain_model(wanted.name, ()))
+        return Model(
+            quick_reader(Any, _ANY), parsed, _as_it_is, _as_it_is, explain_model(wanted.name, ())
+        )
     return _msgspec_model(wanted) if has_struct(wanted.annotation) else _pydantic_model(wanted)
 
 
 def _pydantic_model(wanted: Wanted) -> Model:
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(portable(wanted.annotation))
-        validator, schema = adapter.validator, adapter.core_schema
+        validator = adapter.validator
+        schema = adapter.core_schema
         words = words_of(schema)
-    except (PydanticUserError, PydanticSchemaGenerationError, PydanticUndefinedAnnotation, SchemaError) as error:
+    except (
+        PydanticUserError,
+        PydanticSchemaGenerationError,
+        PydanticUndefinedAnnotation,
+        SchemaError,
+    ) as error:
         reason = str(error).partition("\n")[0]
         if plain := _PLAIN_CLASS.match(reason):
             reason = f"nothing says what {plain[1]} consists of; {_KNOWN}"
         raise FormatError(f"{wanted.name} cannot be read from JSON: {reason}") from error
     # Twice as fast as a validator with nothing to check.
-    careful = _plain_reader(wanted.annotation) if wanted.annotation in _JSON_NAMES else validator.validate_json
+    careful = (
+        _plain_reader(wanted.annotation)
+        if wanted.annotation in _JSON_NAMES
+        else validator.validate_json
+    )
     careful = exactly(careful, schema)
     quick = quick_reader(wanted.annotation, schema)
     from_object = validator.validate_python
@@ -222,7 +260,9 @@ def _plain_reader(kind: type[dict[Any, Any]] | type[list[Any]]) -> Read:
 
 
 def portable(annotation: Any) -> Any:
-    """*annotation* with its TypedDicts of ``typing``, which pydantic rejects before 3.12, as typing_extensions'."""
+    """*annotation* with its TypedDicts of ``typing``, which pydantic rejects before 3.12, as
+    typing_extensions'.
+    """
     return annotation if sys.version_info >= (3, 12) else _replaced(annotation, {})
 
 
@@ -235,7 +275,8 @@ def _replaced(annotation: Any, made: dict[Any, Any]) -> Any:
         return annotation
     if typing.get_origin(annotation) is typing.Annotated:
         return typing.Annotated[new[0], *annotation.__metadata__]
-    if hasattr(annotation, "copy_with"):  # typing.List[...], Optional[...]
+    # typing.List[...], Optional[...]
+    if hasattr(annotation, "copy_with"):
         return annotation.copy_with(new)
     origin = typing.get_origin(annotation)
     return typing.Union[new] if origin is types.UnionType else origin[new]  # noqa: UP007
@@ -244,18 +285,25 @@ def _replaced(annotation: Any, made: dict[Any, Any]) -> Any:
 def _remade(typed_dict: Any, made: dict[Any, Any]) -> Any:
     if typed_dict in made:
         return made[typed_dict]
-    made[typed_dict] = typed_dict  # a recursive one keeps its inner self, which pydantic reports
+    # A recursive one keeps its inner self, which pydantic reports.
+    made[typed_dict] = typed_dict
     hints = typing.get_type_hints(typed_dict, include_extras=True)
-    fields = {name: _field(hint, name in typed_dict.__required_keys__, made) for name, hint in hints.items()}
+    fields = {
+        name: _field(hint, name in typed_dict.__required_keys__, made)
+        for name, hint in hints.items()
+    }
     functional: Any = typing_extensions.TypedDict
     made[typed_dict] = functional(typed_dict.__name__, fields)
-    made[typed_dict].__module__, made[typed_dict].__doc__ = typed_dict.__module__, typed_dict.__doc__
+    made[typed_dict].__module__ = typed_dict.__module__
+    made[typed_dict].__doc__ = typed_dict.__doc__
     return made[typed_dict]
 
 
 def _field(hint: Any, required: bool, made: dict[Any, Any]) -> Any:
     said = typing.get_origin(hint)
-    if said in _QUALIFIERS:  # __required_keys__ misses qualifiers in string annotations
-        required, hint = _QUALIFIERS[said], typing.get_args(hint)[0]
+    # __required_keys__ misses qualifiers in string annotations.
+    if said in _QUALIFIERS:
+        required = _QUALIFIERS[said]
+        hint = typing.get_args(hint)[0]
     inner = _replaced(hint, made)
     return typing_extensions.Required[inner] if required else typing_extensions.NotRequired[inner]

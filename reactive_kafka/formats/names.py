@@ -1,4 +1,5 @@
-"""What a configuration names: formats, and the user's own objects as ``module:object``, imported at start-up.
+"""What a configuration names: formats, and the user's own objects as ``module:object``, imported at
+start-up.
 
 What cannot be imported, does not exist, or is not what it should be raises a FormatError.
 """
@@ -15,25 +16,32 @@ from typing import Any
 
 from reactive_kafka.errors import ReactiveKafkaError
 
-INTEGERS = {"int": 8, "int64": 8, "int32": 4}  # name -> bytes written; readers take 4 and 8
+# Name -> bytes written; readers take 4 and 8.
+INTEGERS = {"int": 8, "int64": 8, "int32": 4}
 FLOATS = {"float": 8, "float64": 8, "float32": 4}
 EVENTS = "cloudevents"
 KEY_FORMATS = ("json", "string", "bytes", *INTEGERS, *FLOATS)
-BUILT_FORMATS = (*KEY_FORMATS, EVENTS)  # an event is a whole record, so no key is one
-REGISTERED_FORMATS = ("avro", "json-schema", "protobuf")  # their schemas are in a registry
+# An event is a whole record, so no key is one.
+BUILT_FORMATS = (*KEY_FORMATS, EVENTS)
+# Their schemas are in a registry.
+REGISTERED_FORMATS = ("avro", "json-schema", "protobuf")
 FORMATS = (*BUILT_FORMATS, *REGISTERED_FORMATS)
 _ASYNC = "it is async, but its result is needed at once: write a plain function"
 
 
 class FormatError(ReactiveKafkaError, ValueError):
-    """A format is unknown, cannot be imported, or contradicts the annotation. Raised at start-up."""
+    """A format is unknown, cannot be imported, or contradicts the annotation. Raised at
+    start-up.
+    """
 
 
 def unusable(name: str) -> FormatError:
     """The error for a format that is neither built in nor ``module:function``."""
     allowed = f"allowed: {', '.join(FORMATS)} or module:function"
     if name in REGISTERED_FORMATS:
-        return FormatError(f"the format {name!r} is for values and keys of records only, which have a schema")
+        return FormatError(
+            f"the format {name!r} is for values and keys of records only, which have a schema"
+        )
     close = difflib.get_close_matches(name.lower(), FORMATS, n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""
     return FormatError(f"the format {name!r} does not exist: {hint}{allowed}")
@@ -72,7 +80,9 @@ def format_function(path: str) -> Callable[[Any], Any]:
 
 
 def load_strategy(path: str, method: str) -> Any:
-    """The strategy at *path*, which has *method*, or the class or function that :func:`made_strategy` calls for one."""
+    """The strategy at *path*, which has *method*, or the class or function that
+    :func:`made_strategy` calls for one.
+    """
     target = load_object(path)
     if inspect.isclass(target) or hasattr(target, method):
         return target
@@ -90,11 +100,13 @@ def made_strategy(target: Any, method: str, settings: Any) -> Any:
         return target
     try:
         made = target(settings)
-    except Exception as error:  # user code may raise anything; start-up ends with its error
+    except Exception as error:
+        # User code may raise anything; start-up ends with its error.
         call = f"called with the settings of channel {settings.name!r}"
         raise FormatError(f"{call}, it raised {type(error).__name__}: {error}") from error
     if inspect.iscoroutine(made):
-        made.close()  # nobody will await it
+        # Nobody will await it.
+        made.close()
         raise FormatError(_ASYNC)
     return made
 
@@ -105,10 +117,12 @@ def _is_async(target: Callable[..., Any]) -> bool:
 
 def _import(module_name: str) -> Any:
     if module_name == _program() and module_name not in sys.modules:
-        return sys.modules["__main__"]  # a second import would create its classes a second time
+        # A second import would create its classes a second time.
+        return sys.modules["__main__"]
     try:
         return importlib.import_module(module_name)
-    except Exception as error:  # user code may raise anything; start-up ends with its error
+    except Exception as error:
+        # User code may raise anything; start-up ends with its error.
         why = f"{type(error).__name__}: {error}"
         if isinstance(error, ModuleNotFoundError):
             if error.name is not None and f"{module_name}.".startswith(f"{error.name}."):
@@ -118,9 +132,12 @@ def _import(module_name: str) -> Any:
 
 
 def _program() -> str | None:
-    """The module name of the running program (``python shop.py``, ``python -m shop``); None if it has none."""
+    """The module name of the running program (``python shop.py``, ``python -m shop``); None if it
+    has none.
+    """
     main = sys.modules["__main__"]
-    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    spec = getattr(main, "__spec__", None)
+    file = getattr(main, "__file__", None)
     if spec is not None:
         return str(spec.name)
     return PurePath(file).stem if file else None

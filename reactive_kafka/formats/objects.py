@@ -1,4 +1,6 @@
-"""Objects that stay objects: what comes through a memory channel, checked against the handler's annotation."""
+"""Objects that stay objects: what comes through a memory channel, checked against the handler's
+annotation.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,9 @@ from reactive_kafka.formats.wanted import Wanted, wanted
 def checker_for(payload_type: object) -> Decoder | None:
     """What a value goes through before the handler gets it; None: the handler takes anything.
 
-    An instance of what the annotation asks for passes as it is. Anything else is validated into that, as by pydantic
-    or msgspec; the checker raises DecodeError where it does not fit. An annotation that nothing can check asks for
-    nothing.
+    An instance of what the annotation asks for passes as it is. Anything else is validated into
+    that, as by pydantic or msgspec; the checker raises DecodeError where it does not fit. An
+    annotation that nothing can check asks for nothing.
     """
     asked = wanted(payload_type)
     if asked.base in (Any, object) and not asked.constrained:
@@ -56,7 +58,9 @@ def _validator(asked: Wanted) -> tuple[Callable[[Any], object], Explain] | None:
     else:
         return model.from_object, model.explain
     try:
-        loose: TypeAdapter[Any] = TypeAdapter(asked.annotation, config=ConfigDict(arbitrary_types_allowed=True))
+        loose: TypeAdapter[Any] = TypeAdapter(
+            asked.annotation, config=ConfigDict(arbitrary_types_allowed=True)
+        )
         return loose.validate_python, explain_model(asked.name, ())
     except (PydanticUserError, SchemaError):
         return None

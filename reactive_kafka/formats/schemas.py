@@ -1,4 +1,6 @@
-"""JSON Schemas of annotated types, by pydantic and, for its structs, msgspec: in draft 7, for documents about them."""
+"""JSON Schemas of annotated types, by pydantic and, for its structs, msgspec: in draft 7, for
+documents about them.
+"""
 
 from __future__ import annotations
 
@@ -26,30 +28,40 @@ class Asked:
 
 
 def schemas_of(asked: Sequence[Asked], where: str) -> tuple[list[Schema], dict[str, Schema]]:
-    """The schema of each, and those of the models by name, which the first refer to as *where* plus the name.
+    """The schema of each, and those of the models by name, which the first refer to as *where* plus
+    the name.
 
     What neither library can describe has the empty schema, which fits everything.
     """
     structs = [index for index, one in enumerate(asked) if has_struct(one.annotation)]
-    found, models = _by_pydantic({index: one for index, one in enumerate(asked) if index not in structs}, where)
+    found, models = _by_pydantic(
+        {index: one for index, one in enumerate(asked) if index not in structs}, where
+    )
     if structs:
         others, more = _by_msgspec({index: asked[index].annotation for index in structs}, where)
         if models.keys() & more.keys():
-            others, more = _by_msgspec({index: asked[index].annotation for index in structs}, f"{where}msgspec.")
+            others, more = _by_msgspec(
+                {index: asked[index].annotation for index in structs}, f"{where}msgspec."
+            )
             more = {f"msgspec.{name}": schema for name, schema in more.items()}
-        found, models = found | others, models | more
+        found = found | others
+        models = models | more
     told = [_draft_7(found.get(index, {})) for index in range(len(asked))]
     return told, {name: _draft_7(schema) for name, schema in models.items()}
 
 
-def _by_pydantic(asked: Mapping[int, Asked], where: str) -> tuple[dict[int, Schema], dict[str, Schema]]:
+def _by_pydantic(
+    asked: Mapping[int, Asked], where: str
+) -> tuple[dict[int, Schema], dict[str, Schema]]:
     adapters: dict[int, TypeAdapter[Any]] = {}
-    with warnings.catch_warnings(action="ignore"):  # of defaults that have no JSON: they are left out
+    # Of defaults that have no JSON: they are left out.
+    with warnings.catch_warnings(action="ignore"):
         for index, one in asked.items():
             try:
                 adapter: TypeAdapter[Any] = TypeAdapter(portable(one.annotation))
                 adapter.json_schema(mode=one.mode)
-            except Exception:  # it may be the user's own code, which may raise anything
+            except Exception:
+                # It may be the user's own code, which may raise anything.
                 continue
             adapters[index] = adapter
         inputs = [(index, asked[index].mode, adapter) for index, adapter in adapters.items()]
@@ -57,7 +69,9 @@ def _by_pydantic(asked: Mapping[int, Asked], where: str) -> tuple[dict[int, Sche
     return {index: schema for (index, _), schema in found.items()}, whole.get("$defs", {})
 
 
-def _by_msgspec(asked: Mapping[int, Any], where: str) -> tuple[dict[int, Schema], dict[str, Schema]]:
+def _by_msgspec(
+    asked: Mapping[int, Any], where: str
+) -> tuple[dict[int, Schema], dict[str, Schema]]:
     import msgspec
 
     def components(types: Sequence[Any]) -> tuple[tuple[Schema, ...], dict[str, Schema]]:
@@ -75,7 +89,9 @@ def _by_msgspec(asked: Mapping[int, Any], where: str) -> tuple[dict[int, Schema]
 
 
 def _draft_7(schema: Any) -> Any:
-    """The schema in the words of draft 7, as AsyncAPI has them; it has no discriminator like OpenAPI's."""
+    """The schema in the words of draft 7, as AsyncAPI has them; it has no discriminator like
+    OpenAPI's.
+    """
     if isinstance(schema, list):
         return [_draft_7(one) for one in schema]
     if not isinstance(schema, dict):

@@ -1,4 +1,5 @@
-"""Records of formats with schemas, and CloudEvents, as JSON that says the same: for Spark, which makes columns of it.
+"""Records of formats with schemas, and CloudEvents, as JSON that says the same: for Spark, which
+makes columns of it.
 
 Executors do that, with what the driver has sent them: they read no file, and ask no registry.
 """
@@ -18,7 +19,14 @@ from reactive_kafka.formats.decoders import framed_decoder, record_decoder_for
 from reactive_kafka.formats.guarding import Decoder
 from reactive_kafka.formats.names import EVENTS
 from reactive_kafka.formats.registered.codecs import load_file, registered_decoder
-from reactive_kafka.formats.registered.schemas import Ask, ByGuid, ById, Registered, SchemaMissing, Schemas
+from reactive_kafka.formats.registered.schemas import (
+    Ask,
+    ByGuid,
+    ById,
+    Registered,
+    SchemaMissing,
+    Schemas,
+)
 from reactive_kafka.formats.wanted import wanted
 from reactive_kafka.records import HeaderPairs
 
@@ -32,12 +40,16 @@ class TextSource:
 
     format: str
     finds_events: bool = True
-    file: str | None = None  # of the reader's schema; for people
-    loaded: Any = None  # what is in it
+    # Of the reader's schema; for people.
+    file: str | None = None
+    # What is in it.
+    loaded: Any = None
 
     @property
     def is_binary(self) -> bool:
-        """Whether bytes inside of values have no form in the format's own JSON: they become base64."""
+        """Whether bytes inside of values have no form in the format's own JSON: they become
+        base64.
+        """
         return self.format in ("avro", "protobuf")
 
     def reader(self, answers: Mapping[Ask, Any]) -> TextReader:
@@ -76,7 +88,11 @@ class TextSource:
         if self.format == EVENTS:
             return record_decoder(_passed_on, dict[str, Any] | None, EVENTS)
         decode = self._decoder(Registered(schemas, "", file=self.file, loaded=self.loaded))
-        return record_decoder_for(Any, self.format, decode) if self.finds_events else framed_decoder(decode)
+        return (
+            record_decoder_for(Any, self.format, decode)
+            if self.finds_events
+            else framed_decoder(decode)
+        )
 
     def _decoder(self, source: Registered) -> Decoder:
         if self.format == "json-schema":
@@ -98,7 +114,8 @@ class TextSource:
 
 
 def text_source(name: str, source: Registered, finds_events: bool) -> TextSource:
-    """What makes JSON of records of this format, with the reader's schema; a CloudEvent's data if it *finds_events*.
+    """What makes JSON of records of this format, with the reader's schema; a CloudEvent's data if
+    it *finds_events*.
 
     Raises:
         FormatError: That schema cannot be read.
@@ -112,7 +129,9 @@ def text_source(name: str, source: Registered, finds_events: bool) -> TextSource
 
 
 class Texts(NamedTuple):
-    """What was made of records: for each of them its JSON, what is wrong with it, the schema that it waits for."""
+    """What was made of records: for each of them its JSON, what is wrong with it, the schema that
+    it waits for.
+    """
 
     texts: list[str | None]
     problems: list[str | None]
@@ -120,8 +139,11 @@ class Texts(NamedTuple):
 
 
 def read_texts(read: TextReader, records: Iterable[tuple[bytes | None, HeaderPairs]]) -> Texts:
-    """Read records. A schema that is missing is named by the first record that needs it; other ones have ``""``."""
-    found, named = Texts([], [], []), set[str]()
+    """Read records. A schema that is missing is named by the first record that needs it; other ones
+    have ``""``.
+    """
+    found = Texts([], [], [])
+    named = set[str]()
     for value, headers in records:
         text = problem = missing = None
         try:
@@ -158,4 +180,5 @@ def _plain(value: Any) -> Any:
         return base64.standard_b64encode(value).decode()
     if isinstance(value, timedelta):
         return value.total_seconds()
-    return value.isoformat() if hasattr(value, "isoformat") else str(value)  # times; UUID, Decimal
+    # Times; UUID, Decimal.
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)

@@ -1,4 +1,6 @@
-"""Types whose values can be told apart when they are read: the members of a discriminated union. Pure."""
+"""Types whose values can be told apart when they are read: the members of a discriminated union.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -11,25 +13,38 @@ from reactive_kafka.formats.wanted import has_struct, is_union, wanted
 
 
 def kinds_of(annotation: Any) -> tuple[type, ...] | None:
-    """The classes that values of a type are instances of, None's too; None: no classes say that, or not they alone."""
+    """The classes that values of a type are instances of, None's too; None: no classes say that, or
+    not they alone.
+    """
     asked = wanted(annotation)
-    members = [wanted(member) for member in typing.get_args(asked.base)] if is_union(asked.base) else [asked]
+    members = (
+        [wanted(member) for member in typing.get_args(asked.base)]
+        if is_union(asked.base)
+        else [asked]
+    )
     bases = [member.base for member in members]
-    if any(member.constrained or member.base is object or not _is_class(member.base) for member in members):
+    if any(
+        member.constrained or member.base is object or not _is_class(member.base)
+        for member in members
+    ):
         return None
     nothing = (types.NoneType,) if asked.accepts_none and types.NoneType not in bases else ()
     return (*bases, *nothing)
 
 
 def _is_class(base: Any) -> bool:
-    return isinstance(base, type) and typing.get_origin(base) is None and not typing.is_typeddict(base)
+    return (
+        isinstance(base, type) and typing.get_origin(base) is None and not typing.is_typeddict(base)
+    )
 
 
 def told_apart(annotations: Sequence[Any], *, are_objects: bool = False) -> Any:
-    """The annotation that reads a value as the right one of these types; None if what is read does not tell which.
+    """The annotation that reads a value as the right one of these types; None if what is read does
+    not tell which.
 
-    Structs of msgspec have different tags in one field; other classes have a field in common whose values are
-    ``Literal``, none of them in two classes. *are_objects*: nothing is read, and classes are enough.
+    Structs of msgspec have different tags in one field; other classes have a field in common whose
+    values are ``Literal``, none of them in two classes. *are_objects*: nothing is read, and classes
+    are enough.
     """
     found = [kinds_of(annotation) for annotation in annotations]
     if any(kinds is None for kinds in found):
@@ -55,7 +70,11 @@ def told_apart(annotations: Sequence[Any], *, are_objects: bool = False) -> Any:
 def _are_tagged(structs: Sequence[Any]) -> bool:
     configs = [struct.__struct_config__ for struct in structs]
     tags = {config.tag for config in configs}
-    return len({config.tag_field for config in configs}) == 1 and None not in tags and len(tags) == len(structs)
+    return (
+        len({config.tag_field for config in configs}) == 1
+        and None not in tags
+        and len(tags) == len(structs)
+    )
 
 
 def _discriminator(classes: Sequence[type]) -> str | None:
@@ -70,12 +89,21 @@ def _discriminator(classes: Sequence[type]) -> str | None:
 
 def _literals(kind: type) -> Mapping[tuple[str, str], tuple[Any, ...]]:
     """Field, and its name in what is read -> the values that its Literal allows."""
-    fields = getattr(kind, "model_fields", None)  # of a pydantic model, which has resolved them
+    # Of a pydantic model, which has resolved them.
+    fields = getattr(kind, "model_fields", None)
     if fields is not None:
-        found = {(name, str(one.validation_alias or one.alias or name)): one.annotation for name, one in fields.items()}
+        found = {
+            (name, str(one.validation_alias or one.alias or name)): one.annotation
+            for name, one in fields.items()
+        }
     else:
         try:
             found = {(name, name): hint for name, hint in typing.get_type_hints(kind).items()}
-        except Exception:  # names that do not exist (yet): whoever reads the type reports it
+        except Exception:
+            # Names that do not exist (yet): whoever reads the type reports it.
             return {}
-    return {at: typing.get_args(hint) for at, hint in found.items() if typing.get_origin(hint) is Literal}
+    return {
+        at: typing.get_args(hint)
+        for at, hint in found.items()
+        if typing.get_origin(hint) is Literal
+    }

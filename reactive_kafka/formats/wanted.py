@@ -15,10 +15,14 @@ from typing import Annotated, Any, NewType, Union
 class Wanted:
     """An analysed annotation."""
 
-    annotation: Any  # the handler's; Any if there is none
-    base: Any  # without Optional, Annotated, NewType and aliases: str for Annotated[str, ...] | None
-    accepts_none: bool  # and with it a record without a value (a tombstone)
-    constrained: bool  # there was an Annotated, so a value of the bare type may still not fit
+    # The handler's; Any if there is none.
+    annotation: Any
+    # Without Optional, Annotated, NewType and aliases: str for Annotated[str, ...] | None.
+    base: Any
+    # And with it a record without a value (a tombstone)
+    accepts_none: bool
+    # There was an Annotated, so a value of the bare type may still not fit.
+    constrained: bool
 
     @property
     def is_free(self) -> bool:
@@ -46,7 +50,8 @@ def wanted(annotation: object) -> Wanted:
 
 def name_of(annotation: Any) -> str:
     """*annotation* as a person would write it."""
-    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    origin = typing.get_origin(annotation)
+    arguments = typing.get_args(annotation)
     if origin is Annotated:
         return name_of(arguments[0])
     if is_union(annotation):
@@ -69,9 +74,12 @@ def parts_of(annotation: Any) -> Iterator[Any]:
 
 def has_struct(annotation: Any) -> bool:
     """Whether it is a struct of msgspec's, or has one among its parts."""
-    msgspec = sys.modules.get("msgspec")  # imported by now if there is any struct
+    # Imported by now if there is any struct.
+    msgspec = sys.modules.get("msgspec")
     return msgspec is not None and any(
-        isinstance(part, type) and typing.get_origin(part) is None and issubclass(part, msgspec.Struct)
+        isinstance(part, type)
+        and typing.get_origin(part) is None
+        and issubclass(part, msgspec.Struct)
         for part in parts_of(annotation)
     )
 
@@ -86,10 +94,12 @@ def _look_through(annotation: Any) -> tuple[Any, bool, bool]:
     accepts_none = constrained = False
     while True:
         if typing.get_origin(annotation) is Annotated:
-            annotation, constrained = typing.get_args(annotation)[0], True
+            annotation = typing.get_args(annotation)[0]
+            constrained = True
         elif isinstance(annotation, NewType):
             annotation = annotation.__supertype__
-        elif type(annotation).__name__ == "TypeAliasType":  # "type X = ..." of Python 3.12
+        elif type(annotation).__name__ == "TypeAliasType":
+            # "type X = ..." of Python 3.12.
             annotation = annotation.__value__
         elif is_union(annotation):
             members = typing.get_args(annotation)
@@ -99,4 +109,8 @@ def _look_through(annotation: Any) -> tuple[Any, bool, bool]:
                 return Union[tuple(some)], accepts_none, constrained  # noqa: UP007
             annotation = some[0]
         else:
-            return annotation, accepts_none or annotation in (Any, object, None, types.NoneType), constrained
+            return (
+                annotation,
+                accepts_none or annotation in (Any, object, None, types.NoneType),
+                constrained,
+            )

@@ -1,1 +1,3 @@
-"""What the user decorated: signatures, arguments, hooks, and which channel each function belongs to."""
+"""What the user decorated: signatures, arguments, hooks, and which channel each function belongs
+to.
+"""

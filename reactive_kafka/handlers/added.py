@@ -12,7 +12,14 @@ from reactive_kafka.handlers.incoming import incoming_spec
 from reactive_kafka.handlers.matches import Incoming, Match, misfits, unused
 from reactive_kafka.handlers.registry import Registry, unknown
 from reactive_kafka.handlers.signature import Shape, draft_handler, name_and_place
-from reactive_kafka.handlers.spec import MADE, AppSpec, IncomingSpec, check_named, check_ordering, tried
+from reactive_kafka.handlers.spec import (
+    MADE,
+    AppSpec,
+    IncomingSpec,
+    check_named,
+    check_ordering,
+    tried,
+)
 
 
 def added(
@@ -24,18 +31,22 @@ def added(
     settings: Settings,
     app: AppSpec,
 ) -> tuple[IncomingSpec, list[str]]:
-    """How *function* handles a channel of *settings*, and what is odd about that. ConfigError: all that does not fit.
+    """How *function* handles a channel of *settings*, and what is odd about that. ConfigError: all
+    that does not fit.
 
     It sends *to* these channels, and to those that it is decorated for.
     """
-    entry, problems = registry.known(function), list[str]()
+    entry = registry.known(function)
+    problems = list[str]()
     draft = entry.draft or draft_handler(function)
-    one, who = settings.incoming[decorated.channel], f"{who} with {name_and_place(function)}"
+    one = settings.incoming[decorated.channel]
+    who = f"{who} with {name_and_place(function)}"
     to = tuple(dict.fromkeys((*entry.outgoing, *to)))
     strange = [name for name in to if name not in settings.outgoing and name not in settings.memory]
     problems += [unknown(who, "outgoing", name, settings) for name in strange]
     handler = tried(who, problems, draft.spec, bool(to))
-    own = entry.incoming[0] if entry.incoming else decorated  # around it is what is where it was declared
+    # Around it is what is where it was declared.
+    own = entry.incoming[0] if entry.incoming else decorated
     match = Match(who, decorated, None if handler is None else own.layered(handler), to)
     if match.handler is not None and match.handler.needs:
         instead = "configure its channel with enabled = false, and start that"

@@ -18,7 +18,8 @@ from reactive_kafka.handlers.signature import name_and_place
 
 def channel_name(decorator: str, channel: Any) -> str:
     """The name of the channel that ``@app.DECORATOR`` was given."""
-    if callable(channel):  # the decorated function: the parentheses are missing
+    # The decorated function: the parentheses are missing.
+    if callable(channel):
         right = f'write @app.{decorator}("orders") above it, with the name of a channel'
         raise ConfigError(f"@app.{decorator} of {name_and_place(channel)}: {right}")
     if not isinstance(channel, str):
@@ -27,7 +28,9 @@ def channel_name(decorator: str, channel: Any) -> str:
 
 
 def check_given(decorator: str, channel: str, section: Section, given: Collection[str]) -> None:
-    """Refuse further arguments of ``@app.DECORATOR``; their values may be secrets, and are not shown."""
+    """Refuse further arguments of ``@app.DECORATOR``; their values may be secrets, and are not
+    shown.
+    """
     if not given:
         return
     configured = [name for name in given if is_known(section, name)]
@@ -35,10 +38,14 @@ def check_given(decorator: str, channel: str, section: Section, given: Collectio
     said = []
     if configured:
         table = f"[{section.title.removesuffix('X')}{channel if channel.isidentifier() else repr(channel)}]"
-        said.append(f"{', '.join(configured) if strange else 'that'} is configuration: write it in {table}")
+        said.append(
+            f"{', '.join(configured) if strange else 'that'} is configuration: write it in {table}"
+        )
     if strange:
         said.append("unknown argument" + (f" {', '.join(strange)}" if configured else ""))
-    raise ConfigError(f"@app.{decorator}({channel!r}, {', '.join(f'{name}=...' for name in given)}): {'; '.join(said)}")
+    raise ConfigError(
+        f"@app.{decorator}({channel!r}, {', '.join(f'{name}=...' for name in given)}): {'; '.join(said)}"
+    )
 
 
 def check_is_function(decorator: str, function: Any) -> None:
@@ -56,7 +63,8 @@ def incoming_of(
     layers: Layers,
     who: str = "@app.incoming",
 ) -> Incoming:
-    """What ``@app.incoming(channel, ack=, retry=, when=)`` says, of an application or router with these layers.
+    """What ``@app.incoming(channel, ack=, retry=, when=)`` says, of an application or router with
+    these layers.
 
     *who* is said instead of it, by a call with the same arguments.
     """
@@ -66,29 +74,41 @@ def incoming_of(
         raise ConfigError(f"{who}(ack={ack!r}): {error}") from None
     if when is not None and (not callable(when) or is_coroutine(when)):
         what = "is async, but its answer is needed at once" if callable(when) else "is no function"
-        raise ConfigError(f"{who}({channel!r}, when={when!r}): it {what}: give a plain one of the Message")
+        raise ConfigError(
+            f"{who}({channel!r}, when={when!r}): it {what}: give a plain one of the Message"
+        )
     return Incoming(channel, mode, _retry_settings(channel, retry, who), when, layers)
 
 
 def shows_corrupt(channel: str, payload: Any, corrupt: Any) -> bool:
-    """Whether the function of ``@app.spark(channel, payload=, corrupt=)`` gets the rows that do not fit its payload."""
+    """Whether the function of ``@app.spark(channel, payload=, corrupt=)`` gets the rows that do not
+    fit its payload.
+    """
     who = f"@app.spark({channel!r}, corrupt={corrupt!r})"
     if corrupt not in ("drop", "show"):
         raise ConfigError(f"{who}: allowed are 'drop', 'show'")
     if corrupt == "show" and payload is None:
-        raise ConfigError(f"{who}: it is about records that do not fit a payload, so give payload = Model, too")
+        raise ConfigError(
+            f"{who}: it is about records that do not fit a payload, so give payload = Model, too"
+        )
     return bool(corrupt == "show")
 
 
 def _retry_settings(
     channel: str, retry: int | Mapping[str, Any] | RetrySettings | None, decorator: str
 ) -> int | RetrySettings | None:
-    """The retries of an ``@app.incoming``: a number of calls in all, or a table like ``[incoming.NAME.retry]``."""
+    """The retries of an ``@app.incoming``: a number of calls in all, or a table like
+    ``[incoming.NAME.retry]``.
+    """
     if retry is None or isinstance(retry, RetrySettings):
         return retry
     who = f"{decorator}({channel!r}, retry={retry!r})"
-    table = {"max_attempts": retry} if isinstance(retry, int) and not isinstance(retry, bool) else retry
+    table = (
+        {"max_attempts": retry} if isinstance(retry, int) and not isinstance(retry, bool) else retry
+    )
     if not isinstance(table, Mapping):
-        raise ConfigError(f"{who}: expected a number of calls, or a table with max_attempts, backoff, max_backoff")
+        raise ConfigError(
+            f"{who}: expected a number of calls, or a table with max_attempts, backoff, max_backoff"
+        )
     read = read_retry(who, table)
     return read.max_attempts if table is not retry else read

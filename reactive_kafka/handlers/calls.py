@@ -1,6 +1,7 @@
 """How functions of the application are called: blocking ones in worker threads, and its hooks.
 
-A thread cannot be ended. A call that is cancelled goes on in its thread, and the process must not wait for it at exit.
+A thread cannot be ended. A call that is cancelled goes on in its thread, and the process must not
+wait for it at exit.
 """
 
 from __future__ import annotations
@@ -35,8 +36,12 @@ def calls_in_threads() -> int:
     return len(_running)
 
 
-def as_async(function: Callable[..., Any], limiter: CapacityLimiter | None = None) -> Callable[..., Awaitable[Any]]:
-    """The function as an awaitable; one that is not async runs in a thread, within *limiter* or anyio's own limit."""
+def as_async(
+    function: Callable[..., Any], limiter: CapacityLimiter | None = None
+) -> Callable[..., Awaitable[Any]]:
+    """The function as an awaitable; one that is not async runs in a thread, within *limiter* or
+    anyio's own limit.
+    """
     if inspect.iscoroutinefunction(function):
         return function
 
@@ -45,14 +50,18 @@ def as_async(function: Callable[..., Any], limiter: CapacityLimiter | None = Non
         _running.add(token)
         try:
             return function(*arguments), None
-        except GeneratorExit as raised:  # a future that held it would close the coroutines that await it
+        except GeneratorExit as raised:
+            # A future that held it would close the coroutines that await it.
             return None, raised
         finally:
             _running.discard(token)
 
     async def call(*arguments: Any) -> Any:
-        # anyio gives the limiter back when the call is cancelled, though its thread runs on: hence the tokens.
-        result, raised = await to_thread.run_sync(run, *arguments, limiter=limiter, abandon_on_cancel=True)
+        # anyio gives the limiter back when the call is cancelled, though its thread runs on: hence
+        # the tokens.
+        result, raised = await to_thread.run_sync(
+            run, *arguments, limiter=limiter, abandon_on_cancel=True
+        )
         if raised is not None:
             raise raised
         return await result if inspect.isawaitable(result) else result
@@ -74,7 +83,11 @@ class HookSet:
     @property
     def of_partitions(self) -> dict[str, dict[str, list[Hook]]]:
         """The name of a decorator -> the hooks of each channel."""
-        return {"on_assigned": self.assigned, "on_revoked": self.revoked, "on_caught_up": self.caught_up}
+        return {
+            "on_assigned": self.assigned,
+            "on_revoked": self.revoked,
+            "on_caught_up": self.caught_up,
+        }
 
     @property
     def are_there(self) -> bool:
@@ -91,17 +104,27 @@ class HookSet:
                 self.of_partitions[kind].setdefault(channel, []).extend(hooks)
 
     def misfits(self, settings: Settings) -> list[str]:
-        """The problems of all hooks: signatures that cannot be called, and channels that are not configured."""
+        """The problems of all hooks: signatures that cannot be called, and channels that are not
+        configured.
+        """
         problems = [_misfit("@app.on_start", hook) for hook in self.start]
         problems += [_misfit("@app.before_stop", hook) for hook in self.before_stop]
         for kind, hooks in self.of_partitions.items():
             for channel, functions in hooks.items():
                 who = f"@app.{kind}({channel!r})"
                 for hook in functions:
-                    lost = ("whether they are lost",) if kind == "on_revoked" and _takes_two(hook) else ()
+                    lost = (
+                        ("whether they are lost",)
+                        if kind == "on_revoked" and _takes_two(hook)
+                        else ()
+                    )
                     problems.append(_misfit(who, hook, "the partitions", *lost))
                     if channel not in settings.incoming:
-                        problems.append(unknown(f"{who} of {name_and_place(hook)}", "incoming", channel, settings))
+                        problems.append(
+                            unknown(
+                                f"{who} of {name_and_place(hook)}", "incoming", channel, settings
+                            )
+                        )
         problems += [misfit(job, settings) for job in self.jobs]
         return [problem for problem in problems if problem is not None]
 
@@ -127,12 +150,15 @@ def hook_into(hooks: dict[str, list[Hook]], channel: str) -> Callable[[H], H]:
 def _signature(hook: Hook) -> inspect.Signature | None:
     try:
         return inspect.signature(hook)
-    except (ValueError, TypeError):  # a builtin without one: the call will tell
+    except (ValueError, TypeError):
+        # A builtin without one: the call will tell.
         return None
 
 
 def _misfit(who: str, hook: Hook, *given: str) -> str | None:
-    """Why the hook cannot be called with *given*, each argument in words, or None; *who* is its decorator."""
+    """Why the hook cannot be called with *given*, each argument in words, or None; *who* is its
+    decorator.
+    """
     try:
         if signature := _signature(hook):
             signature.bind(*given)
@@ -160,16 +186,20 @@ def _revoked(hook: Hook) -> RevokedHook:
     return call if _takes_two(hook) else lambda partitions, lost: call(partitions)
 
 
-async def run_start_hooks(hooks: Sequence[Hook], context: Context, then: Callable[[], None]) -> None:
-    """Run the hooks of the start one after the other, in tasks of their own, and *then* with the last one.
+async def run_start_hooks(
+    hooks: Sequence[Hook], context: Context, then: Callable[[], None]
+) -> None:
+    """Run the hooks of the start one after the other, in tasks of their own, and *then* with the
+    last one.
 
-    A hook may cancel its task, also late, and the caller's is to live as long as the run. *then* comes in the same turn
-    of the loop as the end of the last hook: a task that a hook has started, and that asks for a channel in its first
-    line, finds it. The hooks may change *context*.
+    A hook may cancel its task, also late, and the caller's is to live as long as the run. *then*
+    comes in the same turn of the loop as the end of the last hook: a task that a hook has started,
+    and that asks for a channel in its first line, finds it. The hooks may change *context*.
 
     Raises:
         BaseException: What a hook has raised.
-        RuntimeError: A hook has ended as cancelled; for whoever starts the application that is no cancellation.
+        RuntimeError: A hook has ended as cancelled; for whoever starts the application that is no
+            cancellation.
     """
     if not hooks:
         then()
@@ -182,7 +212,9 @@ async def run_start_hooks(hooks: Sequence[Hook], context: Context, then: Callabl
 
         error = await outcome_of(run, "on_start hook", None, context)
         if isinstance(error, asyncio.CancelledError):
-            raise RuntimeError(f"the on_start hook {name_and_place(hook)} ended with {told_of(error)}") from error
+            raise RuntimeError(
+                f"the on_start hook {name_and_place(hook)} ended with {told_of(error)}"
+            ) from error
         if error is not None:
             error.add_note(f"{RAISED_BY}on_start hook {name_and_place(hook)}")
             raise error

@@ -1,4 +1,6 @@
-"""Whether the exceptions that a channel's settings name exist, as far as that can be told before one is raised."""
+"""Whether the exceptions that a channel's settings name exist, as far as that can be told before
+one is raised.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,12 @@ _LOADED_LATER = ("ValidationError",)
 
 
 def odd_names(settings: IncomingSettings, *, is_on_spark: bool) -> Iterator[str]:
-    """A warning for each name in ``failure_routes``, ``retry.never`` and ``retry.only`` that no exception has.
+    """A warning for each name in ``failure_routes``, ``retry.never`` and ``retry.only`` that no
+    exception has.
 
-    A simple name may be that of any exception class that is loaded: Python's own, this package's, those of the
-    modules of the handlers and of what these import. Spark's are loaded with its session, so simple names of a channel
-    on Spark are not judged. A dotted name is imported.
+    A simple name may be that of any exception class that is loaded: Python's own, this package's,
+    those of the modules of the handlers and of what these import. Spark's are loaded with its
+    session, so simple names of a channel on Spark are not judged. A dotted name is imported.
     """
     named = [
         ("failure_routes", tuple(settings.failure_routes)),
@@ -48,7 +51,9 @@ def _known() -> dict[str, type[BaseException]]:
     return found
 
 
-def _why_unknown(name: str, known: Mapping[str, type[BaseException]], *, is_on_spark: bool) -> str | None:
+def _why_unknown(
+    name: str, known: Mapping[str, type[BaseException]], *, is_on_spark: bool
+) -> str | None:
     module, _, simple = name.rpartition(".")
     if module:
         return _why_not_imported(module, simple)
@@ -62,13 +67,20 @@ def _why_unknown(name: str, known: Mapping[str, type[BaseException]], *, is_on_s
 def _why_not_imported(module: str, simple: str) -> str | None:
     try:
         there = import_module(module)
-    except Exception as error:  # an import may raise anything, and another class may still have this name
+    except Exception as error:
+        # An import may raise anything, and another class may still have this name.
         return f"{module} cannot be imported: {type(error).__name__}"
     found = getattr(there, simple, None)
     if isinstance(found, type) and issubclass(found, BaseException):
         return None
     if found is not None:
         return "it is no exception"
-    kinds = {name: one for name, one in vars(there).items() if isinstance(one, type) and issubclass(one, BaseException)}
+    kinds = {
+        name: one
+        for name, one in vars(there).items()
+        if isinstance(one, type) and issubclass(one, BaseException)
+    }
     near = did_you_mean(simple, kinds)
-    return f"{module} has no such exception{f'; did you mean {near!r}?' if near is not None else ''}"
+    return (
+        f"{module} has no such exception{f'; did you mean {near!r}?' if near is not None else ''}"
+    )

@@ -1,4 +1,6 @@
-"""What stands behind a function that was decorated: its code, its own annotations, and how it is called. No I/O."""
+"""What stands behind a function that was decorated: its code, its own annotations, and how it is
+called. No I/O.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from typing import Any
 
 
 def code_of(function: Any) -> Any:
-    """The function that a call runs first: behind partials, bound methods and objects with ``__call__``."""
+    """The function that a call runs first: behind partials, bound methods and objects with
+    ``__call__``.
+    """
     while isinstance(function, functools.partial):
         function = function.func
     if inspect.ismethod(function):
@@ -34,7 +38,9 @@ def is_coroutine(function: Any) -> bool:
 
 
 def is_async_generator(function: Any) -> bool:
-    """Whether its call returns an async generator: it is one, or a plain wrapper around one hands that on."""
+    """Whether its call returns an async generator: it is one, or a plain wrapper around one hands
+    that on.
+    """
     if inspect.isasyncgenfunction(code_of(function)):
         return True
     return inspect.isasyncgenfunction(owner_of(function)) and not is_coroutine(function)
@@ -47,14 +53,17 @@ def resolve(annotation: Any, function: Any, local_names: Mapping[str, Any] | Non
     owner = owner_of(function)
     holder = types.SimpleNamespace(__annotations__={"it": annotation})
     names = {**_closure_of(owner), **(local_names or {})}
-    return typing.get_type_hints(holder, getattr(owner, "__globals__", {}), names, include_extras=True)["it"]
+    return typing.get_type_hints(
+        holder, getattr(owner, "__globals__", {}), names, include_extras=True
+    )["it"]
 
 
 def resolved(annotation: Any, function: Any, local_names: Mapping[str, Any] | None = None) -> Any:
     """*annotation* without any text in it, or as it is where the text cannot be resolved (yet)."""
     try:
         return resolve(annotation, function, local_names)
-    except Exception:  # it is the user's code, and may raise anything
+    except Exception:
+        # It is the user's code, and may raise anything.
         return annotation
 
 
@@ -67,9 +76,12 @@ def _closure_of(owner: Any) -> dict[str, Any]:
     """The names of the scope around a function that it uses in its body."""
     cells = getattr(owner, "__closure__", None) or ()
     found = {}
-    for name, cell in zip(getattr(owner, "__code__", owner).co_freevars if cells else (), cells, strict=True):
+    for name, cell in zip(
+        getattr(owner, "__code__", owner).co_freevars if cells else (), cells, strict=True
+    ):
         try:
             found[name] = cell.cell_contents
-        except ValueError:  # not assigned yet
+        except ValueError:
+            # Not assigned yet.
             continue
     return found

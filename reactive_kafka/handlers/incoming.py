@@ -1,4 +1,5 @@
-"""How the handlers of an incoming channel fit its settings, and how its records are read for them. No I/O.
+"""How the handlers of an incoming channel fit its settings, and how its records are read for them.
+No I/O.
 
 Functions that take *problems* add to it what does not fit, as those of :mod:`.spec` do.
 """
@@ -26,27 +27,49 @@ from reactive_kafka.formats import (
 )
 from reactive_kafka.formats.names import REGISTERED_FORMATS
 from reactive_kafka.formats.registered.schemas import KEY_HEADER, framed
-from reactive_kafka.handlers.matches import BranchSpec, Incoming, Match, Reading, in_order, is_chosen, reading_of
+from reactive_kafka.handlers.matches import (
+    BranchSpec,
+    Incoming,
+    Match,
+    Reading,
+    in_order,
+    is_chosen,
+    reading_of,
+)
 from reactive_kafka.handlers.signature import HandlerSpec, Shape
-from reactive_kafka.handlers.spec import IncomingSpec, KeyDecoder, check_ordering, if_used, registered, tried
+from reactive_kafka.handlers.spec import (
+    IncomingSpec,
+    KeyDecoder,
+    check_ordering,
+    if_used,
+    registered,
+    tried,
+)
 from reactive_kafka.records import RawRecord
 
 if TYPE_CHECKING:
     from reactive_kafka.spark.batches.function import SparkDecoration
 
 BATCH_ROOM = 2
-"""Batches that a channel, or each job on Spark, has room for if ``max_in_flight`` is not set: one runs, one fills."""
+"""Batches that a channel, or each job on Spark, has room for if ``max_in_flight`` is not set: one
+runs, one fills.
+"""
 
 
-def incoming_spec(matches: Sequence[Match], settings: IncomingSettings, problems: list[str]) -> IncomingSpec:
+def incoming_spec(
+    matches: Sequence[Match], settings: IncomingSettings, problems: list[str]
+) -> IncomingSpec:
     """How one channel is consumed."""
-    matches = in_order(matches, settings) or [Match(f"channel {settings.name!r}", Incoming(settings.name))]
+    matches = in_order(matches, settings) or [
+        Match(f"channel {settings.name!r}", Incoming(settings.name))
+    ]
     for match in matches:
         if match.spark is not None:
             return _on_spark(match, match.spark, settings, problems)
     reading = reading_of(matches, settings.value_deserializer)
     settings = _all_handled(matches, settings, problems)
-    who, names = f"channel {settings.name!r}: key_deserializer", " and ".join(match.who for match in matches)
+    who = f"channel {settings.name!r}: key_deserializer"
+    names = " and ".join(match.who for match in matches)
     values, keys = registered(settings, settings.topics[0] if settings.topics else "")
     decode_key = tried(who, problems, decoder_for, Any, settings.key_deserializer or "bytes", keys)
     decode = tried(names, problems, decoder_for, reading.asked, settings.value_deserializer, values)
@@ -64,7 +87,9 @@ def incoming_spec(matches: Sequence[Match], settings: IncomingSettings, problems
         key_of=tried("", problems, key_of, settings) if settings.ordering == "key" else None,
         schemas=if_used(values, settings.value_deserializer, settings.key_deserializer),
         asked=reading.asked,
-        branches=_branches(matches, reading, settings, problems, partial(_own_reader, settings, values)),
+        branches=_branches(
+            matches, reading, settings, problems, partial(_own_reader, settings, values)
+        ),
         filter=tried("", problems, filter_of, settings),
     )
 
@@ -80,7 +105,9 @@ def _branches(
     problems: list[str],
     reader: Callable[[Match, list[str]], Callable[[RawRecord], Any] | None],
 ) -> tuple[BranchSpec, ...]:
-    """The handlers among which a record is given to one, or to several; none: one handler has them all."""
+    """The handlers among which a record is given to one, or to several; none: one handler has them
+    all.
+    """
     if not is_chosen(matches):
         return ()
     return tuple(
@@ -90,7 +117,9 @@ def _branches(
             match.decorated.retries(settings.retry),
             match.decorated.when,
             kinds,
-            reader(match, problems) if reading.is_plain and match.payload_type != reading.asked else None,
+            reader(match, problems)
+            if reading.is_plain and match.payload_type != reading.asked
+            else None,
         )
         for match, kinds in zip(matches, reading.kinds, strict=True)
         if match.handler is not None
@@ -108,10 +137,14 @@ def _own_reader(
 
 def _own_checker(match: Match, problems: list[str]) -> Callable[[RawRecord], Any]:
     """The same of a memory channel."""
-    return _reader(match.payload_type, tried(match.who, problems, checker_for, match.payload_type), None)
+    return _reader(
+        match.payload_type, tried(match.who, problems, checker_for, match.payload_type), None
+    )
 
 
-def _reader(asked: Any, decode: Decoder | None, decode_record: RecordDecoder | None) -> Callable[[RawRecord], Any]:
+def _reader(
+    asked: Any, decode: Decoder | None, decode_record: RecordDecoder | None
+) -> Callable[[RawRecord], Any]:
     refusal = refused_tombstone(asked) if decode is None else None
 
     def read(record: RawRecord) -> Any:
@@ -126,7 +159,9 @@ def _reader(asked: Any, decode: Decoder | None, decode_record: RecordDecoder | N
     return read
 
 
-def _record_decoder(wanted: Any, settings: IncomingSettings, decode: Decoder | None) -> RecordDecoder | None:
+def _record_decoder(
+    wanted: Any, settings: IncomingSettings, decode: Decoder | None
+) -> RecordDecoder | None:
     """What reads records with headers; None: they are read as all others are."""
     name = settings.value_deserializer
     if settings.cloud_events:
@@ -134,8 +169,12 @@ def _record_decoder(wanted: Any, settings: IncomingSettings, decode: Decoder | N
     return framed_decoder(decode) if decode is not None and name in REGISTERED_FORMATS else None
 
 
-def memory_spec(matches: Sequence[Match], memory: MemorySettings, problems: list[str]) -> IncomingSpec:
-    """How what goes into a memory channel is handled: values come as objects, which are checked, not decoded."""
+def memory_spec(
+    matches: Sequence[Match], memory: MemorySettings, problems: list[str]
+) -> IncomingSpec:
+    """How what goes into a memory channel is handled: values come as objects, which are checked,
+    not decoded.
+    """
     settings = memory.as_incoming
     matches = in_order(matches, settings)
     reading = reading_of(matches, None, are_objects=True)
@@ -147,24 +186,48 @@ def memory_spec(matches: Sequence[Match], memory: MemorySettings, problems: list
     outgoing = _outgoing_of(matches)
     handler = matches[0].handler
     return IncomingSpec(
-        settings, handler, check, None, outgoing=outgoing, refusal=refusal, asked=asked, branches=branches
+        settings,
+        handler,
+        check,
+        None,
+        outgoing=outgoing,
+        refusal=refusal,
+        asked=asked,
+        branches=branches,
     )
 
 
-def _all_handled(matches: Sequence[Match], settings: IncomingSettings, problems: list[str]) -> IncomingSettings:
-    """The settings of a channel with these handlers; the retries of several are each handler's own."""
-    made = [_handled(match, match.handler, settings, problems) for match in matches if match.handler is not None]
+def _all_handled(
+    matches: Sequence[Match], settings: IncomingSettings, problems: list[str]
+) -> IncomingSettings:
+    """The settings of a channel with these handlers; the retries of several are each handler's
+    own.
+    """
+    made = [
+        _handled(match, match.handler, settings, problems)
+        for match in matches
+        if match.handler is not None
+    ]
     if not made:
         return settings
     return replace(made[0], retry=settings.retry) if is_chosen(matches) else made[0]
 
 
-def _handled(match: Match, handler: HandlerSpec, settings: IncomingSettings, problems: list[str]) -> IncomingSettings:
-    """The settings of a channel with a handler: what its decorator says, and room for its batches."""
-    who, ack = match.who, match.decorated.ack
-    settings = replace(settings, ack=ack or settings.ack, retry=match.decorated.retries(settings.retry))
+def _handled(
+    match: Match, handler: HandlerSpec, settings: IncomingSettings, problems: list[str]
+) -> IncomingSettings:
+    """The settings of a channel with a handler: what its decorator says, and room for its
+    batches.
+    """
+    who = match.who
+    ack = match.decorated.ack
+    settings = replace(
+        settings, ack=ack or settings.ack, retry=match.decorated.retries(settings.retry)
+    )
     if settings.ack == "manual" and handler.shape is Shape.PAYLOAD:
-        problems.append(f"{who}: ack = 'manual', and nobody could ack it: take Message[...] or Batch[...]")
+        problems.append(
+            f"{who}: ack = 'manual', and nobody could ack it: take Message[...] or Batch[...]"
+        )
     if settings.ack == "none" and settings.commit_strategy != "ignore":
         problems.append(
             f"{who}: ack = 'none' goes with commit_strategy = 'ignore' only, and it is {settings.commit_strategy!r}"
@@ -174,8 +237,11 @@ def _handled(match: Match, handler: HandlerSpec, settings: IncomingSettings, pro
     return _with_room(settings, settings.batch_max_records * settings.concurrency, who, problems)
 
 
-def _on_spark(match: Match, spark: SparkDecoration, incoming: IncomingSettings, problems: list[str]) -> IncomingSpec:
-    check_ordering(match, incoming, problems)  # only here: of a spark table, the settings have said so already
+def _on_spark(
+    match: Match, spark: SparkDecoration, incoming: IncomingSettings, problems: list[str]
+) -> IncomingSpec:
+    # Only here: of a spark table, the settings have said so already.
+    check_ordering(match, incoming, problems)
     if incoming.keep_out_of_order_acks:
         problems.append(
             f"{incoming.place('keep_out_of_order_acks', True)}: {match.who} has its batches stored as planned ranges, "
@@ -186,9 +252,12 @@ def _on_spark(match: Match, spark: SparkDecoration, incoming: IncomingSettings, 
             why = "gets whole batches: filter the DataFrame in it"
             problems.append(f"{incoming.place(key, value)}: {match.who} {why}")
     batches = BATCH_ROOM * incoming.spark.max_concurrent_jobs
-    incoming = _with_room(incoming, incoming.spark.batch_max_records, match.who, problems, batches=batches)
+    incoming = _with_room(
+        incoming, incoming.spark.batch_max_records, match.who, problems, batches=batches
+    )
     values, _ = registered(incoming, incoming.topics[0] if incoming.topics else "")
-    reads, texts = incoming.value_deserializer if spark.needs_texts(incoming) else None, None
+    reads = incoming.value_deserializer if spark.needs_texts(incoming) else None
+    texts = None
     if reads is not None:
         from reactive_kafka.formats.texts import text_source
 
@@ -198,7 +267,12 @@ def _on_spark(match: Match, spark: SparkDecoration, incoming: IncomingSettings, 
 
 
 def _with_room(
-    settings: IncomingSettings, records: int, who: str, problems: list[str], *, batches: int = BATCH_ROOM
+    settings: IncomingSettings,
+    records: int,
+    who: str,
+    problems: list[str],
+    *,
+    batches: int = BATCH_ROOM,
 ) -> IncomingSettings:
     """Room for whole batches: a smaller ``max_in_flight`` would never let one fill."""
     if not settings.max_in_flight_is_set:
@@ -211,7 +285,9 @@ def _with_room(
 
 
 def _of_keys(decode: Decoder, deserializer: str | None) -> KeyDecoder:
-    """A record without a key has none, whatever the format; and what does not fit says that it is the key."""
+    """A record without a key has none, whatever the format; and what does not fit says that it is
+    the key.
+    """
     may_be_framed = deserializer in REGISTERED_FORMATS
 
     def decode_key(record: RawRecord) -> object:
@@ -221,7 +297,8 @@ def _of_keys(decode: Decoder, deserializer: str | None) -> KeyDecoder:
                 key = framed(key, record.headers, KEY_HEADER)
             return None if key is None else decode(key)
         except DecodeError as error:
-            refused, cause = DecodeError(f"the record's key: {text_of(error)}"), error.__cause__
+            refused = DecodeError(f"the record's key: {text_of(error)}")
+            cause = error.__cause__
         refused.part = "key"
         raise refused from cause
 

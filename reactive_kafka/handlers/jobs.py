@@ -1,4 +1,6 @@
-"""Jobs: functions that the clock calls, as ``@app.every`` and ``@app.cron`` declare them. No I/O."""
+"""Jobs: functions that the clock calls, as ``@app.every`` and ``@app.cron`` declare them. No
+I/O.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ class Owned(NamedTuple):
     partition: int
 
     def of(self, settings: IncomingSettings) -> TopicPartition | None:
-        """The partition, by the settings of its channel; None: that reads several topics, and none was named."""
+        """The partition, by the settings of its channel; None: that reads several topics, and none
+        was named.
+        """
         if self.topic is not None:
             return TopicPartition(self.topic, self.partition)
         topics = settings.subscription.topics
@@ -40,10 +44,13 @@ class Owned(NamedTuple):
 class JobSpec:
     """One decoration."""
 
-    who: str  # the decorator and the function, for errors
+    # The decorator and the function, for errors.
+    who: str
     function: Callable[[], Any]
-    schedule: Callable[[], Schedule]  # makes that of one run of the application
-    owned: Owned | None  # None: it runs in each process
+    # Makes that of one run of the application.
+    schedule: Callable[[], Schedule]
+    # None: it runs in each process.
+    owned: Owned | None
 
     @property
     def name(self) -> str:
@@ -51,8 +58,12 @@ class JobSpec:
         return name_of_handler(self.function)
 
 
-def job(decorator: str, function: Callable[[], Any], schedule: Callable[[], Schedule], on: Owned | None) -> JobSpec:
-    """The job of a function below *decorator*. ConfigError: it cannot be called without arguments."""
+def job(
+    decorator: str, function: Callable[[], Any], schedule: Callable[[], Schedule], on: Owned | None
+) -> JobSpec:
+    """The job of a function below *decorator*. ConfigError: it cannot be called without
+    arguments.
+    """
     who = f"{decorator} of {name_and_place(function)}"
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
         raise ConfigError(f"{who}: a job is called, and yields nothing")
@@ -92,33 +103,43 @@ class JobDecorators:
     """The decorators of jobs."""
 
     def _decorating(self, decorator: str) -> Any:
-        """Where *decorator* declares something, which has ``hooks``. RuntimeError: nothing can be declared now."""
+        """Where *decorator* declares something, which has ``hooks``. RuntimeError: nothing can be
+        declared now.
+        """
         raise NotImplementedError
 
     def every(self, interval: str | float, *, on: str | None = None) -> Callable[[Hook], Hook]:
-        """Call the function (no arguments, async or not) again and again while the application runs.
+        """Call the function (no arguments, async or not) again and again while the application
+        runs.
 
-        It never runs twice at once: what is due while it runs is left out. What it raises is told, and it goes on.
+        It never runs twice at once: what is due while it runs is left out. What it raises is told,
+        and it goes on.
 
         Args:
-            interval: Between two calls: ``"500ms"``, ``"1m"``, ``"1h"``, or seconds. The first call is one interval
-                after the start.
-            on: A partition of a channel, ``"orders:0"``, or ``"orders:topic:0"`` where it reads several topics: only
-                the member of the group that has it calls, at multiples of the interval since 1970. None: each process.
+            interval: Between two calls: ``"500ms"``, ``"1m"``, ``"1h"``, or seconds. The first call
+                is one interval after the start.
+            on: A partition of a channel, ``"orders:0"``, or ``"orders:topic:0"`` where it reads
+                several topics: only the member of the group that has it calls, at multiples of the
+                    interval since 1970. None: each process.
 
         Raises:
             ConfigError: An argument is wrong, or the function cannot be called without one.
             RuntimeError: The application is running.
         """
-        who, of = f"@app.every({interval!r})", owned(f"@app.every({interval!r})", on)
+        who = f"@app.every({interval!r})"
+        of = owned(f"@app.every({interval!r})", on)
         make = partial(every, who, interval, is_shared=of is not None)
         return self._clocked("every", who, make, of)
 
-    def cron(self, expression: str, *, on: str | None = None, tz: str = "UTC") -> Callable[[Hook], Hook]:
-        """Call the function at the times of a cron expression: ``"0 3 * * *"``; everything else as with ``every``.
+    def cron(
+        self, expression: str, *, on: str | None = None, tz: str = "UTC"
+    ) -> Callable[[Hook], Hook]:
+        """Call the function at the times of a cron expression: ``"0 3 * * *"``; everything else as
+        with ``every``.
 
         Args:
-            expression: Minute, hour, day of the month, month, day of the week; a sixth field before them: second.
+            expression: Minute, hour, day of the month, month, day of the week; a sixth field before
+                them: second.
             on: As with ``every``.
             tz: The time zone of the expression: ``"UTC"``, ``"Europe/Berlin"``.
 
@@ -134,7 +155,8 @@ class JobDecorators:
         self, decorator: str, who: str, make: Callable[[], Schedule], of: Owned | None
     ) -> Callable[[Hook], Hook]:
         jobs: list[JobSpec] = self._decorating(decorator).hooks.jobs
-        make()  # raises where an argument is wrong
+        # Raises where an argument is wrong.
+        make()
 
         def decorate(function: Hook) -> Hook:
             jobs.append(job(who, function, make, of))

@@ -1,4 +1,6 @@
-"""Tells of handlers whose outputs may be lost: what they return is sent after a transaction has settled the record."""
+"""Tells of handlers whose outputs may be lost: what they return is sent after a transaction has
+settled the record.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,11 @@ from reactive_kafka.handlers.spec import IncomingSpec
 
 
 def may_lose_outputs(spec: IncomingSpec) -> Iterator[str]:
-    """A warning for each handler that opens a transaction of the checkpoint store and returns what is sent.
+    """A warning for each handler that opens a transaction of the checkpoint store and returns what
+    is sent.
 
-    The rows and the position are stored when the block ends, and the output is sent after that: a crash in between
-    loses it, and so does an output that cannot be written.
+    The rows and the position are stored when the block ends, and the output is sent after that: a
+    crash in between loses it, and so does an output that cannot be written.
     """
     settings = spec.settings
     if settings.commit_strategy != "checkpoint" or settings.checkpoint is None:

@@ -1,4 +1,6 @@
-"""The functions of one channel: how each is decorated, and which records are whose where there are several. No I/O."""
+"""The functions of one channel: how each is decorated, and which records are whose where there are
+several. No I/O.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,11 @@ class Incoming:
 
     channel: str
     ack: AckMode | None = None
-    retry: int | RetrySettings | None = None  # calls in all; or everything
+    # Calls in all; or everything.
+    retry: int | RetrySettings | None = None
     when: When | None = None
-    layers: Layers = field(default_factory=Layers)  # of the application or router that it was declared on
+    # Of the application or router that it was declared on.
+    layers: Layers = field(default_factory=Layers)
 
     def retries(self, configured: RetrySettings) -> RetrySettings:
         """The retries of the function: those of its channel, but for what it says itself."""
@@ -42,7 +46,11 @@ class Incoming:
 
     def layered(self, handler: HandlerSpec) -> HandlerSpec:
         """The handler with the middleware that is around its calls and its sends, as of now."""
-        return replace(handler, middleware=self.layers.around_calls(), send_middleware=self.layers.around_sends())
+        return replace(
+            handler,
+            middleware=self.layers.around_calls(),
+            send_middleware=self.layers.around_sends(),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +77,10 @@ class BranchSpec:
     outgoing: tuple[str, ...]
     retry: RetrySettings
     when: When | None = None
-    kinds: Kinds = ()  # those of its payloads, where the channel reads several; (): they do not say whose a record is
-    read: Callable[[RawRecord], Any] | None = None  # reads its own payload; None: it takes the channel's
+    # Those of its payloads, where the channel reads several; (): they do not say whose a record is.
+    kinds: Kinds = ()
+    # Reads its own payload; None: it takes the channel's.
+    read: Callable[[RawRecord], Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +88,10 @@ class Reading:
     """What the values of a channel are read into for all of its handlers.
 
     Attributes:
-        kinds: The classes that each handler takes; ``()`` for all where these do not tell records apart.
-        is_plain: The types have nothing in common, and each handler reads its own: *asked* is for ``when``.
+        kinds: The classes that each handler takes; ``()`` for all where these do not tell records
+            apart.
+        is_plain: The types have nothing in common, and each handler reads its own: *asked* is for
+            ``when``.
     """
 
     asked: Any
@@ -87,8 +99,12 @@ class Reading:
     is_plain: bool = False
 
 
-def reading_of(matches: Sequence[Match], deserializer: str | None, *, are_objects: bool = False) -> Reading:
-    """How the values of a channel are read; *are_objects*: those of a memory channel, which are not."""
+def reading_of(
+    matches: Sequence[Match], deserializer: str | None, *, are_objects: bool = False
+) -> Reading:
+    """How the values of a channel are read; *are_objects*: those of a memory channel, which are
+    not.
+    """
     asked = [match.payload_type for match in matches]
     nothing: Sequence[Kinds] = [()] * len(asked)
     if all(one == asked[0] for one in asked):
@@ -101,8 +117,14 @@ def reading_of(matches: Sequence[Match], deserializer: str | None, *, are_object
 
 
 def in_order(matches: Sequence[Match], settings: IncomingSettings) -> list[Match]:
-    """The functions of a channel as their records are offered to them: those without ``when`` last."""
-    return list(matches) if settings.broadcast else sorted(matches, key=lambda match: match.decorated.when is None)
+    """The functions of a channel as their records are offered to them: those without ``when``
+    last.
+    """
+    return (
+        list(matches)
+        if settings.broadcast
+        else sorted(matches, key=lambda match: match.decorated.when is None)
+    )
 
 
 def is_chosen(matches: Sequence[Match]) -> bool:
@@ -110,7 +132,9 @@ def is_chosen(matches: Sequence[Match]) -> bool:
     return len(matches) > 1 or any(match.decorated.when is not None for match in matches)
 
 
-def misfits(matches: Sequence[Match], settings: IncomingSettings, *, are_objects: bool) -> Iterator[str]:
+def misfits(
+    matches: Sequence[Match], settings: IncomingSettings, *, are_objects: bool
+) -> Iterator[str]:
     """What keeps several handlers from sharing a channel."""
     if not is_chosen(matches):
         return
@@ -137,25 +161,39 @@ def _of_broadcast(matches: Sequence[Match], settings: IncomingSettings) -> Itera
         yield f'{where}: states and transactions are one handler\'s, and commit_strategy is "checkpoint"'
 
 
-def _not_told_apart(matches: Sequence[Match], settings: IncomingSettings, *, are_objects: bool) -> Iterator[str]:
+def _not_told_apart(
+    matches: Sequence[Match], settings: IncomingSettings, *, are_objects: bool
+) -> Iterator[str]:
     """The first two handlers that would take the same record."""
     reading = reading_of(matches, settings.value_deserializer, are_objects=are_objects)
     plain = [
-        (match, kinds) for match, kinds in zip(matches, reading.kinds, strict=True) if match.decorated.when is None
+        (match, kinds)
+        for match, kinds in zip(matches, reading.kinds, strict=True)
+        if match.decorated.when is None
     ]
     for (one, mine), (other, theirs) in combinations(plain, 2):
         if not mine or not theirs or set(mine) & set(theirs):
             types = f"{name_of(one.payload_type)} and {name_of(other.payload_type)}"
-            why = f"what is read does not tell whether a record is for the one or the other ({types})"
-            remedy = "give one of them when=, or types of a discriminated union, or set broadcast = true"
+            why = (
+                f"what is read does not tell whether a record is for the one or the other ({types})"
+            )
+            remedy = (
+                "give one of them when=, or types of a discriminated union, or set broadcast = true"
+            )
             yield f"channel {settings.name!r} has two handlers: {one.who} and {other.who}; {why}: {remedy}"
             return
 
 
 def _taking_all(matches: Sequence[Match], settings: IncomingSettings) -> list[str]:
-    """The handlers that leave no record to nobody, each or together; none: some record may be nobody's."""
+    """The handlers that leave no record to nobody, each or together; none: some record may be
+    nobody's.
+    """
     reading = reading_of(matches, settings.value_deserializer) if matches else Reading(Any, ())
-    plain = [(one, kinds) for one, kinds in zip(matches, reading.kinds, strict=True) if one.decorated.when is None]
+    plain = [
+        (one, kinds)
+        for one, kinds in zip(matches, reading.kinds, strict=True)
+        if one.decorated.when is None
+    ]
     if alone := [one.who for one, kinds in plain if not kinds]:
         return alone[:1]
     missing = set(chain.from_iterable(reading.kinds)).difference(*(kinds for _, kinds in plain))
@@ -163,19 +201,35 @@ def _taking_all(matches: Sequence[Match], settings: IncomingSettings) -> list[st
 
 
 def unused(channel: IncomingSettings, matches: Sequence[Match]) -> Iterator[str]:
-    """What the channel itself says for another kind of function than it has. Of [kafka] it is meant for others."""
+    """What the channel itself says for another kind of function than it has. Of [kafka] it is meant
+    for others.
+    """
     own = {key: place for key, place in channel.places.items() if "[kafka]" not in place}
     if any(match.spark is not None for match in matches):
-        return  # what is for handlers is a problem there
-    if not any(match.handler is not None and match.handler.shape is Shape.BATCH for match in matches):
-        said = {"batch_max_records": channel.batch_max_records, "batch_max_wait": channel.batch_max_wait_s}
-        for key in [key for key, value in said.items() if key in own and value != INCOMING.keys[key].parsed_default]:
+        # What is for handlers is a problem there.
+        return
+    if not any(
+        match.handler is not None and match.handler.shape is Shape.BATCH for match in matches
+    ):
+        said = {
+            "batch_max_records": channel.batch_max_records,
+            "batch_max_wait": channel.batch_max_wait_s,
+        }
+        for key in [
+            key
+            for key, value in said.items()
+            if key in own and value != INCOMING.keys[key].parsed_default
+        ]:
             yield f"{own[key]}: has no effect: no Batch handler has this channel"
     if not matches and "concurrency_per_partition" in own:
         yield f"{own['concurrency_per_partition']}: has no effect: no handler has this channel"
     if channel.broadcast and "broadcast" in own and len(matches) < 2:
         yield f"{own['broadcast']}: has no effect: the channel has {'one handler' if matches else 'no handler'}"
-    if channel.unmatched != "nack" and "unmatched" in own and (all_of_them := _taking_all(matches, channel)):
+    if (
+        channel.unmatched != "nack"
+        and "unmatched" in own
+        and (all_of_them := _taking_all(matches, channel))
+    ):
         takes = "takes" if len(all_of_them) == 1 else "take"
         yield f"{own['unmatched']}: has no effect: {' and '.join(all_of_them)} {takes} every record"
     for place in [place for key, place in own.items() if key.partition(".")[0] == "spark"][:1]:

@@ -1,4 +1,6 @@
-"""What keeps memory channels from working: nobody feeds one, nobody handles it, or they form a circle. Pure."""
+"""What keeps memory channels from working: nobody feeds one, nobody handles it, or they form a
+circle. Pure.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ class MemoryUse(NamedTuple):
 def memory_problems(
     memory: Mapping[str, MemorySettings], uses: Sequence[MemoryUse], emitters: Collection[str]
 ) -> Iterator[str]:
-    """One line for each problem; *emitters* are the channels that the application sends to by itself."""
+    """One line for each problem; *emitters* are the channels that the application sends to by
+    itself.
+    """
     fed = {name for use in uses for name in use.sends}.union(emitters)
     taken = {name for use in uses for name in use.takes}
     for name, settings in memory.items():

@@ -1,4 +1,6 @@
-"""Which methods a handler calls, as far as its code tells: what depends on that is a warning, and never an error."""
+"""Which methods a handler calls, as far as its code tells: what depends on that is a warning, and
+never an error.
+"""
 
 from __future__ import annotations
 

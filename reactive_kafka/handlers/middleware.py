@@ -1,4 +1,6 @@
-"""What an application puts around its handlers' calls, and around what they send: checked, collected and called."""
+"""What an application puts around its handlers' calls, and around what they send: checked,
+collected and called.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from reactive_kafka.verdicts.message import Message
 from reactive_kafka.verdicts.unawaited import DROPPED, checking, raise_if_dropped
 
 CallNext = Callable[[Any], Awaitable[Any]]
-"""The second argument of a middleware: calls what is inside of it, with a message, a batch or a record."""
+"""The second argument of a middleware: calls what is inside of it, with a message, a batch or a
+record.
+"""
 Middleware = Callable[[Any, CallNext], Awaitable[Any]]
 T = TypeVar("T")
 
@@ -32,7 +36,8 @@ class Layers:
 
     calls: list[Middleware] = field(default_factory=list)
     sends: list[Middleware] = field(default_factory=list)
-    outer: Layers | None = None  # of what includes it
+    # Of what includes it.
+    outer: Layers | None = None
 
     def around_calls(self) -> tuple[Middleware, ...]:
         """All that is around the call of a handler of its, now."""
@@ -43,14 +48,22 @@ class Layers:
         return (*(self.outer.around_sends() if self.outer is not None else ()), *self.sends)
 
     def around_emitters(self) -> tuple[Middleware, ...]:
-        """All that is around what emitters send, now: those of an application and its routers are the same ones."""
+        """All that is around what emitters send, now: those of an application and its routers are
+        the same ones.
+        """
         return tuple(self.sends) if self.outer is None else self.outer.around_emitters()
 
 
 def check_middleware(decorator: str, function: Any, first: str) -> None:
-    """Check that ``@app.DECORATOR`` was given ``async def function(first, call_next)``. ConfigError: it was not."""
+    """Check that ``@app.DECORATOR`` was given ``async def function(first, call_next)``.
+    ConfigError: it was not.
+    """
     right = f"write `async def m({first}, call_next): ... return await call_next({first})`"
-    problem = "is not a function" if not callable(function) or inspect.isclass(function) else _misfit(function, first)
+    problem = (
+        "is not a function"
+        if not callable(function) or inspect.isclass(function)
+        else _misfit(function, first)
+    )
     if problem is not None:
         raise ConfigError(f"@app.{decorator} of {name_and_place(function)} {problem}: {right}")
 
@@ -67,7 +80,11 @@ def _misfit(function: Any, first: str) -> str | None:
     except TypeError as error:
         return f"is called with two arguments, the {first} and call_next: {error}"
     filled = {*given, *bound_by_name(function)}
-    unfilled = [it.name for it in signature.parameters.values() if it.name not in filled and it.kind not in REST]
+    unfilled = [
+        it.name
+        for it in signature.parameters.values()
+        if it.name not in filled and it.kind not in REST
+    ]
     return f"has the parameter {unfilled[0]}, which nothing fills" if unfilled else None
 
 
@@ -107,21 +124,29 @@ class _Next:
         self._function = function
         self._inner = inner
         self._given = given
-        self.running = 0  # calls that are not done, or not even awaited
-        self.is_over = False  # the middleware has returned
+        # Calls that are not done, or not even awaited.
+        self.running = 0
+        # The middleware has returned.
+        self.is_over = False
 
     def __call__(self, passed: Any) -> Awaitable[Any]:
         """Call what is inside; it may be called again. Raises, when awaited, what that raises.
 
         Raises:
-            ValueError: The argument is neither the message that the middleware was given, nor some messages of its
-                batch: the record would count as handled in the place of another.
+            ValueError: The argument is neither the message that the middleware was given, nor some
+                messages of its batch: the record would count as handled in the place of another.
             RuntimeError: The middleware has returned.
         """
         if self.is_over:
-            raise RuntimeError(f"call_next of the middleware {name_of_handler(self._function)} after its return")
+            raise RuntimeError(
+                f"call_next of the middleware {name_of_handler(self._function)} after its return"
+            )
         if passed is not self._given and not _is_part(passed, self._given):
-            kind = "some of the messages of the batch" if isinstance(self._given, Batch) else "the message"
+            kind = (
+                "some of the messages of the batch"
+                if isinstance(self._given, Batch)
+                else "the message"
+            )
             raise ValueError(
                 f"the middleware {name_of_handler(self._function)} has called call_next({passed!r}): it takes {kind} "
                 f"that the middleware was given, {self._given!r}"
@@ -142,19 +167,29 @@ def _is_part(passed: Any, given: Any) -> bool:
         there = {(message.tracker, message.index) for message in given}
         is_some = isinstance(passed, Batch) and len(passed) > 0
         return is_some and all((message.tracker, message.index) in there for message in passed)
-    return isinstance(passed, Message) and passed.tracker is given.tracker and passed.index == given.index
+    return (
+        isinstance(passed, Message)
+        and passed.tracker is given.tracker
+        and passed.index == given.index
+    )
 
 
 def takes_message(handler: HandlerSpec) -> bool:
-    """Whether the call of a handler, with what is around it, is made with the message and not with the payload."""
-    return handler.shape is Shape.MESSAGE or (handler.shape is Shape.PAYLOAD and bool(handler.middleware))
+    """Whether the call of a handler, with what is around it, is made with the message and not with
+    the payload.
+    """
+    return handler.shape is Shape.MESSAGE or (
+        handler.shape is Shape.PAYLOAD and bool(handler.middleware)
+    )
 
 
 def in_middleware(handler: HandlerSpec, call: Call) -> Call:
     """*call*, which takes what the handler takes, with the handler's middleware around it."""
     if not handler.middleware:
         return call
-    return layered(handler.middleware, _with_payload(call) if handler.shape is Shape.PAYLOAD else call)
+    return layered(
+        handler.middleware, _with_payload(call) if handler.shape is Shape.PAYLOAD else call
+    )
 
 
 def _with_payload(call: Call) -> Call:
@@ -165,9 +200,11 @@ def _with_payload(call: Call) -> Call:
 
 
 def generating(handler: HandlerSpec, *, has_emitters: bool = False) -> Call:
-    """A call that gives what runs the generator, with its middleware around that, where what it yields is sent.
+    """A call that gives what runs the generator, with its middleware around that, where what it
+    yields is sent.
 
-    Where the application *has_emitters* it raises if a send was dropped, before what it yields next is sent.
+    Where the application *has_emitters* it raises if a send was dropped, before what it yields next
+    is sent.
     """
     who = f"handler {handler.name}"
 
@@ -185,7 +222,8 @@ def generating(handler: HandlerSpec, *, has_emitters: bool = False) -> Call:
 
         call = in_middleware(handler, pull)
         result = await (checking(call, who) if has_emitters else call)(given)
-        if result is not None:  # of a middleware: sent as if it were yielded
+        # Of a middleware: sent as if it were yielded.
+        if result is not None:
             await put(result)
 
     async def call(given: Any) -> Any:
@@ -198,7 +236,9 @@ def generating(handler: HandlerSpec, *, has_emitters: bool = False) -> Call:
 
 
 def around_send(functions: Sequence[Middleware]) -> AroundSend | None:
-    """What sends a record with *functions* around that, the first one outermost; None: there are none."""
+    """What sends a record with *functions* around that, the first one outermost; None: there are
+    none.
+    """
     return _Around(tuple(functions)) if functions else None
 
 
@@ -207,7 +247,8 @@ class _Around:
         self._functions = functions
 
     async def __call__(self, channel: str, value: Any, then: Callable[[Any], Awaitable[T]]) -> T:
-        """Send a value, or a Record, to a channel by *then*; what that returned. Raises what it, or a middleware, does.
+        """Send a value, or a Record, to a channel by *then*; what that returned. Raises what it, or
+        a middleware, does.
 
         RuntimeError: a middleware has passed no record on, or two.
         """
@@ -218,7 +259,9 @@ class _Around:
     async def _send(self, record: Record, at: int, then: Callable[[Any], Awaitable[T]]) -> T:
         if at == len(self._functions):
             return await then(record)
-        function, sent, is_over = self._functions[at], list[T](), False
+        function = self._functions[at]
+        sent = list[T]()
+        is_over = False
 
         async def call_next(passed: Any) -> T:
             nonlocal is_over

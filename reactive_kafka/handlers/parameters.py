@@ -1,4 +1,6 @@
-"""The parameters of handlers and sources: which of them a call fills, and what is wrong with the others. No I/O."""
+"""The parameters of handlers and sources: which of them a call fills, and what is wrong with the
+others. No I/O.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ _EMPTY = inspect.Parameter.empty
 
 def positional_of(signature: inspect.Signature) -> list[inspect.Parameter]:
     """The parameters that take an argument by its place; ``*arguments`` does not count."""
-    return [parameter for parameter in signature.parameters.values() if parameter.kind in _POSITIONAL]
+    return [
+        parameter for parameter in signature.parameters.values() if parameter.kind in _POSITIONAL
+    ]
 
 
 def bound_by_name(function: Function) -> set[str]:
@@ -33,7 +37,8 @@ def bound_by_name(function: Function) -> set[str]:
 
 
 def called_of(function: Function) -> inspect.Signature:
-    """What may be passed to a handler: a wrapper that names its parameter decides; one of (*args) passes all on.
+    """What may be passed to a handler: a wrapper that names its parameter decides; one of (*args)
+    passes all on.
 
     Raises:
         ValueError, TypeError: It cannot be read.
@@ -43,8 +48,11 @@ def called_of(function: Function) -> inspect.Signature:
 
 
 def record_parameter(function: Function) -> inspect.Parameter:
-    """The parameter of a handler that gets the record; where a wrapper's has no annotation, with the inner one's."""
-    parameter, inner = positional_of(called_of(function))[0], positional_of(inspect.signature(function))
+    """The parameter of a handler that gets the record; where a wrapper's has no annotation, with
+    the inner one's.
+    """
+    parameter = positional_of(called_of(function))[0]
+    inner = positional_of(inspect.signature(function))
     if parameter.annotation is _EMPTY and inner:
         return parameter.replace(annotation=inner[0].annotation)
     return parameter
@@ -53,14 +61,18 @@ def record_parameter(function: Function) -> inspect.Parameter:
 def asked_beside(
     function: Function, signature: inspect.Signature, local_names: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Parameters that a dependency fills -> their annotations; or may fill, where these name what is still to come."""
+    """Parameters that a dependency fills -> their annotations; or may fill, where these name what
+    is still to come.
+    """
     bound = bound_by_name(function)
     found = {
         one.name: resolved(one.annotation, function, local_names)
         for one in signature.parameters.values()
         if one.kind not in REST and one.name not in bound
     }
-    return {name: it for name, it in found.items() if isinstance(it, str) or depends_in(it) is not None}
+    return {
+        name: it for name, it in found.items() if isinstance(it, str) or depends_in(it) is not None
+    }
 
 
 def needs_of(asked: Mapping[str, Any]) -> tuple[Need, ...]:
@@ -69,15 +81,20 @@ def needs_of(asked: Mapping[str, Any]) -> tuple[Need, ...]:
     return tuple(Need(name, depends) for name, depends in found if depends is not None)
 
 
-def why_not_handler(function: Function, signature: inspect.Signature, filled: Collection[str]) -> str | None:
-    """Why a call with one positional argument, and with *filled* by name, cannot work or is a mistake; or None."""
+def why_not_handler(
+    function: Function, signature: inspect.Signature, filled: Collection[str]
+) -> str | None:
+    """Why a call with one positional argument, and with *filled* by name, cannot work or is a
+    mistake; or None.
+    """
     first = positional_of(signature)[:1]
     if first and first[0].name in filled:
         return f"has the dependency {first[0].name} where the record comes: first the record, then what it needs"
     parameters = [it for it in signature.parameters.values() if it.name not in filled]
     problem = _defaulted(parameters) or _why_not_one(parameters)
     if problem is None and signature == inspect.signature(function, follow_wrapped=False):
-        problem = _why_unfilled(parameters, function)  # a wrapper that passes all on may fill what it wraps
+        # A wrapper that passes all on may fill what it wraps.
+        problem = _why_unfilled(parameters, function)
     if problem is None and filled:
         problem = _why_not_by_name(function, filled)
     return problem
@@ -85,7 +102,9 @@ def why_not_handler(function: Function, signature: inspect.Signature, filled: Co
 
 def why_not_source(function: Function, filled: Collection[str]) -> str | None:
     """Why a call without an argument, but with *filled* by name, cannot work, or None."""
-    parameters = [it for it in source_signature(function).parameters.values() if it.name not in filled]
+    parameters = [
+        it for it in source_signature(function).parameters.values() if it.name not in filled
+    ]
     if problem := _defaulted(parameters):
         return problem
     required = [it for it in parameters if it.default is _EMPTY and it.kind not in REST]
@@ -99,14 +118,19 @@ def source_signature(function: Function) -> inspect.Signature:
     """What may be passed to a source."""
     signature = inspect.signature(function, follow_wrapped=False)
     if signature.parameters and all(it.kind in REST for it in signature.parameters.values()):
-        return inspect.signature(function)  # of a wrapper that passes all on
+        # Of a wrapper that passes all on.
+        return inspect.signature(function)
     return signature
 
 
 def _why_not_one(parameters: Sequence[inspect.Parameter]) -> str | None:
     positional = [it for it in parameters if it.kind in _POSITIONAL]
     required = [parameter for parameter in positional if parameter.default is _EMPTY]
-    named = [it.name for it in parameters if it.kind is inspect.Parameter.KEYWORD_ONLY and it.default is _EMPTY]
+    named = [
+        it.name
+        for it in parameters
+        if it.kind is inspect.Parameter.KEYWORD_ONLY and it.default is _EMPTY
+    ]
     if named:
         return f"needs the keyword argument{'s' * (len(named) > 1)} {', '.join(named)}, which nobody gives"
     if len(required) > 1:
@@ -122,7 +146,9 @@ def _why_not_one(parameters: Sequence[inspect.Parameter]) -> str | None:
 
 
 def _why_unfilled(parameters: Sequence[inspect.Parameter], function: Function) -> str | None:
-    """Why parameters that a call leaves at their defaults are a mistake, or None: there are none."""
+    """Why parameters that a call leaves at their defaults are a mistake, or None: there are
+    none.
+    """
     bound = bound_by_name(function)
     first, *others = [it for it in parameters if it.kind not in REST]
     if names := [it.name for it in others if it.name not in bound]:

@@ -10,7 +10,8 @@ from reactive_kafka.handlers.spec import IncomingSpec
 
 
 def cannot_put_off(spec: IncomingSpec) -> Iterator[str]:
-    """A warning for each handler that calls ``retry_later`` although its channel has no retry topics.
+    """A warning for each handler that calls ``retry_later`` although its channel has no retry
+    topics.
 
     The call raises, and the record fails.
     """

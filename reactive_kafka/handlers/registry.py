@@ -1,4 +1,6 @@
-"""What an application was decorated with, checked at once, and matched with its settings. No I/O."""
+"""What an application was decorated with, checked at once, and matched with its settings. No
+I/O.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,12 @@ from reactive_kafka.config.schema import Settings
 from reactive_kafka.config.values import unknown_channel
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.handlers.dependencies.graph import Graph, needing
-from reactive_kafka.handlers.exactly_once import exactly_once, of_memory, reads_transactions, transactional_ids
+from reactive_kafka.handlers.exactly_once import (
+    exactly_once,
+    of_memory,
+    reads_transactions,
+    transactional_ids,
+)
 from reactive_kafka.handlers.exception_names import odd_names
 from reactive_kafka.handlers.functions import annotated_return
 from reactive_kafka.handlers.incoming import incoming_spec, memory_spec
@@ -58,19 +65,23 @@ class Registration:
     draft: HandlerDraft | None = None
     incoming: list[Incoming] = field(default_factory=list)
     outgoing: list[str] = field(default_factory=list)
-    layers: Layers | None = None  # of whatever its first @app.outgoing was declared on
+    # Of whatever its first @app.outgoing was declared on.
+    layers: Layers | None = None
 
     def look(self, caller: FrameType) -> None:
         """Read the signature of a handler that is decorated in the scope *caller*."""
         if self.draft is None:
-            self.draft = draft_handler(self.function, local_names=local_names_at(caller, self.function))
+            self.draft = draft_handler(
+                self.function, local_names=local_names_at(caller, self.function)
+            )
 
 
 @dataclass(slots=True)
 class Found:
     """How the decorated functions fit the names of the channels, and what is wrong with them."""
 
-    matches: dict[str, list[Match]] = field(default_factory=dict)  # channel -> its functions
+    # Channel -> its functions.
+    matches: dict[str, list[Match]] = field(default_factory=dict)
     sources: list[SourceSpec] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -85,7 +96,9 @@ class Found:
             self.problems.append(unknown(match.who, "incoming", channel, settings))
         elif match.spark is not None and channel in self.matches:
             who = self.matches[channel][0].who
-            self.problems.append(f"channel {channel!r} has two handlers: {who} and {match.who}, which is to be alone")
+            self.problems.append(
+                f"channel {channel!r} has two handlers: {who} and {match.who}, which is to be alone"
+            )
         else:
             self.matches.setdefault(channel, []).append(match)
 
@@ -94,7 +107,8 @@ class Registry:
     """The decorated functions of one application."""
 
     def __init__(self, emitters: Collection[str] = ()) -> None:
-        self._emitters = emitters  # the channels that have been asked for one, by the time this is looked at
+        # The channels that have been asked for one, by the time this is looked at.
+        self._emitters = emitters
         self.registrations: dict[Hashable, Registration] = {}
         self.spark: dict[str, SparkDecoration] = {}
 
@@ -107,7 +121,9 @@ class Registry:
         return self.registrations.get(_identity(function)) or Registration(function)
 
     def take(self, other: Registry) -> None:
-        """Have the functions of another one, too. ConfigError: a channel has two Spark functions; nothing was taken."""
+        """Have the functions of another one, too. ConfigError: a channel has two Spark functions;
+        nothing was taken.
+        """
         if twice := other.spark.keys() & self.spark.keys():
             raise ConfigError(*(_two_on_spark(channel) for channel in sorted(twice)))
         self.spark |= other.spark
@@ -125,7 +141,9 @@ class Registry:
         self.spark[channel] = decorated
 
     def misfits(self, settings: Settings) -> list[str]:
-        """The problems of the functions and of what is named as ``module:function``; the settings may be incomplete."""
+        """The problems of the functions and of what is named as ``module:function``; the settings
+        may be incomplete.
+        """
         problems = self._found(settings).problems
         for channel in settings.incoming.values():
             check_named(channel, problems, by=LOADED)
@@ -134,30 +152,44 @@ class Registry:
     def spec(self, settings: Settings) -> AppSpec:
         """Fit the functions to the settings; a ConfigError has every problem."""
         found = self._found(settings)
-        matches, problems = found.matches, found.problems
-        names = dict.fromkeys([*(name for name in matches if name not in settings.memory), *settings.incoming])
-        incoming = {name: incoming_spec(matches.get(name, ()), settings.incoming[name], problems) for name in names}
+        matches = found.matches
+        problems = found.problems
+        names = dict.fromkeys(
+            [*(name for name in matches if name not in settings.memory), *settings.incoming]
+        )
+        incoming = {
+            name: incoming_spec(matches.get(name, ()), settings.incoming[name], problems)
+            for name in names
+        }
         for channel in settings.incoming.values():
             check_named(channel, problems, by=MADE)
         outgoing = {name: outgoing_spec(one, problems) for name, one in settings.outgoing.items()}
         transactional_ids(tuple(settings.outgoing.values()), problems)
         for name, spec in incoming.items():
             who = " and ".join(match.who for match in matches.get(name, ()))
-            incoming[name] = exactly_once(reads_transactions(spec, outgoing), who, outgoing, problems)
+            incoming[name] = exactly_once(
+                reads_transactions(spec, outgoing), who, outgoing, problems
+            )
         handled = [(name, one) for name, one in settings.memory.items() if name in matches]
         made = {name: memory_spec(matches[name], one, problems) for name, one in handled}
         for match in chain.from_iterable(matches[name] for name, _ in handled):
             of_memory(outgoing, match.outgoing, match.who, problems)
-        problems += unwritable([*chain.from_iterable(matches.values())], found.sources, settings.outgoing)
+        problems += unwritable(
+            [*chain.from_iterable(matches.values())], found.sources, settings.outgoing
+        )
         if problems:
             raise ConfigError(*dict.fromkeys(problems))
         fed = {name for entry in self.registrations.values() for name in entry.outgoing}
         unfed = tuple(name for name in outgoing if name not in fed)
-        told = chain.from_iterable(unused(one, matches.get(name, ())) for name, one in settings.incoming.items())
+        told = chain.from_iterable(
+            unused(one, matches.get(name, ())) for name, one in settings.incoming.items()
+        )
         lost = chain.from_iterable(map(may_lose_outputs, incoming.values()))
         late = chain.from_iterable(map(cannot_put_off, incoming.values()))
         odd = [
-            text for one in settings.incoming.values() for text in odd_names(one, is_on_spark=one.name in self.spark)
+            text
+            for one in settings.incoming.values()
+            for text in odd_names(one, is_on_spark=one.name in self.spark)
         ]
         warnings = (*found.warnings, *told, *lost, *late, *odd)
         return AppSpec(incoming, outgoing, tuple(found.sources), warnings, unfed, made)
@@ -171,7 +203,9 @@ class Registry:
             found.add(Match(who, Incoming(channel), spark=decorated), settings)
         for channel, matches in found.matches.items():
             if channel in settings.memory:
-                found.problems += misfits(matches, settings.memory[channel].as_incoming, are_objects=True)
+                found.problems += misfits(
+                    matches, settings.memory[channel].as_incoming, are_objects=True
+                )
                 continue
             found.problems += misfits(matches, settings.incoming[channel], are_objects=False)
             for match in matches:
@@ -183,7 +217,8 @@ class Registry:
             MemoryUse(tuple(one.channel for one in entry.incoming), tuple(entry.outgoing))
             for entry in self.registrations.values()
         ]
-        uses += [MemoryUse((channel,), ()) for channel in self.spark]  # refused above, and no second time
+        # Refused above, and no second time.
+        uses += [MemoryUse((channel,), ()) for channel in self.spark]
         found.problems += memory_problems(settings.memory, uses, self._emitters)
         return found
 
@@ -193,26 +228,39 @@ def _two_on_spark(channel: str) -> str:
 
 
 def _identity(function: Function) -> Hashable:
-    """A key that stays the same while the function lives: each access to a bound method creates an object."""
-    return (id(function.__self__), id(function.__func__)) if inspect.ismethod(function) else id(function)
+    """A key that stays the same while the function lives: each access to a bound method creates an
+    object.
+    """
+    return (
+        (id(function.__self__), id(function.__func__))
+        if inspect.ismethod(function)
+        else id(function)
+    )
 
 
 def _find(entry: Registration, settings: Settings, found: Found) -> None:
     """Note what one function is: the handler of its channels, or a source."""
-    who, outgoing = name_and_place(entry.function), tuple(dict.fromkeys(entry.outgoing))
+    who = name_and_place(entry.function)
+    outgoing = tuple(dict.fromkeys(entry.outgoing))
     for name in outgoing:
         if name not in settings.outgoing and name not in settings.memory:
-            found.problems.append(unknown(f"@app.outgoing({name!r}) of {who}", "outgoing", name, settings))
+            found.problems.append(
+                unknown(f"@app.outgoing({name!r}) of {who}", "outgoing", name, settings)
+            )
     if entry.draft is None:
-        if not outgoing:  # its @app.incoming has raised, and somebody has caught that
+        # Its @app.incoming has raised, and somebody has caught that.
+        if not outgoing:
             return
         if problem := why_no_source(entry.function):
             found.problems.append(problem)
         else:
-            name, returns = name_of_handler(entry.function), annotated_return(entry.function)
+            name = name_of_handler(entry.function)
+            returns = annotated_return(entry.function)
             sends = entry.layers.around_sends() if entry.layers is not None else ()
             found.sources.append(
-                SourceSpec(entry.function, name, outgoing, returns, source_needs(entry.function), sends)
+                SourceSpec(
+                    entry.function, name, outgoing, returns, source_needs(entry.function), sends
+                )
             )
         return
     handler = tried(who, found.problems, entry.draft.spec, bool(outgoing))
@@ -222,11 +270,16 @@ def _find(entry: Registration, settings: Settings, found: Found) -> None:
         return
     for decorated in entry.incoming:
         its = decorated.layered(handler)
-        found.add(Match(f"@app.incoming({decorated.channel!r}) of {who}", decorated, its, outgoing), settings)
+        found.add(
+            Match(f"@app.incoming({decorated.channel!r}) of {who}", decorated, its, outgoing),
+            settings,
+        )
 
 
 def unknown(who: str, kind: str, name: str, settings: Settings) -> str:
-    """The error for a name that is not a configured channel; *who* is the decorator or call that gave it."""
+    """The error for a name that is not a configured channel; *who* is the decorator or call that
+    gave it.
+    """
     if name in settings.memory:
         return f"{who}: [memory.{name}] is a memory channel, which has a handler, and neither partitions nor positions"
     known = {**(settings.incoming if kind == "incoming" else settings.outgoing), **settings.memory}

@@ -1,4 +1,6 @@
-"""What an application is declared with, in one module or in many: decorators, hooks, emitters, routers."""
+"""What an application is declared with, in one module or in many: decorators, hooks, emitters,
+routers.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,13 @@ from reactive_kafka.config.schema import AckMode
 from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.config.values import did_you_mean
 from reactive_kafka.errors import ChannelClosedError, ConfigError
-from reactive_kafka.handlers.arguments import channel_name, check_given, check_is_function, incoming_of, shows_corrupt
+from reactive_kafka.handlers.arguments import (
+    channel_name,
+    check_given,
+    check_is_function,
+    incoming_of,
+    shows_corrupt,
+)
 from reactive_kafka.handlers.calls import HookSet, hook_into
 from reactive_kafka.handlers.jobs import JobDecorators
 from reactive_kafka.handlers.middleware import Layers, Middleware, around_send, check_middleware
@@ -29,7 +37,8 @@ Hook = TypeVar("Hook", bound=Callable[[], object])
 AssignedHook = TypeVar("AssignedHook", bound=Callable[[frozenset[TopicPartition]], object])
 RevokedHook = TypeVar(
     "RevokedHook",
-    bound=Callable[[frozenset[TopicPartition]], object] | Callable[[frozenset[TopicPartition], bool], object],
+    bound=Callable[[frozenset[TopicPartition]], object]
+    | Callable[[frozenset[TopicPartition], bool], object],
 )
 
 _HANDLER = 'write @app.incoming("orders"), and name the topic in [incoming.orders]'
@@ -55,16 +64,21 @@ _ELSEWHERE = {
 }
 """What other libraries call it -> what to write here."""
 
-NOTHING_DECLARED = "the application has no handler, source or hook: is the module that declares them imported?"
+NOTHING_DECLARED = (
+    "the application has no handler, source or hook: is the module that declares them imported?"
+)
 
 
 class Declared:
-    """What was declared: by an application and by the routers that it includes, or by a router that nobody includes.
+    """What was declared: by an application and by the routers that it includes, or by a router that
+    nobody includes.
 
     Args:
         owner: The application or router.
-        check: Called with each decoration that takes effect at the next start; raises where none may be made now.
-        check_emitter: Called with the channel of an emitter; ConfigError: there is none, as far as is known by now.
+        check: Called with each decoration that takes effect at the next start; raises where none
+            may be made now.
+        check_emitter: Called with the channel of an emitter; ConfigError: there is none, as far as
+            is known by now.
         outgoing: What writes to a channel. ChannelClosedError: nothing does now.
     """
 
@@ -82,7 +96,8 @@ class Declared:
         self.check = check
         self.check_emitter = check_emitter
         self.outgoing = outgoing
-        self._home: Declared | None = None  # of whoever includes it, which has everything since
+        # Of whoever includes it, which has everything since.
+        self._home: Declared | None = None
 
     @property
     def whole(self) -> Declared:
@@ -91,13 +106,18 @@ class Declared:
 
     @property
     def warning(self) -> str | None:
-        """That nothing was declared, where a process is to run it: then hardly anything could take a record."""
-        hooks, registry = self.hooks, self.registry
+        """That nothing was declared, where a process is to run it: then hardly anything could take
+        a record.
+        """
+        hooks = self.hooks
+        registry = self.registry
         is_used = registry.registrations or registry.spark or self.emitters or hooks.are_there
         return None if is_used else NOTHING_DECLARED
 
     def join(self, home: Declared) -> None:
-        """Be part of *home*, which has everything from now on. ConfigError: it cannot have all of it."""
+        """Be part of *home*, which has everything from now on. ConfigError: it cannot have all of
+        it.
+        """
         for name in self.emitters:
             home.check_emitter(name)
         home.registry.take(self.registry)
@@ -119,23 +139,33 @@ class Declarations(JobDecorators):
         """Where everything stands that it declares: with the application, once that has it."""
         return self._declared.whole
 
-    if not TYPE_CHECKING:  # for a type checker every name would exist
+    # For a type checker every name would exist.
+    if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
             # Only what does not exist comes here, so the usual attributes cost nothing.
             kind = type(self).__name__
             hint = _ELSEWHERE.get(name)
             if hint is None and not name.startswith("_"):
-                near = did_you_mean(name, [each for each in dir(type(self)) if not each.startswith("_")])
+                near = did_you_mean(
+                    name, [each for each in dir(type(self)) if not each.startswith("_")]
+                )
                 hint = None if near is None else f"did you mean app.{near}?"
             raise AttributeError(
-                f"{kind!r} object has no attribute {name!r}{'' if hint is None else f': {hint}'}", name=name, obj=self
+                f"{kind!r} object has no attribute {name!r}{'' if hint is None else f': {hint}'}",
+                name=name,
+                obj=self,
             )
 
     def _decorating(
-        self, decorator: str, channel: str | None = None, section: Section = INCOMING, given: Collection[str] = ()
+        self,
+        decorator: str,
+        channel: str | None = None,
+        section: Section = INCOMING,
+        given: Collection[str] = (),
     ) -> Declared:
-        """Check that *decorator* can be used, with this channel, and now; where it declares something.
+        """Check that *decorator* can be used, with this channel, and now; where it declares
+        something.
 
         *given* are arguments that it does not have; they may be keys of the channel's *section*.
         """
@@ -157,13 +187,14 @@ class Declarations(JobDecorators):
 
         Args:
             channel: The name of an ``[incoming.NAME]`` table.
-            ack: ``"post"`` (acked when it returns, nacked when it raises), ``"manual"``, ``"pre"`` or ``"none"``;
-                None: what the channel is configured with, ``"post"`` by default.
-            retry: Calls in all, the rest as configured; or a table instead of ``[incoming.NAME.retry]``; None: as
-                configured.
-            when: Which records the function takes, where the channel has several handlers: a plain function of the
-                decoded Message, true for those. The first handler that takes a record gets it; one without ``when``
-                comes last. It is not asked about a record that cannot be decoded.
+            ack: ``"post"`` (acked when it returns, nacked when it raises), ``"manual"``, ``"pre"``
+                or ``"none"``; None: what the channel is configured with, ``"post"`` by default.
+            retry: Calls in all, the rest as configured; or a table instead of
+                ``[incoming.NAME.retry]``; None: as configured.
+            when: Which records the function takes, where the channel has several handlers: a plain
+                function of the decoded Message, true for those. The first handler that takes a
+                record gets it; one without ``when`` comes last. It is not asked about a record that
+                cannot be decoded.
             configured: Nothing: what else there is to say stands in ``[incoming.NAME]``.
 
         Raises:
@@ -182,7 +213,9 @@ class Declarations(JobDecorators):
         return decorate
 
     def outgoing(self, channel: str, **configured: Never) -> Callable[[F], F]:
-        """Send what the decorated function returns to an ``[outgoing.NAME]`` channel; None sends nothing."""
+        """Send what the decorated function returns to an ``[outgoing.NAME]`` channel; None sends
+        nothing.
+        """
         declared = self._decorating("outgoing", channel, OUTGOING, configured)
 
         def decorate(function: F) -> F:
@@ -194,20 +227,27 @@ class Declarations(JobDecorators):
         return decorate
 
     def spark(
-        self, channel: str, *, payload: Any = None, corrupt: Literal["drop", "show"] = "drop", **configured: Never
+        self,
+        channel: str,
+        *,
+        payload: Any = None,
+        corrupt: Literal["drop", "show"] = "drop",
+        **configured: Never,
     ) -> Callable[[F], F]:
         """Run the decorated function, ``(df, batch)``, as Spark jobs over batches of a channel.
 
         Args:
             channel: The name of an ``[incoming.NAME]`` table.
-            payload: A dataclass, pydantic model or msgspec Struct: ``df`` gets a column for each of its fields, read
-                from JSON by the executors. ``Model | None`` takes records without a value, too: their columns are null.
-            corrupt: Records that do not fit *payload* are rejected before the function runs and meet the channel's
-                failure strategy (``"drop"``), or are passed to the function with their text in a column ``_corrupt``,
-                which is null for all others (``"show"``).
+            payload: A dataclass, pydantic model or msgspec Struct: ``df`` gets a column for each of
+                its fields, read from JSON by the executors. ``Model | None`` takes records without
+                a value, too: their columns are null.
+            corrupt: Records that do not fit *payload* are rejected before the function runs and
+                meet the channel's failure strategy (``"drop"``), or are passed to the function with
+                their text in a column ``_corrupt``, which is null for all others (``"show"``).
 
         Raises:
-            ConfigError: An argument or the function's signature is wrong, or the channel has a Spark function already.
+            ConfigError: An argument or the function's signature is wrong, or the channel has a
+                Spark function already.
         """
         from reactive_kafka.spark.batches.function import SparkDecoration, check_spark_function
 
@@ -222,12 +262,14 @@ class Declarations(JobDecorators):
         return decorate
 
     def middleware(self, function: M) -> M:
-        """Put ``async def function(message, call_next)`` around each call of the handlers of this, the first outermost.
+        """Put ``async def function(message, call_next)`` around each call of the handlers of this,
+        the first outermost.
 
-        It gets the :class:`Message`, also of a handler that takes the payload; of a batch handler the :class:`Batch`.
-        ``await call_next(message)`` calls what is inside and returns what the handler has returned. What the middleware
-        returns is what the handler is taken to have returned, and what it raises is the handler's failure. Attempts in
-        place are calls of their own. A router's is inside of those of what includes it, and covers the handlers of the
+        It gets the :class:`Message`, also of a handler that takes the payload; of a batch handler
+        the :class:`Batch`. ``await call_next(message)`` calls what is inside and returns what the
+        handler has returned. What the middleware returns is what the handler is taken to have
+        returned, and what it raises is the handler's failure. Attempts in place are calls of their
+        own. A router's is inside of those of what includes it, and covers the handlers of the
         router and of the routers that this includes. Functions on Spark have none.
 
         Raises:
@@ -240,13 +282,16 @@ class Declarations(JobDecorators):
         return function
 
     def send_middleware(self, function: M) -> M:
-        """Put ``async def function(record, call_next)`` around each record that is sent, the first outermost.
+        """Put ``async def function(record, call_next)`` around each record that is sent, the first
+        outermost.
 
-        It sees what handlers return and yield, and what sources and emitters send, each as a :class:`Record` whose
-        ``channel`` is set; no dead letters and no retries. ``await call_next(record)`` sends that record, or another
-        one, and returns when whoever sends goes on: for ``emitter.send()`` the broker has it then, for what handlers
-        make the channel has accepted it. What the middleware raises is the failure of the send. A router's is inside of
-        those of what includes it, and covers what handlers and sources of its make: emitters are the application's.
+        It sees what handlers return and yield, and what sources and emitters send, each as a
+        :class:`Record` whose ``channel`` is set; no dead letters and no retries. ``await
+        call_next(record)`` sends that record, or another one, and returns when whoever sends goes
+        on: for ``emitter.send()`` the broker has it then, for what handlers make the channel has
+        accepted it. What the middleware raises is the failure of the send. A router's is inside of
+        those of what includes it, and covers what handlers and sources of its make: emitters are
+        the application's.
 
         Raises:
             ConfigError: It is not async, or takes other arguments.
@@ -264,7 +309,8 @@ class Declarations(JobDecorators):
         return function
 
     def before_stop(self, function: Hook) -> Hook:
-        """Call the function (no arguments, async or not) when handlers have ended and partitions are still ours.
+        """Call the function (no arguments, async or not) when handlers have ended and partitions
+        are still ours.
 
         It may also be decorated while the application runs.
         """
@@ -277,37 +323,43 @@ class Declarations(JobDecorators):
         return hook_into(self._decorating("on_assigned", channel).hooks.assigned, channel)
 
     def on_revoked(self, channel: str) -> Callable[[RevokedHook], RevokedHook]:
-        """Call the function with a frozenset of TopicPartition while they are still ours, before the last commit.
+        """Call the function with a frozenset of TopicPartition while they are still ours, before
+        the last commit.
 
-        A function with two parameters is also told whether the partitions are *lost*: the group has reassigned them
-        already, or the client is broken, so that nothing can be committed for them.
+        A function with two parameters is also told whether the partitions are *lost*: the group has
+        reassigned them already, or the client is broken, so that nothing can be committed for them.
         """
         return hook_into(self._decorating("on_revoked", channel).hooks.revoked, channel)
 
     def on_caught_up(self, channel: str) -> Callable[[AssignedHook], AssignedHook]:
-        """Call the function with a frozenset of TopicPartition, once an assignment: when all of it is caught up.
+        """Call the function with a frozenset of TopicPartition, once an assignment: when all of it
+        is caught up.
 
-        Each partition is settled then up to where its log ended at the assignment. No record waits for the function.
+        Each partition is settled then up to where its log ended at the assignment. No record waits
+        for the function.
         """
         return hook_into(self._decorating("on_caught_up", channel).hooks.caught_up, channel)
 
     def emitter(self, channel: str) -> Emitter:
         """What sends values to an outgoing channel from anywhere; the same object each time.
 
-        It may be asked for before the application runs, and used while it does. Readiness watches its channel from the
-        start, or from when it is asked for.
+        It may be asked for before the application runs, and used while it does. Readiness watches
+        its channel from the start, or from when it is asked for.
 
         Raises:
-            ConfigError: No such channel is configured, if that is known by now; else start-up says so.
+            ConfigError: No such channel is configured, if that is known by now; else start-up says
+                so.
         """
-        name, declared = channel_name("emitter", channel), self.declared
+        name = channel_name("emitter", channel)
+        declared = self.declared
         declared.check_emitter(name)
         made = declared.emitters.setdefault(name, [])
         if not made:
             around = lambda: around_send(self._layers.around_emitters())  # noqa: E731
             made.append(Emitter(name, lambda: self.declared.outgoing(name), around))
             with suppress(ChannelClosedError):
-                # While the application runs its channel is made now, so readiness tells of it before the first send.
+                # While the application runs its channel is made now, so readiness tells of it
+                # before the first send.
                 declared.outgoing(name)
         return made[0]
 
@@ -329,9 +381,11 @@ class Declarations(JobDecorators):
 
 
 class Router(Declarations):
-    """Handlers, sources, hooks and emitters in a module of their own, which an application includes.
+    """Handlers, sources, hooks and emitters in a module of their own, which an application
+    includes.
 
-    It has the decorators of an application and needs none yet, so modules of handlers import no application.
+    It has the decorators of an application and needs none yet, so modules of handlers import no
+    application.
     """
 
     def __init__(self) -> None:
@@ -339,4 +393,6 @@ class Router(Declarations):
 
 
 def _is_alone(channel: str) -> NoReturn:
-    raise ChannelClosedError(f"outgoing channel {channel!r}: no application includes the router of this emitter")
+    raise ChannelClosedError(
+        f"outgoing channel {channel!r}: no application includes the router of this emitter"
+    )

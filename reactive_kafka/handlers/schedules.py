@@ -1,4 +1,6 @@
-"""When what ``@app.every`` and ``@app.cron`` declare is due. The rules are told the time, by both clocks."""
+"""When what ``@app.every`` and ``@app.cron`` declare is due. The rules are told the time, by both
+clocks.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,16 @@ class Schedule(Protocol):
         """It begins to run, as it is due."""
 
     def left_out(self, now: float, wall: float) -> bool:
-        """It has ended: whether it was due again meanwhile. Those times have passed, and the next one follows."""
+        """It has ended: whether it was due again meanwhile. Those times have passed, and the next
+        one follows.
+        """
 
 
 class Every:
     """Due each *interval_s* by the monotonic clock, which no jump of the other one moves.
 
-    With *is_shared* the first time is the next multiple of the interval since the epoch, so that it stays the same
-    whoever has the partition.
+    With *is_shared* the first time is the next multiple of the interval since the epoch, so that it
+    stays the same whoever has the partition.
     """
 
     def __init__(self, interval_s: float, *, is_shared: bool = False) -> None:
@@ -41,7 +45,8 @@ class Every:
 
     def begin(self, now: float, wall: float) -> None:
         self._due = now + self._interval_s - (wall % self._interval_s if self._is_shared else 0.0)
-        # The clocks drift apart: the moment at which it ran last may come once more by the other one.
+        # The clocks drift apart: the moment at which it ran last may come once more by the other
+        # one.
         if self._ran is not None and self._due - self._ran < self._interval_s / 2:
             self._due += self._interval_s
 
@@ -65,8 +70,9 @@ class Every:
 class Cron:
     """Due at the times of a cron expression in a zone, by the wall clock.
 
-    A clock that is set forward past one of them has it run once. One that is set back has nothing run twice, unless it
-    goes back further than the expression's own times lie apart: then it was wrong before, and what it says now counts.
+    A clock that is set forward past one of them has it run once. One that is set back has nothing
+    run twice, unless it goes back further than the expression's own times lie apart: then it was
+    wrong before, and what it says now counts.
     """
 
     def __init__(self, expression: str, zone: tzinfo) -> None:
@@ -92,17 +98,19 @@ class Cron:
         return is_due
 
     def _go_on(self, since: float) -> None:
-        self._since, self._next = since, self._after(since)
+        self._since = since
+        self._next = self._after(since)
 
     def _after(self, wall: float) -> float:
         return _next_time(self._expression, datetime.fromtimestamp(wall, self._zone)).timestamp()
 
 
 def _next_time(expression: str, since: datetime) -> datetime:
-    """The first time after *since* that fits, in its zone. ValueError: the expression cannot be read, or none fits.
+    """The first time after *since* that fits, in its zone. ValueError: the expression cannot be
+    read, or none fits.
 
-    What an hour has that a zone leaves out comes right after it, and what it has twice comes once, unless the
-    expression names no hour. Source: cronsim, which does what Debian's cron does.
+    What an hour has that a zone leaves out comes right after it, and what it has twice comes once,
+    unless the expression names no hour. Source: cronsim, which does what Debian's cron does.
     """
     try:
         from cronsim import CronSim, CronSimError
@@ -139,14 +147,18 @@ def cron(who: str, expression: object, tz: object) -> Cron:
             raise ValueError("a string")
         _next_time(expression, datetime.now(zone))
     except ValueError as error:
-        raise ConfigError(f'{who}: expected a cron expression such as "0 3 * * *": {error}') from None
+        raise ConfigError(
+            f'{who}: expected a cron expression such as "0 3 * * *": {error}'
+        ) from None
     return Cron(expression, zone)
 
 
 def _zone(name: object) -> tzinfo | None:
-    if name == "UTC":  # needs no database
+    # Needs no database.
+    if name == "UTC":
         return UTC
     try:
         return ZoneInfo(name) if isinstance(name, str) else None
-    except (KeyError, ValueError, OSError):  # no such key; no key at all; a folder of the database
+    except (KeyError, ValueError, OSError):
+        # No such key; no key at all; a folder of the database.
         return None

@@ -1,7 +1,8 @@
 """What a handler's signature asks for, decided once.
 
-It is read twice: when the function is decorated (the parameters, and the annotations as far as they resolve by then),
-and by :meth:`HandlerDraft.spec` at start-up, when everything that they name exists.
+It is read twice: when the function is decorated (the parameters, and the annotations as far as they
+resolve by then), and by :meth:`HandlerDraft.spec` at start-up, when everything that they name
+exists.
 """
 
 from __future__ import annotations
@@ -17,7 +18,14 @@ from typing import Annotated, Any
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.formats.wanted import name_of, parts_of
 from reactive_kafka.handlers.dependencies.depends import EXAMPLE, Need
-from reactive_kafka.handlers.functions import code_of, is_async_generator, is_coroutine, owner_of, resolve, resolved
+from reactive_kafka.handlers.functions import (
+    code_of,
+    is_async_generator,
+    is_coroutine,
+    owner_of,
+    resolve,
+    resolved,
+)
 from reactive_kafka.handlers.parameters import (
     asked_beside,
     called_of,
@@ -34,7 +42,9 @@ from reactive_kafka.verdicts.message import Message
 Handler = Callable[..., Any]
 
 RAISED_BY = "raised by the "
-"""How the note of an exception begins that names the function of the application which has raised it."""
+"""How the note of an exception begins that names the function of the application which has raised
+it.
+"""
 
 RIGHT_FORM = (
     "a handler takes one parameter, as in `async def f(order: Order)`, `async def f(message: Message[Order])`"
@@ -60,32 +70,44 @@ class HandlerSpec:
     """How a handler is called, and with what."""
 
     function: Handler
-    name: str  # module and qualified name, for logs and errors
+    # Module and qualified name, for logs and errors.
+    name: str
     shape: Shape
-    payload_type: Any  # that a value is decoded into; Any if the handler does not say
-    # It is called on the loop, and returns an awaitable. Others run in a worker thread; if a plain wrapper stands
-    # around an async function, that call may return an awaitable all the same, which is awaited on the loop.
+    # That a value is decoded into; Any if the handler does not say.
+    payload_type: Any
+    # It is called on the loop, and returns an awaitable. Others run in a worker thread; if a plain
+    # wrapper stands around an async function, that call may return an awaitable all the same, which
+    # is awaited on the loop.
     is_async: bool
-    yields: bool = False  # its call, on the loop too, returns an async generator instead, whose values are sent
-    returns: Any = Any  # as annotated; Any if that says nothing
-    needs: tuple[Need, ...] = ()  # what it is called with besides, by name
-    middleware: tuple[Handler, ...] = ()  # around each call, the first outermost; it takes the message or the batch
-    send_middleware: tuple[Handler, ...] = ()  # around each record that is sent of what it makes
+    # Its call, on the loop too, returns an async generator instead, whose values are sent.
+    yields: bool = False
+    # As annotated; Any if that says nothing.
+    returns: Any = Any
+    # What it is called with besides, by name.
+    needs: tuple[Need, ...] = ()
+    # Around each call, the first outermost; it takes the message or the batch.
+    middleware: tuple[Handler, ...] = ()
+    # Around each record that is sent of what it makes.
+    send_middleware: tuple[Handler, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class HandlerDraft:
-    """A handler whose parameters are right, as far as that can be seen: annotations are resolved, or may still name
-    what does not exist yet."""
+    """A handler whose parameters are right, as far as that can be seen: annotations are resolved,
+    or may still name what does not exist yet."""
 
     function: Handler
     parameter: str
     annotation: Any
-    returns: Any = Any  # as for the parameter; what cannot be resolved says nothing
-    asked: Mapping[str, Any] = field(default_factory=dict)  # parameters -> annotations: dependencies, or still text
+    # As for the parameter; what cannot be resolved says nothing.
+    returns: Any = Any
+    # Parameters -> annotations: dependencies, or still text.
+    asked: Mapping[str, Any] = field(default_factory=dict)
 
     def spec(self, sends: bool = False) -> HandlerSpec:
-        """How the handler is called, or a ConfigError; *sends*: the function also has an ``@app.outgoing``."""
+        """How the handler is called, or a ConfigError; *sends*: the function also has an
+        ``@app.outgoing``.
+        """
         yields = is_async_generator(self.function)
         if yields and not sends:
             why = "has no @app.outgoing that would send what it yields: return instead"
@@ -96,16 +118,27 @@ class HandlerDraft:
         is_async = yields or is_coroutine(self.function)
         name = name_of_handler(self.function)
         returns = resolved(self.returns, self.function)
-        return HandlerSpec(self.function, name, *_shape_of(annotation, self.function), is_async, yields, returns, needs)
+        return HandlerSpec(
+            self.function,
+            name,
+            *_shape_of(annotation, self.function),
+            is_async,
+            yields,
+            returns,
+            needs,
+        )
 
     def _resolved(self, parameter: str, annotation: Any) -> Any:
         try:
             return resolve(annotation, self.function)
-        except Exception as error:  # an annotation is the user's code and may raise anything; start-up stops with it
+        except Exception as error:
+            # An annotation is the user's code and may raise anything; start-up stops with it.
             raise _wrong(self.function, _why_unresolved(parameter, annotation, error)) from error
 
     def dropped(self) -> str | None:
-        """The warning that nobody sends the Records which the return annotation of the function promises, or None."""
+        """The warning that nobody sends the Records which the return annotation of the function
+        promises, or None.
+        """
         annotation = resolved(self.returns, self.function)
         kinds = (typing.get_origin(part) or part for part in parts_of(annotation))
         if not any(isinstance(kind, type) and issubclass(kind, Record) for kind in kinds):
@@ -114,13 +147,18 @@ class HandlerDraft:
         return f"handler {name_and_place(self.function)} {why}"
 
 
-def draft_handler(function: Handler, *, local_names: Mapping[str, Any] | None = None) -> HandlerDraft:
-    """Check what can be checked while *function* (a bound method, a partial, a callable object) is decorated.
+def draft_handler(
+    function: Handler, *, local_names: Mapping[str, Any] | None = None
+) -> HandlerDraft:
+    """Check what can be checked while *function* (a bound method, a partial, a callable object) is
+    decorated.
 
-    *local_names* are those of the scope that decorates: annotations written as text find classes made there.
+    *local_names* are those of the scope that decorates: annotations written as text find classes
+      made there.
 
     Raises:
-        ConfigError: The parameters are wrong, the annotation is never given, or it is a plain generator.
+        ConfigError: The parameters are wrong, the annotation is never given, or it is a plain
+            generator.
     """
     if problem := _why_no_function(function):
         raise _wrong(function, f"{problem}: {RIGHT_FORM}")
@@ -129,11 +167,14 @@ def draft_handler(function: Handler, *, local_names: Mapping[str, Any] | None = 
     try:
         called = called_of(function)
     except (ValueError, TypeError) as error:
-        raise _wrong(function, f"has no signature that can be read ({error}): {RIGHT_FORM}") from error
+        raise _wrong(
+            function, f"has no signature that can be read ({error}): {RIGHT_FORM}"
+        ) from error
     asked = asked_beside(function, called, local_names)
     first = next(iter(called.parameters), "")
     if isinstance(asked.get(first), str):
-        del asked[first]  # the record's
+        # The record's.
+        del asked[first]
     _check(function, asked)
     parameter = record_parameter(function)
     # Names that come later: spec() tries again, and reports what is still wrong with the parameter.
@@ -150,17 +191,29 @@ def source_needs(function: Handler) -> tuple[Need, ...]:
 
 
 def why_no_source(function: Handler) -> str | None:
-    """What is wrong with a function that only sends: it is to be an async generator function without parameters."""
+    """What is wrong with a function that only sends: it is to be an async generator function
+    without parameters.
+    """
     problem = _why_no_function(function)
     if problem is None and not is_async_generator(function):
-        problem = "is a plain generator" if inspect.isgeneratorfunction(code_of(function)) else "does not yield"
+        problem = (
+            "is a plain generator"
+            if inspect.isgeneratorfunction(code_of(function))
+            else "does not yield"
+        )
     if problem is None:
         problem = why_not_source(function, [need.parameter for need in source_needs(function)])
-    return None if problem is None else f"{name_and_place(function)} has @app.outgoing and {problem}: {_SOURCE}"
+    return (
+        None
+        if problem is None
+        else f"{name_and_place(function)} has @app.outgoing and {problem}: {_SOURCE}"
+    )
 
 
 def local_names_at(frame: FrameType, function: Handler) -> Mapping[str, Any]:
-    """The names in the scope *frame*, if *function* was written in it: elsewhere they may mean something else."""
+    """The names in the scope *frame*, if *function* was written in it: elsewhere they may mean
+    something else.
+    """
     owner = owner_of(function) if callable(function) and not inspect.isclass(function) else None
     code = getattr(owner, "__code__", None)
     if code is None or code.co_filename != frame.f_code.co_filename:
@@ -182,8 +235,11 @@ def _check(function: Handler, filled: Collection[str]) -> None:
 
 def _shape_of(annotation: Any, function: Handler) -> tuple[Shape, Any]:
     """What the handler is called with, and the type of its payload."""
-    asked = typing.get_args(annotation)[0] if typing.get_origin(annotation) is Annotated else annotation
-    origin, arguments = typing.get_origin(asked) or asked, typing.get_args(asked)
+    asked = (
+        typing.get_args(annotation)[0] if typing.get_origin(annotation) is Annotated else annotation
+    )
+    origin = typing.get_origin(asked) or asked
+    arguments = typing.get_args(asked)
     shapes = {Message: Shape.MESSAGE, Batch: Shape.BATCH}
     if isinstance(origin, type) and origin in shapes:
         payload_type = arguments[0] if arguments else Any
@@ -200,7 +256,9 @@ def _refuse_our_own(annotation: Any, whole: Any, function: Handler) -> None:
         if kind in (Message, Batch):
             raise _wrong(function, f"asks for {name_of(whole)}, which is never given: {RIGHT_FORM}")
         if kind is Record:
-            raise _wrong(function, f"asks for {name_of(whole)}, but a Record is what is sent: {RIGHT_FORM}")
+            raise _wrong(
+                function, f"asks for {name_of(whole)}, but a Record is what is sent: {RIGHT_FORM}"
+            )
 
 
 def name_of_handler(function: Any) -> str:

@@ -1,6 +1,7 @@
 """How an application's functions fit its settings: what start-up makes of each channel. No I/O.
 
-Functions that take *problems* add to it what does not fit, and go on: start-up reports everything at once.
+Functions that take *problems* add to it what does not fit, and go on: start-up reports everything
+at once.
 """
 
 from __future__ import annotations
@@ -41,7 +42,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 KeyDecoder = Callable[[RawRecord], object]
 Load = Callable[[IncomingSettings], object]
-LOADED: tuple[Load, ...] = (key_of, filter_of, MetadataReader, codec_for, commits.load_custom, failures.load_custom)
+LOADED: tuple[Load, ...] = (
+    key_of,
+    filter_of,
+    MetadataReader,
+    codec_for,
+    commits.load_custom,
+    failures.load_custom,
+)
 """They import what a channel's settings name as ``module:function``."""
 MADE: tuple[Load, ...] = (MetadataReader, codec_for, commits.strategy_for, failures.strategies_of)
 """They also make the channel's strategies, which takes settings that are complete."""
@@ -55,16 +63,24 @@ class IncomingSpec:
     handler: HandlerSpec | None
     decode: Decoder | None
     decode_key: KeyDecoder | None
-    decode_record: RecordDecoder | None = None  # of records with headers; None: as all others
+    # Of records with headers; None: as all others.
+    decode_record: RecordDecoder | None = None
     outgoing: tuple[str, ...] = ()
     spark: SparkFunction | None = None
-    refusal: str | None = None  # of a record without a value, if no decoder is there to say so
-    key_of: KeyOf | None = None  # what records are ordered by, with ordering = "key"
-    transactional_id: str | None = None  # what its handler sends, and its positions, are transactions under this id
-    schemas: Schemas | None = None  # those of a registry; None: its formats have none
-    asked: Any = Any  # the type that its values are read into
-    branches: tuple[BranchSpec, ...] = ()  # its handlers, where they are chosen by the record; (): ``handler`` has all
-    filter: Filter | None = None  # what says which records are skipped
+    # Of a record without a value, if no decoder is there to say so.
+    refusal: str | None = None
+    # What records are ordered by, with ordering = "key"
+    key_of: KeyOf | None = None
+    # What its handler sends, and its positions, are transactions under this id.
+    transactional_id: str | None = None
+    # Those of a registry; None: its formats have none.
+    schemas: Schemas | None = None
+    # The type that its values are read into.
+    asked: Any = Any
+    # Its handlers, where they are chosen by the record; (): ``handler`` has all.
+    branches: tuple[BranchSpec, ...] = ()
+    # What says which records are skipped.
+    filter: Filter | None = None
 
     @property
     def handlers(self) -> tuple[HandlerSpec, ...]:
@@ -75,7 +91,9 @@ class IncomingSpec:
 
     def outgoing_of(self, handler: HandlerSpec) -> tuple[str, ...]:
         """The channels that one of its handlers sends to."""
-        return next((one.outgoing for one in self.branches if one.handler is handler), self.outgoing)
+        return next(
+            (one.outgoing for one in self.branches if one.handler is handler), self.outgoing
+        )
 
     @property
     def is_shared(self) -> bool:
@@ -96,7 +114,8 @@ class OutgoingSpec:
     encode: Encoder
     encode_key: Encoder
     partitioner: Partitioner | None = None
-    values: Registered | None = None  # where the schemas of its formats come from; None: they have none
+    # Where the schemas of its formats come from; None: they have none.
+    values: Registered | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +123,15 @@ class SourceSpec:
     """A function that only sends: what its call yields goes to each of its channels."""
 
     function: Callable[..., AsyncIterator[Any]]
-    name: str  # module and qualified name, for logs and errors
+    # Module and qualified name, for logs and errors.
+    name: str
     outgoing: tuple[str, ...]
-    returns: Any = Any  # as annotated; Any if that says nothing
-    needs: tuple[Need, ...] = ()  # what it is called with, by name
-    send_middleware: tuple[Middleware, ...] = ()  # around each record, the first outermost
+    # As annotated; Any if that says nothing.
+    returns: Any = Any
+    # What it is called with, by name.
+    needs: tuple[Need, ...] = ()
+    # Around each record, the first outermost.
+    send_middleware: tuple[Middleware, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,15 +141,22 @@ class AppSpec:
     incoming: Mapping[str, IncomingSpec]
     outgoing: Mapping[str, OutgoingSpec]
     sources: Sequence[SourceSpec] = ()
-    warnings: Sequence[str] = ()  # what is allowed, and hardly meant
-    unfed: tuple[str, ...] = ()  # outgoing channels that no @app.outgoing names
-    memory: Mapping[str, IncomingSpec] = field(default_factory=dict)  # name -> how what goes in is handled
+    # What is allowed, and hardly meant.
+    warnings: Sequence[str] = ()
+    # Outgoing channels that no @app.outgoing names.
+    unfed: tuple[str, ...] = ()
+    # Name -> how what goes in is handled.
+    memory: Mapping[str, IncomingSpec] = field(default_factory=dict)
 
 
-def registered(settings: IncomingSettings | OutgoingSettings, topic: str) -> tuple[Registered, Registered]:
+def registered(
+    settings: IncomingSettings | OutgoingSettings, topic: str
+) -> tuple[Registered, Registered]:
     """Where the schemas of a channel's values come from, and those of its keys."""
     schema = settings.schema
-    values = Registered(Schemas(settings.name), topic, "value", schema.file, schema.subject, schema.register)
+    values = Registered(
+        Schemas(settings.name), topic, "value", schema.file, schema.subject, schema.register
+    )
     return values, replace(values, part="key", file=None)
 
 
@@ -146,7 +176,9 @@ def tried(who: str, problems: list[str], make: Callable[..., T], *given: Any) ->
 
 
 def check_named(settings: IncomingSettings, problems: list[str], *, by: tuple[Load, ...]) -> None:
-    """Load what the settings name, now: custom strategies are made again when their channel starts."""
+    """Load what the settings name, now: custom strategies are made again when their channel
+    starts.
+    """
     for load in by:
         tried("", problems, load, settings)
 
@@ -155,12 +187,19 @@ def outgoing_spec(settings: OutgoingSettings, problems: list[str]) -> OutgoingSp
     """How one channel is written."""
     values, keys = registered(settings, settings.topic)
     encoders = [
-        tried(f"channel {settings.name!r}: {key}", problems, encoder_for, getattr(settings, key), source)
+        tried(
+            f"channel {settings.name!r}: {key}",
+            problems,
+            encoder_for,
+            getattr(settings, key),
+            source,
+        )
         or encoder_for(None)
         for key, source in (("value_serializer", values), ("key_serializer", keys))
     ]
     is_used = if_used(values, settings.value_serializer, settings.key_serializer) is not None
-    who, named = f"channel {settings.name!r}: partitioner", settings.partitioner
+    who = f"channel {settings.name!r}: partitioner"
+    named = settings.partitioner
     partitioner = None if named is None else tried(who, problems, load_function, named)
     found = cast("Partitioner | None", partitioner)
     problems += event_problems(settings)

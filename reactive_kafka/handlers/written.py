@@ -17,20 +17,27 @@ from reactive_kafka.outgoing.results import is_sent_whole
 
 
 def unwritable(
-    matches: Sequence[Match], sources: Sequence[SourceSpec], outgoing: Mapping[str, OutgoingSettings]
+    matches: Sequence[Match],
+    sources: Sequence[SourceSpec],
+    outgoing: Mapping[str, OutgoingSettings],
 ) -> Iterator[str]:
     """A problem for each type of a return annotation that has no schema of a channel's format.
 
-    Without this the first such value would say so. A middleware may make another value of what was returned.
+    Without this the first such value would say so. A middleware may make another value of what was
+    returned.
     """
     for match in matches:
         handler = match.handler
         if handler is not None and not handler.middleware and not handler.send_middleware:
             returned = _one_of(handler.returns) if handler.yields else handler.returns
-            yield from _unwritable(name_and_place(handler.function), returned, match.outgoing, outgoing)
+            yield from _unwritable(
+                name_and_place(handler.function), returned, match.outgoing, outgoing
+            )
     for source in sources:
         if not source.send_middleware:
-            yield from _unwritable(name_and_place(source.function), _one_of(source.returns), source.outgoing, outgoing)
+            yield from _unwritable(
+                name_and_place(source.function), _one_of(source.returns), source.outgoing, outgoing
+            )
 
 
 def _unwritable(
@@ -38,7 +45,11 @@ def _unwritable(
 ) -> Iterator[str]:
     for name in names:
         settings = outgoing.get(name)
-        if settings is None or settings.value_serializer is None or settings.schema.file is not None:
+        if (
+            settings is None
+            or settings.value_serializer is None
+            or settings.schema.file is not None
+        ):
             continue
         for kind in _kinds(returned):
             try:

@@ -1,4 +1,6 @@
-"""The ASGI application: metrics, probes, a status page. It only reads, and may be mounted into another one."""
+"""The ASGI application: metrics, probes, a status page. It only reads, and may be mounted into
+another one.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ _HEADERS = {
 
 
 class AppLike(Protocol):
-    """All that the endpoints need of an application. They ask on the event loop; no answer may block."""
+    """All that the endpoints need of an application. They ask on the event loop; no answer may
+    block.
+    """
 
     @property
     def registry(self) -> Registry: ...
@@ -68,7 +72,8 @@ def make_asgi(app: AppLike, guard: Callable[[], Guard] = Guard) -> Starlette:
         return HTMLResponse(page(app.facts(), app.health(), request.scope.get("root_path", "")))
 
     def endpoint(answer: Callable[[], Response]) -> Callable[[Request], Any]:
-        async def answered(_: Request) -> Response:  # not in a thread, as a plain function would be
+        # Not in a thread, as a plain function would be.
+        async def answered(_: Request) -> Response:
             return answer()
 
         return answered
@@ -81,7 +86,8 @@ def make_asgi(app: AppLike, guard: Callable[[], Guard] = Guard) -> Starlette:
             *(Route(path, endpoint(answer)) for path, answer in answers.items()),
         ],
     )
-    asgi.router.redirect_slashes = False  # a redirect would go to whatever the client says in Host
+    # A redirect would go to whatever the client says in Host.
+    asgi.router.redirect_slashes = False
     return asgi
 
 
@@ -111,7 +117,9 @@ class _Guarded:
         app = self._app
         if scope["type"] == "http":
             path = scope["path"].removeprefix(scope.get("root_path", ""))
-            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+            headers = {
+                name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
+            }
             refusal = self._guard().refusal(scope["method"], path, headers)
             app = app if refusal is None else refused(refusal)
         await app(scope, receive, send)
@@ -124,7 +132,10 @@ def refused(refusal: Refusal) -> Response:
 
 def is_stream(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     """Whether an answer with these headers has no end of its own."""
-    return any(name.lower() == b"content-type" and value.startswith(b"text/event-stream") for name, value in headers)
+    return any(
+        name.lower() == b"content-type" and value.startswith(b"text/event-stream")
+        for name, value in headers
+    )
 
 
 def _probe(probe: Probe) -> Response:

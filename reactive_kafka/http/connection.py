@@ -21,7 +21,8 @@ from reactive_kafka.http.guard import PROBES, Refusal
 CHUNK_BYTES = 1024
 
 _log = logging.getLogger("reactive_kafka.http.requests")
-# What is below an error tells of what clients send: a line for each of their mistakes would be theirs to write.
+# What is below an error tells of what clients send: a line for each of their mistakes would be
+# theirs to write.
 _log.addFilter(lambda record: record.levelno >= logging.ERROR)
 
 
@@ -29,14 +30,22 @@ _log.addFilter(lambda record: record.levelno >= logging.ERROR)
 class Limits:
     """What clients may use of the server."""
 
-    connections: int = 256  # at once; and not more than a quarter of the descriptors that the process may have
-    probes: int = 16  # further ones, for probes only, when those are taken
-    header_bytes: int = 8 * 1024  # size of a request's head; above it (by up to 1 KiB) the answer is 400
-    head_s: float = 10.0  # from the connection, or its last answer, until the head of a request is there
-    probe_head_s: float = 1.0  # the same in a probe's place
-    body_s: float = 30.0  # from there until its body is there and the answer is taken; of a stream, what is sent
-    keep_alive_s: int = 5  # how long a connection may idle between requests; whole seconds
-    grace_s: float = 0.4  # how long running answers may take when the server closes
+    # At once; and not more than a quarter of the descriptors that the process may have.
+    connections: int = 256
+    # Further ones, for probes only, when those are taken.
+    probes: int = 16
+    # Size of a request's head; above it (by up to 1 KiB) the answer is 400.
+    header_bytes: int = 8 * 1024
+    # From the connection, or its last answer, until the head of a request is there.
+    head_s: float = 10.0
+    # The same in a probe's place.
+    probe_head_s: float = 1.0
+    # From there until its body is there and the answer is taken; of a stream, what is sent.
+    body_s: float = 30.0
+    # How long a connection may idle between requests; whole seconds.
+    keep_alive_s: int = 5
+    # How long running answers may take when the server closes.
+    grace_s: float = 0.4
 
 
 class Shared:
@@ -51,7 +60,8 @@ class Shared:
             http=Connection,
             ws="none",
             lifespan="off",
-            log_config=None,  # logging belongs to the owner of the process
+            # Logging belongs to the owner of the process.
+            log_config=None,
             proxy_headers=False,
             timeout_keep_alive=limits.keep_alive_s,
             h11_max_incomplete_event_size=limits.header_bytes,
@@ -60,15 +70,20 @@ class Shared:
 
 
 class Connection(H11Protocol):
-    """Drops a client that does not end its request or take its answer: uvicorn limits the time between them only."""
+    """Drops a client that does not end its request or take its answer: uvicorn limits the time
+    between them only.
+    """
 
     def __init__(self, shared: Shared, leave: Callable[[Connection], None]) -> None:
         super().__init__(shared.config, shared.state, {})
         self.logger = _log
-        self.access_log = False  # uvicorn's own setting would silence the access log of the whole process
+        # Uvicorn's own setting would silence the access log of the whole process.
+        self.access_log = False
         self.for_probes = False
-        self._limits, self._leave = shared.limits, leave
-        self._asgi, self.app = self.app, self._answer
+        self._limits = shared.limits
+        self._leave = leave
+        self._asgi = self.app
+        self.app = self._answer
         self._deadline: asyncio.TimerHandle | None = None
         self._is_stream = self._is_dismissed = False
 
@@ -95,14 +110,15 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        # h11 checks the size of a head only while its end has not arrived: in one piece, a head of any size passes.
+        # h11 checks the size of a head only while its end has not arrived: in one piece, a head of
+        # any size passes.
         for start in range(0, len(data), CHUNK_BYTES):
             if not self.transport.is_closing():
                 super().data_received(data[start : start + CHUNK_BYTES])
 
     def send_400_response(self, msg: str) -> None:
-        # uvicorn also says it in the middle of an answer, or twice where the application answers as well; h11 raises
-        # then, and both are logged as errors of ours.
+        # uvicorn also says it in the middle of an answer, or twice where the application answers as
+        # well; h11 raises then, and both are logged as errors of ours.
         if not self.is_idle:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
@@ -133,10 +149,14 @@ class Connection(H11Protocol):
 
         async def send_with_date(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = [(b"date", formatdate(time.time(), usegmt=True).encode()), *message["headers"]]
+                headers = [
+                    (b"date", formatdate(time.time(), usegmt=True).encode()),
+                    *message["headers"],
+                ]
                 if self.for_probes:
                     headers.append((b"connection", b"close"))
-                if is_stream(headers):  # it ends when somebody ends it, and only what it sends has to be taken
+                # It ends when somebody ends it, and only what it sends has to be taken.
+                if is_stream(headers):
                     self._is_stream = True
                     self._set_deadline(None)
                 message = {**message, "headers": headers}
@@ -149,7 +169,11 @@ class Connection(H11Protocol):
         """Abort the connection then; None: whenever it ends."""
         if self._deadline is not None:
             self._deadline.cancel()
-        self._deadline = None if within_s is None else self.loop.call_later(within_s, self.transport.abort)
+        self._deadline = (
+            None if within_s is None else self.loop.call_later(within_s, self.transport.abort)
+        )
 
 
-_FULL = refused(Refusal(503, "all connections are taken: only probes are answered now", {"Retry-After": "1"}))
+_FULL = refused(
+    Refusal(503, "all connections are taken: only probes are answered now", {"Retry-After": "1"})
+)

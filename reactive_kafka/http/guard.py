@@ -29,31 +29,55 @@ class Refusal:
 class Guard:
     """What is refused. Without anything given: whatever could change something.
 
-    A page of somebody else's, in a browser that reaches this server, can make a name of its own stand for this address
-    (DNS rebinding), and reads the answers then; the browser sends that name in ``Host``. An address cannot be rebound.
+    A page of somebody else's, in a browser that reaches this server, can make a name of its own
+    stand for this address (DNS rebinding), and reads the answers then; the browser sends that name
+    in ``Host``. An address cannot be rebound.
     """
 
     token: str | None = field(default=None, repr=False)
-    hosts: frozenset[str] = frozenset()  # names of this server, besides those of the loopback interface
+    # Names of this server, besides those of the loopback interface.
+    hosts: frozenset[str] = frozenset()
     looks_at_host: bool = False
-    is_local: bool = False  # nobody reaches it from elsewhere
+    # Nobody reaches it from elsewhere.
+    is_local: bool = False
 
     def refusal(self, method: str, path: str, headers: Mapping[str, str]) -> Refusal | None:
         """Why a request is not answered; None: it is. The names of *headers* are in lower case."""
-        host, changes = headers.get("host", ""), method not in ("GET", "HEAD")
-        if self.looks_at_host and (self.is_local or path not in OPEN) and not self._is_ours(_name(host)):
-            return Refusal(421, "this is no name of this server; [http] hosts lists those that it has")
+        host = headers.get("host", "")
+        changes = method not in ("GET", "HEAD")
+        if (
+            self.looks_at_host
+            and (self.is_local or path not in OPEN)
+            and not self._is_ours(_name(host))
+        ):
+            return Refusal(
+                421, "this is no name of this server; [http] hosts lists those that it has"
+            )
         if changes and self.token is None:
-            return Refusal(405, "nothing can be changed here without a token: see [http] token_file", _READ_ONLY)
+            return Refusal(
+                405,
+                "nothing can be changed here without a token: see [http] token_file",
+                _READ_ONLY,
+            )
         if changes and not self._is_same(headers.get("origin"), host):
             return Refusal(403, "a page of another origin asks for this")
         if (changes or (path not in OPEN and not self.is_local)) and not self._has_token(headers):
-            return Refusal(401, "this needs the token: Authorization: Bearer ...", {"WWW-Authenticate": "Bearer"})
+            return Refusal(
+                401,
+                "this needs the token: Authorization: Bearer ...",
+                {"WWW-Authenticate": "Bearer"},
+            )
         return None
 
     def _is_ours(self, name: str) -> bool:
         # No browser leaves the Host out; load balancers do, with HTTP/1.0.
-        return not name or name in self.hosts or name == "localhost" or name.endswith(".localhost") or _is_address(name)
+        return (
+            not name
+            or name in self.hosts
+            or name == "localhost"
+            or name.endswith(".localhost")
+            or _is_address(name)
+        )
 
     def _is_same(self, origin: str | None, host: str) -> bool:
         if origin is None:
@@ -73,8 +97,13 @@ _READ_ONLY = {"Allow": "GET, HEAD"}
 
 
 def guard_of(settings: HttpSettings, *, is_mounted: bool) -> Guard:
-    """What the settings ask for. Mounted into somebody else's application it has that one's names and addresses."""
-    hosts = {*(settings.hosts or ()), *(() if _is_address(settings.host) else (settings.host.lower(),))}
+    """What the settings ask for. Mounted into somebody else's application it has that one's names
+    and addresses.
+    """
+    hosts = {
+        *(settings.hosts or ()),
+        *(() if _is_address(settings.host) else (settings.host.lower(),)),
+    }
     return Guard(
         token=settings.token,
         hosts=frozenset(hosts),
@@ -85,7 +114,9 @@ def guard_of(settings: HttpSettings, *, is_mounted: bool) -> Guard:
 
 def is_local(host: str) -> bool:
     """Whether what listens there is reached from this machine only."""
-    return ipaddress.ip_address(host).is_loopback if _is_address(host) else host.lower() == "localhost"
+    return (
+        ipaddress.ip_address(host).is_loopback if _is_address(host) else host.lower() == "localhost"
+    )
 
 
 def _is_address(host: str) -> bool:
@@ -101,4 +132,6 @@ def _name(host: str) -> str:
     if host.startswith("["):
         return host[1:].partition("]")[0]
     name, _, port = host.rpartition(":")
-    return (name if port.isdecimal() and ":" not in name else host).strip().lower().removesuffix(".")
+    return (
+        (name if port.isdecimal() and ":" not in name else host).strip().lower().removesuffix(".")
+    )

@@ -10,7 +10,8 @@ class Placed(Protocol):
     """A connection that has a place."""
 
     @property
-    def is_idle(self) -> bool: ...  # it has no request, or not all of its head: nothing is lost with it
+    # It has no request, or not all of its head: nothing is lost with it.
+    def is_idle(self) -> bool: ...
     def dismiss(self) -> None: ...
 
 
@@ -20,16 +21,20 @@ C = TypeVar("C", bound=Placed)
 class Places(Generic[C]):
     """Places for anybody, and a few for probes alone once those are taken.
 
-    What a connection wants is not known before it says so. Whoever keeps the last places idle would keep out every
-    probe; so the oldest idle connection among them goes for a new one. A probe asks as soon as it is connected.
+    What a connection wants is not known before it says so. Whoever keeps the last places idle would
+    keep out every probe; so the oldest idle connection among them goes for a new one. A probe asks
+    as soon as it is connected.
     """
 
     def __init__(self, anybody: int, probes: int) -> None:
         self._most = {False: anybody, True: probes}
-        self._taken: dict[bool, dict[C, None]] = {False: {}, True: {}}  # the oldest first
+        # The oldest first.
+        self._taken: dict[bool, dict[C, None]] = {False: {}, True: {}}
 
     def free(self) -> bool | None:
-        """The next free place: False: for anybody, True: for a probe; None: there is none, also after a dismissal."""
+        """The next free place: False: for anybody, True: for a probe; None: there is none, also
+        after a dismissal.
+        """
         if len(self._taken[False]) < self._most[False]:
             return False
         probes = self._taken[True]
@@ -51,6 +56,7 @@ class Places(Generic[C]):
     def _dismiss_oldest(self, clients: Iterable[C]) -> bool:
         oldest = next((client for client in clients if client.is_idle), None)
         if oldest is not None:
-            self.leave(oldest)  # at once, or the next one would go for nothing
+            # At once, or the next one would go for nothing.
+            self.leave(oldest)
             oldest.dismiss()
         return oldest is not None

@@ -1,4 +1,6 @@
-"""The answers to scrapes: made one at a time, shared by all who asked before it was begun, sent in pieces."""
+"""The answers to scrapes: made one at a time, shared by all who asked before it was begun, sent in
+pieces.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ if TYPE_CHECKING:
 
 PIECE_BYTES = 65_536
 MOST_TEXTS = 4
-"""Texts that are being sent. While scrapers are slow, further ones get the newest of these: one may be of 10 MB."""
+"""Texts that are being sent. While scrapers are slow, further ones get the newest of these: one may
+be of 10 MB.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,16 +37,22 @@ class Scrapes:
     def __init__(self, registry: Callable[[], Registry]) -> None:
         self._registry = registry
         self._turn = asyncio.Lock()
-        self._thread = anyio.CapacityLimiter(1)  # our own: blocking handlers may use up the default one
+        # Our own: blocking handlers may use up the default one.
+        self._thread = anyio.CapacityLimiter(1)
         self._begun = self._asking = 0
-        self._newest: dict[bool, _Text] = {}  # by whether it is OpenMetrics, as long as anybody asks or takes one
+        # By whether it is OpenMetrics, as long as anybody asks or takes one.
+        self._newest: dict[bool, _Text] = {}
         self._sent: Counter[_Text] = Counter()
 
     async def answer(self, accept: str) -> Response:
-        """The metrics at a time after this call, unless scrapers do not take what they have asked for."""
-        from reactive_kafka.observe.prometheus import is_openmetrics  # with the first scrape, not on the way to it
+        """The metrics at a time after this call, unless scrapers do not take what they have asked
+        for.
+        """
+        # With the first scrape, not on the way to it.
+        from reactive_kafka.observe.prometheus import is_openmetrics
 
-        begun, kind = self._begun, is_openmetrics(accept)
+        begun = self._begun
+        kind = is_openmetrics(accept)
         self._asking += 1
         try:
             async with self._turn:
@@ -58,12 +68,17 @@ class Scrapes:
         from reactive_kafka.observe.prometheus import render, snapshot
 
         self._begun += 1
-        number, families = self._begun, snapshot(self._registry())  # read here, on the loop
-        return _Text(number, *await anyio.to_thread.run_sync(render, families, accept, limiter=self._thread))
+        # Read here, on the loop.
+        number = self._begun
+        families = snapshot(self._registry())
+        return _Text(
+            number, *await anyio.to_thread.run_sync(render, families, accept, limiter=self._thread)
+        )
 
     def _is_sent(self, text: _Text) -> None:
         self._sent[text] -= 1
-        self._sent += Counter()  # without those that nobody has
+        # Without those that nobody has.
+        self._sent += Counter()
         if not self._sent and not self._asking:
             self._newest.clear()
 
@@ -74,14 +89,27 @@ class _InPieces(Response):
     def __init__(self, text: _Text, is_sent: Callable[[_Text], None]) -> None:
         headers = {"Content-Type": text.content_type, "Content-Length": str(len(text.body))}
         super().__init__(headers=headers)
-        self._text, self._is_sent = text, is_sent
+        self._text = text
+        self._is_sent = is_sent
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = self._text.body
         try:
-            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            await send(
+                {
+                    "type": "http.response.start",
+                    "status": self.status_code,
+                    "headers": self.raw_headers,
+                }
+            )
             for start in range(0, len(body), PIECE_BYTES):
                 end = start + PIECE_BYTES
-                await send({"type": "http.response.body", "body": body[start:end], "more_body": end < len(body)})
+                await send(
+                    {
+                        "type": "http.response.body",
+                        "body": body[start:end],
+                        "more_body": end < len(body),
+                    }
+                )
         finally:
             self._is_sent(self._text)

@@ -21,7 +21,9 @@ from reactive_kafka.observe.events import Guard
 from reactive_kafka.tasks import Fails, Handle, log_failure
 
 BACKLOG = 64
-"""Connections that wait to be accepted. They have cost nothing yet, and many of them would keep a probe waiting."""
+"""Connections that wait to be accepted. They have cost nothing yet, and many of them would keep a
+probe waiting.
+"""
 AT_ONCE = 16
 """Connections accepted in one turn of the loop."""
 RETRY_S = 0.2
@@ -47,10 +49,11 @@ class HttpServer(NamedTuple):
 async def serve(
     asgi: ASGIApp, host: str, port: int, limits: Limits | None = None, *, fails: Fails = log_failure
 ) -> AsyncIterator[HttpServer]:
-    """Listen on *host* and *port* (0: a free port) until the block ends; no connection and no task outlives it.
+    """Listen on *host* and *port* (0: a free port) until the block ends; no connection and no task
+    outlives it.
 
-    No signal handler is installed and no access log is written. *fails* is called if the server's task ends by itself.
-    ConfigError: the address cannot be bound, because the port is in use, say.
+    No signal handler is installed and no access log is written. *fails* is called if the server's
+    task ends by itself. ConfigError: the address cannot be bound, because the port is in use, say.
     Cancellation: Closes the server as well, within a second.
     """
     bound = await _bind(host, port)
@@ -71,8 +74,11 @@ async def serve(
 
 async def _bind(host: str, port: int) -> socket.socket:
     try:
-        loop, kind = asyncio.get_running_loop(), socket.SOCK_STREAM
-        family, _, protocol, _, address = (await loop.getaddrinfo(host, port, type=kind, flags=socket.AI_PASSIVE))[0]
+        loop = asyncio.get_running_loop()
+        kind = socket.SOCK_STREAM
+        family, _, protocol, _, address = (
+            await loop.getaddrinfo(host, port, type=kind, flags=socket.AI_PASSIVE)
+        )[0]
         bound = socket.socket(family, kind, protocol)
         try:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -88,7 +94,10 @@ async def _bind(host: str, port: int) -> socket.socket:
             "set host and port to a free address, port = 0 for any free port, or enabled = false"
         ) from error
     if not is_local(str(address[0])):
-        logger.warning("health and metrics are open to the network: listening on %s:%s", *bound.getsockname()[:2])
+        logger.warning(
+            "health and metrics are open to the network: listening on %s:%s",
+            *bound.getsockname()[:2],
+        )
     return bound
 
 
@@ -99,17 +108,21 @@ def _bracketed(host: str) -> str:
 class _Server:
     """uvicorn's connections on a socket of ours.
 
-    asyncio's own accepting has no limit, and where descriptors run out it logs each of its tries, and tries the more
-    often the longer that lasts: 356,016 lines for 400 clients.
+    asyncio's own accepting has no limit, and where descriptors run out it logs each of its tries,
+    and tries the more often the longer that lasts: 356,016 lines for 400 clients.
     """
 
     def __init__(self, asgi: ASGIApp, bound: socket.socket, limits: Limits) -> None:
         self._shared = Shared(asgi, limits)
         self._bound = bound
-        self._places: Places[Connection] = Places(min(limits.connections, _most_descriptors() // 4), limits.probes)
+        self._places: Places[Connection] = Places(
+            min(limits.connections, _most_descriptors() // 4), limits.probes
+        )
         self._told_at = -TOLD_EACH_S
-        self._failed = 0  # tries to accept, since that
-        self._log = Guard()  # a logging handler may need a descriptor, too
+        # Tries to accept, since that.
+        self._failed = 0
+        # A logging handler may need a descriptor, too.
+        self._log = Guard()
 
     async def accept(self) -> None:
         """Accept until it is cancelled."""
@@ -117,7 +130,8 @@ class _Server:
         while True:
             try:
                 first, _ = await loop.sock_accept(self._bound)
-            except ConnectionError:  # the client is gone again
+            except ConnectionError:
+                # The client is gone again.
                 continue
             except OSError as error:
                 if error.errno == errno.EBADF:
@@ -127,7 +141,8 @@ class _Server:
                 await self._enter([first, *self._waiting()])
 
     def _waiting(self) -> Iterator[socket.socket]:
-        with contextlib.suppress(OSError):  # nobody waits; any other reason meets the next turn again
+        # Nobody waits; any other reason meets the next turn again.
+        with contextlib.suppress(OSError):
             for _ in range(AT_ONCE - 1):
                 yield self._bound.accept()[0]
 
@@ -147,7 +162,8 @@ class _Server:
         try:
             await asyncio.shield(connected)
         except asyncio.CancelledError:
-            await connected  # a turn or two of the loop: then each socket belongs to a connection, which is closed
+            # A turn or two of the loop: then each socket belongs to a connection, which is closed.
+            await connected
             raise
         if not entering:
             await asyncio.sleep(0)
@@ -155,17 +171,22 @@ class _Server:
     async def _connect(self, client: socket.socket, connection: Connection) -> None:
         try:
             await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, client)
-        except OSError:  # it is gone already
+        except OSError:
+            # It is gone already.
             self._places.leave(connection)
             client.close()
 
     async def _make_room(self, error: OSError) -> None:
-        """No descriptor is left. Who has no request gives one back; else the others may, in a while."""
-        loop, self._failed = asyncio.get_running_loop(), self._failed + 1
+        """No descriptor is left. Who has no request gives one back; else the others may, in a
+        while.
+        """
+        loop = asyncio.get_running_loop()
+        self._failed = self._failed + 1
         if loop.time() - self._told_at >= TOLD_EACH_S:
             text = "no connection can be accepted (%d times): %s"
             self._log.call(logger.warning, text, self._failed, error.strerror)
-            self._told_at, self._failed = loop.time(), 0
+            self._told_at = loop.time()
+            self._failed = 0
         await asyncio.sleep(0 if self._places.dismiss_oldest() else RETRY_S)
 
     async def close(self) -> None:
@@ -178,7 +199,8 @@ class _Server:
         finally:
             for connection in list(state.connections):
                 connection.transport.abort()
-            await self._wait_until_gone(0.1)  # tasks that only waited for a slow client end now
+            # Tasks that only waited for a slow client end now.
+            await self._wait_until_gone(0.1)
             stuck = list(state.tasks)
             for task in stuck:
                 task.cancel()
@@ -186,7 +208,8 @@ class _Server:
                 await asyncio.wait(stuck)
 
     async def _wait_until_gone(self, limit_s: float) -> None:
-        state, loop = self._shared.state, asyncio.get_running_loop()
+        state = self._shared.state
+        loop = asyncio.get_running_loop()
         deadline = loop.time() + limit_s
         # A response is received when its connection is gone; uvicorn has nothing to await for that.
         while (state.connections or state.tasks) and loop.time() < deadline:  # noqa: ASYNC110
@@ -196,7 +219,8 @@ class _Server:
 def _most_descriptors() -> int:
     try:
         import resource
-    except ImportError:  # Windows
+    except ImportError:
+        # Windows.
         return 2048
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return soft if soft != resource.RLIM_INFINITY else 2**31

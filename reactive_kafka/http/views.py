@@ -10,7 +10,13 @@ from typing import Any
 
 from reactive_kafka.observe.batches import current_stage, share_done, short_id, whole_seconds
 from reactive_kafka.observe.catalogue import SPARK_OUTCOMES
-from reactive_kafka.observe.facts import AppFacts, ChannelFacts, OutgoingFacts, SparkBatchFacts, SparkFacts
+from reactive_kafka.observe.facts import (
+    AppFacts,
+    ChannelFacts,
+    OutgoingFacts,
+    SparkBatchFacts,
+    SparkFacts,
+)
 from reactive_kafka.observe.health import Health, batch_data, channel_data, outgoing_data
 from reactive_kafka.observe.text import first_of, one_line
 
@@ -28,10 +34,31 @@ progress { width: 12rem; vertical-align: middle; }
 """
 REFRESH_S = 5
 LAST_BATCHES = 20
-RANGES_NAMED = 2  # of a batch, on the page; the JSON has all of them
+# Of a batch, on the page; the JSON has all of them.
+RANGES_NAMED = 2
 
-_RUNNING_COLUMNS = ("batch", "progress", "stage", "tasks", "failed", "records", "attempt", "time", "ranges")
-_LAST_COLUMNS = ("batch", "ended", "took", "records", "rejected", "attempt", "outcome", "ranges", "reason")
+_RUNNING_COLUMNS = (
+    "batch",
+    "progress",
+    "stage",
+    "tasks",
+    "failed",
+    "records",
+    "attempt",
+    "time",
+    "ranges",
+)
+_LAST_COLUMNS = (
+    "batch",
+    "ended",
+    "took",
+    "records",
+    "rejected",
+    "attempt",
+    "outcome",
+    "ranges",
+    "reason",
+)
 _POISON_COLUMNS = ("poison", "offset", "unsettled for", "waiting behind it", "on_poison")
 _TOTALS = {
     "dead_lettered": "dead letters",
@@ -39,7 +66,16 @@ _TOTALS = {
     "delayed": "delayed retries",
     "poisoned": "poison",
 }
-_PARTITION_COLUMNS = ("partition", "position", "committed", "lag", "in flight", "queued", "oldest unacked", "state")
+_PARTITION_COLUMNS = (
+    "partition",
+    "position",
+    "committed",
+    "lag",
+    "in flight",
+    "queued",
+    "oldest unacked",
+    "state",
+)
 _NUMBERS = attrgetter("partition", "position", "committed", "lag", "in_flight", "queued")
 
 
@@ -55,7 +91,9 @@ def channels_json(facts: AppFacts) -> dict[str, Any]:
 
 
 def spark_json(facts: AppFacts) -> dict[str, Any]:
-    """``{"sessions": [...]}``, one per Spark channel: readiness, counts, running batches, and the last ones."""
+    """``{"sessions": [...]}``, one per Spark channel: readiness, counts, running batches, and the
+    last ones.
+    """
     return {"sessions": [_session_json(session) for session in facts.spark]}
 
 
@@ -88,13 +126,20 @@ def _ended_json(batch: SparkBatchFacts) -> dict[str, Any]:
 
 def _time(seconds: float | None) -> str | None:
     """Seconds since the epoch as ``2026-11-21T17:49:53Z``."""
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return (
+        None
+        if seconds is None
+        else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    )
 
 
 def page(facts: AppFacts, health: Health, root: str) -> str:
-    """The page at ``/`` as HTML without scripts; *root* is the path at which the application is mounted."""
+    """The page at ``/`` as HTML without scripts; *root* is the path at which the application is
+    mounted.
+    """
     links = " ".join(
-        f'<a href="{escape(root)}/{path}">{path}</a>' for path in ("health", "metrics", "api/channels", "api/spark")
+        f'<a href="{escape(root)}/{path}">{path}</a>'
+        for path in ("health", "metrics", "api/channels", "api/spark")
     )
     down = [
         f"<li><b>{_text(check.name)}</b>: {_text(check.data.get('reason') or 'down')}</li>"
@@ -116,20 +161,26 @@ def page(facts: AppFacts, health: Health, root: str) -> str:
 def _incoming_json(channel: ChannelFacts, spark: Sequence[SparkFacts]) -> dict[str, Any]:
     return {
         "channel": channel.channel,
-        **channel_data(channel, [session for session in spark if session.channel == channel.channel]),
+        **channel_data(
+            channel, [session for session in spark if session.channel == channel.channel]
+        ),
         **_totals(channel),
         "retries": channel.retries,
         "duplicates_dropped": channel.duplicates_dropped,
         "replays_avoided": channel.replays_avoided,
         "metadata_dropped": channel.metadata_dropped,
-        "unsynced_seconds": None if channel.unsynced_age_s is None else round(channel.unsynced_age_s, 3),
+        "unsynced_seconds": None
+        if channel.unsynced_age_s is None
+        else round(channel.unsynced_age_s, 3),
         "commits": dict(channel.commits),
         "rebalances": dict(channel.rebalances),
     }
 
 
 def _totals(channel: ChannelFacts) -> dict[str, int]:
-    """Records of the channel since it was created, also of partitions that are no longer assigned."""
+    """Records of the channel since it was created, also of partitions that are no longer
+    assigned.
+    """
     totals = channel.totals.values()
     return {
         "received": sum(one.received for one in totals),
@@ -147,8 +198,13 @@ def _incoming_html(channel: ChannelFacts) -> str:
         (*_NUMBERS(one), _s(one.oldest_unacked_s), "done" if one.done else "paused" * one.paused)
         for one in channel.partitions
     ]
-    poison = [(one.partition, one.offset, _s(one.age_s), one.waiting, channel.on_poison) for one in channel.poison]
-    totals = ", ".join(f"{_TOTALS.get(name, name)} {count}" for name, count in _totals(channel).items())
+    poison = [
+        (one.partition, one.offset, _s(one.age_s), one.waiting, channel.on_poison)
+        for one in channel.poison
+    ]
+    totals = ", ".join(
+        f"{_TOTALS.get(name, name)} {count}" for name, count in _totals(channel).items()
+    )
     notes = [*(f"paused: {reason}" for reason in channel.paused_by), *channel.warnings]
     if channel.limited_by is not None:
         notes.append(f"records wait for rate_limit = {channel.limited_by}")
@@ -164,7 +220,9 @@ def _incoming_html(channel: ChannelFacts) -> str:
 
 
 def _outgoing_html(channels: Sequence[OutgoingFacts]) -> str:
-    rows = [(c.channel, c.sent.get("ok", 0), c.sent.get("failed", 0), c.in_flight) for c in channels]
+    rows = [
+        (c.channel, c.sent.get("ok", 0), c.sent.get("failed", 0), c.in_flight) for c in channels
+    ]
     return _section("<h2>outgoing</h2>", ("channel", "sent", "failed", "in flight"), rows)
 
 
@@ -172,7 +230,9 @@ def _spark_html(sessions: Sequence[SparkFacts]) -> str:
     states = []
     for s in sessions:
         ready = "ready" if s.ready else s.reason or "not ready"
-        states.append((s.channel, s.mode, ready, *(s.jobs.get(outcome, 0) for outcome in SPARK_OUTCOMES)))
+        states.append(
+            (s.channel, s.mode, ready, *(s.jobs.get(outcome, 0) for outcome in SPARK_OUTCOMES))
+        )
     running = [_running_row(s.channel, batch) for s in sessions for batch in s.running]
     ended = [(s.channel, batch) for s in sessions for batch in s.last]
     ended.sort(key=lambda pair: pair[1].ended_at or 0, reverse=True)
@@ -196,15 +256,35 @@ def _running_row(channel: str, batch: SparkBatchFacts) -> tuple[object, ...]:
     tasks = f"{batch.tasks_done}/{batch.tasks} ({batch.tasks_active} running)"
     numbers = (batch.tasks_failed, batch.records, batch.attempt)
     time = f"{whole_seconds(batch.since_s)} of {whole_seconds(batch.timeout_s)}"
-    return (_named(channel, batch), bar, stage, tasks, *numbers, time, first_of(batch.ranges, RANGES_NAMED))
+    return (
+        _named(channel, batch),
+        bar,
+        stage,
+        tasks,
+        *numbers,
+        time,
+        first_of(batch.ranges, RANGES_NAMED),
+    )
 
 
 def _last_row(channel: str, batch: SparkBatchFacts) -> tuple[object, ...]:
     took = f"{batch.since_s:.2f} s"
     numbers = (batch.records, batch.rejected or None, batch.attempt)
-    outcome = batch.outcome if batch.outcome == "ok" else _Html(f'<span class="DOWN">{_text(batch.outcome)}</span>')
+    outcome = (
+        batch.outcome
+        if batch.outcome == "ok"
+        else _Html(f'<span class="DOWN">{_text(batch.outcome)}</span>')
+    )
     ranges = first_of(batch.ranges, RANGES_NAMED)
-    return (_named(channel, batch), _time(batch.ended_at), took, *numbers, outcome, ranges, batch.reason)
+    return (
+        _named(channel, batch),
+        _time(batch.ended_at),
+        took,
+        *numbers,
+        outcome,
+        ranges,
+        batch.reason,
+    )
 
 
 def _named(channel: str, batch: SparkBatchFacts) -> str:
@@ -221,7 +301,9 @@ class _Html(str):
     __slots__ = ()
 
 
-def _section(heading: str, columns: Iterable[str], rows: Sequence[Iterable[object]], style: str = "") -> str:
+def _section(
+    heading: str, columns: Iterable[str], rows: Sequence[Iterable[object]], style: str = ""
+) -> str:
     """A table under its heading; nothing where it would be empty."""
     return f"{heading}{_table(columns, rows, style)}" if rows else ""
 

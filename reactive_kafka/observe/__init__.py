@@ -1,1 +1,3 @@
-"""Events and facts of an application as values, and what they become: health, metrics and log lines."""
+"""Events and facts of an application as values, and what they become: health, metrics and log
+lines.
+"""

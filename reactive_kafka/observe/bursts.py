@@ -6,14 +6,18 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 REPEAT_INTERVAL_S = 1.0
-BURST = 20  # lines of one kind of failure at once; after that one a second
-RUNS_A_LINE = 40  # runs of offsets: at most 1,640 characters, so that none is cut off a line
-KINDS_KEPT = 1000  # then the kinds that suppress nothing at the moment are forgotten
+# Lines of one kind of failure at once; after that one a second.
+BURST = 20
+# Runs of offsets: at most 1,640 characters, so that none is cut off a line.
+RUNS_A_LINE = 40
+# Then the kinds that suppress nothing at the moment are forgotten.
+KINDS_KEPT = 1000
 
 
 @dataclass(slots=True)
 class _Line:
-    left: float  # how many more may be written at once
+    # How many more may be written at once.
+    left: float
     written_at: float
     suppressed: int = 0
 
@@ -44,18 +48,24 @@ class Allowance:
         return line.suppressed if line is not None else 0
 
     def restart(self, key: Hashable, now: float) -> int:
-        """Count a line of this kind as written, due or not; how many were suppressed since the last one."""
-        suppressed, self._lines[key] = self._lines[key].suppressed, _Line(0, now)
+        """Count a line of this kind as written, due or not; how many were suppressed since the last
+        one.
+        """
+        suppressed = self._lines[key].suppressed
+        self._lines[key] = _Line(0, now)
         return suppressed
 
     def _left(self, line: _Line, now: float) -> float:
         return min(self._burst, line.left + (now - line.written_at) / REPEAT_INTERVAL_S)
 
     def _forget(self, now: float) -> None:
-        # A kind may stand for one batch or one rebalance and never come again. Twice what is left is allowed before
-        # the next time, or in a burst of new kinds each of them would go through all the others.
+        # A kind may stand for one batch or one rebalance and never come again. Twice what is left
+        # is allowed before the next time, or in a burst of new kinds each of them would go through
+        # all the others.
         self._lines = {
-            key: line for key, line in self._lines.items() if line.suppressed or self._left(line, now) < self._burst
+            key: line
+            for key, line in self._lines.items()
+            if line.suppressed or self._left(line, now) < self._burst
         }
         self._forget_beyond = max(KINDS_KEPT, 2 * len(self._lines))
 
@@ -66,7 +76,8 @@ class OffsetRuns:
     __slots__ = ("_runs", "count")
 
     def __init__(self) -> None:
-        self._runs: list[list[int]] = []  # first and last of each
+        # First and last of each.
+        self._runs: list[list[int]] = []
         self.count = 0
 
     def add(self, offset: int) -> None:
@@ -84,9 +95,12 @@ class OffsetRuns:
 
     def __str__(self) -> str:
         joined: list[list[int]] = []
-        for first, last in sorted(self._runs):  # concurrent handlers finish in any order
+        # Concurrent handlers finish in any order.
+        for first, last in sorted(self._runs):
             if joined and first <= joined[-1][1] + 1:
                 joined[-1][1] = max(joined[-1][1], last)
             else:
                 joined.append([first, last])
-        return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in joined)
+        return ", ".join(
+            str(first) if first == last else f"{first}-{last}" for first, last in joined
+        )

@@ -19,17 +19,21 @@ from reactive_kafka.observe.text import one_line
 
 Status = Literal["UP", "DOWN"]
 
-POISON_NAMED = 3  # poison records named in a reason; the data has all of them
+# Poison records named in a reason; the data has all of them.
+POISON_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
     """One channel's part of a probe."""
 
-    name: str  # the channel's, unless another check has it
+    # The channel's, unless another check has it.
+    name: str
     status: Status
-    data: Mapping[str, Any]  # JSON values only
-    channel: str | None = None  # None for a check of the application itself
+    # JSON values only.
+    data: Mapping[str, Any]
+    # None for a check of the application itself.
+    channel: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """``{"name", "status", "data"}``."""
@@ -62,9 +66,10 @@ class Health(Probe):
     """Four probes at one moment; its own ``status``, ``checks`` and JSON are those of ``overall``.
 
     Attributes:
-        live: DOWN means that only a restart helps: a failed channel, poison with ``on_poison = "fail"``, or an
-            application that has ended.
-        ready: DOWN means that records are not processed as they should be, because a broker is unavailable, say.
+        live: DOWN means that only a restart helps: a failed channel, poison with ``on_poison =
+            "fail"``, or an application that has ended.
+        ready: DOWN means that records are not processed as they should be, because a broker is
+            unavailable, say.
         started: UP once every incoming channel has had an assignment since it started.
     """
 
@@ -91,13 +96,17 @@ class _Verdict:
 
 
 def health(facts: AppFacts) -> Health:
-    """The probes of *facts*. An outage, a rebalance, a pause, and having no partitions never turn ``live`` DOWN."""
+    """The probes of *facts*. An outage, a rebalance, a pause, and having no partitions never turn
+    ``live`` DOWN.
+    """
     verdicts = tuple(_verdicts(facts))
     return Health(
         tuple(Check(v.name, _status(v.live and v.ready), v.data, v.channel) for v in verdicts),
         live=Probe(tuple(Check(v.name, _status(v.live), v.data, v.channel) for v in verdicts)),
         ready=Probe(tuple(Check(v.name, _status(v.ready), v.data, v.channel) for v in verdicts)),
-        started=Probe(tuple(Check(v.name, _status(v.started), v.data, v.channel) for v in verdicts)),
+        started=Probe(
+            tuple(Check(v.name, _status(v.started), v.data, v.channel) for v in verdicts)
+        ),
     )
 
 
@@ -145,13 +154,17 @@ def outgoing_data(channel: OutgoingFacts) -> dict[str, Any]:
     return {
         "direction": channel.direction,
         "state": "failed" if failed else "connecting" if away else "running",
-        "reason": _joined([*failed, *([f"broker: {channel.broker_error}"] if away else []), *channel.not_ready]),
+        "reason": _joined(
+            [*failed, *([f"broker: {channel.broker_error}"] if away else []), *channel.not_ready]
+        ),
         "in_flight": channel.in_flight,
     }
 
 
 def _verdicts(facts: AppFacts) -> Iterator[_Verdict]:
-    """One per check of what counts. Their names are unique, because monitors store checks by name."""
+    """One per check of what counts. Their names are unique, because monitors store checks by
+    name.
+    """
     silent = {channel.channel for channel in facts.channels if not channel.health_enabled}
     facts = replace(
         facts,
@@ -163,7 +176,9 @@ def _verdicts(facts: AppFacts) -> Iterator[_Verdict]:
     channels = incoming | {outgoing.channel for outgoing in facts.outgoing}
     for verdict in _verdicts_by_kind(facts):
         kind = verdict.data.get("direction", "of the application")
-        is_taken = kind != "incoming" and verdict.name in (incoming if kind in ("outgoing", "memory") else channels)
+        is_taken = kind != "incoming" and verdict.name in (
+            incoming if kind in ("outgoing", "memory") else channels
+        )
         yield replace(verdict, name=f"{verdict.name} ({kind})") if is_taken else verdict
 
 
@@ -171,17 +186,23 @@ def _verdicts_by_kind(facts: AppFacts) -> Iterator[_Verdict]:
     if facts.stopping or not facts.started or facts.ended is not None:
         yield _application(facts)
     for channel in facts.channels:
-        yield _incoming(channel, [session for session in facts.spark if session.channel == channel.channel])
+        yield _incoming(
+            channel, [session for session in facts.spark if session.channel == channel.channel]
+        )
     if facts.spark:
         yield _spark(facts.spark)
     for outgoing in facts.outgoing:
-        name, live, data = outgoing.channel, outgoing.failure is None, outgoing_data(outgoing)
+        name = outgoing.channel
+        live = outgoing.failure is None
+        data = outgoing_data(outgoing)
         ready = live and outgoing.broker_error is None and not outgoing.not_ready
         yield _Verdict(name, live, ready, started=True, data=data, channel=name)
 
 
 def _application(facts: AppFacts) -> _Verdict:
-    """A check that exists only while the application is not in service, so that DOWN always has a reason."""
+    """A check that exists only while the application is not in service, so that DOWN always has a
+    reason.
+    """
     if facts.ended is not None:
         data = {"state": "ended", "reason": one_line(facts.ended)}
         return _Verdict("application", live=False, ready=False, started=False, data=data)
@@ -216,7 +237,9 @@ def _spark(sessions: Sequence[SparkFacts]) -> _Verdict:
     is_ready = all(session.ready for session in sessions)
     data = {
         "state": "running" if is_ready else "connecting",
-        "reason": _joined(session.reason or "not ready" for session in sessions if not session.ready),
+        "reason": _joined(
+            session.reason or "not ready" for session in sessions if not session.ready
+        ),
         "channels": [{"channel": session.channel, **spark_data(session)} for session in sessions],
     }
     return _Verdict("spark", live=True, ready=is_ready, started=True, data=data)
@@ -228,7 +251,8 @@ def _reasons(channel: ChannelFacts, spark: Sequence[SparkFacts]) -> Iterator[str
         return
     if channel.reason is not None:
         yield channel.reason
-    for poison in () if channel.state == "failed" else channel.poison[:POISON_NAMED]:  # a failed one names it above
+    # A failed one names it above.
+    for poison in () if channel.state == "failed" else channel.poison[:POISON_NAMED]:
         yield _poison_reason(poison, channel.poison_limit_s)
     if len(channel.poison) > POISON_NAMED:
         yield f"poison: {len(channel.poison) - POISON_NAMED} more"
@@ -266,7 +290,9 @@ def _partition_data(facts: PartitionFacts) -> dict[str, Any]:
         "lag": facts.lag,
         "in_flight": facts.in_flight,
         "queued": facts.queued,
-        "oldest_unacked_seconds": None if facts.oldest_unacked_s is None else round(facts.oldest_unacked_s, 3),
+        "oldest_unacked_seconds": None
+        if facts.oldest_unacked_s is None
+        else round(facts.oldest_unacked_s, 3),
         "paused": facts.paused,
         "done": facts.done,
     }

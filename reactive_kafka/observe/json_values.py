@@ -19,11 +19,14 @@ DEEPEST = 8
 """Levels of lists and objects that are written as such; deeper ones are shown as text."""
 
 
-def json_value(value: object, text: Callable[[str], str] = str, around: tuple[int, ...] = ()) -> Any:
+def json_value(
+    value: object, text: Callable[[str], str] = str, around: tuple[int, ...] = ()
+) -> Any:
     """*value* as JSON can write it; *text* is applied to each string.
 
-    Numbers that JSON lacks (NaN and the infinities) are null. A dataclass is an object, a partition is text such as
-    ``orders-0``, and any other object is its ``str()``. An object that raises when it is read is the name of its class.
+    Numbers that JSON lacks (NaN and the infinities) are null. A dataclass is an object, a partition
+    is text such as ``orders-0``, and any other object is its ``str()``. An object that raises when
+    it is read is the name of its class.
 
     Args:
         value: Anything, also an object of the application.
@@ -66,15 +69,19 @@ def _of_items(value: object, text: Callable[[str], str], around: tuple[int, ...]
         case list() | tuple():
             return [json_value(one, text, around) for one in value]
     if is_dataclass(value) and not isinstance(value, type):
-        return {one.name: json_value(getattr(value, one.name), text, around) for one in fields(value)}
+        return {
+            one.name: json_value(getattr(value, one.name), text, around) for one in fields(value)
+        }
     return text(_shown(value))
 
 
 def fields_of(value: Any) -> dict[str, Any]:
-    """The fields of an event, or of facts in it, as JSON values under names that no log record uses itself.
+    """The fields of an event, or of facts in it, as JSON values under names that no log record uses
+    itself.
 
-    A field that is None is left out, and so is ``error``, which is shown as a traceback. A partition is two fields,
-    ``topic`` and ``partition``. Of a collection the first ``ITEMS_LISTED`` are listed.
+    A field that is None is left out, and so is ``error``, which is shown as a traceback. A
+    partition is two fields, ``topic`` and ``partition``. Of a collection the first ``ITEMS_LISTED``
+    are listed.
     """
     result: dict[str, Any] = {}
     for each in fields(value):
@@ -97,7 +104,9 @@ def _field(name: str, value: object) -> dict[str, Any]:
 
 
 def _item(value: object) -> Any:
-    """An item of a collection: events and facts are objects that have the same fields as in a line of their own."""
+    """An item of a collection: events and facts are objects that have the same fields as in a line
+    of their own.
+    """
     if is_dataclass(value) and not isinstance(value, type):
         return fields_of(value)
     return json_value(value, one_line)

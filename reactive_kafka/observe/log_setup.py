@@ -16,16 +16,24 @@ from reactive_kafka.observe.json_values import json_value
 from reactive_kafka.observe.sink import Sink
 from reactive_kafka.observe.text import one_line
 
-NOISY_LIBRARIES = ("aiokafka", "py4j", "uvicorn")  # they log every attempt during an outage
+# They log every attempt during an outage.
+NOISY_LIBRARIES = ("aiokafka", "py4j", "uvicorn")
 
 LOGGER = logging.getLogger("reactive_kafka")
 NOT_CONFIGURED = (
     "logging is not configured: call logging.basicConfig(level=logging.INFO) in the module of the web application. "
     "Until then nothing below WARNING is shown of reactive_kafka, and its warnings have neither time nor level"
 )
-"""What Python's handler of last resort does to our lines: a web server configures only the loggers it has itself."""
+"""What Python's handler of last resort does to our lines: a web server configures only the loggers
+it has itself.
+"""
 _NOT_THE_APPLICATIONS = (*NOISY_LIBRARIES, "reactive_kafka", "asyncio")
-_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {
+    "message",
+    "asctime",
+    "taskName",
+    "color_message",
+}
 
 
 def is_logging_configured() -> bool:
@@ -34,8 +42,12 @@ def is_logging_configured() -> bool:
 
 
 def logs_as_text() -> bool:
-    """Whether our lines go to a terminal or a file as the text that :func:`configure_logging` writes."""
-    return any(isinstance(handler.formatter, _TextFormatter) for handler in logging.getLogger().handlers)
+    """Whether our lines go to a terminal or a file as the text that :func:`configure_logging`
+    writes.
+    """
+    return any(
+        isinstance(handler.formatter, _TextFormatter) for handler in logging.getLogger().handlers
+    )
 
 
 def configure_logging(
@@ -44,28 +56,31 @@ def configure_logging(
     stream: TextIO | None = None,
     about: Callable[[], Mapping[str, Any]] = dict,
 ) -> None:
-    """Log to *stream* (default: stderr), replacing the root logger's handlers. Only the owner of a process calls it.
+    """Log to *stream* (default: stderr), replacing the root logger's handlers. Only the owner of a
+    process calls it.
 
-    ``json`` writes one object per line: time, level, logger, message, an exception's traceback, and every field; and
-    in the application's own lines what *about* says of where they were written.
-    ``text`` writes one line per record, followed by the lines of a traceback, each marked with ``|``.
-    A reader of stderr that stops reading stops nothing else: lines are held back, up to 1 MiB, and then dropped.
-    Libraries that log every attempt during an outage are heard from WARNING on, unless their loggers have a level.
+    ``json`` writes one object per line: time, level, logger, message, an exception's traceback, and
+    every field; and in the application's own lines what *about* says of where they were written.
+    ``text`` writes one line per record, followed by the lines of a traceback, each marked with
+    ``|``. A reader of stderr that stops reading stops nothing else: lines are held back, up to 1
+    MiB, and then dropped. Libraries that log every attempt during an outage are heard from WARNING
+    on, unless their loggers have a level.
     """
     handler = Sink(stream or sys.stderr)
     handler.setFormatter(_JsonFormatter(about) if style == "json" else _TextFormatter())
     handler.addFilter(_LibraryFilter())
     logging.basicConfig(handlers=[handler], level=level, force=True)
     for logger in map(logging.getLogger, NOISY_LIBRARIES):
-        if logger.level == logging.NOTSET:  # else a module of the application has said what it wants
+        # Else a module of the application has said what it wants.
+        if logger.level == logging.NOTSET:
             logger.setLevel(logging.WARNING)
 
 
 class _LibraryFilter(logging.Filter):
     """Passes one line a second from each place in the code of noisy libraries.
 
-    Of py4j's lines through the root logger none passes: for each call to a driver that is gone it logs an error with
-    a traceback, and raises the same error, which its caller reports in one line.
+    Of py4j's lines through the root logger none passes: for each call to a driver that is gone it
+    logs an error with a traceback, and raises the same error, which its caller reports in one line.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -80,14 +95,18 @@ class _LibraryFilter(logging.Filter):
             return True
         suppressed = self._repeats.take((record.pathname, record.lineno), self._clock())
         if suppressed:
-            record.msg, record.args = f"{record.getMessage()} ({suppressed} more like it before)", None
+            record.msg = f"{record.getMessage()} ({suppressed} more like it before)"
+            record.args = None
         return suppressed is not None
 
 
 class _TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         text = one_line(record.getMessage(), limit=10_000)
-        lines = [f"{_time(record)} {record.levelname:<7} {record.name}: {text}", *_traceback(self, record)]
+        lines = [
+            f"{_time(record)} {record.levelname:<7} {record.name}: {text}",
+            *_traceback(self, record),
+        ]
         return "\n  | ".join(lines)
 
 
@@ -103,7 +122,11 @@ class _JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        line |= {name: value for name, value in vars(record).items() if name not in _STANDARD and name not in line}
+        line |= {
+            name: value
+            for name, value in vars(record).items()
+            if name not in _STANDARD and name not in line
+        }
         if record.name.partition(".")[0] not in _NOT_THE_APPLICATIONS:
             line = {**self._about(), **line}
         if traceback := _traceback(self, record):
@@ -118,4 +141,8 @@ def _time(record: logging.LogRecord) -> str:
 def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]:
     """The lines of the record's traceback and stack, each made safe for one line."""
     traceback = formatter.formatException(record.exc_info) if record.exc_info else ""
-    return [one_line(line) for part in (traceback, record.stack_info or "") for line in part.splitlines()]
+    return [
+        one_line(line)
+        for part in (traceback, record.stack_info or "")
+        for line in part.splitlines()
+    ]

@@ -1,4 +1,6 @@
-"""Which failed attempts to reach brokers are told: one for each outage and each of its reasons. Pure."""
+"""Which failed attempts to reach brokers are told: one for each outage and each of its reasons.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,12 @@ _NUMBERS = re.compile(r"\d+")
 
 
 class OutageReports:
-    """Tells the outages of one channel, whose clients look for the brokers each for itself, again and again.
+    """Tells the outages of one channel, whose clients look for the brokers each for itself, again
+    and again.
 
-    The reason may change with each attempt: a port, the id of a node, the time that was waited for. So reasons that
-    differ in numbers only are one, and one that was told is not told again before the outage is over.
+    The reason may change with each attempt: a port, the id of a node, the time that was waited for.
+    So reasons that differ in numbers only are one, and one that was told is not told again before
+    the outage is over.
     """
 
     def __init__(self, channel: str, observer: Observer) -> None:

@@ -1,6 +1,7 @@
 """Gives the facts to Prometheus at each scrape. The only import of prometheus_client.
 
-Nothing is counted here and nothing happens per record: the collector reads plain numbers when asked.
+Nothing is counted here and nothing happens per record: the collector reads plain numbers when
+asked.
 """
 
 from __future__ import annotations
@@ -28,16 +29,22 @@ from reactive_kafka.observe.facts import (
 from reactive_kafka.observe.health import health
 from reactive_kafka.records import TopicPartition
 
-_FAMILIES = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily}
+_FAMILIES = {
+    "counter": CounterMetricFamily,
+    "gauge": GaugeMetricFamily,
+    "histogram": HistogramMetricFamily,
+}
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
-Registry = CollectorRegistry  # for annotations elsewhere: only this module imports the library
+# For annotations elsewhere: only this module imports the library.
+Registry = CollectorRegistry
 Value = float | DurationHistogram
 Sample = tuple[Metric, Value, tuple[str, ...]]
 
 
 def registry(facts: Callable[[], AppFacts]) -> Registry:
-    """A registry whose collector calls *facts* at each scrape; users may register metrics of their own.
+    """A registry whose collector calls *facts* at each scrape; users may register metrics of their
+    own.
 
     ``register`` rejects a metric with one of our names.
     """
@@ -49,8 +56,8 @@ def registry(facts: Callable[[], AppFacts]) -> Registry:
 def snapshot(source: Registry) -> Collector:
     """What *source* collects now, as a collector that does not change.
 
-    Collecting reads the application and belongs on its loop; a thread may render the snapshot. Of our own metrics only
-    the facts are read now: 10,000 partitions have 130,000 samples.
+    Collecting reads the application and belongs on its loop; a thread may render the snapshot. Of
+    our own metrics only the facts are read now: 10,000 partitions have 130,000 samples.
     """
     with source.deferring() if isinstance(source, _Registry) else nullcontext():
         families = tuple(source.collect())
@@ -101,12 +108,15 @@ class _Snapshot(Collector):
 
 def is_openmetrics(accept_header: str) -> bool:
     """Whether it asks for OpenMetrics, and not for Prometheus text."""
-    # We look at the media type only: the library's parser fails on malformed versions and echoes unknown ones.
+    # We look at the media type only: the library's parser fails on malformed versions and echoes
+    # unknown ones.
     return OPENMETRICS.partition(";")[0] in accept_header
 
 
 def render(source: Collector, accept_header: str) -> tuple[bytes, str]:
-    """The body and content type of a scrape: Prometheus text, or OpenMetrics if *accept_header* asks for it."""
+    """The body and content type of a scrape: Prometheus text, or OpenMetrics if *accept_header*
+    asks for it.
+    """
     encode, content_type = choose_encoder(OPENMETRICS if is_openmetrics(accept_header) else "")
     return encode(source), content_type
 
@@ -146,8 +156,12 @@ def _samples(facts: AppFacts) -> Iterator[Sample]:
 
 
 def _up(facts: AppFacts) -> Iterator[Sample]:
-    """One series per name: an incoming and an outgoing channel with the same name are up only together."""
-    channels = {channel.channel for channel in facts.channels} | {channel.channel for channel in facts.outgoing}
+    """One series per name: an incoming and an outgoing channel with the same name are up only
+    together.
+    """
+    channels = {channel.channel for channel in facts.channels} | {
+        channel.channel for channel in facts.outgoing
+    }
     down = {check.channel for check in health(facts).overall.checks if check.status == "DOWN"}
     for channel in sorted(channels):
         yield names.CHANNEL_UP, float(channel not in down), (channel,)
@@ -197,7 +211,8 @@ def _partitions(facts: ChannelFacts) -> Iterator[Sample]:
 
 
 def _totals(facts: ChannelFacts) -> Iterator[Sample]:
-    """Counters of every partition that was ever ours: they outlive an assignment, so that they never decrease.
+    """Counters of every partition that was ever ours: they outlive an assignment, so that they
+    never decrease.
 
     They start at 0 with the assignment, so that a first nack between two scrapes is an increase.
     """
@@ -227,7 +242,9 @@ def _spark(facts: SparkFacts) -> Iterator[Sample]:
 def _by(
     metric: Metric, counts: Mapping[str, int], labels: tuple[str, ...], expected: tuple[str, ...]
 ) -> Iterator[Sample]:
-    """One series per key, 0 for an expected one without a count: a rate needs a start to count from."""
+    """One series per key, 0 for an expected one without a count: a rate needs a start to count
+    from.
+    """
     for key in dict.fromkeys((*expected, *counts)):
         yield metric, counts.get(key, 0), (*labels, key)
 

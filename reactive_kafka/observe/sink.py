@@ -16,13 +16,16 @@ MOST_HELD = 1 << 20
 PIECE = getattr(select, "PIPE_BUF", 512)
 """Bytes that a pipe takes at once where it says that it takes some."""
 LOOK_S = 0.1
-CLOSING_S = 1.0  # how long the end of a process waits for its reader
+# How long the end of a process waits for its reader.
+CLOSING_S = 1.0
 
 
 class Sink(logging.StreamHandler[TextIO]):
-    """Writes lines to a stream, and holds back what its reader does not take: a full pipe would stop the event loop.
+    """Writes lines to a stream, and holds back what its reader does not take: a full pipe would
+    stop the event loop.
 
-    While some are held, a thread looks for the reader. A stream that is no file of the system is written to as ever.
+    While some are held, a thread looks for the reader. A stream that is no file of the system is
+    written to as ever.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -42,7 +45,9 @@ class Sink(logging.StreamHandler[TextIO]):
             self._pour(descriptor)
             if self._held and not self._is_watched:
                 self._is_watched = True
-                threading.Thread(target=self._watch, name="log lines held back", daemon=True).start()
+                threading.Thread(
+                    target=self._watch, name="log lines held back", daemon=True
+                ).start()
         except Exception:
             self.handleError(record)
 
@@ -50,7 +55,11 @@ class Sink(logging.StreamHandler[TextIO]):
         """Give the reader a moment for what is held: this may be the end of the process."""
         give_up = time.monotonic() + CLOSING_S
         with suppress(OSError):
-            while self._held and (descriptor := self._descriptor()) is not None and time.monotonic() < give_up:
+            while (
+                self._held
+                and (descriptor := self._descriptor()) is not None
+                and time.monotonic() < give_up
+            ):
                 self.acquire()
                 try:
                     self._pour(descriptor, LOOK_S)
@@ -60,10 +69,12 @@ class Sink(logging.StreamHandler[TextIO]):
 
     def _descriptor(self) -> int | None:
         if not isinstance(self.stream, io.TextIOWrapper) or not hasattr(select, "poll"):
-            return None  # what somebody has put in its place has to see each line
+            # What somebody has put in its place has to see each line.
+            return None
         try:
             return self.stream.fileno()
-        except (OSError, ValueError):  # text in memory, or closed
+        except (OSError, ValueError):
+            # Text in memory, or closed.
             return None
 
     def _take(self, record: logging.LogRecord) -> None:
@@ -77,12 +88,16 @@ class Sink(logging.StreamHandler[TextIO]):
     def _tell_dropped(self) -> None:
         if self._dropped:
             text = "%d log lines were dropped: nobody read them"
-            told = logging.LogRecord("reactive_kafka", logging.WARNING, __file__, 0, text, (self._dropped,), None)
+            told = logging.LogRecord(
+                "reactive_kafka", logging.WARNING, __file__, 0, text, (self._dropped,), None
+            )
             self._dropped = 0
             self._held += self._encoded(told)
 
     def _encoded(self, record: logging.LogRecord) -> bytes:
-        return (self.format(record) + self.terminator).encode(self.stream.encoding or "utf-8", "backslashreplace")
+        return (self.format(record) + self.terminator).encode(
+            self.stream.encoding or "utf-8", "backslashreplace"
+        )
 
     def _pour(self, descriptor: int, wait_s: float = 0.0) -> None:
         """Write what the reader takes by now; what can be written to nobody is given up."""
@@ -112,7 +127,8 @@ class Sink(logging.StreamHandler[TextIO]):
                 if not self._held or descriptor is None:
                     self._is_watched = False
                     return
-            except OSError:  # the reader has gone
+            except OSError:
+                # The reader has gone.
                 self._is_watched = False
                 return
             finally:

@@ -10,10 +10,12 @@ from reactive_kafka.errors import escaped
 def one_line(text: str, limit: int = 1000) -> str:
     r"""*text* on one line of at most *limit* characters, whatever it holds.
 
-    Line breaks, control and colour sequences, invisible and bidirectional marks and lone surrogates become
-    escapes such as ``\n`` and ``\u2028``: one event stays one line, and no text can forge another line.
+    Line breaks, control and colour sequences, invisible and bidirectional marks and lone surrogates
+    become escapes such as ``\n`` and ``\u2028``: one event stays one line, and no text can forge
+    another line.
     """
-    head = escaped(text[: limit + 1])  # a record may be long: skip what is cut off anyway
+    # A record may be long: skip what is cut off anyway.
+    head = escaped(text[: limit + 1])
     return head if len(head) <= limit else f"{head[: limit - 3]}..."
 
 

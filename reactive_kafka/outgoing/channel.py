@@ -1,4 +1,6 @@
-"""Outgoing channels: what an application sends is serialised here, and written by the channel's writer."""
+"""Outgoing channels: what an application sends is serialised here, and written by the channel's
+writer.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,14 @@ from reactive_kafka.broker.client import Connector
 from reactive_kafka.clock import Clock
 from reactive_kafka.config.schema import OutgoingSettings
 from reactive_kafka.errors import ConfigError, EncodeError, RejectedRecordError
-from reactive_kafka.formats import Encoder, EventDefaults, EventRecord, EventWriter, Registered, is_event_type
+from reactive_kafka.formats import (
+    Encoder,
+    EventDefaults,
+    EventRecord,
+    EventWriter,
+    Registered,
+    is_event_type,
+)
 from reactive_kafka.formats.names import REGISTERED_FORMATS
 from reactive_kafka.formats.registered.schemas import VALUE_HEADER
 from reactive_kafka.observe.events import Observer
@@ -32,8 +41,11 @@ _made = tuple.__new__
 class AroundSend(Protocol):
     """What the application has around its sends."""
 
-    def __call__(self, channel: str, value: Any, then: Callable[[Any], Awaitable[T]]) -> Coroutine[Any, Any, T]:
-        """Send a value, or a Record, to a channel: *then* sends the Record that it has become. Returns what that does.
+    def __call__(
+        self, channel: str, value: Any, then: Callable[[Any], Awaitable[T]]
+    ) -> Coroutine[Any, Any, T]:
+        """Send a value, or a Record, to a channel: *then* sends the Record that it has become.
+        Returns what that does.
 
         Raises what *then* raises, or what the application does.
         """
@@ -56,8 +68,8 @@ def _event_writer(settings: OutgoingSettings, encode: Encoder) -> EventWriter | 
 class OutgoingChannel:
     """One outgoing channel.
 
-    *encode* and *encode_key*, for keys that are not bytes or None, raise EncodeError. With *producers* it is
-    transactional.
+    *encode* and *encode_key*, for keys that are not bytes or None, raise EncodeError. With
+    *producers* it is transactional.
     """
 
     def __init__(
@@ -81,26 +93,41 @@ class OutgoingChannel:
         self.encode = encode
         self._clock = clock
         self._event_writer = _event_writer(settings, encode)
-        self.makes_events = settings.cloud_events is not None and settings.cloud_events.every  # of every value
+        # Of every value.
+        self.makes_events = settings.cloud_events is not None and settings.cloud_events.every
         self.encode_key = encode_key
-        self.registered = registered  # where the schemas of its formats come from; None: they have none
+        # Where the schemas of its formats come from; None: they have none.
+        self.registered = registered
         self.writer: Writer | TransactionalWriter
         if producers is not None:
-            self.writer = TransactionalWriter(settings.name, producers, clock, observer, spawn, partitioner)
+            self.writer = TransactionalWriter(
+                settings.name, producers, clock, observer, spawn, partitioner
+            )
             partitions = producers.partitions
         else:
-            producer = connector.producer(name=settings.name, properties=producer_properties(settings))
+            producer = connector.producer(
+                name=settings.name, properties=producer_properties(settings)
+            )
             self.writer = make_writer(
-                settings.name, producer, clock, observer, spawn, max_in_flight=settings.max_in_flight,
-                linger_s=settings.linger_s, partitioner=partitioner,
-            )  # fmt: skip
+                settings.name,
+                producer,
+                clock,
+                observer,
+                spawn,
+                max_in_flight=settings.max_in_flight,
+                linger_s=settings.linger_s,
+                partitioner=partitioner,
+            )
             partitions = producer.partitions
-        self.requests = Requests(settings, connector, self.writer, clock, observer, spawn, partitions=partitions)
+        self.requests = Requests(
+            settings, connector, self.writer, clock, observer, spawn, partitions=partitions
+        )
         # bytes are written as they are
         self.is_raw = settings.value_serializer in (None, "bytes") and not self.makes_events
         # most values of it become bytes as they are, at once
         self.is_quick = not self.makes_events and registered is None
-        # values stand behind their schema's id, and a header with that of what they were made of would go first
+        # values stand behind their schema's id, and a header with that of what they were made of
+        # would go first
         self._names_schemas = settings.value_serializer in REGISTERED_FORMATS
         own = (VALUE_HEADER,) if self._names_schemas else ()
         self._headers = frozenset(settings.propagate_headers or ()).difference(own)
@@ -112,27 +139,31 @@ class OutgoingChannel:
         self.writer.start(self.settings.topic)
 
     async def stop(self, deadline: float | None = None) -> None:
-        """Fail what waits for replies, write what was accepted until *deadline* (monotonic), and close."""
+        """Fail what waits for replies, write what was accepted until *deadline* (monotonic), and
+        close.
+        """
         await each(self.requests.close(), self.writer.stop(deadline))
 
     def facts(self) -> OutgoingFacts:
         """What is known about the writing now, and which schemas it waits for."""
         facts = self.writer.facts()
         return (
-            facts if self.registered is None else replace(facts, not_ready=tuple(self.registered.schemas.not_ready()))
+            facts
+            if self.registered is None
+            else replace(facts, not_ready=tuple(self.registered.schemas.not_ready()))
         )
 
     def prepare(self, value: Any, source: RawRecord | None = None) -> Outbound:
         """A value or a :class:`Record` in bytes; *source*: the incoming record that it was made of.
 
         SchemaMissing: the registry has not told yet how to write it.
-        EncodeError: no serializer fits, or its topic can never be, which may be one that a request asks for.
-        RejectedRecordError: Kafka takes none like it.
+        EncodeError: no serializer fits, or its topic can never be, which may be one that a request
+        asks for. RejectedRecordError: Kafka takes none like it.
         ConfigError: it names another channel.
         """
         if not isinstance(value, Record):
-            # a call for what bytes become, which is themselves, would be a tenth of a record's whole way; and so would
-            # be the way in which a named tuple is made from its arguments
+            # a call for what bytes become, which is themselves, would be a tenth of a record's
+            # whole way; and so would be the way in which a named tuple is made from its arguments
             data: bytes | None
             if self.is_raw and type(value) is bytes:
                 data = value
@@ -140,19 +171,28 @@ class OutgoingChannel:
                 return OutgoingChannel.prepare(self, Record(value), source)
             else:
                 data = self.encode(value)
-            outbound = _made(Outbound, (self.topic, _made(RecordBytes, (data, None, (), None)), None))
+            outbound = _made(
+                Outbound, (self.topic, _made(RecordBytes, (data, None, (), None)), None)
+            )
             return outbound if source is None else self._made_of(source, outbound, replies=True)
         if value.channel is not None and value.channel != self.name:
-            raise ConfigError(f"Record(channel={value.channel!r}) is sent to the channel {self.name!r}")
+            raise ConfigError(
+                f"Record(channel={value.channel!r}) is sent to the channel {self.name!r}"
+            )
         topic = value.topic or self.topic
         if topic != self.topic and (problem := topic_problem(topic)):
             raise EncodeError(f"channel {self.name!r}: the record's {problem}")
-        timestamp, timestamp_ms = value.timestamp, None
+        timestamp = value.timestamp
+        timestamp_ms = None
         if timestamp is not None:
             if timestamp.tzinfo is None:
-                raise EncodeError(f"channel {self.name!r}: the record's timestamp {timestamp} has no time zone")
+                raise EncodeError(
+                    f"channel {self.name!r}: the record's timestamp {timestamp} has no time zone"
+                )
             timestamp_ms = int(timestamp.timestamp() * 1000)
-        content, key, partition = value.value, value.key, value.partition
+        content = value.value
+        key = value.key
+        partition = value.partition
         headers: HeaderPairs = tuple(value.headers)
         if self.makes_events or (type(content) is not bytes and is_event_type(type(content))):
             data, headers, partition_key = self._as_event(content, headers)
@@ -161,7 +201,8 @@ class OutgoingChannel:
             data = self.encode(content)
         if key is not None and not isinstance(key, bytes):
             key = self.encode_key(key)
-        # A value and a key in bytes can be written: to ask that would cost as much as all that is done here.
+        # A value and a key in bytes can be written: to ask that would cost as much as all that is
+        # done here.
         is_plain = type(data) is bytes and type(key) is bytes and not headers and partition is None
         if not (is_plain and timestamp_ms is None) and (
             problem := fields_problem(data, key, headers, partition, timestamp_ms)
@@ -169,8 +210,14 @@ class OutgoingChannel:
             raise RejectedRecordError(f"{topic}: {problem}")
         if headers and self._names_schemas:
             headers = tuple(header for header in headers if header[0] != VALUE_HEADER)
-        outbound = _made(Outbound, (topic, _made(RecordBytes, (data, key, headers, timestamp_ms)), partition))
-        return outbound if source is None else self._made_of(source, outbound, replies=value.topic is None)
+        outbound = _made(
+            Outbound, (topic, _made(RecordBytes, (data, key, headers, timestamp_ms)), partition)
+        )
+        return (
+            outbound
+            if source is None
+            else self._made_of(source, outbound, replies=value.topic is None)
+        )
 
     def _as_event(self, value: Any, headers: HeaderPairs) -> EventRecord:
         if self._event_writer is None:
@@ -179,22 +226,30 @@ class OutgoingChannel:
                 f"channel {self.name!r} writes no CloudEvents (cloud_events = false), and this is a {kind}"
             )
         if (problem := fields_problem(None, None, headers, None, None)) is not None:
-            raise RejectedRecordError(f"{self.topic}: {problem}")  # before anybody looks at them
+            # Before anybody looks at them.
+            raise RejectedRecordError(f"{self.topic}: {problem}")
         return self._event_writer.write(value, headers, self._clock.wall())
 
     def _made_of(self, source: RawRecord, outbound: Outbound, *, replies: bool) -> Outbound:
-        """The record with what the channel passes on from the one that it was made of, and where a request wants it."""
+        """The record with what the channel passes on from the one that it was made of, and where a
+        request wants it.
+        """
         if not source.headers and not self.settings.propagate_key:
             return outbound
         topic, record, partition = outbound
         if record.key is None and self.settings.propagate_key:
             record = record._replace(key=source.key)
         if self._headers:
-            record = record._replace(headers=(*self._passed_on(record.headers, source.headers), *record.headers))
+            record = record._replace(
+                headers=(*self._passed_on(record.headers, source.headers), *record.headers)
+            )
         if replies and source.headers and (to := reply_to(source.headers)) is not None:
             if all(name != CORRELATION_ID for name, _ in record.headers):
-                record = record._replace(headers=(*record.headers, (CORRELATION_ID, to.correlation_id)))
-            topic, partition = to.topic, partition if to.partition is None else to.partition
+                record = record._replace(
+                    headers=(*record.headers, (CORRELATION_ID, to.correlation_id))
+                )
+            topic = to.topic
+            partition = partition if to.partition is None else to.partition
         return Outbound(topic, record, partition)
 
     def _passed_on(self, own: HeaderPairs, of_source: HeaderPairs) -> HeaderPairs:
@@ -205,5 +260,6 @@ class OutgoingChannel:
 def sender_of(channel: object) -> Sender:
     """For whom records of a transaction are written, of a channel that is transactional."""
     writer = getattr(channel, "writer", None)
-    assert isinstance(writer, TransactionalWriter)  # noqa: S101  # start-up has seen to it
+    # Start-up has seen to it.
+    assert isinstance(writer, TransactionalWriter)  # noqa: S101
     return writer

@@ -46,7 +46,8 @@ class RecordMetadata(NamedTuple):
 
 
 class Sending(Waiting):
-    """What :meth:`Emitter.send_nowait` returns: await it for the broker's confirmation, or ignore it.
+    """What :meth:`Emitter.send_nowait` returns: await it for the broker's confirmation, or ignore
+    it.
 
     ``result(timeout)`` waits for it in a thread without an event loop.
     Cancellation: Safe. The record is written all the same.
@@ -55,11 +56,14 @@ class Sending(Waiting):
     __slots__ = ("at", "error", "followers", "home", "is_over", "offset")
 
     is_over: bool
-    error: BaseException | None  # why it is not written, once that is known
-    at: TopicPartition  # where it stands, once it is written
+    # Why it is not written, once that is known.
+    error: BaseException | None
+    # Where it stands, once it is written.
+    at: TopicPartition
     offset: int
     home: HomeLoop
-    followers: list[concurrent.futures.Future[RecordMetadata]] | None  # few ask
+    # Few ask.
+    followers: list[concurrent.futures.Future[RecordMetadata]] | None
 
     # No __init__: see Waiting.
 
@@ -77,7 +81,8 @@ class Sending(Waiting):
             if not one.is_over:
                 one.at = at
                 one.offset = offset
-                one.value = None  # whoever keeps it for its result keeps no record
+                # Whoever keeps it for its result keeps no record.
+                one.value = None
                 one.is_over = True
                 if one.followers is not None:
                     followed.append(one)
@@ -87,13 +92,15 @@ class Sending(Waiting):
 
     def fail(self, error: BaseException) -> None:
         if not self.is_over:
-            self.error = error  # its value stays: the client may be about to pack it
+            # Its value stays: the client may be about to pack it.
+            self.error = error
             self.is_over = True
             self.tell()
 
     def tell(self) -> None:
         """The broker has it, or it has failed."""
-        followers, self.followers = self.followers, None
+        followers = self.followers
+        self.followers = None
         for follower in followers or ():
             self._tell(follower)
 
@@ -115,12 +122,14 @@ class Sending(Waiting):
 
         def follow_no_more() -> None:
             if not self.is_over:
-                self.fail(ChannelClosedError("the application has stopped"))  # without a word
+                # Without a word.
+                self.fail(ChannelClosedError("the application has stopped"))
             follow()
 
         if self.home.is_here:
             follow()
-        else:  # not waited for: while the loop is busy a caller's time runs
+        else:
+            # Not waited for: while the loop is busy a caller's time runs.
             self.home.send(lambda _: follow(), follow_no_more)
         return follower
 
@@ -158,16 +167,20 @@ class Emitter:
         around: Callable[[], AroundSend | None] = lambda: None,
     ) -> None:
         self.name = name
-        self._running = running  # raises ChannelClosedError where the application does not run
-        self._around_now = around  # what the application has around its sends
+        # Raises ChannelClosedError where the application does not run.
+        self._running = running
+        # What the application has around its sends.
+        self._around_now = around
         self._home: HomeLoop
         self.forget()
 
     def forget(self) -> None:
         """The application begins anew: what was found in its last run is another's."""
-        self._channel: OutgoingChannel | None = None  # found by the last call of the application's own thread
+        # Found by the last call of the application's own thread.
+        self._channel: OutgoingChannel | None = None
         self._thread = 0
-        self._around = self._around_now()  # the same for a whole run
+        # The same for a whole run.
+        self._around = self._around_now()
 
     @awaited_or_told("emitter.send(...)")
     async def send(
@@ -182,8 +195,8 @@ class Emitter:
     ) -> RecordMetadata:
         """Send a value (or a :class:`Record`), and wait until the broker has it.
 
-        Waits for room where ``max_in_flight`` records are on their way. What fails is tried again within the channel's
-        ``send_timeout``.
+        Waits for room where ``max_in_flight`` records are on their way. What fails is tried again
+        within the channel's ``send_timeout``.
 
         Returns:
             Where it was stored.
@@ -213,10 +226,12 @@ class Emitter:
         timestamp: datetime | None = None,
         topic: str | None = None,
     ) -> Sending:
-        """Hand a value (or a :class:`Record`) over; it is tried until the broker has it, or the application stops.
+        """Hand a value (or a :class:`Record`) over; it is tried until the broker has it, or the
+        application stops.
 
         Returns:
-            An awaitable that may be ignored: what cannot be written is told by the channel's health and log.
+            An awaitable that may be ignored: what cannot be written is told by the channel's health
+                and log.
 
         Raises:
             BufferFullError: ``max_in_flight`` records are on their way.
@@ -237,7 +252,8 @@ class Emitter:
             and topic is None
             and (type(value) is bytes or not is_sent_whole(type(value)))
         ):
-            # The way of most records, without the calls of the general one, each of which costs as much as half of it.
+            # The way of most records, without the calls of the general one, each of which costs as
+            # much as half of it.
             sending = Sending()
             if type(value) is not bytes:
                 check_value(value)
@@ -253,7 +269,9 @@ class Emitter:
         channel, home = self._running()
         if home.is_here:
             if isinstance(channel, OutgoingChannel) and channel.is_quick and self._around is None:
-                self._channel, self._home, self._thread = channel, home, get_ident()
+                self._channel = channel
+                self._home = home
+                self._thread = get_ident()
             return self._send_now(channel, home, record)
         return home.call(partial(self._send_now, channel, home, record), _stopped)
 
@@ -278,39 +296,65 @@ class Emitter:
         self, work: Callable[[Any], Coroutine[Any, Any, T]], record: Any
     ) -> Callable[[], Coroutine[Any, Any, T]]:
         """How *work* sends the record, with what is around that."""
-        return partial(work, record) if self._around is None else partial(self._around, self.name, record, work)
+        return (
+            partial(work, record)
+            if self._around is None
+            else partial(self._around, self.name, record, work)
+        )
 
     def transaction(self) -> EmitterTransaction:
-        """``async with emitter.transaction() as tx: await tx.send(value)``: all of it is written, or nothing.
+        """``async with emitter.transaction() as tx: await tx.send(value)``: all of it is written,
+        or nothing.
 
-        The channel has a ``transactional_id``; else entering raises ConfigError, as where the application does not run
-        ChannelClosedError.
+        The channel has a ``transactional_id``; else entering raises ConfigError, as where the
+        application does not run ChannelClosedError.
         """
         return EmitterTransaction(self._running, _at_home, lambda: self._around)
 
     @overload
     async def request(
-        self, value: Any, *, reply_type: type[T], timeout: float | str = 5, key: Any = None, headers: HeaderPairs = ()
+        self,
+        value: Any,
+        *,
+        reply_type: type[T],
+        timeout: float | str = 5,
+        key: Any = None,
+        headers: HeaderPairs = (),
     ) -> T: ...
     @overload
     async def request(
-        self, value: Any, *, timeout: float | str = 5, key: Any = None, headers: HeaderPairs = (), reply_type: Any = Any
+        self,
+        value: Any,
+        *,
+        timeout: float | str = 5,
+        key: Any = None,
+        headers: HeaderPairs = (),
+        reply_type: Any = Any,
     ) -> Any: ...
     @awaited_or_told("emitter.request(...)")
     async def request(
-        self, value: Any, *, timeout: float | str = 5, key: Any = None, headers: HeaderPairs = (), reply_type: Any = Any
+        self,
+        value: Any,
+        *,
+        timeout: float | str = 5,
+        key: Any = None,
+        headers: HeaderPairs = (),
+        reply_type: Any = Any,
     ) -> Any:
         """Send a value (or a :class:`Record`) as a request, and wait for the reply to it.
 
         Args:
-            timeout: Seconds, or a duration as ``"500ms"``, for all of it: for room, for the write and for the reply.
-            reply_type: What the reply is read as, like a handler's annotation; in the channel's ``value_serializer``.
+            timeout: Seconds, or a duration as ``"500ms"``, for all of it: for room, for the write
+                and for the reply.
+            reply_type: What the reply is read as, like a handler's annotation; in the channel's
+                ``value_serializer``.
 
         Returns:
             The value of the first reply.
 
         Raises:
-            ReplyTimeoutError: None came in time. The request may have been handled, and its reply is dropped.
+            ReplyTimeoutError: None came in time. The request may have been handled, and its reply
+                is dropped.
             DecodeError: The reply is no *reply_type*.
             EncodeError, RejectedRecordError, ChannelClosedError: As :meth:`send`.
             ConfigError: An argument is wrong.
@@ -321,10 +365,14 @@ class Emitter:
         record = record_of(value, key, headers, None, None, None)
         channel, home = self._running()
         if not isinstance(channel, OutgoingChannel):
-            raise ConfigError(f"app.emitter({self.name!r}).request(): [memory.{self.name}] has no topic for replies")
+            raise ConfigError(
+                f"app.emitter({self.name!r}).request(): [memory.{self.name}] has no topic for replies"
+            )
         try:
             timeout_s = SOME_TIME.parse(timeout)
-            decode = reply_decoder(reply_type, channel.settings.value_serializer, channel.registered)
+            decode = reply_decoder(
+                reply_type, channel.settings.value_serializer, channel.registered
+            )
         except (ValueError, FormatError) as error:
             asked = f"timeout={timeout!r}, reply_type={reply_type!r}"
             raise ConfigError(f"app.emitter({self.name!r}).request({asked}): {error}") from None
@@ -333,7 +381,8 @@ class Emitter:
         return await _at_home(home, self._sending(work, record))
 
     async def flush(self) -> None:
-        """Wait until the broker has, or has refused, all that was accepted before, from whoever sent it.
+        """Wait until the broker has, or has refused, all that was accepted before, from whoever
+        sent it.
 
         Raises:
             ChannelClosedError: The application does not run, or has stopped meanwhile.
@@ -356,7 +405,8 @@ async def _at_home(home: HomeLoop, work: Callable[[], Coroutine[Any, Any, T]]) -
         try:
             return await work(), None
         except (SystemExit, KeyboardInterrupt) as ending:
-            return None, ending  # it is for whoever asked: raised by a task it would end the application's loop
+            # It is for whoever asked: raised by a task it would end the application's loop.
+            return None, ending
 
     running = run()
     try:
@@ -397,12 +447,16 @@ async def _send(channel: Target, record: Any) -> RecordMetadata:
     except TimeoutError:
         why = channel.writer.facts().broker_error
         because = f": {why}" if why else ""
-        raise TransientBrokerError(f"{outbound.topic}: not confirmed within {timeout_s:g} s{because}") from None
+        raise TransientBrokerError(
+            f"{outbound.topic}: not confirmed within {timeout_s:g} s{because}"
+        ) from None
     finally:
         receipt.void()
 
 
-async def _ask(channel: OutgoingChannel, decode: RecordDecoder, timeout_s: float, record: Any) -> Any:
+async def _ask(
+    channel: OutgoingChannel, decode: RecordDecoder, timeout_s: float, record: Any
+) -> Any:
     check_value(record)
     until = asyncio.get_running_loop().time() + timeout_s
     try:
@@ -410,7 +464,9 @@ async def _ask(channel: OutgoingChannel, decode: RecordDecoder, timeout_s: float
     except SchemaMissing as missing:
         outbound = await once_known(partial(channel.prepare, record), missing, timeout_s)
     left_s = until - asyncio.get_running_loop().time()
-    reply = await channel.requests.ask(outbound, timeout_s if channel.registered is None else max(0.0, left_s))
+    reply = await channel.requests.ask(
+        outbound, timeout_s if channel.registered is None else max(0.0, left_s)
+    )
     try:
         return decode(reply)
     except SchemaMissing as missing:
@@ -421,10 +477,12 @@ async def _ask(channel: OutgoingChannel, decode: RecordDecoder, timeout_s: float
 def _send_now(channel: Target, home: HomeLoop, record: Any) -> Sending:
     check_value(record)
     writer = channel.writer
-    if not (writer.has_room or isinstance(writer, TransactionalWriter)):  # that one refuses by itself
+    # That one refuses by itself.
+    if not (writer.has_room or isinstance(writer, TransactionalWriter)):
         raise BufferFullError(writer.why_full)
     try:
-        outbound, sending = channel.prepare(record), Sending()
+        outbound = channel.prepare(record)
+        sending = Sending()
     except SchemaMissing as missing:
         missing.ask_for_it()
         raise SchemaAwayError(missing.why()) from None
@@ -444,5 +502,6 @@ def _stopped() -> Sending:
 
 
 def _metadata(receipt: Receipt) -> RecordMetadata:
-    assert receipt.at is not None  # noqa: S101  # it is asked for when it was written
+    # It is asked for when it was written.
+    assert receipt.at is not None  # noqa: S101
     return RecordMetadata(receipt.at.topic, receipt.at.partition, receipt.offset)

@@ -8,7 +8,13 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
-from reactive_kafka.errors import BrokerError, ConfigError, OutcomeUnknownError, RejectedRecordError, text_of
+from reactive_kafka.errors import (
+    BrokerError,
+    ConfigError,
+    OutcomeUnknownError,
+    RejectedRecordError,
+    text_of,
+)
 from reactive_kafka.formats import SchemaMissing
 from reactive_kafka.outgoing.channel import AroundSend, OutgoingChannel, sender_of
 from reactive_kafka.outgoing.memory import Target
@@ -32,23 +38,31 @@ class AtHome(Protocol):
 
 
 class EmitterTransaction:
-    """Sends many records that are all written, or none of them; what :meth:`Emitter.transaction` returns.
+    """Sends many records that are all written, or none of them; what :meth:`Emitter.transaction`
+    returns.
 
-    Readers of what is committed (``isolation_level = "read_committed"``) see them when the block has ended, and if it
-    raises never. It has nothing to do with the transaction of a handler that it is used in.
+    Readers of what is committed (``isolation_level = "read_committed"``) see them when the block
+    has ended, and if it raises never. It has nothing to do with the transaction of a handler that
+    it is used in.
     """
 
     def __init__(
-        self, running: Callable[[], tuple[Target, HomeLoop]], at_home: AtHome, around: Callable[[], AroundSend | None]
+        self,
+        running: Callable[[], tuple[Target, HomeLoop]],
+        at_home: AtHome,
+        around: Callable[[], AroundSend | None],
     ) -> None:
         self._running = running
         self._at_home = at_home
-        self._around = around  # what the application has around its sends
+        # What the application has around its sends.
+        self._around = around
         self._open: tuple[Transaction, OutgoingChannel, HomeLoop] | None = None
 
     async def __aenter__(self) -> EmitterTransaction:
         channel, home = self._running()
-        if not (isinstance(channel, OutgoingChannel) and isinstance(channel.writer, TransactionalWriter)):
+        if not (
+            isinstance(channel, OutgoingChannel) and isinstance(channel.writer, TransactionalWriter)
+        ):
             raise ConfigError(
                 f"[outgoing.{channel.name}] has no transactional_id, and app.emitter({channel.name!r}).transaction() "
                 "needs one"
@@ -77,7 +91,8 @@ class EmitterTransaction:
         Raises:
             EncodeError: No serializer fits it.
             RejectedRecordError: The broker refuses it, or Kafka takes none like it.
-            TransactionAbortedError: The broker does not answer; nothing of the transaction is stored.
+            TransactionAbortedError: The broker does not answer; nothing of the transaction is
+                stored.
             RuntimeError: The block has not begun, or has ended.
         """
         if self._open is None:
@@ -93,15 +108,23 @@ class EmitterTransaction:
             outbound = channel.prepare(record)
         except SchemaMissing as missing:
             prepare = partial(channel.prepare, record)
-            outbound = await self._at_home(home, partial(once_known, prepare, missing, channel.settings.send_timeout_s))
-        if home.is_here:  # without the coroutines of a step that waits, which most do not
+            outbound = await self._at_home(
+                home, partial(once_known, prepare, missing, channel.settings.send_timeout_s)
+            )
+        # Without the coroutines of a step that waits, which most do not.
+        if home.is_here:
             if transaction.gather(sender_of(channel), outbound):
                 await _told(transaction.write)
             return
-        await self._at_home(home, partial(_told, partial(transaction.put, [(sender_of(channel), outbound)])))
+        await self._at_home(
+            home, partial(_told, partial(transaction.put, [(sender_of(channel), outbound)]))
+        )
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         """Commit, or abort where the block has raised.
 
@@ -110,8 +133,10 @@ class EmitterTransaction:
             TransactionAbortedError: The broker does not answer; nothing is stored.
             OutcomeUnknownError: It does not answer the commit: all of it may be stored, or nothing.
         """
-        assert self._open is not None  # noqa: S101  # the block has begun
-        (transaction, _, home), self._open = self._open, None
+        # The block has begun.
+        assert self._open is not None  # noqa: S101
+        transaction, _, home = self._open
+        self._open = None
         await self._at_home(home, partial(_end, transaction, is_to_commit=error is None))
 
 
@@ -120,7 +145,9 @@ async def _put(transaction: Transaction, channel: OutgoingChannel, record: Any) 
     try:
         outbound = channel.prepare(record)
     except SchemaMissing as missing:
-        outbound = await once_known(partial(channel.prepare, record), missing, channel.settings.send_timeout_s)
+        outbound = await once_known(
+            partial(channel.prepare, record), missing, channel.settings.send_timeout_s
+        )
     await _told(partial(transaction.put, [(sender_of(channel), outbound)]))
 
 

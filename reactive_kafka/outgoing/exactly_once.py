@@ -1,8 +1,10 @@
-"""Exactly once: what a handler sends, and the positions behind what it was called with, are one transaction.
+"""Exactly once: what a handler sends, and the positions behind what it was called with, are one
+transaction.
 
-Everything that commits positions of such a channel is a transaction: a handler's call, a dead letter, and the commit at
-a tick of what was settled without sending anything. One at a time has a partition, so that no position is stored over a
-later one. A plain commit among them might land late, over the position of a transaction.
+Everything that commits positions of such a channel is a transaction: a handler's call, a dead
+letter, and the commit at a tick of what was settled without sending anything. One at a time has a
+partition, so that no position is stored over a later one. A plain commit among them might land
+late, over the position of a transaction.
 """
 
 from __future__ import annotations
@@ -26,7 +28,15 @@ from reactive_kafka.errors import (
 )
 from reactive_kafka.observe.events import Observer, TransactionAborted
 from reactive_kafka.outgoing.outbox import Outbound
-from reactive_kafka.outgoing.positions import LOOK_S, Letter, Part, Positions, TransactionClient, aborted, check_open
+from reactive_kafka.outgoing.positions import (
+    LOOK_S,
+    Letter,
+    Part,
+    Positions,
+    TransactionClient,
+    aborted,
+    check_open,
+)
 from reactive_kafka.outgoing.transactional_letters import TransactionalLetters
 from reactive_kafka.outgoing.transactions import Transaction, TransactionalProducers
 from reactive_kafka.records import Committed, TopicPartition
@@ -39,7 +49,9 @@ from reactive_kafka.verdicts.partition import verdicts_of
 
 
 class ExactlyOnce(NoHook):
-    """The transactions of one session of an incoming channel; a :class:`~reactive_kafka.verdicts.hook.DeliveryHook`."""
+    """The transactions of one session of an incoming channel; a
+    :class:`~reactive_kafka.verdicts.hook.DeliveryHook`.
+    """
 
     covers_retries = True
 
@@ -58,7 +70,8 @@ class ExactlyOnce(NoHook):
         self._positions = Positions(clients)
         self._letters = TransactionalLetters(producers, self._positions, self._aborted, spawn)
         self._observer = observer
-        self._ending: dict[tuple[OffsetTracker, int], Future[None]] = {}  # records whose transaction is being ended
+        # Records whose transaction is being ended.
+        self._ending: dict[tuple[OffsetTracker, int], Future[None]] = {}
 
     # What the channel asks.
 
@@ -72,7 +85,11 @@ class ExactlyOnce(NoHook):
         if isinstance(error, BaseExceptionGroup):
             _, others = error.split(TransactionAbortedError)
             return None if others is not None else self.may_call_again(error.exceptions[0])
-        return CallAgain(if_settled=False, ages=False) if isinstance(error, TransactionAbortedError) else None
+        return (
+            CallAgain(if_settled=False, ages=False)
+            if isinstance(error, TransactionAbortedError)
+            else None
+        )
 
     def check(self, tracker: OffsetTracker, index: int) -> None:
         raise CheckpointError(
@@ -95,15 +112,20 @@ class ExactlyOnce(NoHook):
 
     # A handler's call.
 
-    async def run(self, deliveries: Sequence[Delivery], produce: Callable[[Transaction], Awaitable[None]]) -> None:
-        """Commit what *produce* puts into a transaction, with the positions behind *deliveries*, which it settles.
+    async def run(
+        self, deliveries: Sequence[Delivery], produce: Callable[[Transaction], Awaitable[None]]
+    ) -> None:
+        """Commit what *produce* puts into a transaction, with the positions behind *deliveries*,
+        which it settles.
 
         Where nothing is put, nothing is done.
 
         Raises what *produce* raises; nothing is stored then.
         RejectedRecordError, EncodeError: a record can never be written.
-        TransactionAbortedError: Nothing is stored, through no fault of the records: they are to be handled again.
-        Cancellation: The end of the transaction goes on, once it has begun; :meth:`find_out` waits for it.
+        TransactionAbortedError: Nothing is stored, through no fault of the records: they are to be
+        handled again.
+        Cancellation: The end of the transaction goes on, once it has begun; :meth:`find_out` waits
+        for it.
         """
         try:
             await self._run(deliveries, produce)
@@ -112,9 +134,13 @@ class ExactlyOnce(NoHook):
             raise
 
     def _aborted(self, error: BrokerError) -> None:
-        self._observer.on(TransactionAborted(channel=self._name, reason=text_of(error.__cause__ or error)))
+        self._observer.on(
+            TransactionAborted(channel=self._name, reason=text_of(error.__cause__ or error))
+        )
 
-    async def _run(self, deliveries: Sequence[Delivery], produce: Callable[[Transaction], Awaitable[None]]) -> None:
+    async def _run(
+        self, deliveries: Sequence[Delivery], produce: Callable[[Transaction], Awaitable[None]]
+    ) -> None:
         transaction = self._producers.begin()
         try:
             await produce(transaction)
@@ -136,7 +162,9 @@ class ExactlyOnce(NoHook):
         return sorted(found.values(), key=lambda part: part.tracker.partition)
 
     async def _in_a_task(self, transaction: Transaction, parts: list[Part]) -> None:
-        """End it, whether or not the handler's call is cancelled meanwhile: its outcome must not be left unknown."""
+        """End it, whether or not the handler's call is cancelled meanwhile: its outcome must not be
+        left unknown.
+        """
         done: Future[None] = asyncio.get_running_loop().create_future()
         keys = [(part.tracker, delivery.index) for part in parts for delivery in part.deliveries]
 
@@ -147,7 +175,8 @@ class ExactlyOnce(NoHook):
             except Exception as error:
                 failed = error
             except BaseException:
-                done.cancel()  # the application ends
+                # The application ends.
+                done.cancel()
                 raise
             finally:
                 for key in keys:
@@ -157,7 +186,8 @@ class ExactlyOnce(NoHook):
                 done.set_result(None)
             else:
                 done.set_exception(failed)
-                done.exception()  # looked at: the call may have been cancelled
+                # Looked at: the call may have been cancelled.
+                done.exception()
 
         if self._spawn(work, f"transaction of {self._name}") is None:
             await transaction.close()
@@ -174,8 +204,11 @@ class ExactlyOnce(NoHook):
             await self._positions.end(transaction, parts)
 
     async def _letters_before(self, part: Part) -> list[Letter]:
-        """The letters of nacked records among those of a part, once there are all: no position may pass them."""
-        tracker, last = part.tracker, part.deliveries[-1].index
+        """The letters of nacked records among those of a part, once there are all: no position may
+        pass them.
+        """
+        tracker = part.tracker
+        last = part.deliveries[-1].index
         while True:
             check_open(part)
             letters = self._letters.before(tracker, last)
@@ -187,12 +220,17 @@ class ExactlyOnce(NoHook):
                     f"a record of {tracker.partition} before offset {part.deliveries[-1].offset} is unsettled"
                 )
             self._letters.came.clear()
-            await is_set_within(self._letters.came, LOOK_S)  # or the nack is carried out without a letter
+            # Or the nack is carried out without a letter.
+            await is_set_within(self._letters.came, LOOK_S)
 
     # Commits at a tick.
 
     async def commit(
-        self, consumer: Consumer, group_id: str, offsets: Mapping[TopicPartition, Committed], generation: int
+        self,
+        consumer: Consumer,
+        group_id: str,
+        offsets: Mapping[TopicPartition, Committed],
+        generation: int,
     ) -> None:
         """Commit positions in a transaction of their own. Raises as :meth:`Consumer.commit`."""
         for partition in offsets:
@@ -210,7 +248,8 @@ class ExactlyOnce(NoHook):
                     except PositionsRefusedError as error:
                         refusal = error
                 if refusal is None or len(refusal.refused) < len(offsets):
-                    await transaction.commit()  # the others take part in it
+                    # The others take part in it.
+                    await transaction.commit()
                 if refusal is not None:
                     raise refusal
             finally:
@@ -225,10 +264,18 @@ class _Connector(Passing[Connector]):
         self._transactions = transactions
 
     def consumer(
-        self, *, name: str, subscription: Subscription, group_id: str | None, properties: Mapping[str, object]
+        self,
+        *,
+        name: str,
+        subscription: Subscription,
+        group_id: str | None,
+        properties: Mapping[str, object],
     ) -> Consumer:
-        inner = self._inner.consumer(name=name, subscription=subscription, group_id=group_id, properties=properties)
-        assert group_id is not None  # noqa: S101  # start-up has seen to it
+        inner = self._inner.consumer(
+            name=name, subscription=subscription, group_id=group_id, properties=properties
+        )
+        # Start-up has seen to it.
+        assert group_id is not None  # noqa: S101
         return _Consumer(inner, self._transactions, group_id)
 
 

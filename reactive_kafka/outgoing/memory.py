@@ -1,4 +1,6 @@
-"""Memory channels as senders see them: room for values, and what became of each once its handler has settled it."""
+"""Memory channels as senders see them: room for values, and what became of each once its handler
+has settled it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,13 @@ from typing import Any
 
 from reactive_kafka.clock import Clock
 from reactive_kafka.config.schema import MemorySettings
-from reactive_kafka.errors import ChannelClosedError, ConfigError, EncodeError, RejectedRecordError, describe
+from reactive_kafka.errors import (
+    ChannelClosedError,
+    ConfigError,
+    EncodeError,
+    RejectedRecordError,
+    describe,
+)
 from reactive_kafka.formats.encoders import write_by_value
 from reactive_kafka.observe.events import ChannelFailed, Observer, Unwritten
 from reactive_kafka.observe.facts import DurationHistogram, OutgoingFacts
@@ -24,16 +32,20 @@ from reactive_kafka.wire import fields_problem
 
 
 class LeftError(ChannelClosedError):
-    """The application ends, and nobody settles a value any more. What it was made of is left to the next owner."""
+    """The application ends, and nobody settles a value any more. What it was made of is left to the
+    next owner.
+    """
 
     def __init__(self, channel: str, ending: BaseException | None = None) -> None:
         super().__init__(f"memory channel {channel!r} has stopped")
         self._ending = ending
 
     async def leave(self) -> None:
-        """Leave the call of a handler that waits for the value, as if it were its own: a failure would be a nack.
+        """Leave the call of a handler that waits for the value, as if it were its own: a failure
+        would be a nack.
 
-        Raises what has asked the process to end. Else nobody waits for the call, and it ends with the application.
+        Raises what has asked the process to end. Else nobody waits for the call, and it ends with
+        the application.
         """
         if self._ending is not None:
             raise self._ending
@@ -58,9 +70,11 @@ class MemoryRecord:
 
 
 class MemoryTarget:
-    """The end of a memory channel that values go into; its own ``writer``, as outgoing channels have one.
+    """The end of a memory channel that values go into; its own ``writer``, as outgoing channels
+    have one.
 
-    At most ``max_in_flight`` values wait for the handler or are not settled: at that number senders wait.
+    At most ``max_in_flight`` values wait for the handler or are not settled: at that number senders
+    wait.
     """
 
     def __init__(self, settings: MemorySettings, clock: Clock, observer: Observer) -> None:
@@ -71,18 +85,28 @@ class MemoryTarget:
         self._take: Callable[[MemoryRecord], None]
         self._stop_taking: Callable[[], None]
         self._next = 0
-        self._unsettled: dict[int, MemoryRecord] = {}  # by offset
-        self._waiting: deque[Future[None]] = deque()  # for room, in the order in which they came
-        self._granted = 0  # places of those whose turn has come, and who have not gone on yet
-        self._left = asyncio.Event()  # set when values have left
-        self._why_left: LeftError | None = None  # there: nothing is handled any more
+        # By offset.
+        self._unsettled: dict[int, MemoryRecord] = {}
+        # For room, in the order in which they came.
+        self._waiting: deque[Future[None]] = deque()
+        # Places of those whose turn has come, and who have not gone on yet.
+        self._granted = 0
+        # Set when values have left.
+        self._left = asyncio.Event()
+        # there: nothing is handled any more.
+        self._why_left: LeftError | None = None
         self._failure: str | None = None
         self._sent = {"ok": 0, "failed": 0}
         self._durations = DurationHistogram()
 
-    def handled_by(self, take: Callable[[MemoryRecord], None], stop_taking: Callable[[], None]) -> None:
-        """The other end: *take* gets each value, and :meth:`settled` hears of it, until *stop_taking* is called."""
-        self._take, self._stop_taking = take, stop_taking
+    def handled_by(
+        self, take: Callable[[MemoryRecord], None], stop_taking: Callable[[], None]
+    ) -> None:
+        """The other end: *take* gets each value, and :meth:`settled` hears of it, until
+        *stop_taking* is called.
+        """
+        self._take = take
+        self._stop_taking = stop_taking
 
     def start(self) -> None:
         """There is nothing to connect to."""
@@ -93,24 +117,33 @@ class MemoryTarget:
         return self
 
     def prepare(self, value: Any, source: RawRecord | None = None) -> Any:
-        """A value or a :class:`Record` as it will be handed over; its partition and topic mean nothing here.
+        """A value or a :class:`Record` as it will be handed over; its partition and topic mean
+        nothing here.
 
-        EncodeError, RejectedRecordError: as of an outgoing channel, of the key, the headers and the timestamp.
-        ConfigError: it names another channel.
+        EncodeError, RejectedRecordError: as of an outgoing channel, of the key, the headers and the
+        timestamp. ConfigError: it names another channel.
         """
         now_ms = int(self._clock.wall() * 1000)
         if not isinstance(value, Record):
             return MemoryRecord(value, None, (), now_ms)
         if value.channel is not None and value.channel != self.name:
-            raise ConfigError(f"Record(channel={value.channel!r}) is sent to the channel {self.name!r}")
-        key, headers, at = value.key, tuple(value.headers), value.timestamp
+            raise ConfigError(
+                f"Record(channel={value.channel!r}) is sent to the channel {self.name!r}"
+            )
+        key = value.key
+        headers = tuple(value.headers)
+        at = value.timestamp
         if at is not None and at.tzinfo is None:
-            raise EncodeError(f"channel {self.name!r}: the record's timestamp {at} has no time zone")
+            raise EncodeError(
+                f"channel {self.name!r}: the record's timestamp {at} has no time zone"
+            )
         if key is not None and not isinstance(key, bytes):
             key = write_by_value(key)
         if problem := fields_problem(None, key, headers, None, None):
             raise RejectedRecordError(f"channel {self.name!r}: {problem}")
-        return MemoryRecord(value.value, key, headers, now_ms if at is None else int(at.timestamp() * 1000))
+        return MemoryRecord(
+            value.value, key, headers, now_ms if at is None else int(at.timestamp() * 1000)
+        )
 
     @property
     def _is_full(self) -> bool:
@@ -119,7 +152,8 @@ class MemoryTarget:
     @property
     def has_room(self) -> bool:
         """Whether a value is accepted at once."""
-        return self._why_left is not None or not self._is_full  # who waits is let in as soon as there is room
+        # Who waits is let in as soon as there is room.
+        return self._why_left is not None or not self._is_full
 
     @property
     def why_full(self) -> str:
@@ -127,10 +161,13 @@ class MemoryTarget:
         return f"memory channel {self.name!r}: {self.settings.max_in_flight} values are not settled (max_in_flight)"
 
     async def put(self, value: Any, receipt: Gathering) -> None:
-        """Hand over what was prepared when there is room for it; *receipt* is told what becomes of it."""
+        """Hand over what was prepared when there is room for it; *receipt* is told what becomes of
+        it.
+        """
         if not self.has_room:
             await self._room()
-            self._granted -= 1  # put_now takes the place
+            # put_now takes the place.
+            self._granted -= 1
         receipt.expect()
         self.put_now(value, receipt)
 
@@ -140,7 +177,8 @@ class MemoryTarget:
         try:
             await here
         except asyncio.CancelledError:
-            if here.done() and not here.cancelled():  # it was our turn already, and is the next one's now
+            # It was our turn already, and is the next one's now.
+            if here.done() and not here.cancelled():
                 self._granted -= 1
                 self._released()
             else:
@@ -150,7 +188,8 @@ class MemoryTarget:
     def put_now(self, value: Any, receipt: Receipt | Waiting) -> None:
         """Hand over what was prepared, whether or not there is room."""
         if self._why_left is not None:
-            receipt.fail(self._why_left)  # told, not raised: raised it would be a failure of the handler that sends
+            # Told, not raised: raised it would be a failure of the handler that sends.
+            receipt.fail(self._why_left)
             return
         value.offset = self._next
         value.receipt = receipt
@@ -182,7 +221,8 @@ class MemoryTarget:
                 value.receipt.written(TopicPartition(self.name, 0), value.offset)
             else:
                 value.receipt.fail(error)
-        except Exception as failed:  # of whoever is told: whoever has settled the value has no part in it
+        except Exception as failed:
+            # Of whoever is told: whoever has settled the value has no part in it.
             self.fail(failed)
 
     def _released(self) -> None:
@@ -195,7 +235,9 @@ class MemoryTarget:
         self._left.set()
 
     async def flush(self) -> None:
-        """Wait until all that was handed over before is settled. ChannelClosedError: the channel stops before that."""
+        """Wait until all that was handed over before is settled. ChannelClosedError: the channel
+        stops before that.
+        """
         before = set(self._unsettled)
         while before := before.intersection(self._unsettled):
             await _next(self._left)
@@ -203,7 +245,9 @@ class MemoryTarget:
                 raise self._why_left
 
     async def drain(self, deadline: float) -> None:
-        """Wait until every value is settled; at *deadline* (monotonic) :meth:`leave` what is not."""
+        """Wait until every value is settled; at *deadline* (monotonic) :meth:`leave` what is
+        not.
+        """
         try:
             async with asyncio.timeout(max(0.0, deadline - self._clock.monotonic())):
                 while self._unsettled or self._waiting:
@@ -217,14 +261,21 @@ class MemoryTarget:
         self.leave()
 
     def leave(self, ending: BaseException | None = None) -> None:
-        """Handle nothing any more, and tell senders that the rest is left; *ending* has asked the process to end."""
+        """Handle nothing any more, and tell senders that the rest is left; *ending* has asked the
+        process to end.
+        """
         if self._why_left is not None:
             return
         self._why_left = LeftError(self.name, ending)
         self._stop_taking()
-        left, self._unsettled = self._unsettled, {}
+        left = self._unsettled
+        self._unsettled = {}
         if left:
-            why = "the handler had not settled them in time" if ending is None else f"{ending!r} ends the application"
+            why = (
+                "the handler had not settled them in time"
+                if ending is None
+                else f"{ending!r} ends the application"
+            )
             self._observer.on(Unwritten(channel=self.name, records=len(left), reason=why))
         for value in left.values():
             self._sent["failed"] += 1
@@ -232,7 +283,9 @@ class MemoryTarget:
         self._released()
 
     def fail(self, error: BaseException) -> None:
-        """A task of the channel, or of a source that feeds it, has ended with a bug: only a restart helps."""
+        """A task of the channel, or of a source that feeds it, has ended with a bug: only a restart
+        helps.
+        """
         self._failure = describe(error)
         self._observer.on(ChannelFailed(channel=self.name, reason=self._failure, error=error))
 

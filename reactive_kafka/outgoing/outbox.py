@@ -1,7 +1,9 @@
-"""What waits to be written, by partition and in its order, and who is told what became of it. No I/O, no clock.
+"""What waits to be written, by partition and in its order, and who is told what became of it. No
+I/O, no clock.
 
-A partition has one batch on its way at a time, and what fails is tried again before anything behind it: so the records
-of a key keep their order, whatever the broker does. While a batch is on its way the next one gathers.
+A partition has one batch on its way at a time, and what fails is tried again before anything behind
+it: so the records of a key keep their order, whatever the broker does. While a batch is on its way
+the next one gathers.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from reactive_kafka.records import RecordBytes, TopicPartition
 MOST_RECORDS = 5_000
 """Most records of a batch: what the client finds too many for one it leaves to the next."""
 MOST_KEYS = 10_000
-"""Of so many keys of a topic the partition is remembered: to hash one costs as much as all the rest of its way."""
+"""Of so many keys of a topic the partition is remembered: to hash one costs as much as all the rest
+of its way.
+"""
 
 Partitioner = Callable[[bytes | None, int], int]
 """The user's choice of a partition: from a key and how many partitions there are."""
@@ -28,13 +32,15 @@ class Outbound(NamedTuple):
 
     topic: str
     record: RecordBytes
-    partition: int | None = None  # None: by its key, or any
+    # None: by its key, or any.
+    partition: int | None = None
 
 
 class Receipt:
     """Told once: that the broker has all of *records* records, or why it does not have one of them.
 
-    Once it was told, or is void because nobody waits for it any more, nothing of it that waits will be written.
+    Once it was told, or is void because nobody waits for it any more, nothing of it that waits will
+    be written.
     """
 
     __slots__ = ("_left", "at", "is_over", "offset")
@@ -42,7 +48,8 @@ class Receipt:
     def __init__(self, records: int = 1) -> None:
         self._left = records
         self.is_over = False
-        self.at: TopicPartition | None = None  # where the record that was written last stands
+        # Where the record that was written last stands.
+        self.at: TopicPartition | None = None
         self.offset = -1
 
     def told(self, error: BaseException | None) -> None:
@@ -57,7 +64,9 @@ class Receipt:
         """The broker has one of its records."""
         self._left -= 1
         if not self._left and not self.is_over:
-            self.at, self.offset, self.is_over = at, offset, True
+            self.at = at
+            self.offset = offset
+            self.is_over = True
             self.told(None)
 
     def fail(self, error: BaseException) -> None:
@@ -77,7 +86,8 @@ class Gathering(Receipt):
     __slots__ = ("_then",)
 
     def __init__(self, then: Callable[[BaseException | None], None]) -> None:
-        super().__init__()  # the seal counts as one
+        # The seal counts as one.
+        super().__init__()
         self._then = then
 
     def told(self, error: BaseException | None) -> None:
@@ -124,19 +134,25 @@ class Line:
 
     def __init__(self, to: TopicPartition, topic: _Topic, outbox: Outbox) -> None:
         self.to = to
-        self.is_worked = False  # somebody writes what stands here, until nothing does
+        # Somebody writes what stands here, until nothing does.
+        self.is_worked = False
         self.waiting: deque[Waiting] = deque()
         self._topic = topic
         self._outbox = outbox
         self._writing: list[Waiting] = []
-        self._alone = 0  # so many records are written one by one: a batch with them was refused
+        # So many records are written one by one: a batch with them was refused.
+        self._alone = 0
 
     def batch(self) -> list[Waiting]:
-        """What is to be written next, what was taken before and is not settled first. Empty: nothing waits."""
+        """What is to be written next, what was taken before and is not settled first. Empty:
+        nothing waits.
+        """
         topic = self._topic
-        if topic.turn == self.to.partition:  # what has no key goes to the next partition from now on
+        # What has no key goes to the next partition from now on.
+        if topic.turn == self.to.partition:
             topic.turn = topic.turn + 1 if topic.turn + 1 < len(topic.lines) else 0
-        before, waiting = len(self._writing), self.waiting
+        before = len(self._writing)
+        waiting = self.waiting
         writing = [one for one in self._writing if not one.is_over]
         dropped = before - len(writing)
         most = 1 if self._alone else MOST_RECORDS
@@ -156,7 +172,9 @@ class Line:
         return writing[:most]
 
     def written(self, offset: int, count: int) -> None:
-        """The broker has the first *count* of the batch, from *offset* on; -1: it does not say where (``acks = 0``)."""
+        """The broker has the first *count* of the batch, from *offset* on; -1: it does not say
+        where (``acks = 0``).
+        """
         taken = self._writing[:count]
         del self._writing[:count]
         self._alone = max(0, self._alone - count)
@@ -165,7 +183,9 @@ class Line:
         (kinds.pop() if len(kinds) == 1 else Waiting).all_written(taken, self.to, offset)
 
     def refused(self, error: BaseException) -> bool:
-        """The broker refuses what was tried: a record alone fails (True), those of a batch are tried one by one."""
+        """The broker refuses what was tried: a record alone fails (True), those of a batch are
+        tried one by one.
+        """
         if len(self._writing) > 1 and not self._alone:
             self._alone = len(self._writing)
             return False
@@ -188,15 +208,18 @@ class _Topic:
 
     def __init__(self) -> None:
         self.lines: list[Line] = []
-        self.of_keys: dict[bytes, int] = {}  # key -> its partition
-        # Where records without a key go: all to one partition until a batch of that is taken, as Java's sticky
-        # partitioner does it. Single records in turn to all partitions would make small batches, and a request costs
-        # the same for one record as for many.
+        # Key -> its partition.
+        self.of_keys: dict[bytes, int] = {}
+        # Where records without a key go: all to one partition until a batch of that is taken, as
+        # Java's sticky partitioner does it. Single records in turn to all partitions would make
+        # small batches, and a request costs the same for one record as for many.
         self.turn = 0
 
 
 class Outbox:
-    """What one outgoing channel has accepted and the broker has not confirmed: at most *most* records."""
+    """What one outgoing channel has accepted and the broker has not confirmed: at most *most*
+    records.
+    """
 
     def __init__(
         self,
@@ -211,14 +234,20 @@ class Outbox:
         self._most = most
         self._key_hash = key_hash
         self._partitioner = partitioner
-        self._released = released  # called when records have left
-        self._begin = begin  # called when :meth:`accept` has put something into a line that nobody works on
-        self._lingers = lingers  # it is called with each record, which may be the last that is waited for
+        # Called when records have left.
+        self._released = released
+        # Called when :meth:`accept` has put something into a line that nobody works on.
+        self._begin = begin
+        # It is called with each record, which may be the last that is waited for.
+        self._lingers = lingers
         self._topics: dict[str, _Topic] = {}
         self._accepts = partitioner is None
-        self._quick: dict[str, _Topic] = {}  # those of them that records are accepted for without a thought
-        self._lines: dict[TopicPartition, Line] = {}  # all that were ever made
-        self._homeless: dict[str, list[tuple[Waiting, int | None]]] = {}  # by topic, whose partitions nobody knows yet
+        # Those of them that records are accepted for without a thought.
+        self._quick: dict[str, _Topic] = {}
+        # All that were ever made.
+        self._lines: dict[TopicPartition, Line] = {}
+        # By topic, whose partitions nobody knows yet.
+        self._homeless: dict[str, list[tuple[Waiting, int | None]]] = {}
         self.in_flight = 0
 
     @property
@@ -227,7 +256,9 @@ class Outbox:
         return self._most - self.in_flight
 
     def enter(self) -> None:
-        """A record is accepted; it leaves when it is written, refused, or nobody wants it any more."""
+        """A record is accepted; it leaves when it is written, refused, or nobody wants it any
+        more.
+        """
         self.in_flight += 1
 
     def leave(self, records: int) -> None:
@@ -240,7 +271,9 @@ class Outbox:
         return self.place(part_of(outbound, receipt), outbound.topic, outbound.partition)
 
     def accept(self, waiting: Waiting, name: str) -> bool:
-        """Accept a record, and put it into its line, if there is room and all is known; else nothing is done."""
+        """Accept a record, and put it into its line, if there is room and all is known; else
+        nothing is done.
+        """
         # The way of most records, and all of it in one call.
         topic = self._quick.get(name)
         if topic is None or self.in_flight >= self._most:
@@ -261,7 +294,8 @@ class Outbox:
         self._quick.clear()
 
     def place(self, waiting: Waiting, name: str, partition: int | None = None) -> Line | None:
-        """Put an accepted record into its line; None: it waits for :meth:`found`, or could not be placed.
+        """Put an accepted record into its line; None: it waits for :meth:`found`, or could not be
+        placed.
 
         *partition*: where it goes; None: by its key, or to any.
         """
@@ -271,12 +305,16 @@ class Outbox:
             return None
         try:
             line = topic.lines[self._choose(topic, waiting.key) if partition is None else partition]
-        except BaseException as error:  # the partitioner is the user's, and so is the partition of a Record
+        except BaseException as error:
+            # The partitioner is the user's, and so is the partition of a Record.
             reason: BaseException = error
             if isinstance(error, IndexError) and partition is not None:
                 count = len(topic.lines)
-                reason = RejectedRecordError(f"{name}-{partition} does not exist: there are 0 to {count - 1}")
-            elif isinstance(error, StopIteration) or not isinstance(error, Exception):  # no future can hold it, or task
+                reason = RejectedRecordError(
+                    f"{name}-{partition} does not exist: there are 0 to {count - 1}"
+                )
+            elif isinstance(error, StopIteration) or not isinstance(error, Exception):
+                # No future can hold it, or task.
                 reason = EncodeError(f"the partitioner raised {type(error).__name__}")
                 reason.__cause__ = error
             self.leave(1)
@@ -290,7 +328,9 @@ class Outbox:
         return topic in self._homeless
 
     def waits(self, topic: str) -> int:
-        """How many records wait to hear of a topic's partitions; those that nobody wants any more leave."""
+        """How many records wait to hear of a topic's partitions; those that nobody wants any more
+        leave.
+        """
         waiting = self._homeless.pop(topic, [])
         still = [one for one in waiting if not one[0].is_over]
         if still:
@@ -303,10 +343,12 @@ class Outbox:
         """A topic has so many partitions; the lines of what waited to hear that."""
         topic = self._topics.setdefault(name, _Topic())
         if partitions != len(topic.lines):
-            del topic.lines[partitions:]  # it was deleted and made anew; what stands there the broker will refuse
+            # It was deleted and made anew; what stands there the broker will refuse.
+            del topic.lines[partitions:]
             for at in range(len(topic.lines), partitions):
                 to = TopicPartition(name, at)
-                if to not in self._lines:  # there is one where it has come back: two would write at the same time
+                # There is one where it has come back: two would write at the same time.
+                if to not in self._lines:
                     self._lines[to] = Line(to, topic, self)
                 topic.lines.append(self._lines[to])
             topic.of_keys.clear()
@@ -315,7 +357,9 @@ class Outbox:
                 self._quick[name] = topic
             else:
                 self._quick.pop(name, None)
-        lines = [self.place(one, name, partition) for one, partition in self._homeless.pop(name, ())]
+        lines = [
+            self.place(one, name, partition) for one, partition in self._homeless.pop(name, ())
+        ]
         return [line for line in lines if line is not None]
 
     def unknown(self, topic: str, error: BaseException) -> None:

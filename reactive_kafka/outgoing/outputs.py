@@ -1,4 +1,6 @@
-"""What handlers and sources produce is sent to their outgoing channels; then the incoming message is settled."""
+"""What handlers and sources produce is sent to their outgoing channels; then the incoming message
+is settled.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,13 @@ from functools import partial
 from typing import Any
 
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.errors import BrokerError, ConfigError, EncodeError, RejectedRecordError, text_of
+from reactive_kafka.errors import (
+    BrokerError,
+    ConfigError,
+    EncodeError,
+    RejectedRecordError,
+    text_of,
+)
 from reactive_kafka.formats import SchemaMissing
 from reactive_kafka.outgoing.channel import AroundSend, OutgoingChannel, sender_of
 from reactive_kafka.outgoing.exactly_once import ExactlyOnce
@@ -27,7 +35,12 @@ from reactive_kafka.verdicts.ageing import HOLDER, not_ageing
 from reactive_kafka.verdicts.batch import Batch
 from reactive_kafka.verdicts.delivery import Delivery
 from reactive_kafka.verdicts.message import Message, new_message
-from reactive_kafka.verdicts.partition import ack_range, handler_done, verdicts_of, with_other_handlers
+from reactive_kafka.verdicts.partition import (
+    ack_range,
+    handler_done,
+    verdicts_of,
+    with_other_handlers,
+)
 
 Put = Callable[[Any], Awaitable[bool]]
 """Sends one value; True: one of the records has failed, and no more values are wanted."""
@@ -37,7 +50,9 @@ PutPrepared = Callable[[Prepared], Awaitable[None]]
 
 
 def _tell_lost(messages: Iterable[Delivery], error: BaseException) -> None:
-    """What was made of these is not written: where they are settled all the same, it never will be."""
+    """What was made of these is not written: where they are settled all the same, it never will
+    be.
+    """
     for message in messages:
         verdicts_of(message.tracker).channel.output_lost(message, error)
 
@@ -61,11 +76,14 @@ def _settle(message: Message[Any], error: BaseException | None) -> None:
 
 
 class Outputs:
-    """Sends what one function returns or yields to each of *channels*; a :class:`Record` that names one, only there.
+    """Sends what one function returns or yields to each of *channels*; a :class:`Record` that names
+    one, only there.
 
-    *settles*: a message is acked when all that was made of it is written. *yields*: results are what runs a generator,
-    and is given where to put each value. *around*: what the application has around each send. *returns*: the return
-    annotation of the function; a list of Records that it promises may be empty, and is no record then.
+    *settles*: a message is acked when all that was made of it is written. *yields*: results are
+      what runs a generator,
+    and is given where to put each value. *around*: what the application has around each send.
+    *returns*: the return annotation of the function; a list of Records that it promises may be
+      empty, and is no record then.
     """
 
     def __init__(
@@ -86,7 +104,8 @@ class Outputs:
         is_plain = not self._waits and not yields and around is None
         only = channels[0] if len(channels) == 1 and is_plain else None
         self._only = only if isinstance(only, OutgoingChannel) else None
-        # What goes to a memory channel is still with a handler of the application: its record ages there.
+        # What goes to a memory channel is still with a handler of the application: its record ages
+        # there.
         self._ages_on = any(not isinstance(channel, OutgoingChannel) for channel in channels)
 
     @property
@@ -95,12 +114,13 @@ class Outputs:
         return self._only is not None
 
     def at_once(self, result: Any, record: RawRecord, tracker: OffsetTracker, index: int) -> bool:
-        """Send what was made of a record where nobody waits for the write and there is room; False: nothing was done.
+        """Send what was made of a record where nobody waits for the write and there is room; False:
+        nothing was done.
 
         EncodeError, RejectedRecordError: it cannot be sent, which is a failure of the handler.
         """
-        # The plain case of a fast chain, without the coroutines of the general one, each of which costs as much as all
-        # that is done here.
+        # The plain case of a fast chain, without the coroutines of the general one, each of which
+        # costs as much as all that is done here.
         channel = self._only
         if channel is None:
             return False
@@ -150,10 +170,12 @@ class Outputs:
         return True
 
     async def answer(self, result: Any, message: Message[Any]) -> None:
-        """Send what a handler made of a message, and ack the message once all of it is written; None sends nothing.
+        """Send what a handler made of a message, and ack the message once all of it is written;
+        None sends nothing.
 
-        With ``wait_for_write = false`` this returns when there is room for the records; the ack follows. EncodeError,
-        RejectedRecordError: something cannot be sent, which is a failure of the handler.
+        With ``wait_for_write = false`` this returns when there is room for the records; the ack
+        follows. EncodeError, RejectedRecordError: something cannot be sent, which is a failure of
+        the handler.
         """
         try:
             await self._answer(result, message)
@@ -179,7 +201,9 @@ class Outputs:
         receipt.seal()
 
     async def answer_batch(self, result: Any, batch: Batch[Any]) -> None:
-        """Send what a handler made of a batch; returns when all of it is written, and the caller settles the batch."""
+        """Send what a handler made of a batch; returns when all of it is written, and the caller
+        settles the batch.
+        """
         try:
             await self.write(result)
         except BaseException as error:
@@ -188,7 +212,9 @@ class Outputs:
             raise
 
     def _is_of_output(self, error: BaseException) -> bool:
-        """Whether an output could not be sent. A generator runs while it is sent, and may raise errors of its own."""
+        """Whether an output could not be sent. A generator runs while it is sent, and may raise
+        errors of its own.
+        """
         return not self._yields or isinstance(error, EncodeError | BrokerError | ConfigError)
 
     async def write(self, result: Any, source: RawRecord | None = None) -> None:
@@ -211,10 +237,13 @@ class Outputs:
         finally:
             receipt.void()
             if done.done() and not done.cancelled():
-                done.exception()  # where the function itself has raised
+                # Where the function itself has raised.
+                done.exception()
 
     def _waiting_for_writes(self) -> AbstractContextManager[None]:
-        """Around a wait for all that a handler has made: its records do not age, or only with another handler."""
+        """Around a wait for all that a handler has made: its records do not age, or only with
+        another handler.
+        """
         holder = HOLDER.get()
         if not self._ages_on or holder is None:
             return not_ageing()
@@ -235,7 +264,8 @@ class Outputs:
     async def _put_all(self, result: Any, source: RawRecord | None, receipt: Gathering) -> None:
         async def put(value: Any) -> bool:
             await self._send(value, source, partial(self._put, receipt))
-            return receipt.is_over  # a record has failed already
+            # A record has failed already.
+            return receipt.is_over
 
         await self._each(result, put)
 
@@ -252,7 +282,9 @@ class Outputs:
             for channel in self._targets(one):
                 await self._around(channel.name, one, partial(self._sent_as, channel, source, put))
 
-    async def _sent_as(self, channel: Target, source: RawRecord | None, put: PutPrepared, record: Any) -> None:
+    async def _sent_as(
+        self, channel: Target, source: RawRecord | None, put: PutPrepared, record: Any
+    ) -> None:
         """Hand on what the application's send middleware has made of a record."""
         check_value(record)
         prepare = partial(channel.prepare, record, source)
@@ -285,7 +317,9 @@ class Outputs:
         if isinstance(value, Record) and value.channel is not None:
             if value.channel not in self._channels:
                 known = ", ".join(map(repr, self._channels))
-                raise ConfigError(f"Record(channel={value.channel!r}): the handler sends to {known} only")
+                raise ConfigError(
+                    f"Record(channel={value.channel!r}): the handler sends to {known} only"
+                )
             return (self._channels[value.channel],)
         return tuple(self._channels.values())
 
@@ -299,7 +333,9 @@ class Outputs:
 
 
 class TransactionalOutputs(Outputs):
-    """Sends what one function makes of its records in one transaction with the positions behind them."""
+    """Sends what one function makes of its records in one transaction with the positions behind
+    them.
+    """
 
     def __init__(
         self,
@@ -319,20 +355,26 @@ class TransactionalOutputs(Outputs):
     async def answer(self, result: Any, message: Message[Any]) -> None:
         """As :meth:`ExactlyOnce.run`."""
         await self._transactions.run((message,), partial(self._produce, result, message.record))
-        verdicts_of(message.tracker).settle(message.index)  # where nothing was sent; a tick commits it
+        # Where nothing was sent; a tick commits it.
+        verdicts_of(message.tracker).settle(message.index)
 
     async def answer_batch(self, result: Any, batch: Batch[Any]) -> None:
         """As :meth:`ExactlyOnce.run`."""
         await self._transactions.run(batch, partial(self._produce, result, None))
 
-    async def _produce(self, result: Any, source: RawRecord | None, transaction: Transaction) -> None:
+    async def _produce(
+        self, result: Any, source: RawRecord | None, transaction: Transaction
+    ) -> None:
         async def put_prepared(prepared: Prepared) -> None:
             try:
                 with not_ageing():
-                    await transaction.put((sender_of(channel), outbound) for channel, outbound in prepared)
+                    await transaction.put(
+                        (sender_of(channel), outbound) for channel, outbound in prepared
+                    )
             except RejectedRecordError:
                 raise
-            except BrokerError as error:  # ours, and none of the handler's own
+            except BrokerError as error:
+                # Ours, and none of the handler's own.
                 raise aborted(text_of(error)) from error
 
         async def put(value: Any) -> bool:

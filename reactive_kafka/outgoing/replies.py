@@ -22,12 +22,14 @@ class ReplyTo(NamedTuple):
     """Where the reply to a request goes, and what tells the requester that it is this one's."""
 
     topic: str
-    partition: int | None  # None: the requester reads all of them
+    # None: the requester reads all of them.
+    partition: int | None
     correlation_id: bytes
 
 
 def reply_to(headers: HeaderPairs) -> ReplyTo | None:
-    """What the headers of a request say; None: it is no request. Of each header the last one counts.
+    """What the headers of a request say; None: it is no request. Of each header the last one
+    counts.
 
     Raises:
         EncodeError: They say what no reply can be sent to.
@@ -35,7 +37,9 @@ def reply_to(headers: HeaderPairs) -> ReplyTo | None:
     found = {name: value for name, value in headers if name in _OF_A_REQUEST}
     if CORRELATION_ID not in found or TOPIC not in found:
         return None
-    correlation_id, topic, partition = found[CORRELATION_ID], found[TOPIC], found.get(PARTITION)
+    correlation_id = found[CORRELATION_ID]
+    topic = found[TOPIC]
+    partition = found.get(PARTITION)
     if correlation_id is None:
         raise _refused(CORRELATION_ID, "it has no value")
     try:
@@ -48,7 +52,9 @@ def reply_to(headers: HeaderPairs) -> ReplyTo | None:
 
 
 def request_headers(given: HeaderPairs, topic: str, correlation_id: bytes) -> HeaderPairs:
-    """The headers of a request: those *given*, without what they may say of another request, then its own."""
+    """The headers of a request: those *given*, without what they may say of another request, then
+    its own.
+    """
     # No REPLY_PARTITION: all partitions of the topic are read.
     own = ((CORRELATION_ID, correlation_id), (TOPIC, topic.encode()))
     return (*(header for header in given if header[0] not in _OF_A_REQUEST), *own)
@@ -67,7 +73,9 @@ def _number(partition: bytes | None) -> int:
     found = -1 if partition is None else int.from_bytes(partition, "big", signed=True)
     if partition is None or len(partition) != _PARTITION_BYTES or found < 0:
         shown = partition if partition is None else partition[:16]
-        raise _refused(PARTITION, f"{shown!r} is no partition: expected {_PARTITION_BYTES} bytes, 0 or above")
+        raise _refused(
+            PARTITION, f"{shown!r} is no partition: expected {_PARTITION_BYTES} bytes, 0 or above"
+        )
     return found
 
 

@@ -1,4 +1,6 @@
-"""Requests of one outgoing channel that wait for replies, and the reader of the topic in which these arrive."""
+"""Requests of one outgoing channel that wait for replies, and the reader of the topic in which
+these arrive.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,13 @@ from reactive_kafka.errors import (
     ReplyTimeoutError,
     TransientBrokerError,
 )
-from reactive_kafka.formats import RecordDecoder, Registered, decoder_for, record_decoder_for, refused_tombstone
+from reactive_kafka.formats import (
+    RecordDecoder,
+    Registered,
+    decoder_for,
+    record_decoder_for,
+    refused_tombstone,
+)
 from reactive_kafka.formats.names import REGISTERED_FORMATS
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.observe.outages import OutageReports
@@ -45,19 +53,25 @@ logger = logging.getLogger("reactive_kafka")
 
 BACKOFF = Backoff(0.25, 5.0)
 POLL_S = 1.0
-MOST_RECORDS = 500  # of a partition, a poll
-CLOSED_S = 10.0  # a reader that does not end is left behind
+# Of a partition, a poll.
+MOST_RECORDS = 500
+# A reader that does not end is left behind.
+CLOSED_S = 10.0
 LOOK_EVERY_S = 2.0
 """Between two looks for new partitions of the reply topic, while requests wait."""
 MOST_LATE = 1_000
-"""So many requests that were given up are remembered, to tell their replies from those of other processes."""
+"""So many requests that were given up are remembered, to tell their replies from those of other
+processes.
+"""
 
 
 class Requests:
-    """Sends requests of one channel, at most its ``max_in_flight`` at a time, and brings them their replies.
+    """Sends requests of one channel, at most its ``max_in_flight`` at a time, and brings them their
+    replies.
 
-    The reader of the reply topic begins with the first request, and is kept. It belongs to no group, and reads what
-    arrives from then on in all partitions. Processes may share the topic: each takes the replies to its own requests.
+    The reader of the reply topic begins with the first request, and is kept. It belongs to no
+    group, and reads what arrives from then on in all partitions. Processes may share the topic:
+    each takes the replies to its own requests.
     """
 
     def __init__(
@@ -75,18 +89,23 @@ class Requests:
         self.topic = settings.reply_topic or f"{settings.topic}-replies"
         self._connector = connector
         self._writer = writer
-        self._partitions = partitions  # of a topic; the broker may create it for the question
+        # Of a topic; the broker may create it for the question.
+        self._partitions = partitions
         self._clock = clock
         self._outages = OutageReports(settings.name, observer)
         self._spawn = spawn
         self._places = asyncio.Semaphore(settings.max_in_flight)
         self._pending: dict[bytes, Future[RawRecord]] = {}
-        self._late: OrderedDict[bytes, None] = OrderedDict()  # ids of requests that were given up
-        self._ready = asyncio.Event()  # it is known from where replies are read; or the channel has stopped
-        self._scope: CancelScope | None = None  # of the reader; None: it has not begun
+        # Ids of requests that were given up.
+        self._late: OrderedDict[bytes, None] = OrderedDict()
+        # It is known from where replies are read; or the channel has stopped.
+        self._ready = asyncio.Event()
+        # Of the reader; None: it has not begun.
+        self._scope: CancelScope | None = None
         self._ended = asyncio.Event()
         self._is_closed = False
-        self._problem: str | None = None  # why replies are not read
+        # Why replies are not read.
+        self._problem: str | None = None
 
     async def ask(self, outbound: Outbound, timeout_s: float) -> RawRecord:
         """Send a request, and wait for its reply.
@@ -119,10 +138,13 @@ class Requests:
             if not answered.done() or answered.cancelled():
                 why = self._problem or self._writer.facts().broker_error
                 because = f": {why}" if why else ""
-                late = ReplyTimeoutError(f"{outbound.topic}: no reply in {self.topic} within {timeout_s:g} s{because}")
+                late = ReplyTimeoutError(
+                    f"{outbound.topic}: no reply in {self.topic} within {timeout_s:g} s{because}"
+                )
                 late.by_outage = why is not None
                 raise late from None
-            return answered.result()  # it came in the moment in which the time was over
+            # It came in the moment in which the time was over.
+            return answered.result()
         finally:
             receipt.void()
             self._over(correlation_id, answered)
@@ -134,7 +156,8 @@ class Requests:
             if len(self._late) > MOST_LATE:
                 self._late.popitem(last=False)
         if answered.done() and not answered.cancelled():
-            answered.exception()  # looked at, where the channel stopped while the write itself raised
+            # Looked at, where the channel stopped while the write itself raised.
+            answered.exception()
 
     def _begin(self) -> None:
         if self._is_closed:
@@ -151,11 +174,13 @@ class Requests:
         self._ready.set()
         if self._scope is not None:
             self._scope.cancel()
-            await is_set_within(self._ended, CLOSED_S)  # its client has a deadline of its own
+            # Its client has a deadline of its own.
+            await is_set_within(self._ended, CLOSED_S)
 
     async def _run(self, scope: CancelScope) -> None:
         """Read replies, and begin again with another client where one cannot."""
-        positions: dict[TopicPartition, int] = {}  # kept from one client to the next, so that no reply is lost
+        # Kept from one client to the next, so that no reply is lost.
+        positions: dict[TopicPartition, int] = {}
         waits = Waits(BACKOFF)
         try:
             with scope:
@@ -170,13 +195,21 @@ class Requests:
         finally:
             self._ended.set()
 
-    async def _read(self, partitions: int, positions: dict[TopicPartition, int], waits: Waits) -> int:
+    async def _read(
+        self, partitions: int, positions: dict[TopicPartition, int], waits: Waits
+    ) -> int:
         """Read these partitions, until the topic has another number of them, which is returned."""
         reading = [TopicPartition(self.topic, number) for number in range(partitions)]
-        properties = {name: value for name, value in self._settings.client.items() if "consumer" in SIDES.get(name, ())}
+        properties = {
+            name: value
+            for name, value in self._settings.client.items()
+            if "consumer" in SIDES.get(name, ())
+        }
         name = f"{self._settings.name}-replies"
         there = Partitions(tuple(reading))
-        consumer = self._connector.consumer(name=name, subscription=there, group_id=None, properties=properties)
+        consumer = self._connector.consumer(
+            name=name, subscription=there, group_id=None, properties=properties
+        )
         try:
             await start_without_group(consumer)
             new = [one for one in reading if one not in positions]
@@ -190,7 +223,8 @@ class Requests:
                 poll = await consumer.poll(dict.fromkeys(reading, MOST_RECORDS), POLL_S)
                 self._back()
                 if self._clock.monotonic() - began >= BACKOFF.last_s:
-                    waits.progressed()  # to have connected is none: a client may break at each of its first polls
+                    # To have connected is none: a client may break at each of its first polls.
+                    waits.progressed()
                 self._take(poll, positions)
                 for one, error in poll.errors.items():
                     await self._restart(consumer, one, error, positions)
@@ -218,33 +252,51 @@ class Requests:
             answered.set_result(record)
         elif correlation_id in self._late:
             del self._late[correlation_id]
-            logger.debug("%s: a reply came too late, and is dropped: %s", self._settings.name, correlation_id.decode())
+            logger.debug(
+                "%s: a reply came too late, and is dropped: %s",
+                self._settings.name,
+                correlation_id.decode(),
+            )
 
     async def _restart(
-        self, consumer: Consumer, one: TopicPartition, error: BrokerError, positions: dict[TopicPartition, int]
+        self,
+        consumer: Consumer,
+        one: TopicPartition,
+        error: BrokerError,
+        positions: dict[TopicPartition, int],
     ) -> None:
-        """Go on in a partition behind what cannot be read; raises where another client may read it."""
+        """Go on in a partition behind what cannot be read; raises where another client may read
+        it.
+        """
         if isinstance(error, TransientBrokerError | FatalBrokerError):
             raise error
         logger.warning("%s: replies may be lost: %s", self._settings.name, error)
-        where = consumer.beginning_offsets if isinstance(error, OffsetOutOfRangeError) else consumer.end_offsets
+        where = (
+            consumer.beginning_offsets
+            if isinstance(error, OffsetOutOfRangeError)
+            else consumer.end_offsets
+        )
         positions.update(await where([one]))
         consumer.start_at({one: positions[one]})
 
     def _away(self, error: BrokerError) -> None:
         self._problem = str(error)
-        self._outages.away(self, f"no replies are read from {self.topic}: {error}", self._clock.monotonic())
+        self._outages.away(
+            self, f"no replies are read from {self.topic}: {error}", self._clock.monotonic()
+        )
 
     def _back(self) -> None:
         self._problem = None
         self._outages.back(self, self._clock.monotonic())
 
 
-def reply_decoder(reply_type: Any, serializer: str | None, registered: Registered | None = None) -> RecordDecoder:
+def reply_decoder(
+    reply_type: Any, serializer: str | None, registered: Registered | None = None
+) -> RecordDecoder:
     """What makes a reply of its record: in the format of the channel's values, as *reply_type*.
 
-    The schemas of *registered* are those of the requests: replies have the writer's own. FormatError: the format cannot
-    yield that.
+    The schemas of *registered* are those of the requests: replies have the writer's own.
+    FormatError: the format cannot yield that.
     """
     if registered is not None and serializer in REGISTERED_FORMATS:
         return _decoder(reply_type, serializer, replace(registered, file=None))
@@ -252,11 +304,14 @@ def reply_decoder(reply_type: Any, serializer: str | None, registered: Registere
     name = None if serializer is None or ":" in serializer else serializer
     try:
         return _cached(reply_type, name)
-    except TypeError:  # an annotation without a hash
+    except TypeError:
+        # An annotation without a hash.
         return _decoder(reply_type, name)
 
 
-def _decoder(reply_type: Any, deserializer: str | None, registered: Registered | None = None) -> RecordDecoder:
+def _decoder(
+    reply_type: Any, deserializer: str | None, registered: Registered | None = None
+) -> RecordDecoder:
     decode = decoder_for(reply_type, deserializer, registered)
     read = record_decoder_for(reply_type, deserializer, decode)
     refusal = refused_tombstone(reply_type) if decode is None else None
@@ -272,7 +327,8 @@ def _decoder(reply_type: Any, deserializer: str | None, registered: Registered |
     return as_it_is
 
 
-_cached = lru_cache(maxsize=256)(_decoder)  # a model's validator is made once
+# A model's validator is made once.
+_cached = lru_cache(maxsize=256)(_decoder)
 
 
 def _fail(answered: Future[RawRecord], error: BaseException) -> None:

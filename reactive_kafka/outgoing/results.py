@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import AsyncIterable, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterable,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from enum import Enum
 from functools import lru_cache
 from types import UnionType
@@ -33,7 +41,8 @@ is_sent_whole: Callable[[Any], bool] = lru_cache(maxsize=1024)(_is_sent_whole)
 
 
 def promises_records(annotation: Any) -> bool:
-    """Whether a return annotation is, or yields, a list or tuple of Records or CloudEvents, as ``list[Record] | None``.
+    """Whether a return annotation is, or yields, a list or tuple of Records or CloudEvents, as
+    ``list[Record] | None``.
 
     An empty list of such a function is no record.
     """
@@ -43,7 +52,9 @@ def promises_records(annotation: Any) -> bool:
         items = [kind for part in arguments for kind in _alternatives(part)]
         if items and all(isinstance(kind, type) and is_sent_whole(kind) for kind in items):
             return True
-    is_around = outer in (Annotated, typing.Union, UnionType) or (isinstance(outer, type) and _is_run(outer))
+    is_around = outer in (Annotated, typing.Union, UnionType) or (
+        isinstance(outer, type) and _is_run(outer)
+    )
     return is_around and any(map(promises_records, arguments))
 
 
@@ -64,23 +75,28 @@ def _is_run(kind: type) -> bool:
 def records_of(result: Any, *, empty_is_none: bool = False) -> Sequence[Any]:
     """The values and Records to send, in their order: none for None, as a rule *result* alone.
 
-    A list or tuple of nothing but Records and CloudEvents is as many records. Every other list is one value, and so is
-    a NamedTuple. With *empty_is_none* an empty list or tuple is no record; otherwise it is a value.
+    A list or tuple of nothing but Records and CloudEvents is as many records. Every other list is
+    one value, and so is a NamedTuple. With *empty_is_none* an empty list or tuple is no record;
+    otherwise it is a value.
 
     Raises:
-        EncodeError: A Record or an event is inside of a value, at any depth: see :func:`check_value`.
+        EncodeError: A Record or an event is inside of a value, at any depth: see
+            :func:`check_value`.
     """
     kind = type(result)
     if kind in _PLAIN:
         return () if result is None else (result,)
-    if isinstance(result, list | tuple) and not hasattr(kind, "_fields"):  # only a NamedTuple has them
+    # Only a NamedTuple has them.
+    if isinstance(result, list | tuple) and not hasattr(kind, "_fields"):
         if not result:
             return () if empty_is_none else (result,)
         if any(is_sent_whole(item) for item in set(map(type, result))):
             for item in result:
                 if not is_sent_whole(type(item)):
                     what = _name_of(next(one for one in result if is_sent_whole(type(one))))
-                    raise EncodeError(f"a {kind.__name__} of {what}s has other values, too: {_RIGHT_FORM}")
+                    raise EncodeError(
+                        f"a {kind.__name__} of {what}s has other values, too: {_RIGHT_FORM}"
+                    )
                 check_value(item)
             return tuple(result)
     check_value(result)
@@ -88,10 +104,11 @@ def records_of(result: Any, *, empty_is_none: bool = False) -> Sequence[Any]:
 
 
 def check_value(sent: Any) -> None:
-    """Check that nothing is inside of one value, or of the value of a Record, that would be a record by itself.
+    """Check that nothing is inside of one value, or of the value of a Record, that would be a
+    record by itself.
 
-    Looks at the items of collections, the values of mappings, and the fields of dataclasses, attrs classes, pydantic
-    models and msgspec structs, at any depth.
+    Looks at the items of collections, the values of mappings, and the fields of dataclasses, attrs
+    classes, pydantic models and msgspec structs, at any depth.
 
     Raises:
         EncodeError: A Record or an event is inside of it.
@@ -105,7 +122,9 @@ def check_value(sent: Any) -> None:
     hidden = _hidden_in(value)
     if hidden is not None:
         whole = "a Record's value" if isinstance(sent, Record) else "a value"
-        raise EncodeError(f"a {_name_of(hidden)} is inside of {whole} of type {kind.__name__}: {_RIGHT_FORM}")
+        raise EncodeError(
+            f"a {_name_of(hidden)} is inside of {whole} of type {kind.__name__}: {_RIGHT_FORM}"
+        )
 
 
 def _name_of(sent: Any) -> str:

@@ -13,7 +13,9 @@ from reactive_kafka.verdicts.ageing import not_ageing
 T = TypeVar("T")
 
 
-async def once_known(make: Callable[[], T], missing: SchemaMissing, timeout_s: float | None = None) -> T:
+async def once_known(
+    make: Callable[[], T], missing: SchemaMissing, timeout_s: float | None = None
+) -> T:
     """What *make* makes when the registry has answered; *missing* is what it has just raised.
 
     Raises:

@@ -1,4 +1,6 @@
-"""What a transactional channel has in the place of a writer: each record that is sent by itself has a transaction."""
+"""What a transactional channel has in the place of a writer: each record that is sent by itself has
+a transaction.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,12 @@ from reactive_kafka.tasks import Spawn, Work
 
 
 class TransactionalWriter(Sender):
-    """Has the face of a :class:`~reactive_kafka.outgoing.writer.Writer`; handlers and emitters begin transactions."""
+    """Has the face of a :class:`~reactive_kafka.outgoing.writer.Writer`; handlers and emitters
+    begin transactions.
+    """
 
-    has_room = False  # nothing is accepted at once
+    # Nothing is accepted at once.
+    has_room = False
 
     def __init__(
         self,
@@ -49,13 +54,16 @@ class TransactionalWriter(Sender):
         self._observer = observer
         self._spawn = spawn
         self._scopes: list[CancelScope] = []
-        self._not_found: str | None = None  # why nobody can say how many partitions the topic has
+        # Why nobody can say how many partitions the topic has.
+        self._not_found: str | None = None
         self.watch = BrokerWatch(name, producers.check, clock, observer)
         self._failure: str | None = None
         self._waiting = 0
 
     def start(self, topic: str) -> None:
-        """Claim an id in the background, and again after each trouble; a missing *topic* is told from now on."""
+        """Claim an id in the background, and again after each trouble; a missing *topic* is told
+        from now on.
+        """
         self._background(partial(self._find, topic), f"outgoing {self.name}")
         self._background(self._mend, f"transactions of {self.name}")
         self._background(self.watch.run, f"brokers of {self.name}")
@@ -69,7 +77,8 @@ class TransactionalWriter(Sender):
         self._spawn(run, name)
 
     async def _find(self, topic: str) -> None:
-        waits, reach = Waits(BACKOFF), Writable(self.name, topic, self._observer)
+        waits = Waits(BACKOFF)
+        reach = Writable(self.name, topic, self._observer)
         while True:
             try:
                 await self.producers.partitions(topic)
@@ -83,11 +92,13 @@ class TransactionalWriter(Sender):
                 return
 
     async def _mend(self) -> None:
-        # Beside the search for the topic: transactions of other topics, or of positions alone, do not wait for that.
+        # Beside the search for the topic: transactions of other topics, or of positions alone, do
+        # not wait for that.
         waits = Waits(BACKOFF)
         while True:
             await self.producers.trouble.wait()
-            await asyncio.sleep(waits.next_s())  # a transaction that is tried again does it by itself
+            # A transaction that is tried again does it by itself.
+            await asyncio.sleep(waits.next_s())
             try:
                 await self.producers.mend()
             except BrokerError as error:
@@ -101,7 +112,8 @@ class TransactionalWriter(Sender):
         self._observer.on(ChannelFailed(channel=self.name, reason=self._failure, error=error))
 
     async def put(self, outbound: Outbound, receipt: Gathering) -> None:
-        """Write a record in a transaction of its own; tried until the broker has it, or the application stops.
+        """Write a record in a transaction of its own; tried until the broker has it, or the
+        application stops.
 
         Raises as :meth:`Writer.put`, and RejectedRecordError.
         """
@@ -122,16 +134,21 @@ class TransactionalWriter(Sender):
         try:
             await transaction.put([(self, outbound)])
             await transaction.write()
-            at, offset = transaction.at, transaction.offset
-            assert at is not None  # noqa: S101  # it was written
+            at = transaction.at
+            offset = transaction.offset
+            # It was written.
+            assert at is not None  # noqa: S101
             await transaction.commit()
         except (EncodeError, RejectedRecordError, OutcomeUnknownError) as error:
-            receipt.fail(error)  # of unknown outcome: sent again, it might stand there twice
+            # Of unknown outcome: sent again, it might stand there twice.
+            receipt.fail(error)
         except BrokerError as error:
             self.tell(outbound.topic, error)
             return False
         else:
-            receipt.at, receipt.offset = at, offset  # it is not sealed yet, so this is not its end
+            # It is not sealed yet, so this is not its end.
+            receipt.at = at
+            receipt.offset = offset
             receipt.written(at, offset)
         finally:
             await transaction.close()
@@ -156,7 +173,9 @@ class TransactionalWriter(Sender):
         """Nothing waits here: whoever sends waits for the end of the transaction."""
 
     async def stop(self, deadline: float | None = None) -> None:
-        """Wait some seconds for open transactions, not beyond *deadline* (monotonic), abort the others, and close."""
+        """Wait some seconds for open transactions, not beyond *deadline* (monotonic), abort the
+        others, and close.
+        """
         for scope in self._scopes:
             scope.cancel()
         left_s = FLUSH_S if deadline is None else max(0.0, deadline - self._clock.monotonic())

@@ -1,4 +1,6 @@
-"""Dead letters and retries of an exactly-once channel: each in a transaction with the position behind its record."""
+"""Dead letters and retries of an exactly-once channel: each in a transaction with the position
+behind its record.
+"""
 
 from __future__ import annotations
 
@@ -26,30 +28,35 @@ class TransactionalLetters:
         spawn: Spawn,
     ) -> None:
         self._producers = producers
-        self._aborted = aborted  # told of each transaction that is to be tried again
+        # Told of each transaction that is to be tried again.
+        self._aborted = aborted
         self._positions = positions
         self._spawn = spawn
         self._letters: dict[OffsetTracker, dict[int, Letter]] = {}
-        self.came = asyncio.Event()  # set with each
+        # Set with each.
+        self.came = asyncio.Event()
 
     def before(self, tracker: OffsetTracker, index: int) -> list[Letter]:
         """Those of the records before this one that are still to be written.
 
-        One that was written is here until whoever waits for it has had its turn. Its record is settled: counted as well
-        it would stand for another record, whose letter has not come yet, and the position would pass that.
+        One that was written is here until whoever waits for it has had its turn. Its record is
+        settled: counted as well it would stand for another record, whose letter has not come yet,
+        and the position would pass that.
         """
         letters = self._letters.get(tracker, {})
         return [letter for at, letter in letters.items() if at < index and not letter.done.done()]
 
     async def write(self, delivery: Delivery, outbound: Outbound) -> None:
-        """Write a record for one that was nacked, in one transaction with the position behind that, and settle it.
+        """Write a record for one that was nacked, in one transaction with the position behind that,
+        and settle it.
 
-        Nacked records that follow each other share a transaction; where records between them are with a handler, the
-        letters are in the transaction of its call.
+        Nacked records that follow each other share a transaction; where records between them are
+        with a handler, the letters are in the transaction of its call.
 
         RejectedRecordError: the broker refuses it. Cancellation: It may be written all the same.
         """
-        tracker, index = delivery.tracker, delivery.index
+        tracker = delivery.tracker
+        index = delivery.index
         letter = Letter(delivery, outbound, asyncio.get_running_loop().create_future())
         letters = self._letters.setdefault(tracker, {})
         is_first = not letters
@@ -76,18 +83,23 @@ class TransactionalLetters:
                 if run := self._due_letters(tracker):
                     try:
                         await self._write_run(tracker, run)
-                        waits, wait_s = Waits(BACKOFF), 0.0
+                        waits = Waits(BACKOFF)
+                        wait_s = 0.0
                     except BrokerError as error:
                         wait_s = 0.0
-                        if not isinstance(error.__cause__, RejectedRecordError):  # which its own writer is told
+                        # Which its own writer is told.
+                        if not isinstance(error.__cause__, RejectedRecordError):
                             self._aborted(error)
-                            wait_s = waits.next_s()  # readiness speaks of what is not written for some time
+                            # Readiness speaks of what is not written for some time.
+                            wait_s = waits.next_s()
             await asyncio.sleep(wait_s)
         if not self._letters.get(tracker):
             self._letters.pop(tracker, None)
 
     def _due_letters(self, tracker: OffsetTracker) -> list[Letter]:
-        """The letters of the first unsettled records, as far as nothing else is unsettled among them."""
+        """The letters of the first unsettled records, as far as nothing else is unsettled among
+        them.
+        """
         run: list[Letter] = []
         for index, letter in sorted(self._letters.get(tracker, {}).items()):
             is_gap = tracker.unsettled_up_to(index) != len(run) + 1

@@ -1,4 +1,6 @@
-"""Writes in transactions: the producers of one transactional id, and a transaction of one of them."""
+"""Writes in transactions: the producers of one transactional id, and a transaction of one of
+them.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,11 @@ from functools import partial
 from uuid import uuid4
 
 from reactive_kafka.broker.client import Connector
-from reactive_kafka.broker.transactional import BatchRefusedError, TransactionalProducer, TransactionId
+from reactive_kafka.broker.transactional import (
+    BatchRefusedError,
+    TransactionalProducer,
+    TransactionId,
+)
 from reactive_kafka.clock import Clock
 from reactive_kafka.errors import (
     BrokerError,
@@ -28,12 +34,15 @@ from reactive_kafka.tasks import is_set_within
 MOST_PRODUCERS = 16
 """Each has connections of its own: more transactions at a time wait for one of them."""
 GATHERED = 10_000
-"""So many records of a transaction are kept before any is written: most transactions last no longer than their writing
-takes, however long their handler runs, and a handler that raises has written nothing."""
+"""So many records of a transaction are kept before any is written: most transactions last no longer
+than their writing takes, however long their handler runs, and a handler that raises has written
+nothing."""
 
 
 class Sender:
-    """For whom records of a transaction are written: an outgoing channel, or the failures of an incoming one."""
+    """For whom records of a transaction are written: an outgoing channel, or the failures of an
+    incoming one.
+    """
 
     def __init__(self, partitioner: Partitioner | None = None) -> None:
         self.partitioner = partitioner
@@ -49,9 +58,12 @@ class Sender:
 class _Producer:
     """A producer, and whether it can be used as it is."""
 
-    def __init__(self, client: TransactionalProducer, failed: Callable[[BrokerError], None]) -> None:
+    def __init__(
+        self, client: TransactionalProducer, failed: Callable[[BrokerError], None]
+    ) -> None:
         self.client = client
-        self.is_sound = False  # not before it has claimed its id, nor once a call has failed or was cancelled
+        # Not before it has claimed its id, nor once a call has failed or was cancelled.
+        self.is_sound = False
         self._failed = failed
 
     @contextmanager
@@ -73,14 +85,21 @@ class _Producer:
 
 
 class TransactionalProducers:
-    """The producers of one ``transactional_id``, which is the beginning of their own ids: made when there is need.
+    """The producers of one ``transactional_id``, which is the beginning of their own ids: made when
+    there is need.
 
-    Their ids have a part of their own in each process, because two that share one would put each other out. What keeps
-    a process that was frozen from ending its transaction is the generation of its consumers, and the broker's timeout.
+    Their ids have a part of their own in each process, because two that share one would put each
+    other out. What keeps a process that was frozen from ending its transaction is the generation of
+    its consumers, and the broker's timeout.
     """
 
     def __init__(
-        self, prefix: str, connector: Connector, clock: Clock, name: str, properties: Mapping[str, object]
+        self,
+        prefix: str,
+        connector: Connector,
+        clock: Clock,
+        name: str,
+        properties: Mapping[str, object],
     ) -> None:
         self.prefix = prefix
         self.clock = clock
@@ -92,24 +111,29 @@ class TransactionalProducers:
         self._open: set[Transaction] = set()
         self._is_stopping = self._is_closed = False
         self._idle = asyncio.Event()
-        self.error: str | None = "connecting"  # why the last call failed; None: it has not
-        self.trouble = asyncio.Event()  # a call has failed, or a producer is in doubt, since :meth:`mend`
+        # Why the last call failed; None: it has not.
+        self.error: str | None = "connecting"
+        # A call has failed, or a producer is in doubt, since :meth:`mend`
+        self.trouble = asyncio.Event()
 
     def failed(self, error: BrokerError) -> None:
         """A call of a producer's has failed."""
-        if not isinstance(error, RejectedRecordError | BatchRefusedError):  # the brokers have answered
+        # The brokers have answered.
+        if not isinstance(error, RejectedRecordError | BatchRefusedError):
             self.error = str(error)
         self.trouble.set()
 
     async def mend(self) -> None:
-        """Claim the ids of producers that are in doubt and that nobody uses: which also ends what they have left open.
+        """Claim the ids of producers that are in doubt and that nobody uses: which also ends what
+        they have left open.
 
-        Without it a process that has nothing more to send would never hear that the brokers are back.
-        BrokerError: try again.
+        Without it a process that has nothing more to send would never hear that the brokers are
+        back. BrokerError: try again.
         """
         while broken := [producer for producer in self._free if not producer.is_sound]:
             await self._places.acquire()
-            if broken[0] not in self._free:  # somebody has taken it meanwhile
+            # Somebody has taken it meanwhile.
+            if broken[0] not in self._free:
                 self._places.release()
                 continue
             self._free.remove(broken[0])
@@ -141,7 +165,9 @@ class TransactionalProducers:
             self.give_back(producer)
 
     async def check(self) -> None:
-        """Ask any broker for anything. As :meth:`Producer.check`; nothing is asked before a producer has been made."""
+        """Ask any broker for anything. As :meth:`Producer.check`; nothing is asked before a
+        producer has been made.
+        """
         if self._all:
             await self._all[0].client.check()
 
@@ -180,10 +206,14 @@ class TransactionalProducers:
             self._idle.clear()
             await is_set_within(self._idle, within_s)
         self._is_closed = True
-        producers, self._all, self._free = self._all, [], []
+        producers = self._all
+        self._all = []
+        self._free = []
         for producer in producers:
-            producer.is_sound = False  # who still has one hears that its transaction has failed
-        self._places.release()  # and so does who waits for one: each passes the place on
+            # Who still has one hears that its transaction has failed.
+            producer.is_sound = False
+        # And so does who waits for one: each passes the place on.
+        self._places.release()
         await asyncio.gather(*(producer.client.stop() for producer in producers))
 
 
@@ -200,14 +230,16 @@ class _Noted(Receipt):
         self.error = error
 
     def written(self, at: TopicPartition, offset: int) -> None:
-        self.at, self.offset = at, offset
+        self.at = at
+        self.offset = offset
 
 
 class Transaction:
-    """One transaction: records of one or several channels, and positions of groups. Made by a pool of producers.
+    """One transaction: records of one or several channels, and positions of groups. Made by a pool
+    of producers.
 
-    Its steps raise as those of :class:`TransactionalProducer` do; after an error only :meth:`close` may follow, and
-    :meth:`settle_doubt`.
+    Its steps raise as those of :class:`TransactionalProducer` do; after an error only :meth:`close`
+    may follow, and :meth:`settle_doubt`.
     """
 
     def __init__(self, producers: TransactionalProducers) -> None:
@@ -217,14 +249,17 @@ class Transaction:
         self._gathered: list[tuple[Sender, Outbound]] = []
         self._is_begun = False
         self._is_closed = False
-        self._has_failed = False  # what was gathered may have got lost: nothing of it may be committed
-        # The brokers have parts of it that are not kept here: records that were written, or positions. Without these
-        # it can be written in another transaction.
+        # What was gathered may have got lost: nothing of it may be committed.
+        self._has_failed = False
+        # The brokers have parts of it that are not kept here: records that were written, or
+        # positions. Without these it can be written in another transaction.
         self._has_more = False
-        self._one_at_a_time = asyncio.Lock()  # several tasks may send in one block of an emitter's
+        # Several tasks may send in one block of an emitter's.
+        self._one_at_a_time = asyncio.Lock()
         self._began_at = 0.0
         self._records = Counter[Sender]()
-        self.at: TopicPartition | None = None  # where the record that was written last stands
+        # Where the record that was written last stands.
+        self.at: TopicPartition | None = None
         self.offset = -1
 
     @property
@@ -233,7 +268,9 @@ class Transaction:
         return not self._records
 
     async def put(self, outbounds: Iterable[tuple[Sender, Outbound]]) -> None:
-        """Take records, each with whom it is for; they are written now, or together with others that come."""
+        """Take records, each with whom it is for; they are written now, or together with others
+        that come.
+        """
         is_enough = False
         for target, outbound in outbounds:
             is_enough = self.gather(target, outbound)
@@ -255,14 +292,16 @@ class Transaction:
             async with self._one_at_a_time:
                 if self._gathered or self._has_failed:
                     producer = await self._begun()
-                    self._has_failed = True  # until it has returned
+                    # Until it has returned.
+                    self._has_failed = True
                     await self._write_gathered(producer)
                     self._has_failed = self._is_closed
         finally:
             self._let_go()
 
     async def _write_gathered(self, producer: _Producer) -> None:
-        gathered, self._gathered = self._gathered, []
+        gathered = self._gathered
+        self._gathered = []
         while True:
             try:
                 await self._write_all(gathered, producer.client)
@@ -272,28 +311,37 @@ class Transaction:
             else:
                 self._has_more = True
                 return
-            # All of the transaction is here, so it can be written again without another call of the handler. Each round
-            # makes the batches smaller, so it ends: all of them fit, or a record that is alone in its batch is refused.
-            # The claim aborts the transaction that was refused, before the next one begins.
+            # All of the transaction is here, so it can be written again without another call of the
+            # handler. Each round makes the batches smaller, so it ends: all of them fit, or a
+            # record that is alone in its batch is refused. The claim aborts the transaction that
+            # was refused, before the next one begins.
             await producer.claim()
             with producer.calling():
                 producer.client.begin()
             # Their lines still hold what was refused.
             self._outboxes.clear()
 
-    async def _write_all(self, gathered: Sequence[tuple[Sender, Outbound]], client: TransactionalProducer) -> None:
-        noted, lines = _Noted(), dict[Line, None]()
+    async def _write_all(
+        self, gathered: Sequence[tuple[Sender, Outbound]], client: TransactionalProducer
+    ) -> None:
+        noted = _Noted()
+        lines = dict[Line, None]()
         for target, outbound in gathered:
             outbox = self._outbox(target, client)
             line = outbox.add(outbound, noted)
             if line is None and outbox.waits_for(outbound.topic):
-                lines.update(dict.fromkeys(outbox.found(outbound.topic, await client.partitions(outbound.topic))))
+                lines.update(
+                    dict.fromkeys(
+                        outbox.found(outbound.topic, await client.partitions(outbound.topic))
+                    )
+                )
             elif line is not None:
                 lines[line] = None
             if noted.error is not None:
                 raise noted.error
         await self._write(client, list(lines))
-        self.at, self.offset = noted.at, noted.offset
+        self.at = noted.at
+        self.offset = noted.offset
 
     def _outbox(self, target: Sender, client: TransactionalProducer) -> Outbox:
         if target not in self._outboxes:
@@ -302,21 +350,31 @@ class Transaction:
         return self._outboxes[target]
 
     async def _write(self, client: TransactionalProducer, lines: list[Line]) -> None:
-        assert self._producer is not None  # noqa: S101  # it has begun
+        # It has begun.
+        assert self._producer is not None  # noqa: S101
         with self._producer.calling():
             if len(lines) == 1:
                 await _write_line(client, lines[0])
                 return
-            # All are waited for, whatever one of them raises: nothing is to be on its way when the end is sent.
-            ends = await asyncio.gather(*(_write_line(client, line) for line in lines), return_exceptions=True)
+            # All are waited for, whatever one of them raises: nothing is to be on its way when the
+            # end is sent.
+            ends = await asyncio.gather(
+                *(_write_line(client, line) for line in lines), return_exceptions=True
+            )
             errors = [end for end in ends if isinstance(end, BaseException)]
             if errors:
                 raise min(errors, key=_says_little)
 
     async def _begun(self) -> _Producer:
         producer = self._producer
-        if self._has_failed or self._is_closed or (self._is_begun and producer is not None and not producer.is_sound):
-            raise TransientBrokerError(f"the transaction of {self._producers.prefix!r} has failed already")
+        if (
+            self._has_failed
+            or self._is_closed
+            or (self._is_begun and producer is not None and not producer.is_sound)
+        ):
+            raise TransientBrokerError(
+                f"the transaction of {self._producers.prefix!r} has failed already"
+            )
         if producer is None:
             producer = self._producer = await self._producers.take()
         if not self._is_begun:
@@ -328,7 +386,9 @@ class Transaction:
         return producer
 
     async def join(self, group_id: str) -> TransactionId:
-        """Have positions of a group take part; they are sent by its consumer, within :meth:`joining`."""
+        """Have positions of a group take part; they are sent by its consumer, within
+        :meth:`joining`.
+        """
         producer = await self._begun()
         self._has_more = True
         with producer.calling():
@@ -337,7 +397,8 @@ class Transaction:
     @contextmanager
     def joining(self) -> Iterator[None]:
         """Around what a consumer sends: what does not return may still be on its way."""
-        assert self._producer is not None  # noqa: S101  # it has begun
+        # It has begun.
+        assert self._producer is not None  # noqa: S101
         self._producer.is_sound = False
         yield
         self._producer.is_sound = True
@@ -352,7 +413,8 @@ class Transaction:
                 await producer.client.commit()
         except OutcomeUnknownError:
             raise
-        except BrokerError as error:  # whatever it says, the request was sent
+        except BrokerError as error:
+            # Whatever it says, the request was sent.
             raise OutcomeUnknownError(text_of(error)) from error
         self.is_committed()
 
@@ -365,7 +427,8 @@ class Transaction:
             target.committed(records, seconds)
 
     async def settle_doubt(self) -> None:
-        """Claim the id anew: when this returns the transaction has ended, and nothing of it that is late has an effect.
+        """Claim the id anew: when this returns the transaction has ended, and nothing of it that is
+        late has an effect.
 
         BrokerError: try again.
         """
@@ -375,23 +438,30 @@ class Transaction:
             self._is_begun = False
 
     async def close(self) -> None:
-        """End it, where :meth:`commit` has not: nothing of it is seen by anybody who reads what is committed."""
+        """End it, where :meth:`commit` has not: nothing of it is seen by anybody who reads what is
+        committed.
+        """
         self._is_closed = True
         try:
-            async with self._one_at_a_time:  # a task may still write for a block that has ended
+            # A task may still write for a block that has ended.
+            async with self._one_at_a_time:
                 if self._producer is not None and self._is_begun and self._producer.is_sound:
                     with self._producer.calling():
                         await self._producer.client.abort()
                     self._is_begun = False
         except BrokerError:
-            pass  # the next claim of the id aborts it, or the broker when its time is over
+            # The next claim of the id aborts it, or the broker when its time is over.
+            pass
         finally:
             self._let_go()
 
     def _let_go(self) -> None:
-        """Give the producer back once nobody uses it: whoever closes does, or who writes, where that was cancelled."""
+        """Give the producer back once nobody uses it: whoever closes does, or who writes, where
+        that was cancelled.
+        """
         if self._is_closed and not self._one_at_a_time.locked():
-            producer, self._producer = self._producer, None
+            producer = self._producer
+            self._producer = None
             if producer is not None:
                 producer.is_sound = producer.is_sound and not self._is_begun
                 self._producers.give_back(producer)
@@ -401,8 +471,9 @@ class Transaction:
 def _says_little(error: BaseException) -> int:
     """A sort key: 0 for the error of a partition that says why the transaction has failed.
 
-    The first refusal ends the transaction for every partition, and the others only hear that it has failed. A refused
-    batch says less than a refused record: the record is refused in smaller batches, too.
+    The first refusal ends the transaction for every partition, and the others only hear that it has
+    failed. A refused batch says less than a refused record: the record is refused in smaller
+    batches, too.
     """
     if isinstance(error, BatchRefusedError):
         return 1

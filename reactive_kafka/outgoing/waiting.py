@@ -14,9 +14,10 @@ from reactive_kafka.verdicts.partition import ack_range, verdicts_of
 class Waiting:
     """One record on its way: what is written, and who is told once what became of it.
 
-    The line, the batch and whoever waits for the confirmation share this one object, because each further object
-    would cost a tenth of a record's whole way. For the same reason there is no ``__init__``: who makes one sets its
-    fields, which are those of :class:`~reactive_kafka.records.RecordBytes`.
+    The line, the batch and whoever waits for the confirmation share this one object, because each
+    further object would cost a tenth of a record's whole way. For the same reason there is no
+    ``__init__``: who makes one sets its fields, which are those of
+    :class:`~reactive_kafka.records.RecordBytes`.
     """
 
     __slots__ = ("headers", "key", "timestamp_ms", "value")
@@ -28,7 +29,9 @@ class Waiting:
 
     @property
     def is_over(self) -> bool:
-        """Whether it was told, or nobody waits for it any more: what is not on its way yet is not written then."""
+        """Whether it was told, or nobody waits for it any more: what is not on its way yet is not
+        written then.
+        """
         raise NotImplementedError
 
     def written(self, at: TopicPartition, offset: int) -> None:
@@ -41,15 +44,18 @@ class Waiting:
 
     @classmethod
     def all_written(cls, waiting: Sequence[Waiting], at: TopicPartition, offset: int) -> None:
-        """The broker has all of these, which are of one class, from *offset* on; -1: it does not say where.
+        """The broker has all of these, which are of one class, from *offset* on; -1: it does not
+        say where.
 
         What one of them raises is raised when the others were told, too.
         """
-        failed, step = None, 0 if offset < 0 else 1
+        failed = None
+        step = 0 if offset < 0 else 1
         for one in waiting:
             try:
                 one.written(at, offset)
-            except BaseException as error:  # of whoever is told
+            except BaseException as error:
+                # Of whoever is told.
                 failed = failed or error
             offset += step
         if failed is not None:
@@ -71,12 +77,14 @@ class Settling(Waiting):
 
     @classmethod
     def all_written(cls, waiting: Sequence[Waiting], at: TopicPartition, offset: int) -> None:
-        # Lanes run in order, so what stands in a batch one after the other came so, too: it is settled as ranges.
+        # Lanes run in order, so what stands in a batch one after the other came so, too: it is
+        # settled as ranges.
         failed: BaseException | None = None
         for tracker, start, stop in _ranges(cast("Sequence[Settling]", waiting)):
             try:
                 ack_range(tracker, start, stop)
-            except BaseException as error:  # the others are settled all the same
+            except BaseException as error:
+                # The others are settled all the same.
                 failed = failed or error
         if failed is not None:
             raise failed
@@ -90,7 +98,9 @@ class Settling(Waiting):
 
 
 def _ranges(waiting: Sequence[Settling]) -> list[tuple[OffsetTracker, int, int]]:
-    """The arrival numbers of those that are not over yet, from first to last (exclusive); they are over then."""
+    """The arrival numbers of those that are not over yet, from first to last (exclusive); they are
+    over then.
+    """
     found: list[tuple[OffsetTracker, int, int]] = []
     tracker: OffsetTracker | None = None
     start = stop = 0
@@ -103,7 +113,8 @@ def _ranges(waiting: Sequence[Settling]) -> list[tuple[OffsetTracker, int, int]]
             continue
         if tracker is not None:
             found.append((tracker, start, stop))
-        tracker, start = one.tracker, one.index
+        tracker = one.tracker
+        start = one.index
         stop = start + 1
     if tracker is not None:
         found.append((tracker, start, stop))

@@ -1,4 +1,6 @@
-"""Whether the brokers that are written to answer: asked all the time, for what is not sent fails at nothing."""
+"""Whether the brokers that are written to answer: asked all the time, for what is not sent fails at
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from reactive_kafka.observe.outages import OutageReports
 from reactive_kafka.tasks import ends_with_others
 
 CHECK_S = 2.0
-"""How often a broker is asked. With the time that an answer may take, readiness is DOWN within five seconds."""
+"""How often a broker is asked. With the time that an answer may take, readiness is DOWN within five
+seconds.
+"""
 
 
 class BrokerWatch:
@@ -37,7 +41,8 @@ class BrokerWatch:
         self._outages = OutageReports(channel, observer)
         self._answered = answered
         self._heard_at = -inf
-        self.silence: str | None = None  # why no broker answers
+        # Why no broker answers.
+        self.silence: str | None = None
 
     def heard(self) -> None:
         """A broker has confirmed a write: it need not be asked now."""

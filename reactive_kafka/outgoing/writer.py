@@ -37,7 +37,8 @@ FLUSH_S = 10.0
 
 
 class Writer:
-    """Writes the records of one channel. At most *max_in_flight* of them wait for the broker at a time.
+    """Writes the records of one channel. At most *max_in_flight* of them wait for the broker at a
+    time.
 
     A broker that is away, or a topic that is missing, is tried again for as long as it takes.
     """
@@ -60,34 +61,49 @@ class Writer:
         self._observer = observer
         self._spawn = spawn
         self._linger_s = linger_s
-        self._lingering: dict[TopicPartition, asyncio.Event] = {}  # set when there is no need to wait any longer
+        # Set when there is no need to wait any longer.
+        self._lingering: dict[TopicPartition, asyncio.Event] = {}
         self.why_full = f"outgoing channel {name!r}: {max_in_flight} records wait for the broker (max_in_flight)"
         self._outbox = Outbox(
-            max_in_flight, producer.key_hash, self._released, partitioner, self._begin, lingers=linger_s > 0
+            max_in_flight,
+            producer.key_hash,
+            self._released,
+            partitioner,
+            self._begin,
+            lingers=linger_s > 0,
         )
-        self.take = self._outbox.accept  # itself: a call in between would be a tenth of a record's way
-        self._asked: set[str] = set()  # topics whose partitions are being looked up
-        self._waiting: OrderedDict[Future[None], None] = OrderedDict()  # for room, in the order in which they came
-        self._left = asyncio.Event()  # set when records have left, for whoever waits for an end of them
+        # itself: a call in between would be a tenth of a record's way.
+        self.take = self._outbox.accept
+        # Topics whose partitions are being looked up.
+        self._asked: set[str] = set()
+        # For room, in the order in which they came.
+        self._waiting: OrderedDict[Future[None], None] = OrderedDict()
+        # Set when records have left, for whoever waits for an end of them.
+        self._left = asyncio.Event()
         self._scopes: set[CancelScope] = set()
         self._broker_error: str | None = "connecting"
-        self._may_pass = False  # what stands there may be over without a write that says so
+        # What stands there may be over without a write that says so.
+        self._may_pass = False
         self.watch = BrokerWatch(name, producer.check, clock, observer, self._answered)
         self._failure: str | None = None
-        self._is_stopping = False  # what is new is refused, and what was accepted is written
+        # What is new is refused, and what was accepted is written.
+        self._is_stopping = False
         self._is_closed = False
         self._sent = {"ok": 0, "failed": 0}
         self._durations = DurationHistogram()
 
     def start(self, topic: str = "", *, watches: bool = True) -> None:
-        """Connect in the background, and go on trying where no broker answers; a missing *topic* is told from then.
+        """Connect in the background, and go on trying where no broker answers; a missing *topic* is
+        told from then.
 
         Args:
-            watches: Whether the brokers are asked, from then on, if they are there. Not needed where others ask them.
+            watches: Whether the brokers are asked, from then on, if they are there. Not needed
+                where others ask them.
         """
 
         async def connect() -> None:
-            waits, reach = Waits(BACKOFF), Writable(self.name, topic, self._observer)
+            waits = Waits(BACKOFF)
+            reach = Writable(self.name, topic, self._observer)
             while True:
                 try:
                     await self._producer.start()
@@ -119,13 +135,18 @@ class Writer:
         self._spawn(run, name)
 
     def fail(self, error: BaseException) -> None:
-        """What connects or writes has ended with what is no answer of the broker's: a bug, and only a restart helps."""
+        """What connects or writes has ended with what is no answer of the broker's: a bug, and only
+        a restart helps.
+        """
         self._failure = describe(error)
         self._observer.on(ChannelFailed(channel=self.name, reason=self._failure, error=error))
 
     async def stop(self, deadline: float | None = None) -> None:
-        """Write what was accepted, until *deadline* (monotonic; None: for some seconds), tell what is left, close."""
-        self._is_stopping = True  # or who goes on sending would keep it from its end
+        """Write what was accepted, until *deadline* (monotonic; None: for some seconds), tell what
+        is left, close.
+        """
+        # Or who goes on sending would keep it from its end.
+        self._is_stopping = True
         self._outbox.accept_no_more()
         within_s = FLUSH_S if deadline is None else max(0.0, deadline - self._clock.monotonic())
         for more in self._lingering.values():
@@ -159,7 +180,8 @@ class Writer:
         """
         for more in self._lingering.values():
             more.set()
-        before = list(self._outbox.left())  # held here, so that no other record gets the id of one of them
+        # Held here, so that no other record gets the id of one of them.
+        before = list(self._outbox.left())
         waiting = set(map(id, before))
         while waiting := waiting.intersection(map(id, self._outbox.left())):
             if self._is_closed:
@@ -167,7 +189,8 @@ class Writer:
             await _next(self._left)
 
     async def write(self, outbound: Outbound) -> None:
-        """Write a record; returns when the broker has it. RejectedRecordError: it refuses this record.
+        """Write a record; returns when the broker has it. RejectedRecordError: it refuses this
+        record.
 
         Cancellation: The record may be written all the same, if that has begun.
         """
@@ -188,9 +211,12 @@ class Writer:
         has_waited = not self.has_room
         if has_waited:
             await self._room()
-            self._outbox.in_flight -= 1  # put_now counts it itself
+            # put_now counts it itself.
+            self._outbox.in_flight -= 1
         receipt.expect()
-        self.put_now(part_of(outbound, receipt), outbound.topic, outbound.partition, has_waited=has_waited)
+        self.put_now(
+            part_of(outbound, receipt), outbound.topic, outbound.partition, has_waited=has_waited
+        )
 
     async def _room(self) -> None:
         """Wait for our turn, and enter. ChannelClosedError: the channel stops."""
@@ -203,7 +229,8 @@ class Writer:
         except asyncio.CancelledError:
             self._waiting.pop(here, None)
             if here.done() and not here.cancelled():
-                self._outbox.leave(1)  # it was our turn already, and is the next one's now
+                # It was our turn already, and is the next one's now.
+                self._outbox.leave(1)
             raise
 
     @property
@@ -211,10 +238,18 @@ class Writer:
         """Whether a record is accepted at once."""
         return self._outbox.room > 0 and not self._waiting
 
-    def put_now(self, waiting: Waiting, topic: str, partition: int | None = None, *, has_waited: bool = False) -> None:
+    def put_now(
+        self,
+        waiting: Waiting,
+        topic: str,
+        partition: int | None = None,
+        *,
+        has_waited: bool = False,
+    ) -> None:
         """Accept a record, whether or not there is room.
 
-        ChannelClosedError: the channel stops; what *has_waited* since before that is still taken while it writes.
+        ChannelClosedError: the channel stops; what *has_waited* since before that is still taken
+        while it writes.
         """
         if self._is_closed or (self._is_stopping and not has_waited):
             raise _closed(self.name)
@@ -238,7 +273,9 @@ class Writer:
             self._lingering[line.to].set()
 
     async def _find(self, topic: str) -> None:
-        """Ask for the partitions of a topic until they are known, or nobody waits for that any more."""
+        """Ask for the partitions of a topic until they are known, or nobody waits for that any
+        more.
+        """
         waits = Waits(BACKOFF)
         try:
             while records := self._outbox.waits(topic):
@@ -248,7 +285,9 @@ class Writer:
                     self._tell(topic, error, records)
                     await asyncio.sleep(waits.next_s())
                 except BaseException as error:
-                    self._outbox.unknown(topic, _reason(error, f"look up {topic}", is_closed=self._is_closed))
+                    self._outbox.unknown(
+                        topic, _reason(error, f"look up {topic}", is_closed=self._is_closed)
+                    )
                 else:
                     for line in self._outbox.found(topic, partitions):
                         self._begin(line)
@@ -257,7 +296,8 @@ class Writer:
 
     async def _work(self, line: Line) -> None:
         """Write what stands in a line, batch by batch, until it is empty."""
-        waits, topic = Waits(BACKOFF), line.to.topic
+        waits = Waits(BACKOFF)
+        topic = line.to.topic
         try:
             if self._linger_s:
                 await self._linger(line)
@@ -271,7 +311,8 @@ class Writer:
                 except BrokerError as error:
                     self._tell(topic, error, len(records))
                     await asyncio.sleep(waits.next_s())
-                except BaseException as error:  # whatever else the client says is about what it was given
+                except BaseException as error:
+                    # Whatever else the client says is about what it was given.
                     line.refused(_reason(error, f"write to {line.to}", is_closed=self._is_closed))
                 else:
                     waits.progressed()
@@ -280,7 +321,8 @@ class Writer:
                     self._sent["ok"] += written.count
                     self._durations.observe(self._clock.monotonic() - started, written.count)
                     line.written(written.offset, written.count)
-                # It may have got more of them; or it was made anew with fewer, and refuses what goes to the others.
+                # It may have got more of them; or it was made anew with fewer, and refuses what
+                # goes to the others.
                 if known := self._producer.known_partitions(topic):
                     self._outbox.found(topic, known)
         finally:
@@ -303,7 +345,9 @@ class Writer:
         self._observer.on(SendFailed(channel=self.name, topic=topic, reason=str(error)))
 
     def _answered(self) -> None:
-        """A broker answers. Where nothing waits to be written any more no write will say that the trouble is over."""
+        """A broker answers. Where nothing waits to be written any more no write will say that the
+        trouble is over.
+        """
         if self._may_pass and not self._outbox.in_flight:
             self._broker_error = None
 
@@ -312,7 +356,8 @@ class Writer:
         while self._waiting and self._outbox.room > 0:
             here, _ = self._waiting.popitem(last=False)
             if not here.done():
-                self._outbox.enter()  # on behalf of whoever waits there, so that nobody comes before
+                # On behalf of whoever waits there, so that nobody comes before.
+                self._outbox.enter()
                 here.set_result(None)
         self._left.set()
 
@@ -343,7 +388,9 @@ def _closed(name: str) -> ChannelClosedError:
 
 
 def _reason(error: BaseException, task: str, *, is_closed: bool) -> BaseException:
-    """Why records are not written, of what is no answer of the broker's; raises what means us, and not them."""
+    """Why records are not written, of what is no answer of the broker's; raises what means us, and
+    not them.
+    """
     if isinstance(error, Exception):
         return error
     if isinstance(error, SystemExit | KeyboardInterrupt) or is_closed or _is_cancelled():

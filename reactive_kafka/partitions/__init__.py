@@ -1,1 +1,3 @@
-"""One partition from assignment to revocation: where reading starts, what is fetched, what is committed."""
+"""One partition from assignment to revocation: where reading starts, what is fetched, what is
+committed.
+"""

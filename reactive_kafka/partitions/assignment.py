@@ -1,7 +1,9 @@
-"""The listener of one client's rebalances: partitions come, go, and are retained; the application's hooks run.
+"""The listener of one client's rebalances: partitions come, go, and are retained; the application's
+hooks run.
 
-A revocation names its partitions: their work may finish, what is settled is committed, and they are let go. The others
-go on meanwhile. An eager client (aiokafka's) revokes everything in every rebalance; what it gets back is retained.
+A revocation names its partitions: their work may finish, what is settled is committed, and they are
+let go. The others go on meanwhile. An eager client (aiokafka's) revokes everything in every
+rebalance; what it gets back is retained.
 """
 
 from __future__ import annotations
@@ -13,7 +15,13 @@ from math import inf
 from typing import Literal
 
 from reactive_kafka.config.checks import GroupTimes
-from reactive_kafka.observe.events import HandlerAbandoned, Rebalanced, RevocationCut, SettledNotStored, StopWaits
+from reactive_kafka.observe.events import (
+    HandlerAbandoned,
+    Rebalanced,
+    RevocationCut,
+    SettledNotStored,
+    StopWaits,
+)
 from reactive_kafka.partitions import deadlines as granted
 from reactive_kafka.partitions.committer import Committer
 from reactive_kafka.partitions.deadlines import Deadlines, LastAssignment, Slot
@@ -26,7 +34,9 @@ from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import NoEndError, is_set_within, outcome_of
 
 CUT_OFF_S = 10.0
-"""How long a stop that is to wait for nothing waits for jobs that it has cancelled, or ``drain_timeout`` if less."""
+"""How long a stop that is to wait for nothing waits for jobs that it has cancelled, or
+``drain_timeout`` if less.
+"""
 TOLD_AFTER_S = 1.0
 """How long a stop waits for records before it is told which, and for how long at most."""
 
@@ -46,47 +56,65 @@ class Assignment:
         exit: Callable[[BaseException], None],
         joined: Callable[[], None],
     ) -> None:
-        self._parts, self._settings = parts, parts.settings
+        self._parts = parts
+        self._settings = parts.settings
         self._owned = owned
         self._starts = starts
         self._committer = committer
         self._clock = parts.clock
         self._hooks = hooks
         self._runner = HookRunner(parts.settings.name, parts.clock, parts.observer)
-        self._exit = exit  # a hook asked the process to end
-        self._joined = joined  # called when an assignment has come
+        # A hook asked the process to end.
+        self._exit = exit
+        # Called when an assignment has come.
+        self._joined = joined
         self._changed = asyncio.Event()
         self._times = GroupTimes.of(parts.settings.client.get)
         self._last = LastAssignment()
-        # When each of the two began to wait for handlers: a stop may come during a revocation, and the other way round.
+        # When each of the two began to wait for handlers: a stop may come during a revocation, and
+        # the other way round.
         self._waits_since: dict[During, float] = {}
         self._has_told_waiting = False
         self._releasing = asyncio.Lock()
-        self._is_over = False  # let go for good: what is assigned until the client has left is not read
-        self._is_leaving = False  # the same, of a client that another one follows
+        # Let go for good: what is assigned until the client has left is not read.
+        self._is_over = False
+        # The same, of a client that another one follows.
+        self._is_leaving = False
         self.has_joined = False
 
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
-        """Let the work in these partitions finish within ``revoke_grace``, commit, and let go in time for the join."""
+        """Let the work in these partitions finish within ``revoke_grace``, commit, and let go in
+        time for the join.
+        """
         if not partitions:
             return
-        settings, now = self._settings, self._clock.monotonic()
+        settings = self._settings
+        now = self._clock.monotonic()
         self._waits_since["revocation"] = now
         deadlines = granted.of_revocation(
-            self._times, settings.revoke_grace_s, now, self._last, hooks=len(self._hooks.on_revoked),
+            self._times,
+            settings.revoke_grace_s,
+            now,
+            self._last,
+            hooks=len(self._hooks.on_revoked),
             commits_twice=settings.enable_auto_commit or settings.commit_strategy == "checkpoint",
-        )  # fmt: skip
-        await self.drain(min(deadlines.grace, deadlines.drain_end), partitions, most=deadlines.drain_end)
+        )
+        await self.drain(
+            min(deadlines.grace, deadlines.drain_end), partitions, most=deadlines.drain_end
+        )
         await self.release(deadlines, partitions, during="revocation")
         self._tell("lost" if self._is_lost() else "revoked", partitions)
 
     async def lose(self, leave: Callable[[], Awaitable[None]]) -> None:
-        """The client is of no use any more: commit what is settled if that can be done, and *leave* its group."""
+        """The client is of no use any more: commit what is settled if that can be done, and *leave*
+        its group.
+        """
         partitions = frozenset(self._owned.table.trackers)
         now = self._clock.monotonic()
         self._waits_since["revocation"] = now
-        # Until it has left, the group may still assign partitions to it. Its successor would not be told that they are
-        # gone: a cooperative assignment names only what comes and goes, and what came to the lost client would stay.
+        # Until it has left, the group may still assign partitions to it. Its successor would not be
+        # told that they are gone: a cooperative assignment names only what comes and goes, and what
+        # came to the lost client would stay.
         self._is_leaving = True
         try:
             await self.drain(now)
@@ -97,17 +125,23 @@ class Assignment:
         finally:
             self._is_leaving = False
 
-    def _tell(self, kind: Literal["assigned", "revoked", "lost"], partitions: frozenset[TopicPartition]) -> None:
+    def _tell(
+        self, kind: Literal["assigned", "revoked", "lost"], partitions: frozenset[TopicPartition]
+    ) -> None:
         self._parts.history.rebalances[kind] += 1
-        name, generation = self._settings.name, self._owned.table.generation
-        self._parts.observer.on(Rebalanced(channel=name, kind=kind, partitions=partitions, generation=generation))
+        name = self._settings.name
+        generation = self._owned.table.generation
+        self._parts.observer.on(
+            Rebalanced(channel=name, kind=kind, partitions=partitions, generation=generation)
+        )
 
     async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
         """Go on in the partitions that are retained, start the other ones afresh."""
         self._last.began = self._clock.monotonic()
         if self._is_over or self._is_leaving:
             return
-        if not self._owned.is_ending:  # a stop goes on waiting, also through an incremental assignment
+        # A stop goes on waiting, also through an incremental assignment.
+        if not self._owned.is_ending:
             self._parts.acknowledger.awaited_by.discard(self)
         self._owned.assign(generation, partitions)
         self._committer.engine.end_request()
@@ -118,13 +152,18 @@ class Assignment:
         self._joined()
         added = {one: one.assignment for one in self._owned.named(partitions)}
         if added and self._hooks.on_assigned:
-            await self._starts.find()  # what is retained commits already: hooks may wait for verdicts on its records
+            # What is retained commits already: hooks may wait for verdicts on its records.
+            await self._starts.find()
         await self._open(added, partitions)
         await self._starts.find()
         self._last.ended = self._clock.monotonic()
 
-    async def _open(self, added: Mapping[Partition, int], partitions: frozenset[TopicPartition]) -> None:
-        """Run the hooks of an assignment, unless all of it was taken away meanwhile; then its partitions may start."""
+    async def _open(
+        self, added: Mapping[Partition, int], partitions: frozenset[TopicPartition]
+    ) -> None:
+        """Run the hooks of an assignment, unless all of it was taken away meanwhile; then its
+        partitions may start.
+        """
         if self._is_over or not any(one.assignment == at for one, at in added.items()):
             return
         for one, at in added.items():
@@ -138,8 +177,12 @@ class Assignment:
                 self._owned.table.move(one, "open")
                 one.is_open = True
 
-    def take_nothing_new(self, partitions: Collection[TopicPartition] | None = None, *, for_good: bool = False) -> None:
-        """Let no handler be called for records of these (None: any); *for_good*: nor after the next assignment."""
+    def take_nothing_new(
+        self, partitions: Collection[TopicPartition] | None = None, *, for_good: bool = False
+    ) -> None:
+        """Let no handler be called for records of these (None: any); *for_good*: nor after the next
+        assignment.
+        """
         if for_good:
             self._waits_since.setdefault("stop", self._clock.monotonic())
             self._owned.is_ending = True
@@ -152,25 +195,34 @@ class Assignment:
         deadline: float,
         partitions: Collection[TopicPartition] | None = None,
         *,
-        most: float = inf,  # jobs, too, are not waited for any longer
+        # Jobs, too, are not waited for any longer.
+        most: float = inf,
         to_the_end: bool = False,
     ) -> None:
-        """Take nothing new of these partitions (None: of any), and wait for the handlers that run, until *deadline*.
+        """Take nothing new of these partitions (None: of any), and wait for the handlers that run,
+        until *deadline*.
 
-        Jobs that run on a cluster are cancelled in time, or when the grace of a revocation is over, and waited for
-        until they do nothing any more; all of that takes ``drain_timeout`` at most. At the end of the process
-        (*to_the_end*) also those are waited for whose partition has gone or was reset.
+        Jobs that run on a cluster are cancelled in time, or when the grace of a revocation is over,
+        and waited for until they do nothing any more; all of that takes ``drain_timeout`` at most.
+        At the end of the process (*to_the_end*) also those are waited for whose partition has gone
+        or was reset.
         """
         self.take_nothing_new(partitions, for_good=to_the_end)
         waits_for_remains = to_the_end or self._parts.workers.works_elsewhere
 
         def are_over() -> bool:
-            return not (waits_for_remains and self._owned.has_remains()) and not self._owned.running(partitions)
+            return not (
+                waits_for_remains and self._owned.has_remains()
+            ) and not self._owned.running(partitions)
 
-        # A job elsewhere is cancelled when the grace of a revocation is over, but a stop keeps a part of its own time
-        # for that: so what is waited for first ends earlier than the whole, and cancelling has the rest.
+        # A job elsewhere is cancelled when the grace of a revocation is over, but a stop keeps a
+        # part of its own time for that: so what is waited for first ends earlier than the whole,
+        # and cancelling has the rest.
         now = self._clock.monotonic()
-        whole_s = max(deadline - now, min(self._settings.drain_timeout_s, CUT_OFF_S if to_the_end else most - now))
+        whole_s = max(
+            deadline - now,
+            min(self._settings.drain_timeout_s, CUT_OFF_S if to_the_end else most - now),
+        )
         ends = min(deadline, now + whole_s - self._parts.workers.reserve_s(whole_s))
         if await (self._until_told if to_the_end else self._until)(are_over, ends):
             return
@@ -178,7 +230,8 @@ class Assignment:
             async with asyncio.timeout(max(0.0, now + whole_s - self._clock.monotonic())):
                 await self._parts.workers.cut_off()
         except TimeoutError:
-            pass  # it does not end, which was logged; nobody can wait for ever
+            # It does not end, which was logged; nobody can wait for ever.
+            pass
         await self._until(are_over, deadline)
 
     async def release(
@@ -187,11 +240,15 @@ class Assignment:
         partitions: Collection[TopicPartition] | None = None,
         *,
         during: During,
-        is_lost: bool = False,  # the client is of no use any more, and the partitions go with it
+        # The client is of no use any more, and the partitions go with it.
+        is_lost: bool = False,
     ) -> None:
-        """Run the hooks, give what is still unsettled the rest of the time, commit, and stop committing."""
+        """Run the hooks, give what is still unsettled the rest of the time, commit, and stop
+        committing.
+        """
         raised: list[BaseException] = []
-        async with self._releasing:  # a stop may come while a revocation is at it
+        # A stop may come while a revocation is at it.
+        async with self._releasing:
             hooked = frozenset(one.id for one in self._owned.named(partitions) if one.has_hooks)
             for one in self._owned.named(hooked):
                 one.has_hooks = False
@@ -209,26 +266,36 @@ class Assignment:
                 if not await self._flush(slot, partitions):
                     unstored = self._tell_unstored(partitions, during, slot)
             hooks = sum(isinstance(error, NoEndError) for error in raised)
-            if deadlines.is_short and (hooks or records or unstored):  # one line for all that had no time to end
-                name, waits_s = self._settings.name, self._times.rebalance_s
-                cut = RevocationCut(channel=name, waits_s=waits_s, hooks=hooks, records=records, unstored=unstored)
+            # One line for all that had no time to end.
+            if deadlines.is_short and (hooks or records or unstored):
+                name = self._settings.name
+                waits_s = self._times.rebalance_s
+                cut = RevocationCut(
+                    channel=name, waits_s=waits_s, hooks=hooks, records=records, unstored=unstored
+                )
                 self._parts.observer.on(cut)
             self._owned.revoke(partitions)
             if not self._owned.table.trackers:
                 self._committer.engine.end_request()
             self._is_over = self._is_over or during == "stop"
-        self._exit_if_asked(raised)  # the process has committed and let go before it ends
+        # The process has committed and let go before it ends.
+        self._exit_if_asked(raised)
 
     async def _flush(self, slot: Slot, partitions: Collection[TopicPartition] | None) -> bool:
         """Make the last commit; False if something is not stored."""
-        # In a task of its own: the end of what is cancelled for being late may take longer (a transaction is aborted).
+        # In a task of its own: the end of what is cancelled for being late may take longer (a
+        # transaction is aborted).
         is_stored = False
 
         async def flush() -> None:
             nonlocal is_stored
-            is_stored = await self._committer.flush(self._clock.monotonic() + slot.run_s, partitions)
+            is_stored = await self._committer.flush(
+                self._clock.monotonic() + slot.run_s, partitions
+            )
 
-        error = await outcome_of(flush, f"last commit of {self._settings.name}", slot.run_s, cleanup_s=slot.cleanup_s)
+        error = await outcome_of(
+            flush, f"last commit of {self._settings.name}", slot.run_s, cleanup_s=slot.cleanup_s
+        )
         if error is not None and not isinstance(error, NoEndError):
             raise error
         return is_stored
@@ -239,12 +306,16 @@ class Assignment:
                 self._exit(error)
 
     def close(self) -> None:
-        """No assignment will follow: every tracker is closed, and who waits for an answer gets it."""
+        """No assignment will follow: every tracker is closed, and who waits for an answer gets
+        it.
+        """
         self._parts.acknowledger.awaited_by.discard(self)
         self._owned.close()
 
     def changed(self) -> None:
-        """A worker turned away from a lane, or a verdict was given: whoever waits for that looks again."""
+        """A worker turned away from a lane, or a verdict was given: whoever waits for that looks
+        again.
+        """
         self._changed.set()
 
     async def _until(self, holds: Callable[[], bool], deadline: float) -> bool:
@@ -260,39 +331,54 @@ class Assignment:
             return True
         if (left_s := deadline - self._clock.monotonic()) > 0 and not self._has_told_waiting:
             self._has_told_waiting = True
-            records, oldest = self._owned.in_flight(), tuple(self._owned.unsettled())
+            records = self._owned.in_flight()
+            oldest = tuple(self._owned.unsettled())
             name = self._settings.name
-            self._parts.observer.on(StopWaits(channel=name, records=records, oldest=oldest, left_s=left_s))
+            self._parts.observer.on(
+                StopWaits(channel=name, records=records, oldest=oldest, left_s=left_s)
+            )
         return await self._until(holds, deadline)
 
-    def _count_abandoned(self, partitions: Collection[TopicPartition] | None, during: During) -> int:
+    def _count_abandoned(
+        self, partitions: Collection[TopicPartition] | None, during: During
+    ) -> int:
         self._parts.history.abandoned += self._owned.running(partitions)
         if left := self._owned.in_flight(partitions):
             now = self._clock.monotonic()
             waited_s = now - self._waits_since.get(during, now)
             self._parts.observer.on(
-                HandlerAbandoned(channel=self._settings.name, during=during, records=left, waited_s=waited_s)
+                HandlerAbandoned(
+                    channel=self._settings.name, during=during, records=left, waited_s=waited_s
+                )
             )
         return left
 
-    def _tell_unstored(self, partitions: Collection[TopicPartition] | None, during: During, slot: Slot) -> int:
-        left = self._committer.engine.unstored(one for one in self._owned.named(partitions) if one.live is not None)
-        if left and self._committer.is_owner:  # else another owner has them, which is told by itself
+    def _tell_unstored(
+        self, partitions: Collection[TopicPartition] | None, during: During, slot: Slot
+    ) -> int:
+        left = self._committer.engine.unstored(
+            one for one in self._owned.named(partitions) if one.live is not None
+        )
+        # Else another owner has them, which is told by itself.
+        if left and self._committer.is_owner:
             self._parts.observer.on(
                 SettledNotStored(
                     channel=self._settings.name,
                     during=during,
                     partitions=frozenset(left),
                     records=sum(left.values()),
-                    reason=self._committer.not_stored or f"no answer within {round(slot.run_s, 2):g} s",
+                    reason=self._committer.not_stored
+                    or f"no answer within {round(slot.run_s, 2):g} s",
                 )
             )
         return len(left)
 
     def _is_lost(self) -> bool:
-        """Whether the partitions have been taken already: the broker has refused a commit, or put this client out."""
-        # Known before the hooks run, and not from the callback: aiokafka calls the same one for a revocation and for a
-        # membership that has ended.
+        """Whether the partitions have been taken already: the broker has refused a commit, or put
+        this client out.
+        """
+        # Known before the hooks run, and not from the callback: aiokafka calls the same one for a
+        # revocation and for a membership that has ended.
         consumer = self._starts.consumer
         return not self._committer.is_owner or (consumer is not None and not consumer.is_member())
 

@@ -31,14 +31,20 @@ from reactive_kafka.tasks import ends_with_others, is_set_within
 
 FLUSH_RETRY_S = 0.1
 MOST_REFUSALS = 2
-"""How often a last commit is tried whose rest is refused: the others of the group wait for it, and it hardly passes."""
+"""How often a last commit is tried whose rest is refused: the others of the group wait for it, and
+it hardly passes.
+"""
 
 BACKOFF = Backoff(0.25, 5.0)
-"""How soon a failed commit is tried again where no tick does it: doubling, from the first up to the second."""
+"""How soon a failed commit is tried again where no tick does it: doubling, from the first up to the
+second.
+"""
 
 
 class Committer:
-    """Commits the positions of one client, one request at a time, when the engine's strategy says so."""
+    """Commits the positions of one client, one request at a time, when the engine's strategy says
+    so.
+    """
 
     def __init__(
         self,
@@ -54,20 +60,28 @@ class Committer:
         self.engine = engine
         self._clock = clock
         self._observer = observer
-        self._confirmed = confirmed  # called with each tracker and the position that the broker has stored for it
-        self._every = every  # None: nothing but ticks and requests makes a commit due
+        # Called with each tracker and the position that the broker has stored for it.
+        self._confirmed = confirmed
+        # None: nothing but ticks and requests makes a commit due.
+        self._every = every
         self._one_at_a_time = asyncio.Lock()
         self._look_again = asyncio.Event()
         self._is_requested = False
-        self._wanted: list[OffsetTracker] = []  # somebody waits until their plans are stored
+        # Somebody waits until their plans are stored.
+        self._wanted: list[OffsetTracker] = []
         self._waits = Waits(BACKOFF)
-        self._retry_at: float | None = None  # after a failure; endless: a tick does it
-        self._spared_until = -math.inf  # whoever asks for it then waits so long: the broker is spared
+        # After a failure; endless: a tick does it.
+        self._retry_at: float | None = None
+        # Whoever asks for it then waits so long: the broker is spared.
+        self._spared_until = -math.inf
         self.consumer: Consumer | None = None
         self.facts = facts
-        self.stored_at = -math.inf  # when a commit was stored last; monotonic
-        self.failing: str | None = None  # why; None: it was stored, nothing is due any more, or it was not ours to make
-        self.is_owner = True  # False: the broker refused the last commit, because the assignment is over
+        # When a commit was stored last; monotonic.
+        self.stored_at = -math.inf
+        # Why; None: it was stored, nothing is due any more, or it was not ours to make.
+        self.failing: str | None = None
+        # False: the broker refused the last commit, because the assignment is over.
+        self.is_owner = True
 
     def request(self) -> None:
         """Have the task commit as soon as it can; requests that come before it does are one."""
@@ -80,21 +94,30 @@ class Committer:
             self._look_again.set()
 
     async def run(self) -> None:
-        """Commit what is due at every interval and request, for ever; CommitStrategyError where the strategy fails."""
+        """Commit what is due at every interval and request, for ever; CommitStrategyError where the
+        strategy fails.
+        """
         interval_s = self.engine.strategy.interval_s or math.inf
         now = self._clock.monotonic()
         tick = now + ends_with_others(interval_s, now)
         while True:
             await self._until_due(tick)
-            await asyncio.sleep(0)  # whatever is due: the loop turns
-            # What only a tick commits is tried again with what failed; where there are no ticks, requests are.
-            is_tick = self._clock.monotonic() >= tick or self._retry_at is not None or interval_s == math.inf
+            # Whatever is due: the loop turns.
+            await asyncio.sleep(0)
+            # What only a tick commits is tried again with what failed; where there are no ticks,
+            # requests are.
+            is_tick = (
+                self._clock.monotonic() >= tick
+                or self._retry_at is not None
+                or interval_s == math.inf
+            )
             await self.commit(is_tick=is_tick)
             if self.engine.refused is not None:
                 raise self.engine.refused
             now = self._clock.monotonic()
             if now >= tick:
-                tick += interval_s * max(1, -(-(now - tick) // interval_s))  # ticks that passed are left out
+                # Ticks that passed are left out.
+                tick += interval_s * max(1, -(-(now - tick) // interval_s))
 
     async def _until_due(self, tick: float) -> None:
         while (due := self._due(tick)) > (now := self._clock.monotonic()):
@@ -103,14 +126,16 @@ class Committer:
 
     def _due(self, tick: float) -> float:
         if self.consumer is None:
-            return tick  # nothing can be sent, however long it has been due
+            # Nothing can be sent, however long it has been due.
+            return tick
         if self._retry_at is not None:
             return min(tick, self._retry_at, self._spared_until if self._is_requested else math.inf)
         if self._is_requested:
             return -math.inf
         early = math.inf if self._every is None else self._every.due_at(self._clock.monotonic())
         repeat_at = self.engine.repeat_at
-        # However long the interval is: nothing more may be fetched of a partition until its position is stored.
+        # However long the interval is: nothing more may be fetched of a partition until its
+        # position is stored.
         refused_at = self.engine.refused_at
         return min(tick, early, refused_at, math.inf if repeat_at is None else repeat_at)
 
@@ -118,35 +143,47 @@ class Committer:
     def _has_ticks(self) -> bool:
         """Whether what was not stored waits for a tick, and nobody waits for it."""
         strategy = self.engine.strategy
-        return not (strategy.commits_at_ack or strategy.interval_s is None or self._every is not None)
+        return not (
+            strategy.commits_at_ack or strategy.interval_s is None or self._every is not None
+        )
 
     @property
     def not_stored(self) -> str | None:
-        """Why positions are not stored: of all partitions, or of those that it names; None: they are."""
+        """Why positions are not stored: of all partitions, or of those that it names; None: they
+        are.
+        """
         refused = self.engine.refused_reasons
         reasons = [] if self.failing is None else [self.failing]
-        reasons += [f"commit of {partition}: {reason}" for partition, reason in sorted(refused.items())]
+        reasons += [
+            f"commit of {partition}: {reason}" for partition, reason in sorted(refused.items())
+        ]
         return "; ".join(reasons) or None
 
     async def flush(self, deadline: float, going: Collection[TopicPartition] | None = None) -> bool:
-        """Commit until nothing is due any more: the assignment of the partitions that are *going* is about to end.
+        """Commit until nothing is due any more: the assignment of the partitions that are *going*
+        is about to end.
 
-        False if that could not be done by *deadline* (monotonic), or the partitions are not ours any more.
+        False if that could not be done by *deadline* (monotonic), or the partitions are not ours
+        any more.
         """
         is_repeated = False
         refusals = 0
         while True:
             if self.consumer is None:
-                return not self.engine.unstored(one for one in self.engine.table if one.live is not None)
+                return not self.engine.unstored(
+                    one for one in self.engine.table if one.live is not None
+                )
             try:
                 async with asyncio.timeout(max(0.0, deadline - self._clock.monotonic())):
                     error = await self._try(is_last=True, going=going)
             except TimeoutError:
-                return False  # on its way: it may be stored all the same
+                # On its way: it may be stored all the same.
+                return False
             if error is None:
                 if is_repeated or self.engine.repeat_at is None:
                     return True
-                is_repeated = True  # once more, for what may have landed late; not for ever
+                # Once more, for what may have landed late; not for ever.
+                is_repeated = True
             elif isinstance(error, PositionsRefusedError):
                 refusals += 1
                 if refusals == MOST_REFUSALS:
@@ -156,13 +193,16 @@ class Committer:
             await asyncio.sleep(FLUSH_RETRY_S)
 
     async def store_plans(self, trackers: Collection[OffsetTracker]) -> bool:
-        """Commit until the group has the plans of these trackers, at the position that it has or a newer one.
+        """Commit until the group has the plans of these trackers, at the position that it has or a
+        newer one.
 
-        A plan that this position lies inside of is divided there. One before it is not stored: nobody goes on there.
-        Cancelling is safe: what is on its way counts as of unknown outcome. False as soon as one is not ours any more.
+        A plan that this position lies inside of is divided there. One before it is not stored:
+        nobody goes on there. Cancelling is safe: what is on its way counts as of unknown outcome.
+        False as soon as one is not ours any more.
         """
         if isinstance(self.engine.strategy, Ignore):
-            return True  # nothing is ever committed
+            # Nothing is ever committed.
+            return True
         self._wanted += trackers
         try:
             return await self._store_plans(trackers)
@@ -171,14 +211,19 @@ class Committer:
                 self._wanted.remove(tracker)
 
     async def _store_plans(self, trackers: Collection[OffsetTracker]) -> bool:
-        table, retry_at, waits = self.engine.table, -math.inf, Waits(BACKOFF)
+        table = self.engine.table
+        retry_at = -math.inf
+        waits = Waits(BACKOFF)
         while all(table.has(tracker) for tracker in trackers):
-            ours = [(one, tracker) for tracker in trackers if (one := table.of(tracker)) is not None]
+            ours = [
+                (one, tracker) for tracker in trackers if (one := table.of(tracker)) is not None
+            ]
             if not any(one.lacks_plans(tracker) for one, tracker in ours):
                 divided = [one.divide_plan(tracker) for one, tracker in ours]
                 if not any(divided):
                     return True
-                continue  # the part from the group's position on is to be stored
+                # The part from the group's position on is to be stored.
+                continue
             if self.consumer is not None and self._clock.monotonic() >= retry_at:
                 if await self.commit():
                     continue
@@ -189,13 +234,23 @@ class Committer:
         return False
 
     async def commit(
-        self, *, is_last: bool = False, going: Collection[TopicPartition] | None = None, is_tick: bool = True
+        self,
+        *,
+        is_last: bool = False,
+        going: Collection[TopicPartition] | None = None,
+        is_tick: bool = True,
     ) -> bool:
-        """Send one request if something is due; True if nothing is left to commit as far as this attempt knows."""
+        """Send one request if something is due; True if nothing is left to commit as far as this
+        attempt knows.
+        """
         return await self._try(is_last=is_last, going=going, is_tick=is_tick) is None
 
     async def _try(
-        self, *, is_last: bool = False, going: Collection[TopicPartition] | None = None, is_tick: bool = True
+        self,
+        *,
+        is_last: bool = False,
+        going: Collection[TopicPartition] | None = None,
+        is_tick: bool = True,
     ) -> BrokerError | None:
         """As :meth:`commit`; returns why not all of it was stored."""
         async with self._one_at_a_time:
@@ -204,9 +259,9 @@ class Committer:
     async def commit_now(self) -> None:
         """Commit what is settled, for somebody who is told where that was not stored.
 
-        BrokerError: it was not, or nobody knows; NotOwnerError also for what is in the midst of a rebalance.
-        TransientBrokerError also where an open transaction is to store the position of a partition.
-        CommitStrategyError: the strategy raised, or its answer is no position.
+        BrokerError: it was not, or nobody knows; NotOwnerError also for what is in the midst of a
+        rebalance. TransientBrokerError also where an open transaction is to store the position of a
+        partition. CommitStrategyError: the strategy raised, or its answer is no position.
         """
         async with self._one_at_a_time:
             if self.consumer is None:
@@ -218,7 +273,9 @@ class Committer:
                 raise self.engine.refused
             if left := self.engine.left_unstored():
                 names = ", ".join(map(str, left))
-                raise NotOwnerError(f"channel {self._channel!r}: a rebalance has {names}: nothing of it was committed")
+                raise NotOwnerError(
+                    f"channel {self._channel!r}: a rebalance has {names}: nothing of it was committed"
+                )
             if open_ones := self.engine.left_to_transactions():
                 names = ", ".join(map(str, open_ones))
                 raise TransientBrokerError(
@@ -226,7 +283,9 @@ class Committer:
                 )
 
     def _not_connected(self) -> TransientBrokerError:
-        return TransientBrokerError(f"channel {self._channel!r} is not connected to the broker: nothing was committed")
+        return TransientBrokerError(
+            f"channel {self._channel!r} is not connected to the broker: nothing was committed"
+        )
 
     async def _commit(
         self,
@@ -236,16 +295,24 @@ class Committer:
         is_tick: bool = True,
         is_asked: bool = False,
     ) -> BrokerError | None:
-        """Send what is due, if anything is and a client is there. Why it was not stored; None: it was."""
+        """Send what is due, if anything is and a client is there. Why it was not stored; None: it
+        was.
+        """
         self._is_requested = False
         consumer = self.consumer
         if consumer is None:
             return None
 
         def plan() -> CommitRequest | None:
-            refused, now = self.engine.refused, self._clock.monotonic()
+            refused = self.engine.refused
+            now = self._clock.monotonic()
             planned = self.engine.plan(
-                now, is_last=is_last, going=going, wanted=self._wanted, is_tick=is_tick, is_asked=is_asked
+                now,
+                is_last=is_last,
+                going=going,
+                wanted=self._wanted,
+                is_tick=is_tick,
+                is_asked=is_asked,
             )
             if self.engine.refused is not None and self.engine.refused is not refused:
                 self._tell_refused(self.engine.refused)
@@ -259,10 +326,12 @@ class Committer:
     async def commit_positions(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit exactly these positions, now; what the group has already needs no request.
 
-        Raises what :meth:`CommitEngine.check_positions` does; BrokerError: they were not stored, or nobody knows.
+        Raises what :meth:`CommitEngine.check_positions` does; BrokerError: they were not stored, or
+        nobody knows.
         """
         async with self._one_at_a_time:
-            planned, consumer = self.engine.plan_positions(offsets), self.consumer
+            planned = self.engine.plan_positions(offsets)
+            consumer = self.consumer
             if planned is None:
                 return
             if consumer is None:
@@ -279,13 +348,18 @@ class Committer:
     async def _sent(
         self, consumer: Consumer, plan: CommitRequest, again: Callable[[], CommitRequest | None]
     ) -> BrokerError | None:
-        """Send it; where the broker takes less beside a position, with less. Why it was not stored; None: it was."""
+        """Send it; where the broker takes less beside a position, with less. Why it was not stored;
+        None: it was.
+        """
         error = await self._send(consumer, plan)
-        while isinstance(error, MetadataTooLargeError) and self.engine.takes_less(plan, error.partitions):
+        while isinstance(error, MetadataTooLargeError) and self.engine.takes_less(
+            plan, error.partitions
+        ):
             self.facts.outcomes["failed"] += 1
             if (shorter := again()) is None:
                 return None
-            plan, error = shorter, await self._send(consumer, shorter)
+            plan = shorter
+            error = await self._send(consumer, shorter)
         if error is not None and not isinstance(error, PositionsRefusedError):
             self._failed(plan, error)
         return error
@@ -300,12 +374,15 @@ class Committer:
         except BrokerError as error:
             return error
         except BaseException:
-            self.engine.fail(plan, is_unknown=True)  # cancelled on its way: nobody knows
+            # Cancelled on its way: nobody knows.
+            self.engine.fail(plan, is_unknown=True)
             raise
         self._stored(plan, started)
         return None
 
-    def _stored(self, plan: CommitRequest, started: float, refusal: PositionsRefusedError | None = None) -> None:
+    def _stored(
+        self, plan: CommitRequest, started: float, refusal: PositionsRefusedError | None = None
+    ) -> None:
         """The broker has answered: all is stored, but for what it refuses."""
         now = self._clock.monotonic()
         refused = {} if refusal is None else refusal.refused
@@ -319,14 +396,18 @@ class Committer:
             self._confirmed(tracker, position)
         if refusal is not None:
             self._tell("failed", frozenset(refused), str(refusal))
-        self._look_again.set()  # it may be one to repeat
+        # It may be one to repeat.
+        self._look_again.set()
 
     def _failed(self, plan: CommitRequest, error: BrokerError) -> None:
-        outcome: Literal["failed", "unknown"] = "unknown" if isinstance(error, OutcomeUnknownError) else "failed"
+        outcome: Literal["failed", "unknown"] = (
+            "unknown" if isinstance(error, OutcomeUnknownError) else "failed"
+        )
         self.engine.fail(plan, is_unknown=outcome == "unknown")
         self.is_owner = not isinstance(error, NotOwnerError)
         self.facts.outcomes[outcome] += 1
-        self._retry_at, self._spared_until = math.inf, self._clock.monotonic() + self._waits.next_s()
+        self._retry_at = math.inf
+        self._spared_until = self._clock.monotonic() + self._waits.next_s()
         if not self._has_ticks:
             self._retry_at = self._spared_until
         self.failing = str(error) if self.is_owner else None
@@ -335,18 +416,32 @@ class Committer:
     def _tell_refused(self, refused: CommitStrategyError) -> None:
         self.failing = str(refused)
         self._tell("failed", frozenset({refused.partition}), str(refused))
-        self._retry_at = -math.inf  # at once: the task fails the channel, whoever has asked
+        # At once: the task fails the channel, whoever has asked.
+        self._retry_at = -math.inf
 
-    def _tell(self, outcome: Literal["failed", "unknown"], partitions: frozenset[TopicPartition], reason: str) -> None:
+    def _tell(
+        self,
+        outcome: Literal["failed", "unknown"],
+        partitions: frozenset[TopicPartition],
+        reason: str,
+    ) -> None:
         self._look_again.set()
-        self._observer.on(CommitFailed(channel=self._channel, outcome=outcome, partitions=partitions, reason=reason))
+        self._observer.on(
+            CommitFailed(
+                channel=self._channel, outcome=outcome, partitions=partitions, reason=reason
+            )
+        )
 
 
 def _about(channel: str, error: BrokerError) -> BrokerError:
-    """An error of the broker's with the channel's name: of the same kind, as far as its caller can act on that."""
+    """An error of the broker's with the channel's name: of the same kind, as far as its caller can
+    act on that.
+    """
     errors = list(error.refused.values()) if isinstance(error, PositionsRefusedError) else [error]
     kinds = (NotOwnerError, OutcomeUnknownError, FatalBrokerError, TransientBrokerError)
-    kind = next((kind for kind in kinds if all(isinstance(one, kind) for one in errors)), BrokerError)
+    kind = next(
+        (kind for kind in kinds if all(isinstance(one, kind) for one in errors)), BrokerError
+    )
     told = kind(f"channel {channel!r}: {error}")
     told.__cause__ = error
     return told

@@ -1,9 +1,11 @@
-"""How long each step of a rebalance may take, so that this member is back before its group goes on without it. Pure.
+"""How long each step of a rebalance may take, so that this member is back before its group goes on
+without it. Pure.
 
-The group gives its members one time for all of it, from the moment at which the rebalance begins. A member hears of
-that with its next heartbeat at the latest, and sends none while it runs the hooks of an assignment. What it does then
-(its handlers end, its hooks run, it commits) shares what is left. Each step is granted its time when it begins, so what
-a step has not used is there for the next one. The last commit has a share that no other step can take.
+The group gives its members one time for all of it, from the moment at which the rebalance begins. A
+member hears of that with its next heartbeat at the latest, and sends none while it runs the hooks
+of an assignment. What it does then (its handlers end, its hooks run, it commits) shares what is
+left. Each step is granted its time when it begins, so what a step has not used is there for the
+next one. The last commit has a share that no other step can take.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ CLEANUP_S = 2.0
 
 
 class Slot(NamedTuple):
-    """What is granted to a step: it is cancelled after *run_s*, and left alone *cleanup_s* later."""
+    """What is granted to a step: it is cancelled after *run_s*, and left alone *cleanup_s*
+    later.
+    """
 
     run_s: float
     cleanup_s: float
@@ -39,11 +43,16 @@ class Slot(NamedTuple):
 class Deadlines:
     """The moments (monotonic) of one release of partitions."""
 
-    grace: float  # until then handlers are waited for
-    end: float  # when all has to be over; endless: nobody waits for it
-    commit_s: float = 0.0  # kept for the last commit
-    hooks_s: float = 0.0  # kept for hooks
-    is_short: bool = False  # there is less than its steps may take where nobody waits
+    # Until then handlers are waited for.
+    grace: float
+    # When all has to be over; endless: nobody waits for it.
+    end: float
+    # Kept for the last commit.
+    commit_s: float = 0.0
+    # Kept for hooks.
+    hooks_s: float = 0.0
+    # There is less than its steps may take where nobody waits.
+    is_short: bool = False
 
     @property
     def commit_at(self) -> float:
@@ -56,11 +65,14 @@ class Deadlines:
         return self.commit_at - self.hooks_s
 
     def hook(self, now: float, hooks: int) -> Slot:
-        """The time of the next of *hooks* that are still to run: none of them can take that of the others."""
+        """The time of the next of *hooks* that are still to run: none of them can take that of the
+        others.
+        """
         return Slot.within((self.commit_at - now) / hooks, HOOK_S)
 
     def commit(self, now: float) -> Slot:
-        # Its share also where the loop stood still meanwhile: the group may have more patience than we know of.
+        # Its share also where the loop stood still meanwhile: the group may have more patience than
+        # we know of.
         return Slot.within(max(self.end - now, self.commit_s), LAST_COMMIT_S)
 
 
@@ -72,18 +84,29 @@ class LastAssignment:
     ended: float = -inf
 
     def asked_at(self, now: float, heartbeat_s: float) -> float:
-        """The earliest moment at which the group can have asked for a revocation that is seen *now*."""
-        # What the first heartbeats after an assignment's hooks tell may be as old as the assignment. What a later one
-        # tells was not so when the one before it was answered.
+        """The earliest moment at which the group can have asked for a revocation that is seen
+        *now*.
+        """
+        # What the first heartbeats after an assignment's hooks tell may be as old as the
+        # assignment. What a later one tells was not so when the one before it was answered.
         return self.began if now - self.ended <= 2 * heartbeat_s else now - heartbeat_s
 
 
 def of_revocation(
-    times: GroupTimes, grace_s: float, now: float, last: LastAssignment, *, hooks: int, commits_twice: bool
+    times: GroupTimes,
+    grace_s: float,
+    now: float,
+    last: LastAssignment,
+    *,
+    hooks: int,
+    commits_twice: bool,
 ) -> Deadlines:
-    """Of a revocation that begins *now*; *commits_twice*: then what was committed goes to Kafka as well."""
+    """Of a revocation that begins *now*; *commits_twice*: then what was committed goes to Kafka as
+    well.
+    """
     end = last.asked_at(now, times.heartbeat_s) + times.rebalance_s - times.join_s
-    left_s = max(end - now, times.rebalance_s / 4)  # it may be too late by now, or it may not: it tries
+    # It may be too late by now, or it may not: it tries.
+    left_s = max(end - now, times.rebalance_s / 4)
     if commits_twice:
         left_s -= min(COPIED_S, left_s / 4)
     commit_s = min(LAST_COMMIT_S + CLEANUP_S, left_s / 3)
@@ -93,7 +116,9 @@ def of_revocation(
 
 
 def of_assignment(times: GroupTimes, grace_s: float, now: float) -> Deadlines:
-    """Of an assignment's hooks: a session goes on without heartbeats so long, and a revocation may follow at once."""
+    """Of an assignment's hooks: a session goes on without heartbeats so long, and a revocation may
+    follow at once.
+    """
     left_s = min(times.session_s, times.rebalance_s - LAST_COMMIT_S - CLEANUP_S - grace_s)
     left_s -= times.heartbeat_s + times.join_s
     return Deadlines(now, now + max(left_s, min(times.session_s, times.rebalance_s) / 4))

@@ -27,7 +27,8 @@ from reactive_kafka.records import TopicPartition
 class Fetcher:
     """The way from the client into the lanes of one channel, under back-pressure.
 
-    A record that is not due is held; when such records fill their partition's room it is paused until then.
+    A record that is not due is held; when such records fill their partition's room it is paused
+    until then.
     """
 
     def __init__(
@@ -38,14 +39,28 @@ class Fetcher:
         uncommitted: UncommittedBound,
         delays: Mapping[str, int],
     ) -> None:
-        self._parts, self._settings, self._table = parts, parts.settings, table
-        self._lanes, self._workers, self._clock = parts.lanes, parts.workers, parts.clock
-        self._valves, self._pace, self._shares, self.room = Valves(), Pace(), Shares(), Room()
-        self._free: tuple[object, Asked] = None, NOTHING  # those that were read when all room was free, and that poll
-        self._turned_at, self._brought, self._taken = -inf, 0, 0  # the last: room, at the last look at it
-        self._holding: list[Partition] = []  # those that may hold records: no others can
-        self._starts, self._uncommitted = starts, uncommitted
-        self._ends = bool(table.ranges)  # reading may end
+        self._parts = parts
+        self._settings = parts.settings
+        self._table = table
+        self._lanes = parts.lanes
+        self._workers = parts.workers
+        self._clock = parts.clock
+        self._valves = Valves()
+        self._pace = Pace()
+        self._shares = Shares()
+        self.room = Room()
+        # Those that were read when all room was free, and that poll.
+        self._free: tuple[object, Asked] = None, NOTHING
+        # The last: room, at the last look at it.
+        self._turned_at = -inf
+        self._brought = 0
+        self._taken = 0
+        # Those that may hold records: no others can.
+        self._holding: list[Partition] = []
+        self._starts = starts
+        self._uncommitted = uncommitted
+        # Reading may end.
+        self._ends = bool(table.ranges)
         self.failures = ReadFailures(parts, table, starts)
         self.delayed = DelayedRecords(parts, table, delays, self._arrived)
 
@@ -53,23 +68,34 @@ class Fetcher:
         """What a poll may bring now; whoever is left out is woken for when there is room."""
         now = self._clock.monotonic()
         if self.looks_later and self.room.is_taken(self._brought):
-            self._parts.acknowledger.awaited_by.add(self)  # the look before may have left nobody out
+            # The look before may have left nobody out.
+            self._parts.acknowledger.awaited_by.add(self)
             return Asked({}, again_s=max(0.0, self.room.until - now))
         self._uncommitted.look(self._brought, now)
-        # Also those that are about to go, or may be retained: what they hold takes room, so they have a share of it.
-        partitions, room, stopped = len(self._table), self._settings.max_in_flight, self.stopped(now)
-        batch = self._settings.batch_max_records // self._settings.consumers if self._workers.takes_batches else 0
-        takes_turns = budget.take_turns(partitions, room, batch=batch, concurrency=self._settings.concurrency)
+        # Also those that are about to go, or may be retained: what they hold takes room, so they
+        # have a share of it.
+        partitions = len(self._table)
+        room = self._settings.max_in_flight
+        stopped = self.stopped(now)
+        batch = (
+            self._settings.batch_max_records // self._settings.consumers
+            if self._workers.takes_batches
+            else 0
+        )
+        takes_turns = budget.take_turns(
+            partitions, room, batch=batch, concurrency=self._settings.concurrency
+        )
         if takes_turns and not self._workers.works_elsewhere:
             room = budget.window(room, partitions, is_set=self._settings.max_in_flight_is_set)
-            asked = self._in_turns(room, partitions, stopped, now, batch // partitions)  # together they fill a batch
+            # Together they fill a batch.
+            asked = self._in_turns(room, partitions, stopped, now, batch // partitions)
         else:
             asked = self._at_once(room, stopped)
         left_out = [one for name in asked.left_out if (one := self._read(name)) is not None]
-        # A partition is asked for again when an eighth of its share is free, or nothing waits in its lane. While it is
-        # left out its lane has a low-water mark, and the worker that gets there wakes the poll, if it is time to look
-        # again. Without the mark the poll would sleep while workers run dry; with a wake for each record it would run
-        # all the time.
+        # A partition is asked for again when an eighth of its share is free, or nothing waits in
+        # its lane. While it is left out its lane has a low-water mark, and the worker that gets
+        # there wakes the poll, if it is time to look again. Without the mark the poll would sleep
+        # while workers run dry; with a wake for each record it would run all the time.
         for lane in [one.lane for one in left_out if one.lane is not None]:
             low = min(lane.waiting // 2, self._settings.concurrency)
             lane.low_water = lane.waiting if self._workers.takes_batches else low
@@ -86,26 +112,36 @@ class Fetcher:
         return asked
 
     def _is_out_of_room(self, left_out: Iterable[Partition], stopped: set[TopicPartition]) -> bool:
-        """Whether a worker waits in vain for a batch to fill: of a partition that waits nothing more may come."""
+        """Whether a worker waits in vain for a batch to fill: of a partition that waits nothing
+        more may come.
+        """
         if not (self._workers.idle or self._workers.works_elsewhere):
             return False
         ready = [lane for lane in self._lanes.whole_lanes() if lane.waiting]
         if {one.lane for one in left_out if one.id not in stopped}.isdisjoint(ready):
             return False
-        if self._workers.works_elsewhere:  # jobs take long, and small ones cost as much: not while one is running
-            return sum(lane.waiting for one in self._holding if (lane := one.lane) is not None) == self._taken
+        # Jobs take long, and small ones cost as much: not while one is running.
+        if self._workers.works_elsewhere:
+            return (
+                sum(lane.waiting for one in self._holding if (lane := one.lane) is not None)
+                == self._taken
+            )
         return sum(lane.waiting for lane in ready) < self._settings.batch_max_records
 
     def _at_once(self, room: int, stopped: set[TopicPartition]) -> Asked:
         """Few partitions: each poll may bring something of every one of them."""
-        trackers = self._table.all_trackers()  # also of partitions that are about to go, or may be retained
-        unstored, reading = dict(self._parts.hook.unstored(lambda: trackers)), self._table.reading
+        # Also of partitions that are about to go, or may be retained.
+        trackers = self._table.all_trackers()
+        unstored = dict(self._parts.hook.unstored(lambda: trackers))
+        reading = self._table.reading
         is_free = not (stopped or self.holding() or unstored or self._workers.works_elsewhere)
-        if is_free and self._free[0] is reading:  # as most polls find it where few records come at a time
+        # As most polls find it where few records come at a time.
+        if is_free and self._free[0] is reading:
             return self._free[1]
         held = {tracker.partition: tracker.unsettled for tracker in trackers} | unstored
         self._taken = sum(held.values())
-        # Where batches run elsewhere the next one is full before its turn, though that takes the last bit of the room.
+        # Where batches run elsewhere the next one is full before its turn, though that takes the
+        # last bit of the room.
         enough = 1 if self._workers.works_elsewhere else max(1, room // (8 * max(1, len(held))))
         wanted: dict[TopicPartition, int] = {}
         allowed = budget.budgets(held, room)
@@ -114,18 +150,25 @@ class Fetcher:
             if lane is None or one.id in stopped or is_long(lane):
                 continue
             records = allowed.get(one.id, 0)
-            if wants := self._workers.wants(lane, records if records >= enough or not lane.waiting else 0):
+            if wants := self._workers.wants(
+                lane, records if records >= enough or not lane.waiting else 0
+            ):
                 wanted[one.id] = wants
         self._read_ahead(wanted, held, stopped, room)
         asked = Asked(wanted, None, [partition for partition in held if partition not in wanted])
         self._free = reading if is_free else None, asked
         return asked
 
-    def _in_turns(self, room: int, partitions: int, stopped: set[TopicPartition], now: float, least: int) -> Asked:
-        """Many partitions: a poll brings pieces of some, and only those that hold something are looked at for it."""
+    def _in_turns(
+        self, room: int, partitions: int, stopped: set[TopicPartition], now: float, least: int
+    ) -> Asked:
+        """Many partitions: a poll brings pieces of some, and only those that hold something are
+        looked at for it.
+        """
         held = self._held()
         self._taken = sum(held.values())
-        workers, is_keyed = self._settings.concurrency, self._lanes.is_keyed
+        workers = self._settings.concurrency
+        is_keyed = self._lanes.is_keyed
         is_shared = self._lanes.shared and not is_keyed
         piece = max(least, self._pace.look(self._brought - self._taken, now, partitions))
         look_s = budget.look_s(len(held))
@@ -152,19 +195,24 @@ class Fetcher:
             if (one := self._read(partition)) is None:
                 continue
             changed.append(partition)
-            records, lane = this.held.get(partition, 0), one.lane
+            records = this.held.get(partition, 0)
+            lane = one.lane
             if records and wanted and lane is not None and not is_long(lane):
                 wanted[partition] = records
             else:
                 wanted.pop(partition, None)
                 left_out.append(partition)
         more = self._read_ahead(wanted, held, stopped, room)
-        left_out = [partition for partition in left_out if partition not in wanted] if more else left_out
+        left_out = (
+            [partition for partition in left_out if partition not in wanted] if more else left_out
+        )
         if most:
             self._shares.changed(changed)
-        # A worker may look for other keys at any moment. Else a verdict wakes the poll where there is no room.
+        # A worker may look for other keys at any moment. Else a verdict wakes the poll where there
+        # is no room.
         is_idle = is_urgent and not (is_keyed and self._lanes.ready)
-        if not self._workers.takes_batches:  # which may wait for a poll to find that no more can come
+        # Which may wait for a poll to find that no more can come.
+        if not self._workers.takes_batches:
             self.room.taken(self._brought + this.most, now + look_s, enough=workers)
         return Asked(wanted, most + more, left_out, None if wanted or is_idle else look_s)
 
@@ -175,9 +223,11 @@ class Fetcher:
 
     def _runs_dry(self, held: Iterable[TopicPartition]) -> bool:
         """Whether all that came is with workers, and one of them has nothing, or all will soon."""
-        # One that is woken wakes the next, so lanes may be ready that somebody is on the way to. Handlers that do not
-        # wait are all run by one worker, whatever is ready: that the others are idle says nothing then.
-        idle, ready = self._workers.idle, self._lanes.ready
+        # One that is woken wakes the next, so lanes may be ready that somebody is on the way to.
+        # Handlers that do not wait are all run by one worker, whatever is ready: that the others
+        # are idle says nothing then.
+        idle = self._workers.idle
+        ready = self._lanes.ready
         if ready and ready >= min(idle, self._settings.concurrency - idle):
             return False
         return bool(idle) or not any(lane.waiting for lane in self._lanes_of(held))
@@ -200,12 +250,15 @@ class Fetcher:
             if one.tracker is not None and (records := one.tracker.unsettled):
                 found[one.id] = records
             elif one.tracker is not None:
-                one.tracker.compact()  # the next time it is not there
+                # The next time it is not there.
+                one.tracker.compact()
         unstored = self._parts.hook.unstored(self._table.all_trackers)
         return found | {partition: records for partition, records in unstored.items() if records}
 
     def holding(self) -> list[Partition]:
-        """Those with a record in their window: none, where nothing comes. The settled ones of others were let go of."""
+        """Those with a record in their window: none, where nothing comes. The settled ones of
+        others were let go of.
+        """
         for one in self._holding:
             one.holds = one.tracker is not None and bool(one.tracker.flags)
         self._holding = [one for one in self._holding if one.holds]
@@ -221,16 +274,23 @@ class Fetcher:
         """Look for other keys where these are busy; how many records more."""
         if not self._is_behind_keys(held):
             return 0
-        records, found = budget.read_ahead(held, room), 0
+        records = budget.read_ahead(held, room)
+        found = 0
         for partition in held.keys() - wanted.keys() - stopped if records else ():
             for lane in self._lanes_of((partition,)):
-                if lane.waiting and lane.tracker.window < budget.MAX_WINDOW_RECORDS and not self._lanes.is_full(lane):
+                if (
+                    lane.waiting
+                    and lane.tracker.window < budget.MAX_WINDOW_RECORDS
+                    and not self._lanes.is_full(lane)
+                ):
                     wanted[partition] = records
                     found += records
         return found
 
     def _is_behind_keys(self, held: Iterable[TopicPartition]) -> bool:
-        """Whether workers have nothing to do, because all that was read waits behind keys that are busy."""
+        """Whether workers have nothing to do, because all that was read waits behind keys that are
+        busy.
+        """
         if not (self._lanes.is_keyed and self._workers.idle) or self._lanes.ready:
             return False
         return any(lane.waiting for lane in self._lanes_of(held))
@@ -262,18 +322,21 @@ class Fetcher:
         self._workers.work_is_there()
         self._parts.arrival.set()
 
-    def _deliver(self, chunk: Chunk, one: Partition, tracker: OffsetTracker, lane: Lane, now: float) -> None:
+    def _deliver(
+        self, chunk: Chunk, one: Partition, tracker: OffsetTracker, lane: Lane, now: float
+    ) -> None:
         if one.ranges is not None:
             chunk, go_on_at = in_ranges(chunk, one.ranges, tracker.position)
             if go_on_at is not None and self._starts.consumer is not None:
                 self._starts.consumer.start_at({chunk.partition: go_on_at})
         records, offsets = from_position(chunk.records, tracker.position)
-        # What an earlier owner knew as done is left out before the tracker sees it: to everything behind here it is a
-        # gap of the log. The tracker keeps the map until its position has passed it, because the next map is made of
-        # its window and of what was left out.
+        # What an earlier owner knew as done is left out before the tracker sees it: to everything
+        # behind here it is a gap of the log. The tracker keeps the map until its position has
+        # passed it, because the next map is made of its window and of what was left out.
         if records and (kept := tracker.kept) is not None and offsets[0] < kept.until:
             if chunk.high_watermark < kept.until:
-                # the log has been cut off below what was acked: what stands there by now are other records
+                # the log has been cut off below what was acked: what stands there by now are other
+                # records
                 tracker.kept = None
                 reason = f"they go up to {kept.until}, and the log ends at {chunk.high_watermark}"
                 tell_acks_dropped(self._parts, chunk.partition, reason)
@@ -285,7 +348,8 @@ class Fetcher:
             tracker.deliver((), chunk.next_offset)
             return
         first = tracker.deliver(offsets, chunk.next_offset)
-        if not isinstance(records, range):  # of offsets, which executors read
+        # Of offsets, which executors read.
+        if not isinstance(records, range):
             tracker.ages = tracker.ages or Ages(self._parts.times, self._clock)
             tracker.ages.came(first, records)
         if not one.holds:

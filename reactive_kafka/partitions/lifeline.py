@@ -1,4 +1,6 @@
-"""A member that may be alone: once its session is over by its own clock, no record of its partitions is started."""
+"""A member that may be alone: once its session is over by its own clock, no record of its
+partitions is started.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +23,17 @@ BEGUN = frozenset({PartitionState.STARTING, PartitionState.READING})
 class Lifeline:
     """Suspends the lanes of one client while its group may have given its partitions to others.
 
-    The client learns that it was put out only when it reaches its coordinator again. Until then it would work through
-    all that it has fetched, and fetches, beside the next owner. What runs may end; its acks wait for the next
-    assignment, as those of any partition that may be retained.
+    The client learns that it was put out only when it reaches its coordinator again. Until then it
+    would work through all that it has fetched, and fetches, beside the next owner. What runs may
+    end; its acks wait for the next assignment, as those of any partition that may be retained.
     """
 
     def __init__(
         self,
         parts: ClientParts,
         owned: OwnedPartitions,
-        resumed: Callable[[], None],  # what waits in the lanes may be taken again
+        # What waits in the lanes may be taken again.
+        resumed: Callable[[], None],
         fail: Callable[[BaseException], object],
     ) -> None:
         self._parts = parts
@@ -38,21 +41,25 @@ class Lifeline:
         self._resumed = resumed
         self._fail = fail
         self._timer: asyncio.TimerHandle | None = None
-        self.over_since: float | None = None  # when the session ended; monotonic
+        # When the session ended; monotonic.
+        self.over_since: float | None = None
 
     def begin(self, consumer: Consumer) -> None:
         """Watch the session of a client that has started, until :meth:`end`."""
         try:
             left_s = consumer.session_ends_at() - self._parts.clock.monotonic()
-            was_alone, self._owned.is_alone = self._owned.is_alone, left_s <= 0
+            was_alone = self._owned.is_alone
+            self._owned.is_alone = left_s <= 0
             if left_s <= 0:
                 self._suspend(left_s)
             elif was_alone:
                 self._go_on()
-        except Exception as error:  # a bug, of ours or of the client: it stops this channel, and no other
+        except Exception as error:
+            # A bug, of ours or of the client: it stops this channel, and no other.
             self._fail(error)
             return
-        if left_s < inf:  # a timer and no task: it fires once a session, as each answer moves the end
+        # A timer and no task: it fires once a session, as each answer moves the end.
+        if left_s < inf:
             wait_s = left_s if left_s > 0 else LOOK_S
             self._timer = asyncio.get_running_loop().call_later(wait_s, self.begin, consumer)
 
@@ -64,8 +71,8 @@ class Lifeline:
         self._owned.is_alone = False
 
     def _suspend(self, left_s: float) -> None:
-        # Looked for each time: reading may start, or be moved by a seek, without the group. Who is read has no other
-        # reason to be suspended: what is revoked, or about to go, is not read.
+        # Looked for each time: reading may start, or be moved by a seek, without the group. Who is
+        # read has no other reason to be suspended: what is revoked, or about to go, is not read.
         lanes = [one.lane for one in self._owned.table.reading if one.lane is not None]
         if not lanes:
             return
@@ -78,7 +85,8 @@ class Lifeline:
             self._parts.observer.on(SessionOver(channel=self._parts.settings.name))
 
     def _go_on(self) -> None:
-        for one in self._owned.table:  # others are suspended for a rebalance, and wait for its end
+        # Others are suspended for a rebalance, and wait for its end.
+        for one in self._owned.table:
             if one.state in BEGUN and one.lane is not None and one.lane.revoked:
                 one.lane.change("retain")
                 self._parts.lanes.offer(one.lane)

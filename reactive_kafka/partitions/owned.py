@@ -1,4 +1,6 @@
-"""What the coming and going of partitions means for their lanes, and for who waits for verdicts on their records."""
+"""What the coming and going of partitions means for their lanes, and for who waits for verdicts on
+their records.
+"""
 
 from __future__ import annotations
 
@@ -26,18 +28,24 @@ class OwnedPartitions:
         abandon: Callable[[Lane], None],
     ) -> None:
         self.table = table
-        self._owner = owner  # the client's name
+        # The client's name.
+        self._owner = owner
         self._queue = lanes
         self._acknowledger = acknowledger
-        self._abandon = abandon  # called with a lane that is not ours any more, or is read anew, while handlers run it
-        self._replaced: list[Lane] = []  # with handlers that still run
-        self.is_ending = False  # the channel ends: no record is taken any more, whatever is assigned meanwhile
-        self.is_alone = False  # the group may have given them to others: where reading begins meanwhile, it waits
+        # Called with a lane that is not ours any more, or is read anew, while handlers run it.
+        self._abandon = abandon
+        # With handlers that still run.
+        self._replaced: list[Lane] = []
+        # The channel ends: no record is taken any more, whatever is assigned meanwhile.
+        self.is_ending = False
+        # The group may have given them to others: where reading begins meanwhile, it waits.
+        self.is_alone = False
 
     def assign(self, generation: int, partitions: frozenset[TopicPartition]) -> None:
         """An assignment has come; what was revoked and is not in it has gone."""
-        # A client names in an assignment what it did not have. Where it names what it had, no revocation has come,
-        # though the partition was away: its lane is suspended, and verdicts wait, as if one had.
+        # A client names in an assignment what it did not have. Where it names what it had, no
+        # revocation has come, though the partition was away: its lane is suspended, and verdicts
+        # wait, as if one had.
         self.drain(partitions)
         self.revoke(partitions)
         for one in self.table.assign(generation, partitions):
@@ -58,7 +66,8 @@ class OwnedPartitions:
             one.lane.change("suspend")
 
     def retain(self, one: Partition, stored: Committed | None) -> bool:
-        """Let a partition that is retained commit again, and answer verdicts on its records; False if it is not.
+        """Let a partition that is retained commit again, and answer verdicts on its records; False
+        if it is not.
 
         What waited in it stays suspended until :meth:`resume`.
         """
@@ -68,7 +77,8 @@ class OwnedPartitions:
             if left is not None:
                 self._forget(one, left)
             return False
-        if tracker.committed is not None:  # a commit whose answer was lost: who waits for it is told now
+        # A commit whose answer was lost: who waits for it is told now.
+        if tracker.committed is not None:
             verdicts_of(tracker).confirmed(tracker.committed)
         verdicts_of(tracker).answer(is_retained=True)
         one.metadata.found(tracker, stored)
@@ -84,19 +94,25 @@ class OwnedPartitions:
             self._queue.offer(one.lane)
 
     def drop(self, one: Partition, *, is_ours: bool = False) -> None:
-        """Discard what there is of a partition: it is another member's by now, or starts elsewhere (*is_ours*)."""
+        """Discard what there is of a partition: it is another member's by now, or starts elsewhere
+        (*is_ours*).
+        """
         tracker = self.table.drop(one, is_ours=is_ours)
         if tracker is not None:
             self._forget(one, tracker)
 
     def drain(self, partitions: Collection[TopicPartition] | None = None) -> None:
-        """Let nobody take a record of these (None: of any), not even a worker that is in a lane; what waits stays."""
+        """Let nobody take a record of these (None: of any), not even a worker that is in a lane;
+        what waits stays.
+        """
         for one in self.table.drain(partitions):
             if one.lane is not None:
                 one.lane.change("suspend")
 
     def revoke(self, partitions: Collection[TopicPartition] | None = None) -> None:
-        """These are revoked: verdicts on their records are answered when it is known whether they are retained."""
+        """These are revoked: verdicts on their records are answered when it is known whether they
+        are retained.
+        """
         for one in self.table.revoke(partitions):
             if one.tracker is not None:
                 verdicts_of(one.tracker).hold_answers()
@@ -107,7 +123,8 @@ class OwnedPartitions:
             self._forget(one, one.tracker)
 
     def _forget(self, one: Partition, tracker: OffsetTracker | None) -> None:
-        lane, one.lane = one.lane, None
+        lane = one.lane
+        one.lane = None
         if lane is not None:
             self._replace(lane)
         if tracker is not None:
@@ -116,7 +133,8 @@ class OwnedPartitions:
     def _replace(self, lane: Lane) -> None:
         lane.change("drop")
         if lane.workers:
-            # Each keeps its tracker. A seek a second, under a handler that runs, would keep one more each time.
+            # Each keeps its tracker. A seek a second, under a handler that runs, would keep one
+            # more each time.
             self._replaced = [*self._remains(), lane]
             self._abandon(lane)
 
@@ -143,9 +161,14 @@ class OwnedPartitions:
     def unsettled(self) -> list[str]:
         """The first record of each partition that is without a verdict."""
         live = [(one.id, one.live) for one in self.table if one.live is not None and one.in_flight]
-        return [f"{partition} from offset {tracker.committable} on" for partition, tracker in sorted(live)]
+        return [
+            f"{partition} from offset {tracker.committable} on"
+            for partition, tracker in sorted(live)
+        ]
 
     def are_settled(self, partitions: Collection[TopicPartition] | None = None) -> bool:
         """Whether nothing is in flight, and no nack is being carried out any more."""
-        nacks = [verdicts_of(one.live).nacks for one in self.named(partitions) if one.live is not None]
+        nacks = [
+            verdicts_of(one.live).nacks for one in self.named(partitions) if one.live is not None
+        ]
         return not any(nacks) and not self.in_flight(partitions)

@@ -27,35 +27,49 @@ from reactive_kafka.verdicts.hook import DeliveryHook
 class AssignmentFacts:
     """What happened to a channel's assignments, of all of its clients."""
 
-    rebalances: dict[str, int] = field(default_factory=lambda: {"assigned": 0, "revoked": 0, "lost": 0})
+    rebalances: dict[str, int] = field(
+        default_factory=lambda: {"assigned": 0, "revoked": 0, "lost": 0}
+    )
     resets: dict[str, int] = field(default_factory=lambda: {"earliest": 0, "latest": 0})
-    unreadable: dict[str, int] = field(default_factory=dict)  # on_unreadable -> offsets
+    # on_unreadable -> offsets.
+    unreadable: dict[str, int] = field(default_factory=dict)
     abandoned: int = 0
-    replays_avoided: int = 0  # records that were not delivered again, because their acks had been kept
+    # Records that were not delivered again, because their acks had been kept.
+    replays_avoided: int = 0
     duplicates_dropped: int = 0
-    incarnations: Incarnations = field(default_factory=Incarnations)  # of the topics that were read
+    # Of the topics that were read.
+    incarnations: Incarnations = field(default_factory=Incarnations)
 
     def dropped(self, records: int) -> None:
-        """Records were settled without their handler, because the checkpoint store had them already."""
+        """Records were settled without their handler, because the checkpoint store had them
+        already.
+        """
         self.duplicates_dropped += records
 
 
 @dataclass(slots=True)
 class CommitFacts:
-    """What became of the commit requests of a channel: of all its members, and through its restarts."""
+    """What became of the commit requests of a channel: of all its members, and through its
+    restarts.
+    """
 
     outcomes: dict[str, int] = field(default_factory=lambda: {"ok": 0, "failed": 0, "unknown": 0})
     durations: DurationHistogram = field(default_factory=DurationHistogram)
-    room: MetadataLimit = field(default_factory=MetadataLimit)  # how much the broker takes beside a position
+    # How much the broker takes beside a position.
+    room: MetadataLimit = field(default_factory=MetadataLimit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientParts:
-    """What one client of a channel works with; but for its settings and hook, all clients of the channel share it."""
+    """What one client of a channel works with; but for its settings and hook, all clients of the
+    channel share it.
+    """
 
     settings: IncomingSettings
-    connector: Connector  # makes the clients that read delayed retries
-    reader: Connector  # those that read the channel's own topics
+    # Makes the clients that read delayed retries.
+    connector: Connector
+    # Those that read the channel's own topics.
+    reader: Connector
     clock: Clock
     observer: Observer
     outages: OutageReports
@@ -63,13 +77,20 @@ class ClientParts:
     acknowledger: Acknowledger
     lanes: Lanes
     workers: Workers
-    arrival: asyncio.Event  # set where an application that iterates is to look again
+    # Set where an application that iterates is to look again.
+    arrival: asyncio.Event
     times: RecordTimes
     commits: CommitFacts
     history: AssignmentFacts
-    resume: Mapping[TopicPartition, int]  # where a restarted channel goes on, in partitions that no group assigns
-    held_back: Callable[[], Iterable[TopicPartition]]  # not to be fetched, whatever room there is
-    received: Callable[[TopicPartition, int], None]  # counts records that came from a partition
-    hook: DeliveryHook  # the channel's checkpoint store
-    holds: Callable[[], None]  # a partition that held no record has got some
-    keeps_plans: bool = False  # ranges that an earlier owner has planned are handled as planned
+    # Where a restarted channel goes on, in partitions that no group assigns.
+    resume: Mapping[TopicPartition, int]
+    # Not to be fetched, whatever room there is.
+    held_back: Callable[[], Iterable[TopicPartition]]
+    # Counts records that came from a partition.
+    received: Callable[[TopicPartition, int], None]
+    # The channel's checkpoint store.
+    hook: DeliveryHook
+    # A partition that held no record has got some.
+    holds: Callable[[], None]
+    # Ranges that an earlier owner has planned are handled as planned.
+    keeps_plans: bool = False

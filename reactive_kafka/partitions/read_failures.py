@@ -1,4 +1,6 @@
-"""What becomes of a partition whose log cannot be read: it waits, passes over the place, or the channel fails."""
+"""What becomes of a partition whose log cannot be read: it waits, passes over the place, or the
+channel fails.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from reactive_kafka.records import TopicPartition
 
 
 class ReadFailures:
-    """Hears of each poll's errors, of one client; the other partitions go on whatever it decides."""
+    """Hears of each poll's errors, of one client; the other partitions go on whatever it
+    decides.
+    """
 
     def __init__(self, parts: ClientParts, table: PartitionTable, starts: StartPositions) -> None:
         self._parts = parts
@@ -22,11 +26,16 @@ class ReadFailures:
         self._table = table
         self._starts = starts
         self._clock = parts.clock
-        self._found: dict[Partition, None] = {}  # those of which the log could not be read lately
+        # Those of which the log could not be read lately.
+        self._found: dict[Partition, None] = {}
 
     def held_back(self, now: float) -> set[TopicPartition]:
         """Those that are not fetched now."""
-        return {one.id for one in self._found if (what := one.unreadable) is not None and now < what.again_at}
+        return {
+            one.id
+            for one in self._found
+            if (what := one.unreadable) is not None and now < what.again_at
+        }
 
     @property
     def reasons(self) -> list[str]:
@@ -37,7 +46,9 @@ class ReadFailures:
         return [what.reason for what in unready if what is not None and what.since <= due]
 
     def is_over(self, one: Partition) -> bool:
-        """Records of it have come: whether they are to be delivered. Where its log is searched they are none."""
+        """Records of it have come: whether they are to be delivered. Where its log is searched they
+        are none.
+        """
         what = one.unreadable
         if what is None or what.search is None or not _is_valid(one):
             one.unreadable = None
@@ -46,12 +57,17 @@ class ReadFailures:
         self._search(one, what, what.search)
         return False
 
-    async def cannot_read(self, partition: TopicPartition, error: BrokerError) -> BrokerError | None:
-        """A poll could not read a partition. Returns what is to fail the channel, if anything is."""
+    async def cannot_read(
+        self, partition: TopicPartition, error: BrokerError
+    ) -> BrokerError | None:
+        """A poll could not read a partition. Returns what is to fail the channel, if anything
+        is.
+        """
         one = self._table.get(partition)
         if isinstance(error, OffsetOutOfRangeError):
             try:
-                await self._starts.look_at_topics()  # a topic made anew is none of auto_offset_reset's
+                # A topic made anew is none of auto_offset_reset's.
+                await self._starts.look_at_topics()
                 await self._starts.reset(partition, error.offset)
                 if one is not None:
                     one.end = None
@@ -79,20 +95,28 @@ class ReadFailures:
             await self._begin_search(one, error)
         return None
 
-    def _wait(self, one: Partition, error: BrokerError, offset: int | None, unready_since_s: float) -> None:
-        now, what = self._clock.monotonic(), one.unreadable
+    def _wait(
+        self, one: Partition, error: BrokerError, offset: int | None, unready_since_s: float
+    ) -> None:
+        now = self._clock.monotonic()
+        what = one.unreadable
         if what is None or not _is_valid(one) or what.offset != offset:
             what = one.unreadable = Unreadable(offset, "", now - unready_since_s, one.tracker, now)
             self._note(one)
             if isinstance(error, CorruptRecordError):
                 self._count(error.offset, error.until)
         elif now < what.again_at:
-            return  # the answer to a request that was on its way already
+            # The answer to a request that was on its way already.
+            return
         what.again(text_of(error), now)
         if self._policy == "fail" and isinstance(error, CorruptRecordError):
-            return  # the channel's failure tells it
-        channel, reason = self._parts.settings.name, getattr(error, "reason", None) or text_of(error)
-        self._parts.observer.on(ReadFailed(channel=channel, partition=one.id, offset=offset, reason=reason))
+            # The channel's failure tells it.
+            return
+        channel = self._parts.settings.name
+        reason = getattr(error, "reason", None) or text_of(error)
+        self._parts.observer.on(
+            ReadFailed(channel=channel, partition=one.id, offset=offset, reason=reason)
+        )
 
     def _note(self, one: Partition) -> None:
         """The log of a partition cannot be read; those that can be read again are forgotten."""
@@ -104,7 +128,8 @@ class ReadFailures:
 
     async def _begin_search(self, one: Partition, error: CorruptRecordError) -> None:
         """Neither the batch nor the broker says where the next one begins."""
-        consumer, tracker = self._starts.consumer, one.tracker
+        consumer = self._starts.consumer
+        tracker = one.tracker
         if consumer is None or tracker is None:
             return
         try:
@@ -126,8 +151,11 @@ class ReadFailures:
             _go_on(consumer, one, search.attempt)
 
     def _pass_over(self, one: Partition, offset: int, until: int, reason: str) -> None:
-        """What cannot be read is a gap of the log to everybody behind here: the position passes it."""
-        consumer, tracker = self._starts.consumer, one.tracker
+        """What cannot be read is a gap of the log to everybody behind here: the position passes
+        it.
+        """
+        consumer = self._starts.consumer
+        tracker = one.tracker
         if consumer is None or tracker is None or tracker.is_closed:
             return
         one.unreadable = None
@@ -135,7 +163,9 @@ class ReadFailures:
         tracker.deliver((), until)
         self._count(offset, until)
         channel = self._parts.settings.name
-        told = UnreadableSkipped(channel=channel, partition=one.id, offset=offset, until=until, reason=reason)
+        told = UnreadableSkipped(
+            channel=channel, partition=one.id, offset=offset, until=until, reason=reason
+        )
         self._parts.observer.on(told)
         self._parts.arrival.set()
 
@@ -150,5 +180,7 @@ def _go_on(consumer: Consumer, one: Partition, offset: int) -> None:
 
 
 def _is_valid(one: Partition) -> bool:
-    """Whether what was found still stands: not if the partition was sought to another place meanwhile."""
+    """Whether what was found still stands: not if the partition was sought to another place
+    meanwhile.
+    """
     return one.unreadable is not None and one.unreadable.tracker is one.tracker

@@ -1,4 +1,6 @@
-"""Notices topics that were deleted and made anew, and begins their partitions anew; and partitions that appear."""
+"""Notices topics that were deleted and made anew, and begins their partitions anew; and partitions
+that appear.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +22,23 @@ class RecreatedTopics:
     """Of the topics that one client reads."""
 
     def __init__(
-        self, parts: ClientParts, owned: OwnedPartitions, committer: Committer, starter: PartitionStarter
+        self,
+        parts: ClientParts,
+        owned: OwnedPartitions,
+        committer: Committer,
+        starter: PartitionStarter,
     ) -> None:
-        self._topics = parts.settings.subscription.topics  # also those of which other members have all
+        # Also those of which other members have all.
+        self._topics = parts.settings.subscription.topics
         self._incarnations = parts.history.incarnations
         self._owned = owned
         self._committer = committer
         self._starter = starter
 
     async def ask(self, consumer: Consumer) -> None:
-        """Ask a broker for the ids of the topics, and all brokers if it says something new. BrokerError: no answer."""
+        """Ask a broker for the ids of the topics, and all brokers if it says something new.
+        BrokerError: no answer.
+        """
         topics = self._read_topics()
         known = self._incarnations
         question = known.asks()
@@ -39,7 +48,9 @@ class RecreatedTopics:
             known.told_by_all(question, await consumer.topic_ids(topics, of_all=True))
 
     async def ask_before_reading(self, consumer: Consumer) -> None:
-        """As :meth:`ask`; what was read must belong to one id, so BrokerError as well where brokers disagree."""
+        """As :meth:`ask`; what was read must belong to one id, so BrokerError as well where brokers
+        disagree.
+        """
         await self.ask(consumer)
         if (why := self._incarnations.why_undecided(self._read_topics())) is not None:
             raise TransientBrokerError(why)
@@ -48,7 +59,8 @@ class RecreatedTopics:
         return {one.id.topic for one in self._owned.table if one.is_ours}.union(self._topics)
 
     async def begin_anew(self, consumer: Consumer) -> None:
-        """Void what is known of partitions whose topic has another id by now, and begin those that are read.
+        """Void what is known of partitions whose topic has another id by now, and begin those that
+        are read.
 
         BrokerError: no answer. Called by one at a time, with :class:`StartPositions`' lock.
         """
@@ -59,7 +71,8 @@ class RecreatedTopics:
                 continue
             if not one.is_pending:
                 anew[one] = why
-            else:  # it begins with the others that wait
+            else:
+                # It begins with the others that wait.
                 one.sought = Choice("beginning", void=why)
                 if one.state is PartitionState.RETAINED:
                     self._owned.drop(one, is_ours=True)
@@ -67,14 +80,17 @@ class RecreatedTopics:
             await self._begin(consumer, anew)
 
     async def _begin(self, consumer: Consumer, anew: Mapping[Partition, str]) -> None:
-        """Begin those that are read; each by itself, for a partition that is not there any more answers for none."""
+        """Begin those that are read; each by itself, for a partition that is not there any more
+        answers for none.
+        """
         at = {one: one.assignment for one in anew}
         has_begun = False
         for one, why in anew.items():
             try:
                 logs = await look_at_logs(consumer, [one.id], {})
             except TransientBrokerError:
-                continue  # the next look begins it, if it is ours then
+                # The next look begins it, if it is ours then.
+                continue
             if one.assignment != at[one] or one.live is None or self._starter.why_void(one) is None:
                 continue
             start = self._starter.start_anew(one, why, logs[one.id])
@@ -87,15 +103,17 @@ class RecreatedTopics:
 
 
 class FirstLook:
-    """Which partitions appeared after a client had first looked at its topics: those are read from their beginning.
+    """Which partitions appeared after a client had first looked at its topics: those are read from
+    their beginning.
 
-    Whatever the policy is: ``latest`` would skip what was written before anybody noticed them. So it is with those of a
-    topic that was made anew since.
+    Whatever the policy is: ``latest`` would skip what was written before anybody noticed them. So
+    it is with those of a topic that was made anew since.
     """
 
     def __init__(self, parts: ClientParts, *, tells_topics: bool) -> None:
         self._parts = parts
-        self._tells_topics = tells_topics  # of several clients that read the same topics one does
+        # Of several clients that read the same topics one does.
+        self._tells_topics = tells_topics
         self._incarnations = parts.history.incarnations
         # partition -> the id of its topic then, None where it is not known; None: it has not looked
         self._known: dict[TopicPartition, str | None] | None = None
@@ -105,11 +123,16 @@ class FirstLook:
         """Whether the client has looked."""
         return self._known is not None
 
-    async def new_ones(self, consumer: Consumer, partitions: list[TopicPartition]) -> set[TopicPartition]:
-        """Those among these partitions, which are about to be read, that appeared after the first look."""
+    async def new_ones(
+        self, consumer: Consumer, partitions: list[TopicPartition]
+    ) -> set[TopicPartition]:
+        """Those among these partitions, which are about to be read, that appeared after the first
+        look.
+        """
         if self._known is None:
             self._known = self._with_ids(await self._partitions_there(consumer) | set(partitions))
-        known, now = self._known, self._with_ids(partitions)
+        known = self._known
+        now = self._with_ids(partitions)
         new = {one for one in now if one not in known or _differ(known[one], now[one])}
         known.update({one: id for one, id in now.items() if id is not None or one not in known})
         return new
@@ -118,11 +141,13 @@ class FirstLook:
         return {one: self._incarnations.of(one.topic) for one in partitions}
 
     async def look(self, consumer: Consumer) -> None:
-        """Note what there is at a first assignment without partitions; what is empty by then is new when it comes.
+        """Note what there is at a first assignment without partitions; what is empty by then is new
+        when it comes.
 
         A topic that our own question has created exists by now, and nobody owns it yet.
         """
-        there, settings = await self._partitions_there(consumer), self._parts.settings
+        there = await self._partitions_there(consumer)
+        settings = self._parts.settings
         if settings.pattern is not None and not there and self._tells_topics:
             self._parts.observer.on(NothingMatches(channel=settings.name, pattern=settings.pattern))
         ends = await consumer.end_offsets(there) if there else {}
@@ -132,7 +157,12 @@ class FirstLook:
         subscription = self._parts.settings.subscription
         named = None if isinstance(subscription, Pattern) else subscription.topics
         topics = await consumer.topics(named)
-        return {partition for topic, there in topics.items() if subscription.reads(topic) for partition in there}
+        return {
+            partition
+            for topic, there in topics.items()
+            if subscription.reads(topic)
+            for partition in there
+        }
 
 
 def _differ(then: str | None, now: str | None) -> bool:

@@ -1,7 +1,8 @@
-"""Partitions whose positions the broker refuses to store while it stores those of others. No I/O, no clock.
+"""Partitions whose positions the broker refuses to store while it stores those of others. No I/O,
+no clock.
 
-A topic was deleted, or the right to read it was withdrawn. Such a partition is committed again by itself, after a pause
-that grows: left in every request, it would make each of them fail.
+A topic was deleted, or the right to read it was withdrawn. Such a partition is committed again by
+itself, after a pause that grows: left in every request, it would make each of them fail.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ class Refusals:
         self._refused.pop(partition, None)
 
     def keep(self, planned: Collection[TopicPartition], now: float) -> None:
-        """Forget those that could have been tried again at *now*, and of which nothing is due any more."""
+        """Forget those that could have been tried again at *now*, and of which nothing is due any
+        more.
+        """
         for partition in [one for one, known in self._refused.items() if known.again_at <= now]:
             if partition not in planned:
                 del self._refused[partition]
@@ -65,8 +68,13 @@ class Refusals:
 
     def again_at(self, trackers: Iterable[OffsetTracker]) -> float:
         """When the first of these trackers is to be tried again; infinite if none was refused."""
-        return min((self._refused[one.partition].again_at for one in trackers if self.has(one)), default=inf)
+        return min(
+            (self._refused[one.partition].again_at for one in trackers if self.has(one)),
+            default=inf,
+        )
 
     def reasons(self, trackers: Iterable[OffsetTracker]) -> Mapping[TopicPartition, str]:
         """partition -> why its position is not stored, of these trackers."""
-        return {one.partition: self._refused[one.partition].reason for one in trackers if self.has(one)}
+        return {
+            one.partition: self._refused[one.partition].reason for one in trackers if self.has(one)
+        }

@@ -1,4 +1,6 @@
-"""Starts to read one partition: what its log is like, and what its last owner has left beside the group's position."""
+"""Starts to read one partition: what its log is like, and what its last owner has left beside the
+group's position.
+"""
 
 from __future__ import annotations
 
@@ -42,9 +44,17 @@ class Log:
 async def look_at_logs(
     consumer: Consumer, partitions: list[TopicPartition], chosen: Mapping[TopicPartition, Where]
 ) -> dict[TopicPartition, Log]:
-    """partition -> its log; with the offset of a chosen time. BrokerError: a question was not answered."""
-    times = {one: milliseconds(where) for one in partitions if isinstance(where := chosen.get(one), datetime)}
-    starts, ends = await asyncio.gather(consumer.beginning_offsets(partitions), consumer.end_offsets(partitions))
+    """partition -> its log; with the offset of a chosen time. BrokerError: a question was not
+    answered.
+    """
+    times = {
+        one: milliseconds(where)
+        for one in partitions
+        if isinstance(where := chosen.get(one), datetime)
+    }
+    starts, ends = await asyncio.gather(
+        consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
+    )
     found = await consumer.offsets_for_times(times) if times else {}
     return {one: Log(starts[one], ends[one], found.get(one)) for one in partitions}
 
@@ -52,10 +62,12 @@ async def look_at_logs(
 async def look_at_each_topic(
     consumer: Consumer, partitions: list[TopicPartition], chosen: Mapping[TopicPartition, Where]
 ) -> tuple[dict[TopicPartition, Log], dict[TopicPartition, BrokerError]]:
-    """As :func:`look_at_logs`; a topic that cannot be asked for (it is gone, say) keeps no other topic waiting.
+    """As :func:`look_at_logs`; a topic that cannot be asked for (it is gone, say) keeps no other
+    topic waiting.
 
     Returns:
-        partition -> its log, and partition -> why that is not known. BrokerError: nothing is known of any.
+        partition -> its log, and partition -> why that is not known. BrokerError: nothing is known
+        of any.
     """
     try:
         return await look_at_logs(consumer, partitions, chosen), {}
@@ -66,7 +78,9 @@ async def look_at_each_topic(
         if len(by_topic) == 1:
             raise
     asked = list(by_topic.values())
-    answers = await asyncio.gather(*(look_at_logs(consumer, part, chosen) for part in asked), return_exceptions=True)
+    answers = await asyncio.gather(
+        *(look_at_logs(consumer, part, chosen) for part in asked), return_exceptions=True
+    )
     logs: dict[TopicPartition, Log] = {}
     unknown: dict[TopicPartition, BrokerError] = {}
     for part, answer in zip(asked, answers, strict=True):
@@ -82,16 +96,27 @@ async def look_at_each_topic(
 class PartitionStarter:
     """Decides where one partition starts, and tracks it from there. Awaits nothing."""
 
-    def __init__(self, parts: ClientParts, owned: OwnedPartitions, fail: Callable[[BaseException], bool]) -> None:
+    def __init__(
+        self, parts: ClientParts, owned: OwnedPartitions, fail: Callable[[BaseException], bool]
+    ) -> None:
         self._parts = parts
         self._settings = parts.settings
         self._owned = owned
-        self._fail = fail  # nobody may choose a position: the channel stops
+        # Nobody may choose a position: the channel stops.
+        self._fail = fail
 
     def start_found(
-        self, one: Partition, found: Committed | None, choice: Choice | None, log: Log, *, is_new: bool
+        self,
+        one: Partition,
+        found: Committed | None,
+        choice: Choice | None,
+        log: Log,
+        *,
+        is_new: bool,
     ) -> Start | None:
-        """Track a partition from where somebody chose, or from what the group has; None: nobody may choose."""
+        """Track a partition from where somebody chose, or from what the group has; None: nobody may
+        choose.
+        """
         stored = None if found is None else found.offset
         void = self._why_left_void(one.id, found) if choice is None else choice.void
         if void is not None:
@@ -105,34 +130,62 @@ class PartitionStarter:
         one.metadata.found(one.live, found)
         if choice is None or choice.is_resumed:
             was_reset = start.reset is not None
-            hand_on(self._parts, one.tracker, found, log.end, was_reset=was_reset, is_resumed=choice is not None)
+            hand_on(
+                self._parts,
+                one.tracker,
+                found,
+                log.end,
+                was_reset=was_reset,
+                is_resumed=choice is not None,
+            )
         return start
 
     def _why_left_void(self, partition: TopicPartition, found: Committed | None) -> str | None:
-        """Why a position that the last owner has left says nothing of the topic as it is now, if so."""
+        """Why a position that the last owner has left says nothing of the topic as it is now, if
+        so.
+        """
         known = self._parts.history.incarnations
-        if found is None and known.has_failed(partition) and self._settings.commit_strategy != "ignore":
-            return known.why_void(partition.topic, known.last_read(partition))  # a restart alone chooses nothing
+        if (
+            found is None
+            and known.has_failed(partition)
+            and self._settings.commit_strategy != "ignore"
+        ):
+            # A restart alone chooses nothing.
+            return known.why_void(partition.topic, known.last_read(partition))
         if found is None or not found.metadata:
             return None
         topic = decode(found.metadata, found.offset).topic
         return known.why_void(partition.topic, topic or None)
 
     def start_again(self, one: Partition, old: OffsetTracker, log: Log) -> Start | None:
-        """Track a partition anew whose position is not in the log any more; None: nobody may choose where."""
-        if old.kept is not None and old.kept.until > old.position:  # what was known of the records behind it is void
-            tell_acks_dropped(self._parts, old.partition, f"the log goes from {log.start} to {log.end}")
-        unsettled = old.outside_plans(old.safe)  # read again where the log still has it
+        """Track a partition anew whose position is not in the log any more; None: nobody may choose
+        where.
+        """
+        # What was known of the records behind it is void.
+        if old.kept is not None and old.kept.until > old.position:
+            tell_acks_dropped(
+                self._parts, old.partition, f"the log goes from {log.start} to {log.end}"
+            )
+        # Read again where the log still has it.
+        unsettled = old.outside_plans(old.safe)
         is_there = log.start <= unsettled <= log.end and self._settings.auto_offset_reset != "none"
         return self._start(one, old.committed, unsettled if is_there else old.position, log)
 
     def _start(
-        self, one: Partition, stored: int | None, wanted: int | None, log: Log, *, is_new: bool = False
+        self,
+        one: Partition,
+        stored: int | None,
+        wanted: int | None,
+        log: Log,
+        *,
+        is_new: bool = False,
     ) -> Start | None:
         start = self._decide(one, wanted, log, is_new=is_new)
         if start is not None:
             committed = _passed(stored, start.position)
-            tracker = OffsetTracker(one.id, start.position, committed=committed, commit_start=start.commit)
+            tracker = OffsetTracker(
+                one.id, start.position, committed=committed, commit_start=start.commit
+            )
             self._track(one, tracker)
         return start
 
@@ -143,19 +196,30 @@ class PartitionStarter:
         one.metadata.topic_id = self._parts.history.incarnations.reads(one.id)
 
     def why_void(self, one: Partition) -> str | None:
-        """Why what is known of a partition, or where a restart goes on, is none of its topic as it is now, if so."""
-        known, choice = self._parts.history.incarnations, one.choice
+        """Why what is known of a partition, or where a restart goes on, is none of its topic as it
+        is now, if so.
+        """
+        known = self._parts.history.incarnations
+        choice = one.choice
         if choice is not None and choice.is_resumed and known.has_failed(one.id):
-            one.chosen = None  # where it goes on is the group's to say from here on
+            # Where it goes on is the group's to say from here on.
+            one.chosen = None
             return None
         if choice is not None:
-            return known.why_void(one.id.topic, known.last_read(one.id)) if choice.is_resumed else None
-        if one.metadata.topic_id is None and one.tracker is not None:  # no broker had told it when reading began
+            return (
+                known.why_void(one.id.topic, known.last_read(one.id)) if choice.is_resumed else None
+            )
+        # No broker had told it when reading began.
+        if one.metadata.topic_id is None and one.tracker is not None:
             one.metadata.topic_id = known.reads(one.id)
         return known.why_void(one.id.topic, one.metadata.topic_id)
 
-    def start_anew(self, one: Partition, why: str, log: Log, was_at: int | None = None) -> Start | None:
-        """Track a partition of a topic that was made anew, from its beginning; None: the channel is to fail."""
+    def start_anew(
+        self, one: Partition, why: str, log: Log, was_at: int | None = None
+    ) -> Start | None:
+        """Track a partition of a topic that was made anew, from its beginning; None: the channel is
+        to fail.
+        """
         if self._settings.on_recreated_topic == "fail":
             self._parts.history.incarnations.failed(one.id)
             self._fail(made_anew(self._settings.name, one.id, why))
@@ -164,7 +228,8 @@ class PartitionStarter:
         position = log.start if one.ranges is None else one.ranges.after(log.start)
         start = Start(position, "earliest", commit=True, fetched_from=min(position, log.end))
         one.sought = one.chosen = one.noted_end = None
-        # Committed at once, and back: whoever comes after a crash would read on at a position of the old incarnation.
+        # Committed at once, and back: whoever comes after a crash would read on at a position of
+        # the old incarnation.
         self._track(one, OffsetTracker(one.id, start.position, commit_start=True))
         self._tell_reset(one.id, was_at, start, reason=why)
         return start
@@ -172,23 +237,32 @@ class PartitionStarter:
     def start_where_chosen(
         self, one: Partition, stored: int | None, choice: Choice, log: Log, *, is_new: bool = False
     ) -> Start | None:
-        """Track a partition from a start that somebody chose; that alone moves no committed position."""
+        """Track a partition from a start that somebody chose; that alone moves no committed
+        position.
+        """
 
         def position() -> int:
-            return self._by_policy(one, stored, log, is_new=is_new).position if one.live is None else one.live.safe
+            return (
+                self._by_policy(one, stored, log, is_new=is_new).position
+                if one.live is None
+                else one.live.safe
+            )
 
         wanted: int | None
         try:
             wanted = chosen_position(choice.where, log.start, log.end, log.at_time, position)
         except NoPositionError:
-            wanted = stored  # which nobody may choose: told as of any start
+            # Which nobody may choose: told as of any start.
+            wanted = stored
         start = self._decide(one, wanted, log)
         is_sought = choice is not one.chosen
-        one.sought = one.chosen = None  # nothing of that holds for a later client, or a later assignment
+        # Nothing of that holds for a later client, or a later assignment.
+        one.sought = one.chosen = None
         if start is not None:
-            # The first commit follows the first record that is settled, back too: the seek alone commits nothing. What
-            # the group has is kept beside the tracker, so that a rebalance before that commit does not undo the seek.
-            # Ranges move no group back at all: a replay that is given the group of a stream must not rewind the stream.
+            # The first commit follows the first record that is settled, back too: the seek alone
+            # commits nothing. What the group has is kept beside the tracker, so that a rebalance
+            # before that commit does not undo the seek. Ranges move no group back at all: a replay
+            # that is given the group of a stream must not rewind the stream.
             goes_back = one.ranges is None
             committed = _passed(stored, start.position) if goes_back else stored
             tracker = OffsetTracker(one.id, start.position, committed=committed)
@@ -196,11 +270,14 @@ class PartitionStarter:
             if not goes_back and stored is not None:
                 tracker.uncommitted_from = max(start.position, stored)
             self._track(one, tracker, stored=stored)
-            if one.ranges is not None and is_sought:  # what lies before the place is no hole
+            # What lies before the place is no hole.
+            if one.ranges is not None and is_sought:
                 tracker.limit = one.ranges.until(start.position)
         return start
 
-    def _decide(self, one: Partition, wanted: int | None, log: Log, *, is_new: bool = False) -> Start | None:
+    def _decide(
+        self, one: Partition, wanted: int | None, log: Log, *, is_new: bool = False
+    ) -> Start | None:
         try:
             start = self._by_policy(one, wanted, log, is_new=is_new)
         except NoPositionError:
@@ -235,7 +312,9 @@ class PartitionStarter:
 
 
 def _passed(stored: int | None, start: int) -> int | None:
-    """What the group has, as long as it has passed none of the records that are read from *start* on."""
+    """What the group has, as long as it has passed none of the records that are read from *start*
+    on.
+    """
     return stored if stored is not None and stored <= start else None
 
 
@@ -245,10 +324,14 @@ def hand_on(
     found: Committed | None,
     log_end: int,
     *,
-    was_reset: bool,  # the policy chose where reading begins
-    is_resumed: bool,  # a channel that was restarted goes on where it stood
+    # The policy chose where reading begins.
+    was_reset: bool,
+    # A channel that was restarted goes on where it stood.
+    is_resumed: bool,
 ) -> None:
-    """Hand on to a new tracker what stands beside the position that the group had; tell what cannot be used."""
+    """Hand on to a new tracker what stands beside the position that the group had; tell what cannot
+    be used.
+    """
     if found is None or not found.metadata:
         return
     stored = decode(found.metadata, found.offset)
@@ -258,18 +341,26 @@ def hand_on(
         _keep_acks(parts, tracker, stored, found.offset, log_end, was_reset=was_reset)
 
 
-def _keep_plans(parts: ClientParts, tracker: OffsetTracker, stored: Metadata, log_end: int, *, was_reset: bool) -> None:
+def _keep_plans(
+    parts: ClientParts, tracker: OffsetTracker, stored: Metadata, log_end: int, *, was_reset: bool
+) -> None:
     def dropped(reason: str, planned: PlannedRange | None = None) -> None:
         start, until = (None, None) if planned is None else planned[:2]
-        partition, channel = tracker.partition, parts.settings.name
-        parts.observer.on(PlanDropped(channel=channel, partition=partition, start=start, until=until, reason=reason))
+        partition = tracker.partition
+        channel = parts.settings.name
+        parts.observer.on(
+            PlanDropped(
+                channel=channel, partition=partition, start=start, until=until, reason=reason
+            )
+        )
 
     if stored.lost is not None and not was_reset:
         dropped(stored.lost)
     for planned in stored.plans:
         if was_reset:
             dropped(f"reading begins at {tracker.start}", planned)
-        elif planned.start >= tracker.start:  # else it is done
+        elif planned.start >= tracker.start:
+            # Else it is done.
             if planned.until <= log_end:
                 tracker.plan(planned)
             else:
@@ -277,11 +368,18 @@ def _keep_plans(parts: ClientParts, tracker: OffsetTracker, stored: Metadata, lo
 
 
 def _keep_acks(
-    parts: ClientParts, tracker: OffsetTracker, stored: Metadata, position: int, log_end: int, *, was_reset: bool
+    parts: ClientParts,
+    tracker: OffsetTracker,
+    stored: Metadata,
+    position: int,
+    log_end: int,
+    *,
+    was_reset: bool,
 ) -> None:
-    acks, reason = stored.acks, stored.lost
-    # Only who goes on at the group's own position takes the map over. Any other start is somebody's wish to handle
-    # records again, those that were acked too.
+    acks = stored.acks
+    reason = stored.lost
+    # Only who goes on at the group's own position takes the map over. Any other start is somebody's
+    # wish to handle records again, those that were acked too.
     if acks is not None and (was_reset or tracker.start != position):
         reason = f"reading begins at {tracker.start}"
     elif acks is not None and acks.until > log_end:
@@ -294,4 +392,6 @@ def _keep_acks(
 
 def tell_acks_dropped(parts: ClientParts, partition: TopicPartition, reason: str) -> None:
     """Tell that records are handled again, although their acks had been kept."""
-    parts.observer.on(KeptAcksDropped(channel=parts.settings.name, partition=partition, reason=reason))
+    parts.observer.on(
+        KeptAcksDropped(channel=parts.settings.name, partition=partition, reason=reason)
+    )

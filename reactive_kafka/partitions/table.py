@@ -1,4 +1,6 @@
-"""The partitions of one client: which are ours, retained after a rebalance, or gone. No I/O, no clock."""
+"""The partitions of one client: which are ours, retained after a rebalance, or gone. No I/O, no
+clock.
+"""
 
 from __future__ import annotations
 
@@ -14,25 +16,31 @@ from reactive_kafka.subscription import Ranges
 class PartitionTable:
     """Every partition that a client has, or had in its last assignment and may retain.
 
-    A revocation names its partitions, and an assignment those that it brings; the others are not touched.
+    A revocation names its partitions, and an assignment those that it brings; the others are not
+    touched.
     """
 
     def __init__(
         self,
         *,
-        is_static: bool = False,  # ours without a group's assignment, so they are always retained
+        # Ours without a group's assignment, so they are always retained.
+        is_static: bool = False,
         policy: MetadataPolicy | None = None,
-        starts: Mapping[TopicPartition, Choice] | None = None,  # by the settings, or a restart
-        ranges: Mapping[TopicPartition, Ranges] | None = None,  # what is read of those that have an end
+        # By the settings, or a restart.
+        starts: Mapping[TopicPartition, Choice] | None = None,
+        # What is read of those that have an end.
+        ranges: Mapping[TopicPartition, Ranges] | None = None,
     ) -> None:
         self.ranges = {} if ranges is None else ranges
-        self.generation = -1  # of the last assignment
+        # Of the last assignment.
+        self.generation = -1
         self._starts = {} if starts is None else starts
         self._is_static = is_static
         self.policy = MetadataPolicy() if policy is None else policy
         self._partitions: dict[TopicPartition, Partition] = {}
         self._assignments = 0
-        self._reading: list[Partition] | None = None  # made again when one has moved, as the next two
+        # Made again when one has moved, as the next two.
+        self._reading: list[Partition] | None = None
         self._read_names: tuple[TopicPartition, ...] = ()
         self._pending: list[Partition] | None = None
 
@@ -68,7 +76,9 @@ class PartitionTable:
 
     @property
     def trackers(self) -> dict[TopicPartition, OffsetTracker]:
-        """partition -> its tracker, of those whose positions are committed. Made anew by each call."""
+        """partition -> its tracker, of those whose positions are committed. Made anew by each
+        call.
+        """
         return {name: one.live for name, one in self._partitions.items() if one.live is not None}
 
     def all_trackers(self) -> list[OffsetTracker]:
@@ -76,7 +86,9 @@ class PartitionTable:
         return [one.tracker for one in self if one.tracker is not None]
 
     def of(self, tracker: OffsetTracker) -> Partition | None:
-        """The partition of a tracker; None: another tracker has taken its place, or the partition has gone."""
+        """The partition of a tracker; None: another tracker has taken its place, or the partition
+        has gone.
+        """
         one = self._partitions.get(tracker.partition)
         return one if one is not None and one.tracker is tracker else None
 
@@ -91,21 +103,27 @@ class PartitionTable:
         return frozenset(name for name, one in self._partitions.items() if one.is_ours)
 
     def move(self, one: Partition, event: str) -> None:
-        """Move a partition to the state that an event leads to. Raises as :meth:`Partition.go` does."""
+        """Move a partition to the state that an event leads to. Raises as :meth:`Partition.go`
+        does.
+        """
         one.go(event)
         self._reading = self._pending = None
 
     def assign(self, generation: int, partitions: Iterable[TopicPartition]) -> list[Partition]:
-        """An assignment brings these; the partitions that have gone with it are returned, their trackers closed."""
+        """An assignment brings these; the partitions that have gone with it are returned, their
+        trackers closed.
+        """
         added = frozenset(partitions)
         self._assignments += 1
         gone = []
-        self.revoke(added)  # where no revocation came before
+        # Where no revocation came before.
+        self.revoke(added)
         for one in list(self):
             if not one.is_ours and not self._is_next(one, generation):
                 one.metadata.early = None
             if not self._is_static:
-                one.unknown.end()  # the broker refuses what comes late from an earlier generation
+                # The broker refuses what comes late from an earlier generation.
+                one.unknown.end()
             if one.state is PartitionState.SUSPENDED and one.id not in added:
                 gone.append(self._lose(one))
         self.generation = generation
@@ -113,7 +131,9 @@ class PartitionTable:
             found = self._partitions.get(name)
             if found is None:
                 its = self.ranges.get(name)
-                found = self._partitions[name] = Partition(name, self.policy, self._starts.get(name), its)
+                found = self._partitions[name] = Partition(
+                    name, self.policy, self._starts.get(name), its
+                )
                 self._pending = None
             else:
                 self.move(found, "assign")
@@ -127,7 +147,8 @@ class PartitionTable:
         """These (None: all) are about to go: those that are read, which take no record any more."""
         draining = []
         for one in self._named(partitions):
-            one.assignment = -1  # what is being looked up for it is void
+            # What is being looked up for it is void.
+            one.assignment = -1
             one.sought = None
             self.move(one, "drain")
             if one.state is PartitionState.DRAINING:
@@ -135,13 +156,16 @@ class PartitionTable:
             else:
                 one.generation = self.generation
                 if one.tracker is not None:
-                    # It is still not known whether the partition is retained, and now it goes again: a string supplied
-                    # meanwhile shares the fate of the tracker, and is not lost if that is retained in the end.
+                    # It is still not known whether the partition is retained, and now it goes
+                    # again: a string supplied meanwhile shares the fate of the tracker, and is not
+                    # lost if that is retained in the end.
                     one.metadata.retained(one.tracker)
         return draining
 
     def revoke(self, partitions: Collection[TopicPartition] | None = None) -> list[Partition]:
-        """These (None: all) are revoked, and not committed from here on; those that wait now to be retained."""
+        """These (None: all) are revoked, and not committed from here on; those that wait now to be
+        retained.
+        """
         waiting = []
         for one in self._named(partitions):
             was_committing = one.live is not None
@@ -164,14 +188,17 @@ class PartitionTable:
         return one
 
     def is_retained(self, one: Partition, committed: int | None) -> bool:
-        """Whether the partition goes on where it stood: no other member can have owned it in between."""
+        """Whether the partition goes on where it stood: no other member can have owned it in
+        between.
+        """
         tracker = one.left
         if tracker is None or self._is_static:
             return tracker is not None
-        # It is ours again in the next generation, and the group's committed position is one that we wrote.
-        # Both halves are needed. An older generation: somebody may have owned it in between. Another position: somebody
-        # has, or an operator has moved it. "As we left it" is a range, for a commit whose answer was lost may have been
-        # stored. Without this rule each rebalance of an eager client would deliver all records in flight once more.
+        # It is ours again in the next generation, and the group's committed position is one that we
+        # wrote. Both halves are needed. An older generation: somebody may have owned it in between.
+        # Another position: somebody has, or an operator has moved it. "As we left it" is a range,
+        # for a commit whose answer was lost may have been stored. Without this rule each rebalance
+        # of an eager client would deliver all records in flight once more.
         return self._is_next(one, self.generation) and _is_as_left(one, tracker, committed)
 
     def _is_next(self, one: Partition, generation: int) -> bool:
@@ -179,7 +206,9 @@ class PartitionTable:
         return self._is_static or generation == one.generation + 1
 
     def retain(self, one: Partition, committed: int | None) -> OffsetTracker | None:
-        """Let a partition that is retained commit again; None if it is not, and its tracker is closed."""
+        """Let a partition that is retained commit again; None if it is not, and its tracker is
+        closed.
+        """
         tracker = one.left
         if tracker is None:
             return None
@@ -205,7 +234,8 @@ class PartitionTable:
         one.behind = range(0)
         one.unknown.forget()
         one.metadata.forget()
-        if is_ours:  # what waits for its next position goes on waiting
+        # What waits for its next position goes on waiting.
+        if is_ours:
             one.metadata.starts_elsewhere(tracker)
         tracker.close()
         self.move(one, "relocate")
@@ -213,7 +243,9 @@ class PartitionTable:
         return tracker
 
     def start(self, one: Partition, tracker: OffsetTracker, stored: int | None = None) -> None:
-        """Read a partition from the tracker's position on; if it was read (a reset, a seek), the old one is closed."""
+        """Read a partition from the tracker's position on; if it was read (a reset, a seek), the
+        old one is closed.
+        """
         if one.left is not None:
             self.drop(one)
         old = one.live
@@ -224,7 +256,8 @@ class PartitionTable:
             old.close()
         one.unknown.starts_elsewhere()
         one.metadata.starts(tracker, old)
-        one.stored = tracker.committed if stored is None else stored  # what the group has may be none of these records'
+        # What the group has may be none of these records'
+        one.stored = tracker.committed if stored is None else stored
         one.tracker = tracker
         self.move(one, "start")
 
@@ -234,9 +267,15 @@ class PartitionTable:
 
 
 def _is_as_left(one: Partition, tracker: OffsetTracker, committed: int | None) -> bool:
-    """Whether the group's position is the one that was known, or one that we may have stored since."""
+    """Whether the group's position is the one that was known, or one that we may have stored
+    since.
+    """
     if committed is None or committed == one.stored:
         return committed == one.stored
     if committed in one.behind:
         return True
-    return max(tracker.start, one.unknown.lowest(tracker.uncommitted_from)) <= committed <= tracker.attempted
+    return (
+        max(tracker.start, one.unknown.lowest(tracker.uncommitted_from))
+        <= committed
+        <= tracker.attempted
+    )

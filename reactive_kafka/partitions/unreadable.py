@@ -1,4 +1,6 @@
-"""A place of a log that cannot be read: when to try it again, and how to find where it ends. No I/O, no clock."""
+"""A place of a log that cannot be read: when to try it again, and how to find where it ends. No
+I/O, no clock.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +9,22 @@ from dataclasses import dataclass
 from reactive_kafka.backoff import Backoff
 
 UNREADY_S = 5.0
-"""How long a partition may be unreadable before the channel is not ready: bytes may be broken on the way only."""
+"""How long a partition may be unreadable before the channel is not ready: bytes may be broken on
+the way only.
+"""
 
 PAUSES = Backoff(0.5, 60.0, jitter=0.0)
 """How long a partition is left alone between two attempts."""
 
 
 class Search:
-    """Finds where readable offsets begin again, by trying some: all below cannot be read, all from there on can.
+    """Finds where readable offsets begin again, by trying some: all below cannot be read, all from
+    there on can.
 
-    It is needed only where the bytes of a batch do not say where it ends, or the broker does not hand them out. It
-    tries offsets that are further and further away, then those between the last that failed and the first that did
-    not, so it takes a few fetches, and passes over nothing that can be read.
+    It is needed only where the bytes of a batch do not say where it ends, or the broker does not
+    hand them out. It tries offsets that are further and further away, then those between the last
+    that failed and the first that did not, so it takes a few fetches, and passes over nothing that
+    can be read.
 
     Args:
         bad: The offset that cannot be read.
@@ -30,7 +36,8 @@ class Search:
         self._bad = bad
         self._good = max(end, bad + 1)
         self._step = 1
-        self._is_close = False  # a readable offset was found: it is searched for below that
+        # A readable offset was found: it is searched for below that.
+        self._is_close = False
 
     @property
     def until(self) -> int | None:
@@ -51,17 +58,21 @@ class Search:
 
     def succeeded(self) -> None:
         """The attempt can be read."""
-        self._good, self._is_close = self.attempt, True
+        self._good = self.attempt
+        self._is_close = True
 
 
 @dataclass(slots=True, eq=False)
 class Unreadable:
-    """What of one partition cannot be read, since when (monotonic), and when that is tried again."""
+    """What of one partition cannot be read, since when (monotonic), and when that is tried
+    again.
+    """
 
     offset: int | None
     reason: str
     since: float
-    tracker: object  # of the place where it was read
+    # Of the place where it was read.
+    tracker: object
     again_at: float
     search: Search | None = None
     attempts: int = 0

@@ -16,18 +16,23 @@ from reactive_kafka.config.told.traps import shared_groups
 def with_channel(
     reading: Reading, who: str, name: str, table: Mapping[str, Any], environ: Mapping[str, str]
 ) -> Reading:
-    """The same with one more incoming channel, whose table code gives; errors say *who* as the place of it.
+    """The same with one more incoming channel, whose table code gives; errors say *who* as the
+    place of it.
 
     Its problems and warnings are those of the channel alone.
     """
-    problems, unused = Problems(), Problems()
+    problems = Problems()
+    unused = Problems()
     given = Collected(problems, read_secret, exposure_of)
     given.plain = reading.given.plain
     given.add(expanded(of_code(who, {"incoming": {name: table}}), environ))
-    settings, before = reading.settings, reading.settings.incoming
+    settings = reading.settings
+    before = reading.settings.incoming
     for channel in given.channels["incoming"].values():
         incoming = {**before, name: Assembly(given, problems, unused).incoming(name, channel)}
         shared = set(shared_groups(before.values()))
         told = [text for text in shared_groups(incoming.values()) if text not in shared]
-        settings = replace(settings, incoming=incoming, warnings=(*given.warnings, *unused.report(), *told))
+        settings = replace(
+            settings, incoming=incoming, warnings=(*given.warnings, *unused.report(), *told)
+        )
     return Reading(settings, tuple(problems.report()), reading.given)

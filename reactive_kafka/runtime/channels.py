@@ -1,4 +1,6 @@
-"""The channels of one run, and the Spark session under them: built from the application's spec, started and ended."""
+"""The channels of one run, and the Spark session under them: built from the application's spec,
+started and ended.
+"""
 
 from __future__ import annotations
 
@@ -49,11 +51,14 @@ class RunChannels:
     A strategy or a store of a channel that cannot be made is a ConfigError.
     """
 
-    def __init__(self, spec: RunSpec, services: RunServices, dependencies: Dependencies, fails: Fails) -> None:
+    def __init__(
+        self, spec: RunSpec, services: RunServices, dependencies: Dependencies, fails: Fails
+    ) -> None:
         self._spec = spec
         self._dependencies = dependencies
         self._services = services
-        self._fails = fails  # told where a task of the application, and of no channel, fails
+        # Told where a task of the application, and of no channel, fails.
+        self._fails = fails
         self._context = copy_context()
         self._runners: dict[str, SparkRunner] = {}
         incoming = spec.app.incoming
@@ -64,7 +69,10 @@ class RunChannels:
 
             self._spark = SparkEngine(spec.settings.spark, ranges="ranges" in modes)
         self.home = HomeLoop()
-        used = [*(one.schemas for one in incoming.values()), *(one.values for one in spec.app.outgoing.values())]
+        used = [
+            *(one.schemas for one in incoming.values()),
+            *(one.values for one in spec.app.outgoing.values()),
+        ]
         self.registry = self._schema_registry(used)
         self.tracing = RunTracing(spec.settings.tracing)
         self._producers: dict[str, TransactionalProducers] = {}
@@ -77,16 +85,23 @@ class RunChannels:
             for name, one in spec.settings.memory.items()
         }
         self.outgoing: dict[str, Target] = {
-            name: self._outgoing(one) for name, one in spec.app.outgoing.items() if name not in unfed
+            name: self._outgoing(one)
+            for name, one in spec.app.outgoing.items()
+            if name not in unfed
         }
         self.outgoing.update(self._memory)
         for name, one in spec.app.memory.items():
-            make = self._workers(one, awaits_commits=True)  # each is settled by itself
-            MemoryChannel(one.settings, self._memory[name], services, make)  # kept by its target
+            # Each is settled by itself.
+            make = self._workers(one, awaits_commits=True)
+            # Kept by its target.
+            MemoryChannel(one.settings, self._memory[name], services, make)
         self._jobs = Jobs(spec.hooks.jobs, services, self._context, fails)
         self.incoming = {name: self._incoming(one) for name, one in incoming.items()}
-        self._sources = Sources(spec.app.sources, self.outgoing.__getitem__, dependencies, services.tasks)
-        self.faces = {name: Channel(channel) for name, channel in self.incoming.items()}  # what users hold of them
+        self._sources = Sources(
+            spec.app.sources, self.outgoing.__getitem__, dependencies, services.tasks
+        )
+        # What users hold of them.
+        self.faces = {name: Channel(channel) for name, channel in self.incoming.items()}
 
     def _schema_registry(self, used: Iterable[object]) -> Asker | None:
         """The registry, if anything uses one."""
@@ -95,7 +110,9 @@ class RunChannels:
         from reactive_kafka.schemas.registry import Registry
 
         settings = self._spec.settings.schema_registry
-        return Registry(settings, self._services.clock, self._services.tasks, self._services.observer)
+        return Registry(
+            settings, self._services.clock, self._services.tasks, self._services.observer
+        )
 
     def _outgoing(self, spec: OutgoingSpec) -> OutgoingChannel:
         services = self._services
@@ -104,27 +121,38 @@ class RunChannels:
             channel.writer.fail(error)
 
         channel = self.tracing.outgoing(spec.settings)(
-            spec.settings, services.connector, services.clock, services.observer, services.tasks.of(fail),
-            encode=spec.encode, encode_key=spec.encode_key, partitioner=spec.partitioner,
-            producers=self._transactional(spec.settings), registered=spec.values,
-        )  # fmt: skip
+            spec.settings,
+            services.connector,
+            services.clock,
+            services.observer,
+            services.tasks.of(fail),
+            encode=spec.encode,
+            encode_key=spec.encode_key,
+            partitioner=spec.partitioner,
+            producers=self._transactional(spec.settings),
+            registered=spec.values,
+        )
         if spec.values is not None:
             spec.values.schemas.connect(self.registry)
         return channel
 
     def _transactional(self, settings: OutgoingSettings) -> TransactionalProducers | None:
         """The producers of a transactional channel, which those with the same id share."""
-        own_id, services = settings.transactional_id, self._services
+        own_id = settings.transactional_id
+        services = self._services
         if own_id is None:
             return None
         if own_id not in self._producers:
             properties = producer_properties(settings)
-            made = TransactionalProducers(own_id, services.connector, services.clock, settings.name, properties)
+            made = TransactionalProducers(
+                own_id, services.connector, services.clock, settings.name, properties
+            )
             self._producers[own_id] = made
         return self._producers[own_id]
 
     def sending(self, name: str) -> Target:
-        """An outgoing channel for an emitter; one that nothing has fed so far is made, and started with the others.
+        """An outgoing channel for an emitter; one that nothing has fed so far is made, and started
+        with the others.
 
         ChannelClosedError: the outgoing channels are being closed, and it would be left behind.
         """
@@ -137,10 +165,12 @@ class RunChannels:
         return self.outgoing[name]
 
     def _incoming(self, spec: IncomingSpec) -> ChannelLifecycle:
-        settings, strategy = spec.settings, strategy_for(spec.settings)
+        settings = spec.settings
+        strategy = strategy_for(spec.settings)
         if spec.schemas is not None:
             spec.schemas.connect(self.registry)
-        make, skipping = None, _skipping(spec, self._services)
+        make = None
+        skipping = _skipping(spec, self._services)
         if spec.spark is not None:
             make = self._spark_workers(settings, spec.spark, spec.schemas)
         elif spec.handler is not None:
@@ -153,7 +183,9 @@ class RunChannels:
                 hooks=self._jobs.with_hooks(settings, self._spec.hooks.of(settings.name)),
                 make_workers=make,
                 checkpoint=self._checkpoint(settings),
-                transactions=None if spec.transactional_id is None else self._producers[spec.transactional_id],
+                transactions=None
+                if spec.transactional_id is None
+                else self._producers[spec.transactional_id],
                 decode=spec.decode,
                 decode_record=spec.decode_record,
                 decode_key=spec.decode_key,
@@ -173,35 +205,52 @@ class RunChannels:
         try:
             store = (self._spec.open_store or store_of)(settings.checkpoint)
         except ValueError as error:
-            raise ConfigError(f"{settings.place('checkpoint.store', settings.checkpoint.store)}: {error}") from error
+            raise ConfigError(
+                f"{settings.place('checkpoint.store', settings.checkpoint.store)}: {error}"
+            ) from error
         return CheckpointSpec(store, codec)
 
     def _workers(self, spec: IncomingSpec, *, awaits_commits: bool) -> MakeWorkers:
-        target, skipping = self.outgoing.__getitem__, _skipping(spec, self._services)
+        target = self.outgoing.__getitem__
+        skipping = _skipping(spec, self._services)
         spans = self.tracing.calls(spec.settings, is_kafka=spec.settings.name not in self._memory)
         make = partial(handler_workers, spec, target, self._dependencies, self._context, skipping)
         # A channel that nothing feeds is there for an emitter that the application asks for later.
         has_emitters = bool(self._spec.emitters or self._spec.app.unfed)
         return make(awaits_commits=awaits_commits, has_emitters=has_emitters, spans=spans)
 
-    def _spark_workers(self, settings: IncomingSettings, spark: SparkFunction, schemas: Schemas | None) -> MakeWorkers:
+    def _spark_workers(
+        self, settings: IncomingSettings, spark: SparkFunction, schemas: Schemas | None
+    ) -> MakeWorkers:
         from reactive_kafka.spark.channel.dispatcher import SparkDispatcher
         from reactive_kafka.spark.channel.refetch import records_of
         from reactive_kafka.spark.channel.runner import SparkRunner
 
         services = self._services
         source = source_of_ranges(settings, services.connector)
-        assert self._spark is not None  # noqa: S101  # made if a channel has a Spark function
+        # Made if a channel has a Spark function.
+        assert self._spark is not None  # noqa: S101
         runner = SparkRunner(
-            self._spark, spark, settings, source=source, observer=services.observer, clock=services.clock,
-            schemas=schemas, spans=self.tracing.calls(settings),
-        )  # fmt: skip
-        self._runners[settings.name] = runner  # one for all sessions of the channel: its counts go on through restarts
+            self._spark,
+            spark,
+            settings,
+            source=source,
+            observer=services.observer,
+            clock=services.clock,
+            schemas=schemas,
+            spans=self.tracing.calls(settings),
+        )
+        # One for all sessions of the channel: its counts go on through restarts.
+        self._runners[settings.name] = runner
         fetch = partial(records_of, services.connector, settings, observer=services.observer)
-        return lambda signals, setup: SparkDispatcher(setup, runner, signals, services.observer, fetch)
+        return lambda signals, setup: SparkDispatcher(
+            setup, runner, signals, services.observer, fetch
+        )
 
     async def start(self) -> None:
-        """Start Spark, and what is enabled and has a handler; other channels start when they are iterated over."""
+        """Start Spark, and what is enabled and has a handler; other channels start when they are
+        iterated over.
+        """
         if self._spark is not None:
             await self._spark.start(self._fails)
         self._has_started = True
@@ -218,36 +267,55 @@ class RunChannels:
     def add(self, spec: IncomingSpec) -> Channel:
         """Make one more incoming channel, and start it if it is ``enabled``."""
         for name in spec.outgoing:
-            self.sending(name)  # those that nothing has fed so far
+            # Those that nothing has fed so far.
+            self.sending(name)
         self.registry = self.registry or self._schema_registry([spec.schemas])
-        context = self._context.copy()  # not that of whoever asks for it
+        # Not that of whoever asks for it.
+        context = self._context.copy()
         channel = context.run(self._incoming, spec)
-        self.incoming[channel.name], self.faces[channel.name] = channel, Channel(channel)
+        self.incoming[channel.name] = channel
+        self.faces[channel.name] = Channel(channel)
         context.run(channel.start if spec.settings.enabled else channel.leave_off)
         return self.faces[channel.name]
 
     async def drain(self, deadlines: Mapping[str, float]) -> None:
-        """Call no handler any more, and wait for those that run, until each channel's deadline (monotonic)."""
+        """Call no handler any more, and wait for those that run, until each channel's deadline
+        (monotonic).
+        """
         await self._sources.stop()
-        quiet = self._each("draining", {name: one.quiesce(deadlines[name]) for name, one in self.incoming.items()})
+        quiet = self._each(
+            "draining", {name: one.quiesce(deadlines[name]) for name, one in self.incoming.items()}
+        )
         await each(self._jobs.drain(deadlines), quiet)
-        # Handlers of memory channels go on until now, or the records that led there would wait in vain for their acks.
-        await self._each("draining", {name: one.drain(deadlines[name]) for name, one in self._memory.items()})
+        # Handlers of memory channels go on until now, or the records that led there would wait in
+        # vain for their acks.
+        await self._each(
+            "draining", {name: one.drain(deadlines[name]) for name, one in self._memory.items()}
+        )
 
     async def leave(self, deadlines: Mapping[str, float]) -> None:
         """Commit for the last time, leave the groups, and end Spark and the outgoing channels."""
-        await self._each("leaving", {name: one.finish(deadlines[name]) for name, one in self.incoming.items()})
+        await self._each(
+            "leaving", {name: one.finish(deadlines[name]) for name, one in self.incoming.items()}
+        )
         if self._spark is not None:
-            error = await outcome_of(self._spark.stop, "stop Spark", None)  # it has bounds of its own
+            # It has bounds of its own.
+            error = await outcome_of(self._spark.stop, "stop Spark", None)
             if error is not None:
                 self._tell_end_failed("*", "stopping Spark", error)
-        await self.close_outgoing(max([self._services.clock.monotonic() + FLUSHED_S, *deadlines.values()]))
+        await self.close_outgoing(
+            max([self._services.clock.monotonic() + FLUSHED_S, *deadlines.values()])
+        )
 
     async def close_outgoing(self, deadline: float) -> None:
-        """Write what was accepted until *deadline* (monotonic), tell who waits for the rest, and close; once."""
+        """Write what was accepted until *deadline* (monotonic), tell who waits for the rest, and
+        close; once.
+        """
         if not self._is_closing:
             self._is_closing = True
-            await self._each("closing", {name: one.stop(deadline) for name, one in self._memory.items()})
+            await self._each(
+                "closing", {name: one.stop(deadline) for name, one in self._memory.items()}
+            )
             kafka = {name: one for name, one in self.outgoing.items() if name not in self._memory}
             await self._each("closing", {name: one.stop(deadline) for name, one in kafka.items()})
 
@@ -259,10 +327,13 @@ class RunChannels:
                 self._tell_end_failed(channel, doing, error)
 
     def _tell_end_failed(self, channel: str, doing: str, error: BaseException) -> None:
-        self._services.observer.on(EndFailed(channel=channel, doing=doing, reason=told_of(error), error=error))
+        self._services.observer.on(
+            EndFailed(channel=channel, doing=doing, reason=told_of(error), error=error)
+        )
 
     def drain_timeouts(self) -> dict[str, float]:
-        """channel -> how long a stop waits for its handlers and jobs; of a memory channel as long as for any other.
+        """channel -> how long a stop waits for its handlers and jobs; of a memory channel as long
+        as for any other.
 
         Also of channels that are never iterated over: they cannot start any more.
         """

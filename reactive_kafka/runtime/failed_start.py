@@ -1,4 +1,6 @@
-"""What a process says of an application that could not start: who raised what, and where in the application's code."""
+"""What a process says of an application that could not start: who raised what, and where in the
+application's code.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,23 @@ from reactive_kafka.handlers.signature import RAISED_BY
 from reactive_kafka.observe.events import Guard
 from reactive_kafka.observe.log_setup import LOGGER, logs_as_text
 
-_MACHINERY = ("reactive_kafka", "asyncio", "anyio", "concurrent", "contextlib", "threading", "uvloop")
+_MACHINERY = (
+    "reactive_kafka",
+    "asyncio",
+    "anyio",
+    "concurrent",
+    "contextlib",
+    "threading",
+    "uvloop",
+)
 """Packages that call the functions of an application."""
 
 
 def tell_failed_start(error: Exception) -> bool:
     """Say which function of the application has raised *error*, with the frames of its code alone.
 
-    It is one line and a traceback on stderr where that is where our text goes, otherwise a record of the log.
+    It is one line and a traceback on stderr where that is where our text goes, otherwise a record
+    of the log.
 
     Returns:
         False if no function of the application has raised it, and nothing was said.

@@ -1,7 +1,9 @@
-"""A forked child that comes back to the application's event loop ends there, before anything else runs.
+"""A forked child that comes back to the application's event loop ends there, before anything else
+runs.
 
-A handler that forks copies the loop, its tasks and its connections: the child would handle and commit as its parent.
-We are called in each child, also those that never come back (multiprocessing) and may run an application of their own.
+A handler that forks copies the loop, its tasks and its connections: the child would handle and
+commit as its parent. We are called in each child, also those that never come back (multiprocessing)
+and may run an application of their own.
 """
 
 from __future__ import annotations
@@ -18,14 +20,20 @@ _runs: list[Callable[[], None]] = []
 
 @contextmanager
 def no_children(hold: Callable[[], None]) -> Iterator[None]:
-    """Have children that come back end, while the block runs. *hold* keeps workers from what they would take next."""
-    loop, thread, parent = asyncio.get_running_loop(), get_ident(), os.getpid()
+    """Have children that come back end, while the block runs. *hold* keeps workers from what they
+    would take next.
+    """
+    loop = asyncio.get_running_loop()
+    thread = get_ident()
+    parent = os.getpid()
 
     def in_child() -> None:
         if get_ident() != thread:
-            return  # a handler in a thread has forked: there is no thread in the child that turns the loop
+            # A handler in a thread has forked: there is no thread in the child that turns the loop.
+            return
         hold()
-        # What was ready in this turn would run before. uvloop does not let us forget it: there are no connections then.
+        # What was ready in this turn would run before. uvloop does not let us forget it: there are
+        # no connections then.
         ready = getattr(loop, "_ready", None)
         if isinstance(ready, deque):
             ready.clear()
@@ -44,8 +52,10 @@ def _end(parent: int) -> None:
         "ends here. Let a child end by os._exit(), or start it with subprocess or multiprocessing\n"
     )
     os.write(2, said.encode())
-    os._exit(1)  # no cleanup: files, buffers and connections are the parent's
+    # No cleanup: files, buffers and connections are the parent's.
+    os._exit(1)
 
 
-if hasattr(os, "register_at_fork"):  # elsewhere nothing forks
+# Elsewhere nothing forks.
+if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: [run() for run in _runs])

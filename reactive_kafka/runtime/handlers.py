@@ -1,4 +1,6 @@
-"""How a handler is called in one run: its function, what is around each call, and where its results go."""
+"""How a handler is called in one run: its function, what is around each call, and where its results
+go.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,12 @@ from reactive_kafka.channel.spec import MakeWorkers
 from reactive_kafka.delivery.attempts import BatchDispatcher
 from reactive_kafka.delivery.calls import Invocation
 from reactive_kafka.delivery.records import Dispatcher
-from reactive_kafka.delivery.several import Branch, BroadcastDispatcher, ChoosingDispatcher, FilteringBatches
+from reactive_kafka.delivery.several import (
+    Branch,
+    BroadcastDispatcher,
+    ChoosingDispatcher,
+    FilteringBatches,
+)
 from reactive_kafka.delivery.skipping import Skipping
 from reactive_kafka.delivery.workers import Workers, WorkerSetup, WorkerSignals
 from reactive_kafka.handlers.calls import as_async
@@ -42,11 +49,14 @@ def handler_workers(
     has_emitters: bool,
     spans: CallSpans | None = None,
 ) -> MakeWorkers:
-    """What makes the workers of a channel with handlers, whose results go where *target* says; they run in *context*.
+    """What makes the workers of a channel with handlers, whose results go where *target* says; they
+    run in *context*.
 
     Where one handler takes every record, they choose nothing.
     """
-    branches = spec.branches or tuple(BranchSpec(one, spec.outgoing, spec.settings.retry) for one in spec.handlers)
+    branches = spec.branches or tuple(
+        BranchSpec(one, spec.outgoing, spec.settings.retry) for one in spec.handlers
+    )
     filled = [replace(one, handler=dependencies.fill(one.handler)) for one in branches]
     common = Invocation(
         call=call_of(filled[0].handler, has_emitters=has_emitters),
@@ -62,15 +72,18 @@ def handler_workers(
         awaits_commits=awaits_commits,
     )
     invocations = [
-        _invocation(common, one, [target(name) for name in one.outgoing], has_emitters=has_emitters) for one in filled
+        _invocation(common, one, [target(name) for name in one.outgoing], has_emitters=has_emitters)
+        for one in filled
     ]
-    is_batch, is_chosen = branches[0].handler.shape is Shape.BATCH, bool(spec.branches) or skipping.is_needed
+    is_batch = branches[0].handler.shape is Shape.BATCH
+    is_chosen = bool(spec.branches) or skipping.is_needed
     kind = BroadcastDispatcher if spec.is_shared else ChoosingDispatcher
 
     def make(signals: WorkerSignals, setup: WorkerSetup) -> Workers:
-        # A worker's task would otherwise inherit the context of whoever wakes it, which may be a handler that
-        # resumes a channel, or acks what another one waits for.
-        own, made = replace(setup, context=context), [invocation(setup) for invocation in invocations]
+        # A worker's task would otherwise inherit the context of whoever wakes it, which may be a
+        # handler that resumes a channel, or acks what another one waits for.
+        own = replace(setup, context=context)
+        made = [invocation(setup) for invocation in invocations]
         if not is_chosen:
             return (BatchDispatcher if is_batch else Dispatcher)(own, made[0], signals)
         if is_batch:
@@ -89,11 +102,17 @@ def _invocation(
 ) -> Callable[[WorkerSetup], Invocation]:
     """How one handler of a channel is called, in each of the channel's sessions."""
     handler = branch.handler
-    yields, around, settles = handler.yields, around_send(handler.send_middleware), common.ack == "post"
+    yields = handler.yields
+    around = around_send(handler.send_middleware)
+    settles = common.ack == "post"
     outputs = None
     if targets:
-        outputs = Outputs(targets, settles=settles, yields=yields, around=around, returns=handler.returns)
-    make_outputs = partial(TransactionalOutputs, targets, yields=yields, around=around, returns=handler.returns)
+        outputs = Outputs(
+            targets, settles=settles, yields=yields, around=around, returns=handler.returns
+        )
+    make_outputs = partial(
+        TransactionalOutputs, targets, yields=yields, around=around, returns=handler.returns
+    )
     call = call_of(handler, has_emitters=has_emitters)
     invocation = replace(common, call=call, wants_message=takes_message(handler), emit=outputs)
 
@@ -107,18 +126,24 @@ def _invocation(
     return make
 
 
-def _both(outer: Callable[[Call], Call] | None, inner: Callable[[Call], Call] | None) -> Callable[[Call], Call] | None:
+def _both(
+    outer: Callable[[Call], Call] | None, inner: Callable[[Call], Call] | None
+) -> Callable[[Call], Call] | None:
     if outer is None or inner is None:
         return outer or inner
     return lambda call: outer(inner(call))
 
 
 def call_of(handler: HandlerSpec, *, has_emitters: bool) -> Call:
-    """The call of a handler, with what is around it; where there are emitters it raises if a send was not awaited."""
+    """The call of a handler, with what is around it; where there are emitters it raises if a send
+    was not awaited.
+    """
     if handler.yields:
         return generating(handler, has_emitters=has_emitters)
     # The workers are the limit: a thread that never returns must not keep a place in another one.
-    function = handler.function if handler.is_async else as_async(handler.function, CapacityLimiter(inf))
+    function = (
+        handler.function if handler.is_async else as_async(handler.function, CapacityLimiter(inf))
+    )
     call = in_middleware(handler, function)
     if not has_emitters:
         return call

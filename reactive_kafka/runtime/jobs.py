@@ -1,4 +1,6 @@
-"""The jobs of one run: called when they are due, one call after the other, on the owner of their partition."""
+"""The jobs of one run: called when they are due, one call after the other, on the owner of their
+partition.
+"""
 
 from __future__ import annotations
 
@@ -26,25 +28,34 @@ EVERYWHERE = "*"
 ALONE_S = 30.0
 """How long a stop waits for jobs where there is no channel: as for a channel, by default."""
 LOOKS_S = 30.0
-"""How long a job sleeps at most before it looks at the wall clock again, which may have been set."""
+"""How long a job sleeps at most before it looks at the wall clock again, which may have been
+set.
+"""
 
 
 class Jobs:
     """The jobs of one run of an application."""
 
-    def __init__(self, specs: Sequence[JobSpec], services: RunServices, context: Context, fails: Fails) -> None:
+    def __init__(
+        self, specs: Sequence[JobSpec], services: RunServices, context: Context, fails: Fails
+    ) -> None:
         self._jobs = [_Job(spec, services, context) for spec in specs]
         self._clock = services.clock
-        self._fails = fails  # told of a bug in a job's task; what a job raises is told as an event
+        # Told of a bug in a job's task; what a job raises is told as an event.
+        self._fails = fails
 
     def with_hooks(self, settings: IncomingSettings, hooks: Hooks) -> Hooks:
-        """The hooks of a channel, and those that have its jobs called where their partitions are."""
+        """The hooks of a channel, and those that have its jobs called where their partitions
+        are.
+        """
         for one in self._jobs:
             partition = one.spec.owned and one.spec.owned.of(settings)
             if partition is not None and one.channel == settings.name:
                 assigned, revoked = _hooks(one, partition, settings.revoke_grace_s, self._fails)
                 hooks = replace(
-                    hooks, on_assigned=(*hooks.on_assigned, assigned), on_revoked=(*hooks.on_revoked, revoked)
+                    hooks,
+                    on_assigned=(*hooks.on_assigned, assigned),
+                    on_revoked=(*hooks.on_revoked, revoked),
                 )
         return hooks
 
@@ -55,12 +66,16 @@ class Jobs:
                 one.begin(self._fails)
 
     def drain_timeouts(self, of_channels: Mapping[str, float]) -> dict[str, float]:
-        """How long a stop waits for those that run in each process: as long as for the channel that takes longest."""
+        """How long a stop waits for those that run in each process: as long as for the channel that
+        takes longest.
+        """
         longest_s = max(of_channels.values(), default=ALONE_S)
         return {one.channel: longest_s for one in self._jobs if one.spec.owned is None}
 
     async def drain(self, deadlines: Mapping[str, float]) -> None:
-        """Begin no call any more, and wait for those that run until the deadlines of their channels (monotonic)."""
+        """Begin no call any more, and wait for those that run until the deadlines of their channels
+        (monotonic).
+        """
         now = self._clock.monotonic()
         await each(*(one.end(deadlines[one.channel] - now, for_good=True) for one in self._jobs))
 
@@ -75,15 +90,21 @@ class _Job:
         self._context = context
         self._schedule = spec.schedule()
         self.is_blocking = not inspect.iscoroutinefunction(spec.function)
-        call = as_async(self._in_thread, CapacityLimiter(inf)) if self.is_blocking else spec.function
+        call = (
+            as_async(self._in_thread, CapacityLimiter(inf)) if self.is_blocking else spec.function
+        )
         call = checked_alone(call, f"job {spec.name}", in_thread=self.is_blocking)
-        self._call = call if spec.owned is None else as_hook_of(self.channel, call)  # a stop of that waits for it
-        self._threads = 0  # that a call runs in, waited for or not
+        # A stop of that waits for it.
+        self._call = call if spec.owned is None else as_hook_of(self.channel, call)
+        # That a call runs in, waited for or not.
+        self._threads = 0
         self._is_idle = asyncio.Event()
         self._is_idle.set()
         self._task: Handle | None = None
-        self._ends = False  # no call begins until it is to be called here again
-        self._is_over = False  # nor ever again
+        # No call begins until it is to be called here again.
+        self._ends = False
+        # Nor ever again.
+        self._is_over = False
 
     def begin(self, fails: Fails) -> None:
         """Call it from now on when it is due."""
@@ -97,50 +118,65 @@ class _Job:
         Cancellation:
             The call is cancelled at once.
         """
-        self._ends, self._is_over = True, self._is_over or for_good
-        task, is_idle = self._task, False
+        self._ends = True
+        self._is_over = self._is_over or for_good
+        task = self._task
+        is_idle = False
         if task is None:
             return
         try:
             is_idle = self._is_idle.is_set() or await is_set_within(self._is_idle, within_s)
         finally:
             if not is_idle:
-                left = JobLeft(channel=self.channel, job=self.spec.name, is_in_thread=self.is_blocking)
+                left = JobLeft(
+                    channel=self.channel, job=self.spec.name, is_in_thread=self.is_blocking
+                )
                 self._services.observer.on(left)
             task.cancel()
-            await asyncio.wait([task.task])  # the call's cleanup has a bound of its own
+            # The call's cleanup has a bound of its own.
+            await asyncio.wait([task.task])
             if self._task is task:
                 self._task = None
 
     async def _run(self) -> None:
-        clock, schedule, was_late = self._services.clock, self._schedule, False
+        clock = self._services.clock
+        schedule = self._schedule
+        was_late = False
         schedule.begin(clock.monotonic(), clock.wall())
         while not self._ends:
             wait_s = schedule.wait_s(clock.monotonic(), clock.wall())
             if wait_s > 0:
                 await asyncio.sleep(min(wait_s, LOOKS_S))
                 continue
-            await self._is_idle.wait()  # a call of an earlier assignment cleans up
-            began, is_late = clock.monotonic(), self._threads > 0
+            # A call of an earlier assignment cleans up.
+            await self._is_idle.wait()
+            began = clock.monotonic()
+            is_late = self._threads > 0
             schedule.runs(began, clock.wall())
             if not is_late:
                 await self._once()
                 is_late = schedule.left_out(clock.monotonic(), clock.wall())
             if is_late and not was_late:
                 took_s = clock.monotonic() - began
-                self._services.observer.on(JobLate(channel=self.channel, job=self.spec.name, took_s=took_s))
+                self._services.observer.on(
+                    JobLate(channel=self.channel, job=self.spec.name, took_s=took_s)
+                )
             was_late = is_late
 
     async def _once(self) -> None:
         self._is_idle.clear()
         try:
-            error = await outcome_of(self._call, f"call of {self.spec.name}", None, self._context.copy())
+            error = await outcome_of(
+                self._call, f"call of {self.spec.name}", None, self._context.copy()
+            )
         finally:
             self._is_idle.set()
         if isinstance(error, SystemExit | KeyboardInterrupt):
             self._services.exit(error)
         elif error is not None:
-            failed = JobFailed(channel=self.channel, job=self.spec.name, reason=told_of(error), error=error)
+            failed = JobFailed(
+                channel=self.channel, job=self.spec.name, reason=told_of(error), error=error
+            )
             self._services.observer.on(failed)
 
     def _in_thread(self) -> object:
@@ -151,7 +187,9 @@ class _Job:
             self._threads -= 1
 
 
-def _hooks(job: _Job, partition: TopicPartition, grace_s: float, fails: Fails) -> tuple[PartitionHook, RevokedHook]:
+def _hooks(
+    job: _Job, partition: TopicPartition, grace_s: float, fails: Fails
+) -> tuple[PartitionHook, RevokedHook]:
     """What has a job be called while this process has its partition."""
 
     async def assigned(partitions: frozenset[TopicPartition]) -> None:
@@ -159,7 +197,8 @@ def _hooks(job: _Job, partition: TopicPartition, grace_s: float, fails: Fails) -
             job.begin(fails)
 
     async def revoked(partitions: frozenset[TopicPartition], lost: bool) -> None:
-        # The next owner begins when this returns. Nothing ends a thread, so it is waited for as long as there is time.
+        # The next owner begins when this returns. Nothing ends a thread, so it is waited for as
+        # long as there is time.
         if partition in partitions:
             await job.end(0.0 if lost else None if job.is_blocking else grace_s)
 

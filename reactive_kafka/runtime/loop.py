@@ -1,4 +1,6 @@
-"""The event loop: how late it turns, for every handler, heartbeat and probe; and fewer stops for garbage."""
+"""The event loop: how late it turns, for every handler, heartbeat and probe; and fewer stops for
+garbage.
+"""
 
 from __future__ import annotations
 
@@ -19,24 +21,30 @@ TICK_S = 0.1
 WINDOW = 100
 """Ticks of which the worst is reported: ten seconds."""
 WARNED_S = 1.0
-"""A longer lag is an event: heartbeats wait as well, and a session times out after 45 s by default."""
+"""A longer lag is an event: heartbeats wait as well, and a session times out after 45 s by
+default.
+"""
 LOOKS_PER_WARNING = 4
-"""How often the loop is looked at, from outside, in the time after which it is said to be blocked. Each look of an idle
-process wakes it up."""
-FRAMES_NAMED = 4  # at each end of a stack
+"""How often the loop is looked at, from outside, in the time after which it is said to be blocked.
+Each look of an idle process wakes it up."""
+# At each end of a stack.
+FRAMES_NAMED = 4
 
 
 YOUNG_OBJECTS = 20_000
 """New containers before the youngest generation is collected, while an application runs.
 
-Each record in flight is a container to the collector, so that by default it runs for every 700 records read, and
-finds nothing: records form no cycles. That is a fifth of what a record costs (``make bench`` shows it).
+Each record in flight is a container to the collector, so that by default it runs for every 700
+records read, and finds nothing: records form no cycles. That is a fifth of what a record costs
+(``make bench`` shows it).
 """
 
 YOUNG_OBJECTS_EACH = 8
-"""As many more for each handler that may run at once: its coroutines, its timer, and what that holds.
+"""As many more for each handler that may run at once: its coroutines, its timer, and what that
+holds.
 
-Handlers that wait come and go in waves, and the collector would follow each of them, at 30 ms a look.
+Handlers that wait come and go in waves, and the collector would follow each of them, at 30 ms a
+look.
 """
 
 
@@ -48,7 +56,8 @@ class LoopLag:
         self._observer = observer
         self._each_tick = each_tick
         self._lags: deque[float] = deque([0.0], maxlen=WINDOW)
-        self.last_turn = clock.monotonic()  # when the loop turned last
+        # When the loop turned last.
+        self.last_turn = clock.monotonic()
 
     @property
     def worst_s(self) -> float:
@@ -57,7 +66,8 @@ class LoopLag:
 
     async def measure(self) -> None:
         """Measure until it is cancelled."""
-        # By timers: a sleep takes a second turn of the loop for its task, and these are most turns of an idle one.
+        # By timers: a sleep takes a second turn of the loop for its task, and these are most turns
+        # of an idle one.
         loop = asyncio.get_running_loop()
         failed: asyncio.Future[None] = loop.create_future()
         timer: asyncio.TimerHandle
@@ -101,7 +111,8 @@ class LoopWatch:
         self._thread = threading.Thread(target=self._watch, name="loop watch", daemon=True)
 
     def __enter__(self) -> LoopWatch:
-        with suppress(RuntimeError):  # a machine that has no thread left: nobody looks
+        # A machine that has no thread left: nobody looks.
+        with suppress(RuntimeError):
             self._thread.start()
         return self
 
@@ -113,23 +124,31 @@ class LoopWatch:
     def turned(self) -> str:
         """The loop has turned: where it has stood until now, or nothing."""
         self._turns += 1
-        where, self._where = self._where, ""
+        where = self._where
+        self._where = ""
         return where
 
     def _watch(self) -> None:
-        seen, looks = self._turns, 0
+        seen = self._turns
+        looks = 0
         while not self._is_over.wait(self._look_s):
             looks = looks + 1 if self._turns == seen else 0
             seen = self._turns
-            if looks == LOOKS_PER_WARNING - 2 and (frame := sys._current_frames().get(self._thread_id)):
+            if looks == LOOKS_PER_WARNING - 2 and (
+                frame := sys._current_frames().get(self._thread_id)
+            ):
                 self._where = where_in(frame)
 
 
 def where_in(frame: FrameType | None) -> str:
-    """A stack in words, from the code of users to where it stands: ``shop.py:12 handle > ssl.py:1295 recv``."""
+    """A stack in words, from the code of users to where it stands: ``shop.py:12 handle >
+    ssl.py:1295 recv``.
+    """
     places: list[str] = []
     while frame is not None and not (places and _turns_the_loop(frame)):
-        places.append(f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} {frame.f_code.co_name}")
+        places.append(
+            f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} {frame.f_code.co_name}"
+        )
         frame = frame.f_back
     places.reverse()
     if len(places) > 2 * FRAMES_NAMED:
@@ -150,7 +169,8 @@ def fewer_collections(at_once: int) -> Iterator[None]:
     *at_once* is how many handlers may run.
     """
     before = gc.get_threshold()
-    if not gc.isenabled() or before[0] not in (700, 2000):  # CPython's own defaults, by version
+    # CPython's own defaults, by version.
+    if not gc.isenabled() or before[0] not in (700, 2000):
         yield
         return
     raised = (YOUNG_OBJECTS + YOUNG_OBJECTS_EACH * at_once, *before[1:])

@@ -1,4 +1,6 @@
-"""What only some channels need is imported and opened here, when one does: stores, and readers of Spark's ranges."""
+"""What only some channels need is imported and opened here, when one does: stores, and readers of
+Spark's ranges.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def store_of(settings: CheckpointSettings) -> CheckpointStore:
 
 
 def reader_of(spec: IncomingSpec, connector: Connector) -> Connector | None:
-    """What makes the clients that read a channel's own topics; None: *connector*, as for all others."""
+    """What makes the clients that read a channel's own topics; None: *connector*, as for all
+    others.
+    """
     if spec.spark is None or spec.settings.spark.mode != "ranges":
         return None
     from reactive_kafka.broker.ranges import RangesConnector

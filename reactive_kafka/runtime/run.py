@@ -45,7 +45,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("reactive_kafka")
 
 CANCELLED_S = 1.0
-"""How long handlers that are cancelled at the end may take to clean up; then they are left behind."""
+"""How long handlers that are cancelled at the end may take to clean up; then they are left
+behind.
+"""
 CLOSED_S = 5.0
 """How long a connector, and the dependencies of the application, may take to close."""
 
@@ -56,34 +58,51 @@ class Run:
     def __init__(self, spec: RunSpec) -> None:
         self._spec = spec
         self._clock = spec.clock
-        self._log = Guard()  # a logging handler that raises must not end the run
+        # A logging handler that raises must not end the run.
+        self._log = Guard()
         self._end_of_run = EndOfRun(self.ask_to_stop, self._log) if spec.until_end else None
-        more = [self] * spec.exit_on_failure + ([self._end_of_run] if self._end_of_run is not None else [])
+        more = [self] * spec.exit_on_failure + (
+            [self._end_of_run] if self._end_of_run is not None else []
+        )
         self._observer: Observer = Observers([spec.observer, *more]) if more else spec.observer
-        self.lag = LoopLag(self._clock, self._observer, partial(_tick, self, partial(self._log.call, spec.log.flush)))
+        self.lag = LoopLag(
+            self._clock,
+            self._observer,
+            partial(_tick, self, partial(self._log.call, spec.log.flush)),
+        )
         self._dependencies = Dependencies(spec.graph)
-        self._context = copy_context()  # context variables that on_start hooks set, handlers find
+        # Context variables that on_start hooks set, handlers find.
+        self._context = copy_context()
         self._state: RunState = "starting"
         self._stop_asked = asyncio.Event()
-        self._drain = True  # handlers get time to finish
+        # Handlers get time to finish.
+        self._drain = True
         self._exit: BaseException | None = None
         self._failure: str | None = None
-        self.left: list[str] = []  # names of tasks that have ignored their cancellation, and are left behind
+        # Names of tasks that have ignored their cancellation, and are left behind.
+        self.left: list[str] = []
         self._supervisor: asyncio.Task[None] | None = None
-        self.channels: RunChannels | None = None  # None until every on_start hook has returned
+        # None until every on_start hook has returned.
+        self.channels: RunChannels | None = None
         self.connector: Connector | None = None
         self.http: HttpServer | None = None
 
     async def start(self) -> None:
-        """Start everything; the channels connect in the background. Cancelled, it stops what has started, undrained."""
+        """Start everything; the channels connect in the background. Cancelled, it stops what has
+        started, undrained.
+        """
         started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._supervisor = asyncio.create_task(self._supervise(started), name="reactive_kafka", context=self._context)
+        self._supervisor = asyncio.create_task(
+            self._supervise(started), name="reactive_kafka", context=self._context
+        )
         try:
             await asyncio.wait([started, self._supervisor], return_when=asyncio.FIRST_COMPLETED)
             if not started.done():
-                await self._supervisor  # raises why it could not start
+                # Raises why it could not start.
+                await self._supervisor
         except asyncio.CancelledError:
-            if started.done():  # clients may be members by now: an abandoned member would stay in its group
+            # Clients may be members by now: an abandoned member would stay in its group.
+            if started.done():
                 self.ask_to_stop(drain=False)
             else:
                 self._supervisor.cancel()
@@ -96,7 +115,9 @@ class Run:
             self._log.call(logger.info, "%s", text)
 
     def add_channel(self, spec: IncomingSpec, warnings: Iterable[str]) -> Channel:
-        """Run one more incoming channel, until the end. ChannelClosedError: the run has not started, or it ends."""
+        """Run one more incoming channel, until the end. ChannelClosedError: the run has not
+        started, or it ends.
+        """
         if self.channels is None or self._state != "running" or self._stop_asked.is_set():
             why = f"the application is {'stopping' if self._stop_asked.is_set() else self._state}"
             raise ChannelClosedError(f"channel {spec.settings.name!r} cannot be added: {why}")
@@ -111,14 +132,16 @@ class Run:
 
     async def wait_asked(self) -> None:
         """Wait until somebody asks for a stop, or the application fails."""
-        assert self._supervisor is not None  # noqa: S101  # for the type checker
+        # For the type checker.
+        assert self._supervisor is not None  # noqa: S101
         asked = asyncio.ensure_future(self._stop_asked.wait())
         await asyncio.wait([asked, self._supervisor], return_when=asyncio.FIRST_COMPLETED)
         asked.cancel()
 
     async def wait_stopped(self) -> None:
         """Wait for the end; raises why the run has failed."""
-        assert self._supervisor is not None  # noqa: S101  # for the type checker
+        # For the type checker.
+        assert self._supervisor is not None  # noqa: S101
         await asyncio.wait([self._supervisor])
         if not self._supervisor.cancelled():
             self._supervisor.result()
@@ -129,12 +152,18 @@ class Run:
         return self._state == "ended"
 
     def exit_code(self) -> int:
-        """0; or what a handler asked for with SystemExit; 1 where the run was to come to an end, and has not."""
+        """0; or what a handler asked for with SystemExit; 1 where the run was to come to an end,
+        and has not.
+        """
         if isinstance(self._exit, SystemExit):
             code = self._exit.code
             return code if isinstance(code, int) else 0 if code is None else 1
         if self._end_of_run is not None and (why := self._end_of_run.why_not()) is not None:
-            self._log.call(logger.error, "not everything that was there at the start is handled and committed: %s", why)
+            self._log.call(
+                logger.error,
+                "not everything that was there at the start is handled and committed: %s",
+                why,
+            )
             return 1
         return 0
 
@@ -143,9 +172,10 @@ class Run:
 
     async def _supervise(self, started: asyncio.Future[None]) -> None:
         """Owns everything that runs: opened and closed in this one task."""
-        # What is opened is closed in reverse, also when the next step fails: tasks are cancelled before the connector
-        # closes, the log is flushed after the last event, and the run has ended only when nothing of it is left. One
-        # task does all of it, so that cancelling whoever started the application cannot stop the stop.
+        # What is opened is closed in reverse, also when the next step fails: tasks are cancelled
+        # before the connector closes, the log is flushed after the last event, and the run has
+        # ended only when nothing of it is left. One task does all of it, so that cancelling whoever
+        # started the application cannot stop the stop.
         async with AsyncExitStack() as stack:
             stack.callback(self._change, "end")
             at_once = sum(one.concurrency for one in self._spec.settings.incoming.values())
@@ -166,7 +196,8 @@ class Run:
                 connector = self._spec.connector or KafkaConnector(servers, started)
                 self.connector = connector
                 stack.push_async_callback(_close, connector)
-                stack.push_async_callback(_end, self._dependencies, self._observer)  # when no handler runs
+                # When no handler runs.
+                stack.push_async_callback(_end, self._dependencies, self._observer)
                 stack.push_async_callback(self._end_tasks, tasks)
                 services = RunServices(
                     connector=connector,
@@ -179,14 +210,17 @@ class Run:
                 self.channels = RunChannels(self._spec, services, self._dependencies, self._failed)
 
             await run_start_hooks(self._spec.hooks.start, self._context, then=make)
-            assert self.channels is not None  # noqa: S101  # made with the last hook
+            # Made with the last hook.
+            assert self.channels is not None  # noqa: S101
             tasks.start(self.lag.measure, "loop lag", self._failed)
             await self._dependencies.open(self._failed, tasks.is_ending)
             await self.channels.start()
             self._change("started")
             started.set_result(None)
             if self._end_of_run is not None:
-                tasks.start(partial(self._end_of_run.wait, self.channels), "end of the run", self._failed)
+                tasks.start(
+                    partial(self._end_of_run.wait, self.channels), "end of the run", self._failed
+                )
             await self._stop_asked.wait()
             self._change("stop")
             await self._end(self.channels)
@@ -197,15 +231,20 @@ class Run:
 
     async def _end_tasks(self, tasks: Tasks) -> None:
         """Cancel what still runs, once, and wait for its cleanup within bounds."""
-        if self.channels is not None:  # it may end without a stop, and threads may wait for what they have sent
+        # It may end without a stop, and threads may wait for what they have sent.
+        if self.channels is not None:
             await self.channels.close_outgoing(self._clock.monotonic())
         self.left = await tasks.end(CANCELLED_S)
         if self.left:
             names = ", ".join(self.left)
-            self._log.call(logger.warning, "left behind: %s; what ran there stays uncommitted", names)
+            self._log.call(
+                logger.warning, "left behind: %s; what ran there stays uncommitted", names
+            )
 
     def _failed(self, error: BaseException) -> None:
-        """A task of the application, not of a channel, has failed: the run ends in order, with 1."""
+        """A task of the application, not of a channel, has failed: the run ends in order, with
+        1.
+        """
         self._failure = self._failure or describe(error)
         self._exit = self._exit or SystemExit(1)
         failed = partial(logger.error, exc_info=error)
@@ -218,12 +257,18 @@ class Run:
         self.ask_to_stop()
 
     def on(self, event: Event) -> None:
-        """Observe how channels fail: the first that does not restart by itself ends the application, with 1."""
+        """Observe how channels fail: the first that does not restart by itself ends the
+        application, with 1.
+        """
         if not isinstance(event, ChannelFailed) or self.channels is None:
             return
         channel = self.channels.incoming.get(event.channel)
         # An outgoing channel may have the same name, and its failure ends nothing.
-        if channel is not None and channel.status.state == "failed" and channel.status.restarts_at is None:
+        if (
+            channel is not None
+            and channel.status.state == "failed"
+            and channel.status.restarts_at is None
+        ):
             self._exit = self._exit or SystemExit(1)
             text = "channel %r has failed, and the application ends for it"
             self._log.call(logger.warning, text, event.channel)
@@ -233,7 +278,9 @@ class Run:
         """Drain, then run the hooks while the partitions are ours, then commit, leave and close."""
         now = self._clock.monotonic()
         timeouts = channels.drain_timeouts()
-        deadlines = {name: now + (timeout_s if self._drain else 0.0) for name, timeout_s in timeouts.items()}
+        deadlines = {
+            name: now + (timeout_s if self._drain else 0.0) for name, timeout_s in timeouts.items()
+        }
         await channels.drain(deadlines)
         for hook in self._spec.hooks.before_stop:
             await self._before_stop(hook, max(deadlines.values(), default=now))
@@ -244,8 +291,11 @@ class Run:
         error = await outcome_of(checked_hook("before_stop", hook), "before_stop hook", within_s)
         if isinstance(error, SystemExit | KeyboardInterrupt):
             self._handler_exits(error)
-        elif error is not None:  # reported, and the stop goes on
-            self._observer.on(HookFailed(channel="*", hook="before_stop", reason=told_of(error), error=error))
+        elif error is not None:
+            # Reported, and the stop goes on.
+            self._observer.on(
+                HookFailed(channel="*", hook="before_stop", reason=told_of(error), error=error)
+            )
 
     def facts(self) -> AppFacts:
         """What is known about the application now."""
@@ -267,8 +317,14 @@ class Run:
     @property
     def failure(self) -> str | None:
         """Why it has failed; None: it has not."""
-        why, supervisor = self._failure, self._supervisor
-        if why is None and supervisor is not None and supervisor.done() and not supervisor.cancelled():
+        why = self._failure
+        supervisor = self._supervisor
+        if (
+            why is None
+            and supervisor is not None
+            and supervisor.done()
+            and not supervisor.cancelled()
+        ):
             error = supervisor.exception()
             why = None if error is None else describe(error)
         return None if why is None else f"the application has failed: {why}"

@@ -1,6 +1,7 @@
 """An application as a process: on a loop of its own, until a signal or a failure ends it.
 
-The first SIGTERM, SIGINT or SIGHUP drains, a second one exits at once, and nothing delays the exit for ever.
+The first SIGTERM, SIGINT or SIGHUP drains, a second one exits at once, and nothing delays the exit
+for ever.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from reactive_kafka.runtime.run import Run
 
 logger = logging.getLogger("reactive_kafka")
 
-HANGUP = getattr(signal, "SIGHUP", None)  # its terminal is gone; Windows has none
+# Its terminal is gone; Windows has none.
+HANGUP = getattr(signal, "SIGHUP", None)
 SIGNALS = tuple(filter(None, (signal.SIGTERM, signal.SIGINT, HANGUP)))
 BLOCKED_S = 2.0
 """An event loop that has not turned for this long counts as blocked."""
@@ -42,28 +44,36 @@ def run_as_process(
 ) -> None:
     """Run an application until SIGINT, SIGTERM or SIGHUP, a failure, or a handler's SystemExit.
 
-    *make* makes the run that *start* starts, on the loop: a signal may come while it is starting. An exit code other
+    *make* makes the run that *start* starts, on the loop: a signal may come while it is starting.
+      An exit code other
     than 0 is raised as a SystemExit. RuntimeError: a loop runs in this thread already.
     """
     try:
         asyncio.get_running_loop()
-    except RuntimeError:  # as it should be
+    except RuntimeError:
+        # As it should be.
         pass
     else:
-        raise RuntimeError("app.run() has a loop of its own; where one runs already, use `async with app: ...`")
+        raise RuntimeError(
+            "app.run() has a loop of its own; where one runs already, use `async with app: ...`"
+        )
 
     async def main() -> Run:
         run = make()
-        # In the loop, not in the signal handler: that may run between any two steps of anything on this loop.
+        # In the loop, not in the signal handler: that may run between any two steps of anything on
+        # this loop.
         ask_to_stop = partial(asyncio.get_running_loop().call_soon_threadsafe, run.ask_to_stop)
-        drain_s = max((channel.drain_timeout_s for channel in settings.incoming.values()), default=0.0)
+        drain_s = max(
+            (channel.drain_timeout_s for channel in settings.incoming.values()), default=0.0
+        )
         with StopSignals(ask_to_stop, drain_s, lambda: run.lag.last_turn, run.exit_code):
             await start(run)
             Guard().call(
                 logger.info,
                 "started: configuration %s, brokers %s, %d incoming and %d outgoing channels, HTTP %s",
                 settings.source,
-                settings.bootstrap_servers,  # hosts and ports, nothing secret
+                # Hosts and ports, nothing secret.
+                settings.bootstrap_servers,
                 len(settings.incoming),
                 len(settings.outgoing),
                 run.http.url if run.http is not None else "off",
@@ -76,7 +86,8 @@ def run_as_process(
         run = runner.run(main())
         code = run.exit_code()
         if run.left or calls_in_threads():
-            exit_now(code)  # closing the loop, or the interpreter, would wait for them
+            # Closing the loop, or the interpreter, would wait for them.
+            exit_now(code)
     if code:
         raise SystemExit(code)
 
@@ -93,8 +104,8 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 class StopSignals:
     """Handles the signals while its block runs, on the main thread; elsewhere it does nothing.
 
-    *stop* is called once, in the signal handler, so it may only ask for a stop; *last_turn* is by the monotonic clock;
-    *code* is asked in another thread, when the stop does not come to its end.
+    *stop* is called once, in the signal handler, so it may only ask for a stop; *last_turn* is by
+    the monotonic clock; *code* is asked in another thread, when the stop does not come to its end.
     """
 
     def __init__(
@@ -114,20 +125,25 @@ class StopSignals:
 
     def __enter__(self) -> StopSignals:
         if threading.current_thread() is threading.main_thread():
-            used = [one for one in SIGNALS if one != HANGUP or signal.getsignal(one) != signal.SIG_IGN]  # else nohup
+            # Else nohup.
+            used = [
+                one for one in SIGNALS if one != HANGUP or signal.getsignal(one) != signal.SIG_IGN
+            ]
             self._before = {number: signal.signal(number, self._handle) for number in used}
         return self
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
         if self._asked:
-            return  # the process is about to end, and another signal still has to end it at once
+            # The process is about to end, and another signal still has to end it at once.
+            return
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
     def _handle(self, number: int, _: FrameType | None) -> None:
         if self._asked and number == HANGUP:
-            return  # when a terminal goes, the shell sends one to its jobs, and the kernel another one
+            # When a terminal goes, the shell sends one to its jobs, and the kernel another one.
+            return
         if self._asked:
             exit_now(1)
         self._asked = True
@@ -135,7 +151,9 @@ class StopSignals:
         self._stop()
 
     def _watch(self) -> None:
-        """End the process if the event loop does not: a handler blocks it, or a client does not close."""
+        """End the process if the event loop does not: a handler blocks it, or a client does not
+        close.
+        """
         deadline = time.monotonic() + self._drain_s
         while not self._over.wait(0.1):
             now = time.monotonic()
@@ -152,7 +170,9 @@ def exit_now(code: int) -> None:
     try:
         logging.shutdown()
         for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError):  # closed or broken
+            # Closed or broken.
+            with suppress(OSError, ValueError):
                 stream.flush()
-    finally:  # whatever a logging handler raises
+    finally:
+        # Whatever a logging handler raises.
         os._exit(code)

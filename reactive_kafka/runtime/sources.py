@@ -1,4 +1,6 @@
-"""Sources: async generators of the application, pulled as fast as their outgoing channels take records."""
+"""Sources: async generators of the application, pulled as fast as their outgoing channels take
+records.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,12 @@ class Sources:
         for spec in specs:
             channels = [outgoing(name) for name in spec.outgoing]
             around = around_send(spec.send_middleware)
-            outputs = Outputs(channels, settles=False, yields=False, around=around, returns=spec.returns)
-            self._sources.append((spec.name, dependencies.source(spec.function, spec.needs), channels, outputs))
+            outputs = Outputs(
+                channels, settles=False, yields=False, around=around, returns=spec.returns
+            )
+            self._sources.append(
+                (spec.name, dependencies.source(spec.function, spec.needs), channels, outputs)
+            )
         self._tasks = tasks
         self._running: list[Handle] = []
 
@@ -65,14 +71,17 @@ async def _pull(name: str, function: Callable[[], AsyncIterator[Any]], outputs: 
             raise_if_dropped(who)
             await outputs.put(value, _told)
             if task is not None and task.cancelling():
-                return  # the application stops, and the source has ignored it
+                # The application stops, and the source has ignored it.
+                return
         raise_if_dropped(who)
     finally:
         await values.aclose()
 
 
 def _told(error: BaseException | None) -> None:
-    """A record of a source is written, or refused, which its channel has told: there is nobody to nack it to."""
+    """A record of a source is written, or refused, which its channel has told: there is nobody to
+    nack it to.
+    """
 
 
 def _fail(channels: Sequence[Target], error: BaseException) -> None:

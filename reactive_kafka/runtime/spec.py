@@ -1,4 +1,6 @@
-"""What a run of an application is made from; and its settings, read and fitted to what was decorated."""
+"""What a run of an application is made from; and its settings, read and fitted to what was
+decorated.
+"""
 
 from __future__ import annotations
 
@@ -38,20 +40,27 @@ class RunSpec:
 
     settings: Settings
     app: AppSpec
-    graph: Graph  # of its dependencies
+    # Of its dependencies.
+    graph: Graph
     hooks: HookSet
     asgi: Callable[[], Starlette]
     clock: Clock
     observer: Observer
     log: LogObserver
-    connector: Connector | None = None  # None, as for spark: what the settings say
+    # None, as for spark: what the settings say.
+    connector: Connector | None = None
     spark: SparkEngine | None = None
-    open_store: OpenStore | None = None  # None: checkpoint stores are opened by their URLs
-    # The outgoing channels that app.emitter() was asked for. A live view: on_start hooks may ask for more of them.
+    # None: checkpoint stores are opened by their URLs.
+    open_store: OpenStore | None = None
+    # The outgoing channels that app.emitter() was asked for. A live view: on_start hooks may ask
+    # for more of them.
     emitters: Collection[str] = ()
-    tells_settings: bool = True  # what is odd about the configuration is told at the start
-    exit_on_failure: bool = False  # the first channel that fails, and does not restart by itself, ends the run with 1
-    until_end: bool = False  # the run ends when what was there at its start is handled
+    # What is odd about the configuration is told at the start.
+    tells_settings: bool = True
+    # The first channel that fails, and does not restart by itself, ends the run with 1.
+    exit_on_failure: bool = False
+    # The run ends when what was there at its start is handled.
+    until_end: bool = False
 
 
 def configured(
@@ -61,11 +70,14 @@ def configured(
     registry: Registry,
     hooks: HookSet,
 ) -> tuple[Reading, AppSpec]:
-    """What the configuration says, and how everything decorated fits it; a ConfigError has all that is wrong."""
+    """What the configuration says, and how everything decorated fits it; a ConfigError has all that
+    is wrong.
+    """
     reading = read_settings(source, environ=environ, overrides=overrides)
     settings = reading.settings
     problems = [*reading.problems, *hooks.misfits(settings)]
-    if reading.problems:  # values may be missing, so only what is named and signatures can be judged
+    # Values may be missing, so only what is named and signatures can be judged.
+    if reading.problems:
         raise ConfigError(*problems, *registry.misfits(settings))
     try:
         spec = registry.spec(settings)
@@ -77,15 +89,21 @@ def configured(
 
 
 def graph_of(spec: AppSpec, overrides: Mapping[Factory, Factory]) -> Graph:
-    """The dependencies of an application, made by *overrides* where these say so. ConfigError: that cannot be."""
+    """The dependencies of an application, made by *overrides* where these say so. ConfigError: that
+    cannot be.
+    """
     channels = (*spec.incoming.values(), *spec.memory.values())
-    graph = Graph(needing((handler for one in channels for handler in one.handlers), spec.sources), overrides)
+    graph = Graph(
+        needing((handler for one in channels for handler in one.handlers), spec.sources), overrides
+    )
     if graph.problems:
         raise ConfigError(*(f"app.dependency_overrides: {problem}" for problem in graph.problems))
     return graph
 
 
-def check_extras(spec: AppSpec, settings: Settings, *, clients: bool, spark: bool, stores: bool) -> None:
+def check_extras(
+    spec: AppSpec, settings: Settings, *, clients: bool, spark: bool, stores: bool
+) -> None:
     """Check that what the channels need is installed.
 
     Args:
@@ -104,7 +122,9 @@ def check_extras(spec: AppSpec, settings: Settings, *, clients: bool, spark: boo
     if on_spark and spark:
         from reactive_kafka.spark.session.engine import maker_for
 
-        places = [one.place("spark.mode", "ranges") for one in on_spark if one.spark.mode == "ranges"]
+        places = [
+            one.place("spark.mode", "ranges") for one in on_spark if one.spark.mode == "ranges"
+        ]
         maker_for(settings.spark, ranges=bool(places), places=places)
     if stores and any(channel.checkpoint for channel in settings.incoming.values()):
         from reactive_kafka.checkpoint.stores.opening import check_stores
@@ -117,7 +137,9 @@ def _check_clients(settings: Settings) -> None:
         where = f"[incoming.{incoming.name}]"
         check_connection(where, incoming.client)
         if incoming.dead_letter_queue is not None:
-            check_writing(f"[incoming.{incoming.name}.dead_letter_queue]", incoming.dead_letter_queue.client)
+            check_writing(
+                f"[incoming.{incoming.name}.dead_letter_queue]", incoming.dead_letter_queue.client
+            )
         elif incoming.delayed_retry is not None:
             check_writing(where, incoming.client)
     for outgoing in settings.outgoing.values():

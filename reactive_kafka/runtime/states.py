@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Literal
 
 RunState = Literal["starting", "running", "stopping", "ended"]
-"""``starting``: hooks, Spark and producers are started, then the channels; ``running``: the channels consume;
-``stopping``: the channels drain, then everything is closed; ``ended``: no task of the run is left."""
+"""``starting``: hooks, Spark and producers are started, then the channels; ``running``: the
+channels consume; ``stopping``: the channels drain, then everything is closed; ``ended``: no task of
+the run is left."""
 
 TRANSITIONS: dict[RunState, dict[str, RunState]] = {
     "starting": {"started": "running", "end": "ended"},
@@ -14,5 +15,6 @@ TRANSITIONS: dict[RunState, dict[str, RunState]] = {
     "stopping": {"end": "ended"},
     "ended": {},
 }
-"""state -> event -> next state. ``started``: the channels are started; ``stop``: the stop begins, which may have been
-asked for while the run was starting; ``end``: nothing of it runs any more, whether it has stopped or failed."""
+"""state -> event -> next state. ``started``: the channels are started; ``stop``: the stop begins,
+which may have been asked for while the run was starting; ``end``: nothing of it runs any more,
+whether it has stopped or failed."""

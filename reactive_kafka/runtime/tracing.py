@@ -1,4 +1,6 @@
-"""Which channels of a run make spans: decided at its start, so that nothing is in the way of those that make none."""
+"""Which channels of a run make spans: decided at its start, so that nothing is in the way of those
+that make none.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ class RunTracing:
 
     def __init__(self, settings: TracingSettings) -> None:
         self._tracing = tracing_of(settings)
-        self.problem: str | None = None  # why there are none, though they are demanded
+        # Why there are none, though they are demanded.
+        self.problem: str | None = None
         if settings.enabled and self._tracing is None:
             why = "there was no tracer provider, or none that traces, when the on_start hooks had returned"
             self.problem = f"[tracing] enabled = true has no effect: {why}"

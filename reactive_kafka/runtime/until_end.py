@@ -7,7 +7,13 @@ import logging
 from collections.abc import Callable
 
 from reactive_kafka.channel.until_end import UntilEnd
-from reactive_kafka.observe.events import Event, Guard, HandlerAbandoned, SettledNotStored, TopicMissing
+from reactive_kafka.observe.events import (
+    Event,
+    Guard,
+    HandlerAbandoned,
+    SettledNotStored,
+    TopicMissing,
+)
 from reactive_kafka.runtime.channels import RunChannels
 
 logger = logging.getLogger("reactive_kafka")
@@ -20,11 +26,14 @@ class EndOfRun:
         self._ask_to_stop = ask_to_stop
         self._log = log
         self._is_reached = False
-        self._leaves_some = False  # for the stop: verdicts that the application has not given, or last commits
+        # For the stop: verdicts that the application has not given, or last commits.
+        self._leaves_some = False
         self._failure: str | None = None
 
     async def wait(self, channels: RunChannels) -> None:
-        """Ask for the stop when every channel that has a handler has come to its end, or has failed for good."""
+        """Ask for the stop when every channel that has a handler has come to its end, or has failed
+        for good.
+        """
         watched = dict[str, UntilEnd]()
         over = dict[str, bool]()
         for name in [name for name, one in channels.incoming.items() if not one.spec.make_workers]:
@@ -37,7 +46,11 @@ class EndOfRun:
             if one.spec.make_workers and (name not in watched or watched[name].goes_on)
         ]:
             watched |= {name: UntilEnd(channels.incoming[name]) for name in names}
-            over |= zip(names, await asyncio.gather(*(watched[name].is_over() for name in names)), strict=True)
+            over |= zip(
+                names,
+                await asyncio.gather(*(watched[name].is_over() for name in names)),
+                strict=True,
+            )
         self._leaves_some = not all(over.values())
         failures = [one.failure for one in watched.values() if one.failure is not None]
         self._failure = self._failure or "; ".join(failures) or None
@@ -53,7 +66,8 @@ class EndOfRun:
         elif not isinstance(event, SettledNotStored | HandlerAbandoned) or event.during != "stop":
             return
         elif self._is_reached and not self._leaves_some:
-            return  # it is of records that came later
+            # It is of records that came later.
+            return
         self._failure = self._failure or event.text()
 
     def why_not(self) -> str | None:

@@ -1,1 +1,3 @@
-"""The schema registry: asked until it answers, once for all who wait, and never on the record's hot path."""
+"""The schema registry: asked until it answers, once for all who wait, and never on the record's hot
+path.
+"""

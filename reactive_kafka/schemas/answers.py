@@ -1,10 +1,13 @@
-"""What the answers of a schema registry mean: an answer, a refusal, or that it cannot be used now. Pure.
+"""What the answers of a schema registry mean: an answer, a refusal, or that it cannot be used now.
+Pure.
 
-A registry that says that it does not know something is not away: waiting for it would block a partition for ever. But
-only a registry can say that. A page of a proxy, or of an ingress whose backend restarts, says nothing about a schema.
-The errors of a registry are JSON with an integer ``error_code``, so that is how the two are told apart.
+A registry that says that it does not know something is not away: waiting for it would block a
+partition for ever. But only a registry can say that. A page of a proxy, or of an ingress whose
+backend restarts, says nothing about a schema. The errors of a registry are JSON with an integer
+``error_code``, so that is how the two are told apart.
 
-Source: the REST API of Confluent's Schema Registry, whose errors have a code of five digits beside the HTTP status.
+Source: the REST API of Confluent's Schema Registry, whose errors have a code of five digits beside
+the HTTP status.
 """
 
 from __future__ import annotations
@@ -63,7 +66,9 @@ MEANINGS: dict[int, Meaning] = {
     425: Meaning.AWAY,
     429: Meaning.AWAY,
 }
-"""The statuses that are not like their neighbours: other 4xx refuse the question, and all others mean away."""
+"""The statuses that are not like their neighbours: other 4xx refuse the question, and all others
+mean away.
+"""
 
 ABOUT_CONTENT = frozenset({409, 422})
 """Whoever answers these has looked into the schema that was posted. No proxy does."""
@@ -73,7 +78,8 @@ def meaning_of(status: int, *, is_registry: bool, by_guid: bool = False) -> Mean
     """What a status means.
 
     Args:
-        is_registry: The answer is the JSON of a registry's error, and no page of something before it.
+        is_registry: The answer is the JSON of a registry's error, and no page of something before
+            it.
         by_guid: A GUID was asked for. Registries that do not have that path answer in any form.
     """
     default = Meaning.REFUSED if 400 <= status < 500 else Meaning.AWAY
@@ -87,7 +93,9 @@ def meaning_of(status: int, *, is_registry: bool, by_guid: bool = False) -> Mean
     return meaning
 
 
-def answer_of(status: int, body: bytes, headers: Mapping[str, str], *, by_guid: bool = False) -> Any:
+def answer_of(
+    status: int, body: bytes, headers: Mapping[str, str], *, by_guid: bool = False
+) -> Any:
     """The JSON of an answer, a dict.
 
     Raises:
@@ -105,11 +113,16 @@ def answer_of(status: int, body: bytes, headers: Mapping[str, str], *, by_guid: 
         return found
     if meaning is Meaning.NOT_FOUND:
         if by_guid and not _names_what_is_missing(code):
-            raise NoGuids(f"{status}: it does not look up schemas by GUID" + (f": {text}" if text else ""))
+            raise NoGuids(
+                f"{status}: it does not look up schemas by GUID" + (f": {text}" if text else "")
+            )
         raise NotFound(f"{status}: {text or 'not found'}")
     if meaning is Meaning.REFUSED:
         raise Refused(f"{status}: {text or _REFUSALS.get(status, 'it refuses this request')}")
-    raise RegistryAway(f"{status}: {_why_away(status, meaning, text)}", _wait_s(headers) if status in (429, 503) else 0)
+    raise RegistryAway(
+        f"{status}: {_why_away(status, meaning, text)}",
+        _wait_s(headers) if status in (429, 503) else 0,
+    )
 
 
 _REFUSALS = {409: "incompatible", 422: "no valid schema"}

@@ -1,4 +1,6 @@
-"""A schema registry inside the process, for tests: it takes every schema, and compares none with its predecessors."""
+"""A schema registry inside the process, for tests: it takes every schema, and compares none with
+its predecessors.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from reactive_kafka.schemas.answers import NotFound
 
 
 class MemoryRegistry:
-    """Ids count up from 1, and so do GUIDs; the same text of a kind has the same id in every subject."""
+    """Ids count up from 1, and so do GUIDs; the same text of a kind has the same id in every
+    subject.
+    """
 
     def __init__(self) -> None:
         self._ids: dict[Schema, int] = {}

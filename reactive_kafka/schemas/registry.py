@@ -12,8 +12,21 @@ from reactive_kafka.clock import Clock
 from reactive_kafka.config.secrets import masked
 from reactive_kafka.config.tables import SchemaRegistrySettings
 from reactive_kafka.errors import DecodeError, EncodeError, describe
-from reactive_kafka.formats.registered.schemas import Ask, ByGuid, ById, Known, Latest, Schema, Schemas
-from reactive_kafka.observe.events import Observer, SchemaAvailable, SchemaNotChecked, SchemaUnavailable
+from reactive_kafka.formats.registered.schemas import (
+    Ask,
+    ByGuid,
+    ById,
+    Known,
+    Latest,
+    Schema,
+    Schemas,
+)
+from reactive_kafka.observe.events import (
+    Observer,
+    SchemaAvailable,
+    SchemaNotChecked,
+    SchemaUnavailable,
+)
 from reactive_kafka.schemas.answers import NoGuids, NotFound, Refused, RegistryAway
 from reactive_kafka.schemas.memory import MemoryRegistry
 from reactive_kafka.schemas.rest import RestRegistry
@@ -23,12 +36,17 @@ BACKOFF = Backoff(0.25, 10.0)
 NOT_READY_S = 5.0
 """Who waits for longer than this is not ready."""
 GIVEN_UP_S = 10.0
-"""For how long a question without an answer still counts when nobody waits any more. A send is given up at its timeout,
-and its handler is called again after a pause of 5 s at most: the registry is away meanwhile, too."""
+"""For how long a question without an answer still counts when nobody waits any more. A send is
+given up at its timeout, and its handler is called again after a pause of 5 s at most: the registry
+is away meanwhile, too."""
 CERTAIN = 3
-"""So often it has to say that it has no such schema: a follower may not have heard of a new one yet."""
+"""So often it has to say that it has no such schema: a follower may not have heard of a new one
+yet.
+"""
 REFUSED_S = 60.0
-"""For how long a refusal stands, before the registry is asked again: schemas may be registered later."""
+"""For how long a refusal stands, before the registry is asked again: schemas may be registered
+later.
+"""
 MEMORY = "memory://"
 
 
@@ -45,7 +63,9 @@ class Source(Protocol):
         """The newest of a subject."""
 
     async def register(self, subject: str, schema: Schema) -> int:
-        """The id of a schema, which its subject has from then on. Refused: it is not compatible, or no schema."""
+        """The id of a schema, which its subject has from then on. Refused: it is not compatible, or
+        no schema.
+        """
 
     async def lookup(self, subject: str, schema: Schema) -> int:
         """The id of a schema that its subject has."""
@@ -56,36 +76,48 @@ class _Asked:
 
     def __init__(self, since: float) -> None:
         self.since = since
-        self.left_at = 0.0  # when the last one who waited has given up
+        # When the last one who waited has given up.
+        self.left_at = 0.0
         self.left_by: Schemas | None = None
         self.waiting: dict[Future[bool], Schemas] = {}
-        self.problem = ""  # why there is no answer
-        self.told: set[str] = set()  # channels that have been told of it
+        # Why there is no answer.
+        self.problem = ""
+        # Channels that have been told of it.
+        self.told: set[str] = set()
         self.task: Handle | None = None
 
 
 class Registry:
     """The registry of one run: one request at a time for each question, whoever asks it."""
 
-    def __init__(self, settings: SchemaRegistrySettings, clock: Clock, tasks: Tasks, observer: Observer) -> None:
+    def __init__(
+        self, settings: SchemaRegistrySettings, clock: Clock, tasks: Tasks, observer: Observer
+    ) -> None:
         self.url = ", ".join(str(masked("", url)) for url in settings.url or ())
-        self.source: Source = MemoryRegistry() if self.url.startswith(MEMORY) else RestRegistry(settings)
+        self.source: Source = (
+            MemoryRegistry() if self.url.startswith(MEMORY) else RestRegistry(settings)
+        )
         self._clock = clock
         self._tasks = tasks
         self._observer = observer
         self._asked: dict[Ask, _Asked] = {}
-        self._given_up: dict[Ask, _Asked] = {}  # in the order in which they were
-        # Why the registry looks up no GUIDs, if it has said so within REFUSED_S. Bytes that look like a GUID differ in
-        # each record, so a "no" for one of them would not spare the next one its three requests.
+        # In the order in which they were.
+        self._given_up: dict[Ask, _Asked] = {}
+        # Why the registry looks up no GUIDs, if it has said so within REFUSED_S. Bytes that look
+        # like a GUID differ in each record, so a "no" for one of them would not spare the next one
+        # its three requests.
         self._no_guids = ""
-        self._without_guids: dict[int, Schemas] = {}  # by their id: those that have got this answer
+        # By their id: those that have got this answer.
+        self._without_guids: dict[int, Schemas] = {}
 
     def request(self, schemas: Schemas, ask: Ask) -> Future[bool]:
         """True when *schemas* has an answer; False: the application stops."""
         asked = self._asked.get(ask)
         if asked is None:
             asked = self._asked[ask] = self._question(ask)
-            asked.task = self._tasks.start(partial(self._answer, ask, asked), f"schema registry: {ask}", log_failure)
+            asked.task = self._tasks.start(
+                partial(self._answer, ask, asked), f"schema registry: {ask}", log_failure
+            )
         waiter: Future[bool] = asyncio.get_running_loop().create_future()
         asked.waiting[waiter] = schemas
         waiter.add_done_callback(partial(self._left, ask, asked))
@@ -116,7 +148,9 @@ class Registry:
                 self._forget_given_up()
 
     def _question(self, ask: Ask) -> _Asked:
-        """A new question. If it was given up a moment ago it has had no answer since it was asked first."""
+        """A new question. If it was given up a moment ago it has had no answer since it was asked
+        first.
+        """
         self._forget_given_up()
         before = self._given_up.pop(ask, None)
         if before is None:
@@ -137,17 +171,22 @@ class Registry:
     async def _answer(self, ask: Ask, asked: _Asked) -> None:
         try:
             answer, is_refusal = await self._ask(ask, asked)
-        except BaseException:  # the application stops
+        except BaseException:
+            # The application stops.
             self._end(ask, asked, False)
             raise
-        self._given_up.clear()  # the registry is there
+        # The registry is there.
+        self._given_up.clear()
         away_s = self._clock.monotonic() - asked.since
         for name in sorted(asked.told):
-            self._observer.on(SchemaAvailable(channel=name, url=self.url, asked=str(ask), away_s=away_s))
+            self._observer.on(
+                SchemaAvailable(channel=name, url=self.url, asked=str(ask), away_s=away_s)
+            )
         for schemas in {id(one): one for one in asked.waiting.values()}.values():
             schemas.answered(ask, answer)
             if is_refusal and isinstance(ask, ByGuid) and self._no_guids:
-                self._without_guids[id(schemas)] = schemas  # one timer for all, for each record may have another GUID
+                # One timer for all, for each record may have another GUID.
+                self._without_guids[id(schemas)] = schemas
             elif is_refusal:
                 asyncio.get_running_loop().call_later(REFUSED_S, schemas.forget, ask)
         self._end(ask, asked, True)
@@ -160,11 +199,16 @@ class Registry:
                 waiter.set_result(is_answered)
 
     async def _ask(self, ask: Ask, asked: _Asked) -> tuple[Any, bool]:
-        """The answer, and whether that is a refusal, which is the error for records that need it."""
-        refused: type[DecodeError] | type[EncodeError] = DecodeError if isinstance(ask, ById | ByGuid) else EncodeError
+        """The answer, and whether that is a refusal, which is the error for records that need
+        it.
+        """
+        refused: type[DecodeError] | type[EncodeError] = (
+            DecodeError if isinstance(ask, ById | ByGuid) else EncodeError
+        )
         if isinstance(ask, ByGuid) and self._no_guids:
             return refused(f"schema registry {self.url}: {ask}: {self._no_guids}"), True
-        waits, times = Waits(BACKOFF), 0
+        waits = Waits(BACKOFF)
+        times = 0
         while True:
             least_s = 0.0
             try:
@@ -180,8 +224,11 @@ class Registry:
                     return refused(f"schema registry {self.url}: {ask}: {error}"), True
                 problem = str(error)
             except RegistryAway as error:
-                problem, least_s, times = str(error), error.wait_s, 0
-            except Exception as error:  # a bug, of ours or of what the registry sends
+                problem = str(error)
+                least_s = error.wait_s
+                times = 0
+            except Exception as error:
+                # A bug, of ours or of what the registry sends.
                 problem = describe(error)
             self._tell(ask, asked, problem)
             await asyncio.sleep(max(least_s, waits.next_s()))
@@ -199,7 +246,9 @@ class Registry:
             asked.told.clear()
         for name in sorted({one.owner for one in asked.waiting.values()} - asked.told):
             asked.told.add(name)
-            self._observer.on(SchemaUnavailable(channel=name, reason=problem, url=self.url, asked=str(ask)))
+            self._observer.on(
+                SchemaUnavailable(channel=name, reason=problem, url=self.url, asked=str(ask))
+            )
 
     async def _once(self, ask: Ask) -> Any:
         if isinstance(ask, ById):
@@ -226,6 +275,8 @@ class Registry:
             if asked.since <= late and any(one is schemas for one in asked.waiting.values())
         ]
         given_up = [
-            self.why(ask) for ask, asked in self._given_up.items() if asked.since <= late and asked.left_by is schemas
+            self.why(ask)
+            for ask, asked in self._given_up.items()
+            if asked.since <= late and asked.left_by is schemas
         ]
         return waited + given_up

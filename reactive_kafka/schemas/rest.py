@@ -1,8 +1,9 @@
 """A schema registry that speaks Confluent's REST API, as Apicurio does, too.
 
-It is asked once for a schema. So the standard library's client, in a thread, is enough. Confluent's own would bring 11
-more packages. It tries again inside, where readiness cannot say why it waits, and has no timeout unless it is given
-one. ``python -m benchmarks.serialisers`` measures that, and docs/formats.md has the figures.
+It is asked once for a schema. So the standard library's client, in a thread, is enough. Confluent's
+own would bring 11 more packages. It tries again inside, where readiness cannot say why it waits,
+and has no timeout unless it is given one. ``python -m benchmarks.serialisers`` measures that, and
+docs/formats.md has the figures.
 """
 
 from __future__ import annotations
@@ -40,17 +41,22 @@ Answer = tuple[int, bytes, Mapping[str, str]]
 
 
 class RestRegistry:
-    """One registry, which may answer at several URLs. ConfigError: a certificate or key cannot be used."""
+    """One registry, which may answer at several URLs. ConfigError: a certificate or key cannot be
+    used.
+    """
 
     def __init__(self, settings: SchemaRegistrySettings) -> None:
         self._urls = [url.rstrip("/") for url in settings.url or ()]
         self._timeout_s = settings.timeout_s
         self._headers = _headers(settings)
-        context = _context(settings) if any(url.startswith("https:") for url in self._urls) else None
+        context = (
+            _context(settings) if any(url.startswith("https:") for url in self._urls) else None
+        )
         handlers = [] if context is None else [urllib.request.HTTPSHandler(context=context)]
         self._opener = urllib.request.build_opener(*handlers)
         self._limiter: CapacityLimiter | None = None
-        # Once it has found a GUID it has that path. A page that says 404 is not its own from then on.
+        # Once it has found a GUID it has that path. A page that says 404 is not its own from then
+        # on.
         self._has_guids = False
 
     async def schema(self, id: int) -> Schema:
@@ -70,7 +76,9 @@ class RestRegistry:
 
     async def register(self, subject: str, schema: Schema) -> int:
         body = await self._registered(schema)
-        return _integer(await self._post(f"/subjects/{quote(subject, safe='')}/versions", body), "id")
+        return _integer(
+            await self._post(f"/subjects/{quote(subject, safe='')}/versions", body), "id"
+        )
 
     async def lookup(self, subject: str, schema: Schema) -> int:
         body = await self._registered(schema)
@@ -82,7 +90,8 @@ class RestRegistry:
         for one in schema.references:
             version = one.version
             if not version:
-                path, body = f"/subjects/{quote(one.subject, safe='')}", await self._registered(one.schema)
+                path = f"/subjects/{quote(one.subject, safe='')}"
+                body = await self._registered(one.schema)
                 await self._post(f"{path}/versions", body)
                 version = _integer(await self._post(path, body), "version")
             references.append({"name": one.name, "subject": one.subject, "version": version})
@@ -94,7 +103,8 @@ class RestRegistry:
         fetched: dict[tuple[str, int], Schema] = {}
 
         async def whole(found: Any, path: str) -> Schema:
-            text, kind = found.get("schema"), found.get("schemaType") or "AVRO"
+            text = found.get("schema")
+            kind = found.get("schemaType") or "AVRO"
             if not isinstance(text, str) or not isinstance(kind, str):
                 raise RegistryAway("its answer is not the JSON of a schema registry")
             if kind not in get_args(SchemaKind):
@@ -106,7 +116,8 @@ class RestRegistry:
                 if at not in fetched:
                     if len(fetched) >= MOST_REFERENCES:
                         raise Refused(f"a schema refers to more than {MOST_REFERENCES} others")
-                    fetched[at] = Schema("AVRO", "")  # a circle ends here
+                    # A circle ends here.
+                    fetched[at] = Schema("AVRO", "")
                     there = f"/subjects/{quote(at[0], safe='')}/versions/{at[1]}"
                     fetched[at] = await whole(await self._get(there), there)
                 references.append(Reference(str(name), *at, fetched[at]))
@@ -119,7 +130,9 @@ class RestRegistry:
             raise RegistryAway("its answer is not the JSON of a schema registry") from None
 
     async def _serialized(self, schema: Schema, path: str) -> Schema:
-        """A Protobuf schema as a serialized file: Confluent's registry gives that, others have the text only."""
+        """A Protobuf schema as a serialized file: Confluent's registry gives that, others have the
+        text only.
+        """
         from reactive_kafka.formats.registered.proto_files import compiled_text, is_serialized
 
         if is_serialized(schema.text):
@@ -148,12 +161,14 @@ class RestRegistry:
             except RegistryAway as error:
                 away = error
                 continue
-            self._urls = [url, *(other for other in self._urls if other != url)]  # the next question begins here
+            # The next question begins here.
+            self._urls = [url, *(other for other in self._urls if other != url)]
             return answer
         raise away
 
     async def _once(self, url: str, body: bytes | None) -> Answer:
-        self._limiter = self._limiter or CapacityLimiter(inf)  # a thread that hangs keeps nobody else out
+        # A thread that hangs keeps nobody else out.
+        self._limiter = self._limiter or CapacityLimiter(inf)
         call = partial(_fetch, self._opener, url, body, self._headers, self._timeout_s)
         slow = RegistryAway(f"slow: no answer within {self._timeout_s:g} s")
         try:
@@ -165,16 +180,25 @@ class RestRegistry:
             reason = getattr(error, "reason", None) or error
             if isinstance(reason, TimeoutError):
                 raise slow from None
-            raise RegistryAway(f"away: {text_of(reason) if isinstance(reason, Exception) else reason}") from None
+            raise RegistryAway(
+                f"away: {text_of(reason) if isinstance(reason, Exception) else reason}"
+            ) from None
 
 
 def _fetch(
-    opener: urllib.request.OpenerDirector, url: str, body: bytes | None, headers: Mapping[str, str], timeout_s: float
+    opener: urllib.request.OpenerDirector,
+    url: str,
+    body: bytes | None,
+    headers: Mapping[str, str],
+    timeout_s: float,
 ) -> Answer:
-    """One request, in a thread. A thread that nobody waits for any more ends soon after *timeout_s*."""
+    """One request, in a thread. A thread that nobody waits for any more ends soon after
+    *timeout_s*.
+    """
     request = urllib.request.Request(url, body, method="GET" if body is None else "POST")
     for name, value in headers.items():
-        request.add_unredirected_header(name, value)  # credentials are for this host only
+        # Credentials are for this host only.
+        request.add_unredirected_header(name, value)
     if body is not None:
         request.add_header("Content-Type", "application/vnd.schemaregistry.v1+json")
     deadline = time.monotonic() + timeout_s
@@ -183,7 +207,8 @@ def _fetch(
     except urllib.error.HTTPError as error:
         response = error
     with response:
-        data = bytearray()  # bytes would be copied with each piece
+        # Bytes would be copied with each piece.
+        data = bytearray()
         while piece := response.read1(65536) if hasattr(response, "read1") else response.read():
             data += piece
             if time.monotonic() > deadline:
@@ -208,8 +233,11 @@ def _context(settings: SchemaRegistrySettings) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=settings.ssl_cafile)
         if settings.ssl_certfile is not None:
             context.load_cert_chain(settings.ssl_certfile, settings.ssl_keyfile)
-    except OSError as error:  # what ssl raises is one, too
-        raise ConfigError(f"[schema_registry]: a certificate or key cannot be used: {error}") from error
+    except OSError as error:
+        # What ssl raises is one, too.
+        raise ConfigError(
+            f"[schema_registry]: a certificate or key cannot be used: {error}"
+        ) from error
     return context
 
 

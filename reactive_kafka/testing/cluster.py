@@ -15,7 +15,8 @@ from reactive_kafka.records import RecordFields, TopicPartition
 class Cluster(Protocol):
     """A broker in memory, or a real one."""
 
-    look_s: float  # how often it may be asked where everything stands
+    # How often it may be asked where everything stands.
+    look_s: float
 
     @property
     def connector(self) -> Connector | None:
@@ -34,7 +35,9 @@ class Cluster(Protocol):
         """Write a record."""
 
     async def ends(self) -> Mapping[TopicPartition, int]:
-        """Where the log of each partition ends that the application reads or writes; others may be left out."""
+        """Where the log of each partition ends that the application reads or writes; others may be
+        left out.
+        """
 
     async def positions(self, group_id: str) -> Mapping[TopicPartition, int]:
         """What a group has committed."""
@@ -43,7 +46,9 @@ class Cluster(Protocol):
         """The same at once."""
 
     def records(self, topic: str) -> Sequence[MemoryRecord]:
-        """What the test has made of a topic, partition by partition; of transactions, what is committed."""
+        """What the test has made of a topic, partition by partition; of transactions, what is
+        committed.
+        """
 
 
 class InMemory:
@@ -70,7 +75,9 @@ class InMemory:
             await self.broker.close()
 
     async def write(self, topic: str, record: RecordFields, partition: int | None) -> Written:
-        key, value, headers = record.key, record.value, record.headers
+        key = record.key
+        value = record.value
+        headers = record.headers
         return self.broker.produce(topic, value, key=key, headers=headers, partition=partition)
 
     async def ends(self) -> Mapping[TopicPartition, int]:
@@ -80,11 +87,15 @@ class InMemory:
         return self.committed(group_id)
 
     def committed(self, group_id: str) -> Mapping[TopicPartition, int]:
-        return {partition: kept.offset for partition, kept in self.broker.committed(group_id).items()}
+        return {
+            partition: kept.offset for partition, kept in self.broker.committed(group_id).items()
+        }
 
     def records(self, topic: str) -> Sequence[MemoryRecord]:
         partitions = (partition for partition in self._partitions() if partition.topic == topic)
-        return [record for partition in partitions for record in self.broker.committed_log(partition)]
+        return [
+            record for partition in partitions for record in self.broker.committed_log(partition)
+        ]
 
     def _partitions(self) -> list[TopicPartition]:
         topics = self.broker.topics().items()

@@ -31,14 +31,17 @@ from reactive_kafka.subscription import Partitions
 T = TypeVar("T")
 
 BOOTSTRAP_VARIABLE = "REACTIVE_KAFKA_TEST_BOOTSTRAP"
-PARTITIONS = 4  # of topics that are made for a test, as in memory
-_PIECE = 1000  # records of a partition at once
+# Of topics that are made for a test, as in memory.
+PARTITIONS = 4
+# Records of a partition at once.
+_PIECE = 1000
 _own = ExitStack()
 _addresses: list[str] = []
 
 
 def address_of_own() -> str:
-    """``host:port`` of an Apache Kafka on this machine, started at the first call; it ends with the process.
+    """``host:port`` of an Apache Kafka on this machine, started at the first call; it ends with the
+    process.
 
     Raises:
         KafkaUnavailableError: It cannot be had; the text says why.
@@ -52,14 +55,16 @@ def address_of_own() -> str:
 
 
 class RealKafka:
-    """The Kafka that ``REACTIVE_KAFKA_TEST_BOOTSTRAP`` names, or one that is started on this machine.
+    """The Kafka that ``REACTIVE_KAFKA_TEST_BOOTSTRAP`` names, or one that is started on this
+    machine.
 
-    Tests share its topics and groups. So an application's groups begin at the ends of their topics, and what a test
-    sees of these topics is what was written since then.
+    Tests share its topics and groups. So an application's groups begin at the ends of their topics,
+    and what a test sees of these topics is what was written since then.
     """
 
     look_s = 0.05
-    connector: Connector | None = None  # the application connects as it does in production
+    # The application connects as it does in production.
+    connector: Connector | None = None
 
     def __init__(self) -> None:
         self._began: dict[TopicPartition, int] = {}
@@ -84,7 +89,8 @@ class RealKafka:
         there = await self._inspector.topics()
         for topic in _topics(app.settings) - there.keys():
             await self._inspector.create_topic(topic, PARTITIONS)
-        while not _topics(app.settings) <= (await self._inspector.topics()).keys():  # noqa: ASYNC110  # nobody tells
+        # Nobody tells.
+        while not _topics(app.settings) <= (await self._inspector.topics()).keys():  # noqa: ASYNC110
             await asyncio.sleep(self.look_s)
         self._began = dict(await self.ends())
         for settings in app.settings.incoming.values():
@@ -96,7 +102,8 @@ class RealKafka:
                 (group_of_retries(settings), lambda one, retries=retries: one.topic in retries),
             ):
                 at = {one: Committed(end) for one, end in self._began.items() if reads(one)}
-                with suppress(TransientBrokerError):  # another application of the test is a member of it
+                # Another application of the test is a member of it.
+                with suppress(TransientBrokerError):
                     await self._inspector.commit(group, at)
 
     def _check(self, settings: Settings) -> None:
@@ -124,11 +131,15 @@ class RealKafka:
         return await sending
 
     async def ends(self) -> Mapping[TopicPartition, int]:
-        # Only of what the application reads or writes: a question about all topics of a cluster waits for each of them
-        # that has no leader just now, and a cluster that many tests share has some that are being made or deleted.
-        named, read = _topics(self._settings), [one.subscription for one in self._settings.incoming.values()]
+        # Only of what the application reads or writes: a question about all topics of a cluster
+        # waits for each of them that has no leader just now, and a cluster that many tests share
+        # has some that are being made or deleted.
+        named = _topics(self._settings)
+        read = [one.subscription for one in self._settings.incoming.values()]
         there = [one for those in (await self._inspector.topics()).values() for one in those]
-        ours = [one for one in there if one.topic in named or any(those.includes(one) for those in read)]
+        ours = [
+            one for one in there if one.topic in named or any(those.includes(one) for those in read)
+        ]
         return await self._inspector.end_offsets(ours)
 
     async def positions(self, group_id: str) -> Mapping[TopicPartition, int]:
@@ -159,11 +170,15 @@ class RealKafka:
             await start_without_group(consumer)
             ends = await consumer.end_offsets(partitions)
             consumer.start_at({one: self._began.get(one, 0) for one in partitions})
-            found: dict[TopicPartition, list[MemoryRecord]] = {one: [] for one in sorted(partitions)}
+            found: dict[TopicPartition, list[MemoryRecord]] = {
+                one: [] for one in sorted(partitions)
+            }
             while any(at < ends[one] for one, at in consumer.positions().items()):
                 for chunk in (await consumer.poll(dict.fromkeys(partitions, _PIECE), 1.0)).chunks:
                     found[chunk.partition] += [
-                        MemoryRecord(one.offset, one.timestamp, one.key, one.value, tuple(one.headers))
+                        MemoryRecord(
+                            one.offset, one.timestamp, one.key, one.value, tuple(one.headers)
+                        )
                         for one in chunk.records
                     ]
             return [record for records in found.values() for record in records]
@@ -184,6 +199,8 @@ def _topics(settings: Settings) -> set[str]:
 
 
 def _at_once(asked: Coroutine[Any, Any, T]) -> T:
-    """The answer to a question that a test does not await, as it does not in memory: from a loop in a thread."""
+    """The answer to a question that a test does not await, as it does not in memory: from a loop in
+    a thread.
+    """
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, asked).result()

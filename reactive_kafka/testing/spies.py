@@ -21,7 +21,8 @@ class HandlerCall:
     Attributes:
         channel: The channel that the handler was called for.
         argument: What it was called with: a payload, a :class:`Message` or a :class:`Batch`.
-        result: What it has returned; the values that it has yielded so far, as a list; None until then.
+        result: What it has returned; the values that it has yielded so far, as a list; None until
+            then.
         error: What it has raised; None if it has not.
     """
 
@@ -47,7 +48,9 @@ class HandlerSpy:
 
 
 class Spies:
-    """The spies on all handlers of an application, put in their place before their channels start."""
+    """The spies on all handlers of an application, put in their place before their channels
+    start.
+    """
 
     def __init__(self) -> None:
         self._spies: list[HandlerSpy] = []
@@ -61,22 +64,30 @@ class Spies:
         for spy in self._spies:
             if spy.function == function:
                 return spy
-        names = ", ".join(getattr(spy.function, "__qualname__", repr(spy.function)) for spy in self._spies)
-        raise LookupError(f"{function!r} is no handler of the application; its handlers are: {names or 'none'}")
+        names = ", ".join(
+            getattr(spy.function, "__qualname__", repr(spy.function)) for spy in self._spies
+        )
+        raise LookupError(
+            f"{function!r} is no handler of the application; its handlers are: {names or 'none'}"
+        )
 
     def clear(self) -> None:
         """Forget all of them, with their calls."""
         self._spies.clear()
 
     def put(self, spec: AppSpec) -> AppSpec:
-        """The same with each handler watched. They know no more than before: nothing else of them is looked at."""
+        """The same with each handler watched. They know no more than before: nothing else of them
+        is looked at.
+        """
         incoming = {name: self._watched(name, channel) for name, channel in spec.incoming.items()}
         memory = {name: self._watched(name, channel) for name, channel in spec.memory.items()}
         return replace(spec, incoming=incoming, memory=memory)
 
     def _watched(self, channel: str, spec: IncomingSpec) -> IncomingSpec:
         handler = None if spec.handler is None else self._spied(channel, spec.handler)
-        branches = tuple(replace(one, handler=self._spied(channel, one.handler)) for one in spec.branches)
+        branches = tuple(
+            replace(one, handler=self._spied(channel, one.handler)) for one in spec.branches
+        )
         return replace(spec, handler=handler, branches=branches)
 
     def _spied(self, channel: str, handler: HandlerSpec) -> HandlerSpec:
@@ -109,7 +120,8 @@ def _watching(channel: str, handler: HandlerSpec, calls: list[HandlerCall]) -> H
         call = begin(argument)
         try:
             result = function(argument, **dependencies)
-        except BaseException as error:  # a plain wrapper around an async function
+        except BaseException as error:
+            # A plain wrapper around an async function.
             call.error = error
             raise
         return await ended(call, result)
@@ -134,7 +146,8 @@ def _watching(channel: str, handler: HandlerSpec, calls: list[HandlerCall]) -> H
                 async for value in values:
                     call.result.append(value)
                     yield value
-        except GeneratorExit:  # nobody wants more of it
+        except GeneratorExit:
+            # Nobody wants more of it.
             raise
         except BaseException as error:
             call.error = error

@@ -24,14 +24,20 @@ from reactive_kafka.outgoing.schemas import once_known
 from reactive_kafka.records import HeaderPairs
 
 
-async def written(app: App, channel: str, topic: str, value: Any, headers: HeaderPairs, now_s: float) -> EventRecord:
-    """The record of a value as the incoming *channel* reads it; as JSON, or text, if there is no such channel.
+async def written(
+    app: App, channel: str, topic: str, value: Any, headers: HeaderPairs, now_s: float
+) -> EventRecord:
+    """The record of a value as the incoming *channel* reads it; as JSON, or text, if there is no
+    such channel.
 
-    A schema is that of the channel's ``schema`` table, or of the value's own type; a dict has its handler's.
+    A schema is that of the channel's ``schema`` table, or of the value's own type; a dict has its
+    handler's.
     """
     settings = app.settings.incoming.get(channel)
     encode = _encoder(app, settings, topic)
-    events = EventWriter(channel, EventDefaults(), encode, None if settings is None else settings.value_deserializer)
+    events = EventWriter(
+        channel, EventDefaults(), encode, None if settings is None else settings.value_deserializer
+    )
 
     def make() -> EventRecord:
         if is_event_type(type(value)):
@@ -48,10 +54,12 @@ def _encoder(app: App, settings: IncomingSettings | None, topic: str) -> Encoder
     """The way back of a channel's decoder; bytes and None are what they are."""
     format = None if settings is None else settings.value_deserializer
     if settings is None or format not in REGISTERED_FORMATS:
-        is_named = format is not None and ":" not in format  # a user's function has no way back
+        # A user's function has no way back.
+        is_named = format is not None and ":" not in format
         plain = encoder_for(format) if is_named else write_by_value
         return lambda value: value if isinstance(value, bytes) else plain(value)
-    schemas, schema = Schemas(settings.name), settings.schema
+    schemas = Schemas(settings.name)
+    schema = settings.schema
     channel = app.plan.incoming[settings.name]
     schemas.connect(None if channel.schemas is None else channel.schemas.asker)
     source = Registered(schemas, topic, "value", schema.file, schema.subject, schema.register)
@@ -63,6 +71,7 @@ def _encoder(app: App, settings: IncomingSettings | None, topic: str) -> Encoder
     def of_handler(value: object) -> bytes | None:
         if isinstance(value, bytes):
             return value
-        return encode(check(value) if check is not None and isinstance(value, dict) else value)  # type: ignore[arg-type]  # it takes any object
+        # It takes any object.
+        return encode(check(value) if check is not None and isinstance(value, dict) else value)  # type: ignore[arg-type]
 
     return of_handler

@@ -13,13 +13,21 @@ from reactive_kafka.failure.headers import dotted
 from reactive_kafka.records import HeaderPairs, TopicPartition
 
 NAME = "reactive_kafka"
-"""Of the tracer, of the system where it is not Kafka, and before what the conventions have no name for."""
+"""Of the tracer, of the system where it is not Kafka, and before what the conventions have no name
+for.
+"""
 MOST_LINKS = 128
 """Most links of a span; an SDK keeps no more by default, and drops the oldest."""
-CHANNEL, ATTEMPT, UNLINKED = f"{NAME}.channel", f"{NAME}.attempt", f"{NAME}.unlinked"
-COUNT, ERROR_TYPE = "messaging.batch.message_count", "error.type"
-TOPIC, PARTITION = "messaging.destination.name", "messaging.destination.partition.id"
-OFFSET, KEY, TOMBSTONE = "messaging.kafka.offset", "messaging.kafka.message.key", "messaging.kafka.message.tombstone"
+CHANNEL = f"{NAME}.channel"
+ATTEMPT = f"{NAME}.attempt"
+UNLINKED = f"{NAME}.unlinked"
+COUNT = "messaging.batch.message_count"
+ERROR_TYPE = "error.type"
+TOPIC = "messaging.destination.name"
+PARTITION = "messaging.destination.partition.id"
+OFFSET = "messaging.kafka.offset"
+KEY = "messaging.kafka.message.key"
+TOMBSTONE = "messaging.kafka.message.tombstone"
 
 Operation = Literal["process", "send"]
 Attributes = Mapping[str, str | int | bool]
@@ -35,7 +43,12 @@ class Place(NamedTuple):
 
 
 def of_channel(
-    channel: str, operation: Operation, *, is_kafka: bool, group_id: str | None = None, client_id: object = None
+    channel: str,
+    operation: Operation,
+    *,
+    is_kafka: bool,
+    group_id: str | None = None,
+    client_id: object = None,
 ) -> Attributes:
     """What all spans of a channel say."""
     found = {
@@ -74,5 +87,6 @@ def error_type(error: BaseException) -> str:
 def _text(key: bytes) -> str | None:
     try:
         return key.decode()
-    except UnicodeDecodeError:  # the conventions: a key without one canonical form is left out
+    except UnicodeDecodeError:
+        # The conventions: a key without one canonical form is left out.
         return None

@@ -12,7 +12,15 @@ from reactive_kafka.outgoing.outbox import Outbound, Receipt
 from reactive_kafka.outgoing.waiting import Waiting
 from reactive_kafka.outgoing.writer import Writer
 from reactive_kafka.records import RawRecord, TopicPartition
-from reactive_kafka.tracing.names import NOTHING, PARTITION, TOPIC, Attributes, of_channel, of_content, of_place
+from reactive_kafka.tracing.names import (
+    NOTHING,
+    PARTITION,
+    TOPIC,
+    Attributes,
+    of_channel,
+    of_content,
+    of_place,
+)
 from reactive_kafka.tracing.tracer import Tracing
 
 if TYPE_CHECKING:
@@ -24,9 +32,13 @@ class SendSpans:
 
     def __init__(self, tracing: Tracing, settings: OutgoingSettings) -> None:
         self.tracing = tracing
-        self._own = of_channel(settings.name, "send", is_kafka=True, client_id=settings.client.get("client_id"))
+        self._own = of_channel(
+            settings.name, "send", is_kafka=True, client_id=settings.client.get("client_id")
+        )
 
-    def begin(self, topic: str, key: bytes | None, partition: int | None, *, is_tombstone: bool) -> Span:
+    def begin(
+        self, topic: str, key: bytes | None, partition: int | None, *, is_tombstone: bool
+    ) -> Span:
         """A span that has begun, of a send within what is current."""
         attributes = {**self._own, TOPIC: topic, **of_content(key, is_tombstone=is_tombstone)}
         if partition is not None:
@@ -40,16 +52,21 @@ class Sent(Waiting):
     __slots__ = ("_inner", "_span", "_tracing")
 
     def __init__(self, inner: Waiting, span: Span, tracing: Tracing) -> None:
-        self.value, self.key, self.timestamp_ms = inner.value, inner.key, inner.timestamp_ms
+        self.value = inner.value
+        self.key = inner.key
+        self.timestamp_ms = inner.timestamp_ms
         self.headers = tracing.with_context(inner.headers, span)
-        self._inner, self._tracing = inner, tracing
-        self._span: Span | None = span  # None: it has ended
+        self._inner = inner
+        self._tracing = tracing
+        # None: it has ended.
+        self._span: Span | None = span
 
     @property
     def is_over(self) -> bool:
         if not self._inner.is_over:
             return False
-        self._end()  # nobody waits for it any more, so nobody is told
+        # Nobody waits for it any more, so nobody is told.
+        self._end()
         return True
 
     def written(self, at: TopicPartition, offset: int) -> None:
@@ -61,7 +78,8 @@ class Sent(Waiting):
         self._inner.fail(error)
 
     def _end(self, said: Attributes = NOTHING, error: BaseException | None = None) -> None:
-        span, self._span = self._span, None
+        span = self._span
+        self._span = None
         if span is not None:
             self._tracing.end(span, error, said)
 
@@ -72,12 +90,22 @@ class TracedWriter(Writer):
     def __init__(self, spans: SendSpans, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._spans = spans
-        self.take = lambda waiting, name: False  # the short way has no room for a span
+        # The short way has no room for a span.
+        self.take = lambda waiting, name: False
 
-    def put_now(self, waiting: Waiting, topic: str, partition: int | None = None, *, has_waited: bool = False) -> None:
+    def put_now(
+        self,
+        waiting: Waiting,
+        topic: str,
+        partition: int | None = None,
+        *,
+        has_waited: bool = False,
+    ) -> None:
         span = self._spans.begin(topic, waiting.key, partition, is_tombstone=waiting.value is None)
         try:
-            super().put_now(Sent(waiting, span, self._spans.tracing), topic, partition, has_waited=has_waited)
+            super().put_now(
+                Sent(waiting, span, self._spans.tracing), topic, partition, has_waited=has_waited
+            )
         except BaseException as error:
             self._spans.tracing.end(span, error)
             raise
@@ -88,11 +116,14 @@ class TracedChannel(OutgoingChannel):
 
     def __init__(self, spans: SendSpans, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named, make_writer=partial(TracedWriter, spans))
-        self.is_quick = False  # or values would be encoded for the short way, and then once more
+        # Or values would be encoded for the short way, and then once more.
+        self.is_quick = False
 
 
 class TracedTransactions(OutgoingChannel):
-    """A transactional one: a span tells that a record is taken into a transaction, and not how that ends."""
+    """A transactional one: a span tells that a record is taken into a transaction, and not how that
+    ends.
+    """
 
     def __init__(self, spans: SendSpans, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -100,15 +131,20 @@ class TracedTransactions(OutgoingChannel):
 
     def prepare(self, value: Any, source: RawRecord | None = None) -> Outbound:
         outbound = super().prepare(value, source)
-        record, tracing = outbound.record, self._spans.tracing
-        span = self._spans.begin(outbound.topic, record.key, outbound.partition, is_tombstone=record.value is None)
+        record = outbound.record
+        tracing = self._spans.tracing
+        span = self._spans.begin(
+            outbound.topic, record.key, outbound.partition, is_tombstone=record.value is None
+        )
         headers = tracing.with_context(record.headers, span)
         tracing.end(span)
         return outbound._replace(record=record._replace(headers=headers))
 
 
 class TracedMemory(MemoryTarget):
-    """A memory channel: no send, but the call that handles a value belongs to the trace of whoever has sent it."""
+    """A memory channel: no send, but the call that handles a value belongs to the trace of whoever
+    has sent it.
+    """
 
     def __init__(self, tracing: Tracing, settings: MemorySettings, *arguments: Any) -> None:
         super().__init__(settings, *arguments)

@@ -1,7 +1,8 @@
-"""The door to OpenTelemetry: it makes spans with the provider that the application has set, and moves contexts.
+"""The door to OpenTelemetry: it makes spans with the provider that the application has set, and
+moves contexts.
 
-Nothing of it is imported before a run begins. What a provider, a processor or a propagator raises harms no record: it
-goes to stderr, the first time.
+Nothing of it is imported before a run begins. What a provider, a processor or a propagator raises
+harms no record: it goes to stderr, the first time.
 """
 
 from __future__ import annotations
@@ -15,7 +16,15 @@ from reactive_kafka.config.tables import TracingSettings
 from reactive_kafka.errors import MissingExtraError, describe
 from reactive_kafka.observe.events.base import Guard
 from reactive_kafka.records import HeaderPairs
-from reactive_kafka.tracing.names import ERROR_TYPE, NAME, NOTHING, Attributes, Place, error_type, of_place
+from reactive_kafka.tracing.names import (
+    ERROR_TYPE,
+    NAME,
+    NOTHING,
+    Attributes,
+    Place,
+    error_type,
+    of_place,
+)
 
 if TYPE_CHECKING:
     from contextvars import Token
@@ -25,16 +34,24 @@ if TYPE_CHECKING:
 
 
 def tracing_of(settings: TracingSettings) -> Tracing | None:
-    """What makes the spans of a run; None: it is turned off, or there is no provider or no OpenTelemetry."""
+    """What makes the spans of a run; None: it is turned off, or there is no provider or no
+    OpenTelemetry.
+    """
     if settings.enabled is False or not _is_installed():
         return None
-    from opentelemetry.trace import NoOpTracer, NoOpTracerProvider, ProxyTracerProvider, get_tracer_provider
+    from opentelemetry.trace import (
+        NoOpTracer,
+        NoOpTracerProvider,
+        ProxyTracerProvider,
+        get_tracer_provider,
+    )
 
     provider = get_tracer_provider()
     if isinstance(provider, ProxyTracerProvider | NoOpTracerProvider):
         return None
     tracer = provider.get_tracer(NAME)
-    return None if isinstance(tracer, NoOpTracer) else Tracing(tracer)  # OTEL_SDK_DISABLED makes such a one
+    # OTEL_SDK_DISABLED makes such a one.
+    return None if isinstance(tracer, NoOpTracer) else Tracing(tracer)
 
 
 def check_tracing(settings: TracingSettings) -> None:
@@ -87,9 +104,13 @@ class Tracing:
     ) -> Span:
         """A span that has begun, and is to be ended; *parent* None: the current one."""
         nothing: Span = self._trace.INVALID_SPAN
-        return self._guard.result(partial(self._tracer.start_span, name, parent, kind, attributes, links), nothing)
+        return self._guard.result(
+            partial(self._tracer.start_span, name, parent, kind, attributes, links), nothing
+        )
 
-    def end(self, span: Span, error: BaseException | None = None, said: Attributes = NOTHING) -> None:
+    def end(
+        self, span: Span, error: BaseException | None = None, said: Attributes = NOTHING
+    ) -> None:
         """End a span, with what has failed, and with what more is known of it."""
         self._guard.call(self._end, span, error, said)
 
@@ -122,8 +143,14 @@ class Tracing:
         if not headers:
             return self._nothing
         # Of each name the last one counts, as Kafka's own ``lastHeader`` has it.
-        found = {name: (value or b"").decode(errors="replace") for name, value in headers if name in self._names}
-        return self._guard.result(partial(self._propagate.extract, found, self._nothing), self._nothing)
+        found = {
+            name: (value or b"").decode(errors="replace")
+            for name, value in headers
+            if name in self._names
+        }
+        return self._guard.result(
+            partial(self._propagate.extract, found, self._nothing), self._nothing
+        )
 
     def links(self, records: Iterable[Place], most: int) -> list[Link]:
         """Links to the contexts of the first records that bring one."""
@@ -131,13 +158,17 @@ class Tracing:
         for record in records:
             if len(found) >= most:
                 break
-            context = self._trace.get_current_span(self.context_in(record.headers)).get_span_context()
+            context = self._trace.get_current_span(
+                self.context_in(record.headers)
+            ).get_span_context()
             if context.is_valid:
                 found.append(self._trace.Link(context, of_place(record.partition, record.offset)))
         return found
 
     def with_context(self, headers: HeaderPairs, span: Span | None = None) -> HeaderPairs:
-        """The headers with the current context, of *span* if given, in the place of any other that they bring."""
+        """The headers with the current context, of *span* if given, in the place of any other that
+        they bring.
+        """
         context = None if span is None else self._trace.set_span_in_context(span)
         found: dict[str, str] = {}
         self._guard.call(self._propagate.inject, found, context)
@@ -146,7 +177,9 @@ class Tracing:
 
 
 class Current:
-    """A span that is the current one within a block, and ends with it, and with what the block raises."""
+    """A span that is the current one within a block, and ends with it, and with what the block
+    raises.
+    """
 
     __slots__ = ("_context", "_span", "_token", "_tracing")
 
@@ -159,7 +192,10 @@ class Current:
         self._token = self._tracing.attach(self._context)
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._tracing.detach(self._token)
         self._tracing.end(self._span, None if isinstance(error, GeneratorExit) else error)

@@ -32,14 +32,18 @@ class Acknowledger:
         self.has_events = parts.has_events
         self.has_events_only = parts.settings.value_deserializer == EVENTS
         self.commits_at_ack = parts.commits_at_ack
-        self.awaits_commits = parts.settings.commit_strategy == "latest"  # an ack is complete when its commit is
+        # An ack is complete when its commit is.
+        self.awaits_commits = parts.settings.commit_strategy == "latest"
         self.commits_nothing = parts.settings.commit_strategy == "ignore"
         self.request_commit = parts.request_commit
         self.futures = AckFutures()
-        self.awaited_by: set[object] = set()  # who waits for progress: while there is somebody, each verdict tells
-        self.failure: BaseException | None = None  # what the channel has failed for
+        # Who waits for progress: while there is somebody, each verdict tells.
+        self.awaited_by: set[object] = set()
+        # What the channel has failed for.
+        self.failure: BaseException | None = None
         self._parts = parts
-        self._lost: tuple[float, OutputLost] | None = None  # when the last output was lost, and of which record
+        # When the last output was lost, and of which record.
+        self._lost: tuple[float, OutputLost] | None = None
         self.skips = Skips(parts, self._settled_by_strategy)
         self._failures = FailureRunner(parts, strategies, self.futures, self._settled_by_strategy)
 
@@ -68,48 +72,69 @@ class Acknowledger:
         self.settled(tracker)
 
     def count_acks(self, tracker: OffsetTracker) -> None:
-        """Add the acks since the last count to the partition's totals. Acks are not counted one by one."""
+        """Add the acks since the last count to the partition's totals. Acks are not counted one by
+        one.
+        """
         self._parts.totals(tracker.partition).acked += tracker.newly_acked()
 
     def each(self, deliveries: Sequence[D], settle: Callable[[D], Future[bool]]) -> Future[bool]:
-        """Give each delivery the same verdict, or none of them. True if at least one took effect."""
+        """Give each delivery the same verdict, or none of them. True if at least one took
+        effect.
+        """
         if not self.futures.is_here:
             return self.futures.from_thread(lambda: self.each(deliveries, settle))
         for delivery in deliveries:
             self.hook.check(delivery.tracker, delivery.index)
         return self.futures.any_of([settle(delivery) for delivery in deliveries])
 
-    def nack(self, delivery: Delivery, reason: BaseException, record: Record | None = None) -> Future[bool]:
-        """Apply the failure strategy for *reason*, from any thread. Raises as ``Message.nack`` does."""
+    def nack(
+        self, delivery: Delivery, reason: BaseException, record: Record | None = None
+    ) -> Future[bool]:
+        """Apply the failure strategy for *reason*, from any thread. Raises as ``Message.nack``
+        does.
+        """
         if not isinstance(reason, BaseException):
             raise TypeError(f"nack() takes an exception, not {type(reason).__name__}")
         if record is not None:
             check_replacement(self.name, record)
-        verdict = self._nack(delivery, lambda: self._failures.carry_out(delivery, reason, record), is_by_hand=True)
+        verdict = self._nack(
+            delivery, lambda: self._failures.carry_out(delivery, reason, record), is_by_hand=True
+        )
         return self.futures.follow(verdict) if self.futures.is_here else verdict
 
     def retry_later(self, delivery: Delivery, delay: float | str) -> Future[bool]:
-        """Have a record come again later, from any thread. Raises as ``Message.retry_later`` does."""
+        """Have a record come again later, from any thread. Raises as ``Message.retry_later``
+        does.
+        """
         topic = self._retry_topic(delay)
-        verdict = self._nack(delivery, lambda: self._failures.retry_later(delivery, topic), is_by_hand=True)
+        verdict = self._nack(
+            delivery, lambda: self._failures.retry_later(delivery, topic), is_by_hand=True
+        )
         return self.futures.follow(verdict) if self.futures.is_here else verdict
 
     def _retry_topic(self, delay: float | str) -> str:
-        who, settings = f"channel {self.name!r}: retry_later({delay!r})", self._parts.settings.delayed_retry
+        who = f"channel {self.name!r}: retry_later({delay!r})"
+        settings = self._parts.settings.delayed_retry
         delay_s = parse_duration(delay)
         if delay_s is None:
             raise ValueError(f"{who}: expected {TIME.expects}")
         if settings is None:
-            raise ValueError(f'{who}: neither failure_strategy nor a route is "delayed-retry-topic"')
+            raise ValueError(
+                f'{who}: neither failure_strategy nor a route is "delayed-retry-topic"'
+            )
         if (topic := topic_for(delay_s, settings.topics)) is None:
-            raise ValueError(f"{who}: no retry topic is as late; there are {', '.join(settings.topics)}")
+            raise ValueError(
+                f"{who}: no retry topic is as late; there are {', '.join(settings.topics)}"
+            )
         return topic
 
     def failed(self, delivery: Delivery, reason: BaseException) -> Future[bool]:
-        """The handler failed for good. A transaction of the delivery that is still open stores nothing.
+        """The handler failed for good. A transaction of the delivery that is still open stores
+        nothing.
 
-        If the delivery already has its verdict, also one that a transaction has stored, the failure is only reported.
-        It is not even reported if the partition has gone, since the record is another owner's to handle.
+        If the delivery already has its verdict, also one that a transaction has stored, the failure
+        is only reported. It is not even reported if the partition has gone, since the record is
+        another owner's to handle.
         """
         had_its_verdict = not (is_open(delivery) or delivery.tracker.is_closed)
         if had_its_verdict or self.hook.has_stored(delivery):
@@ -118,11 +143,14 @@ class Acknowledger:
         return self._nack(delivery, lambda: self._failures.carry_out(delivery, reason, None))
 
     def output_lost(self, delivery: Delivery, reason: BaseException) -> None:
-        """What was made of a delivery was not written. If that is settled already, it is not handled again: tell it.
+        """What was made of a delivery was not written. If that is settled already, it is not
+        handled again: tell it.
 
-        A transaction with a checkpoint store settles it before, and so does an ack by hand or one before the handler.
+        A transaction with a checkpoint store settles it before, and so does an ack by hand or one
+        before the handler.
         """
-        tracker, index = delivery.tracker, delivery.index
+        tracker = delivery.tracker
+        index = delivery.index
         if tracker.is_closed or not tracker.is_settled(index):
             return
         self._parts.totals(tracker.partition).outputs_lost += 1
@@ -142,7 +170,9 @@ class Acknowledger:
                 )
 
     def left(self, delivery: Delivery, why: BaseException) -> None:
-        """Nobody settles it here any more, for the application ends: it is the next owner's to handle."""
+        """Nobody settles it here any more, for the application ends: it is the next owner's to
+        handle.
+        """
         delivery.tracker.nack(delivery.index)
         self.tell()
 
@@ -154,9 +184,12 @@ class Acknowledger:
         self, delivery: Delivery, carry_out: Callable[[], Future[bool]], *, is_by_hand: bool = False
     ) -> Future[bool]:
         if not self.futures.is_here:
-            return self.futures.from_thread(lambda: self._nack(delivery, carry_out, is_by_hand=is_by_hand))
-        # The application may not nack a record of its own open transaction: it can raise an error in the block. A
-        # failure or poison cannot wait for that, since the block may never end: the transaction loses.
+            return self.futures.from_thread(
+                lambda: self._nack(delivery, carry_out, is_by_hand=is_by_hand)
+            )
+        # The application may not nack a record of its own open transaction: it can raise an error
+        # in the block. A failure or poison cannot wait for that, since the block may never end: the
+        # transaction loses.
         if is_by_hand:
             later = self.hook.nack_at_end(delivery, lambda: self._nack_now(delivery, carry_out))
             if later is not None:
@@ -170,38 +203,50 @@ class Acknowledger:
         return self._nack_now(delivery, carry_out)
 
     def _nack_now(self, delivery: Delivery, carry_out: Callable[[], Future[bool]]) -> Future[bool]:
-        tracker, index = delivery.tracker, delivery.index
+        tracker = delivery.tracker
+        index = delivery.index
         if not tracker.nack(index):
             return self.futures.no
         self.hook.on_nack(delivery)
         self.tell()
         partition = verdicts_of(tracker)
-        # Between a revocation and the next assignment nothing is carried out: a dead letter that is written for a
-        # record of another owner by now would be a second one.
+        # Between a revocation and the next assignment nothing is carried out: a dead letter that is
+        # written for a record of another owner by now would be a second one.
         if partition.is_held:
             verdict = partition.answer_later(carry_out)
-            self._parts.blocks_on(tracker, index, verdict)  # even though it is not known yet whether it counts
+            # Even though it is not known yet whether it counts.
+            self._parts.blocks_on(tracker, index, verdict)
             return verdict
         verdict = carry_out()
         if not verdict.done():
-            verdict.add_done_callback(lambda _: self.tell())  # a drain waits until the nack is carried out
+            # A drain waits until the nack is carried out.
+            verdict.add_done_callback(lambda _: self.tell())
         return verdict
 
-    def _nack_when_told(self, delivery: Delivery, carry_out: Callable[[], Future[bool]]) -> Future[bool]:
-        """Nack a record once the store has told that no transaction has stored it, so that it is never both."""
-        index, nacks = delivery.index, verdicts_of(delivery.tracker).nacks
+    def _nack_when_told(
+        self, delivery: Delivery, carry_out: Callable[[], Future[bool]]
+    ) -> Future[bool]:
+        """Nack a record once the store has told that no transaction has stored it, so that it is
+        never both.
+        """
+        index = delivery.index
+        nacks = verdicts_of(delivery.tracker).nacks
         if index in nacks:
-            return nacks[index]  # an open record has no other nack than one that waits here
+            # An open record has no other nack than one that waits here.
+            return nacks[index]
         answer = nacks[index] = self.futures.pending()
 
         async def run() -> None:
             verdict = self.futures.no
             try:
                 await self.hook.find_out(delivery)
-                del nacks[index]  # what carries it out takes the place
+                # What carries it out takes the place.
+                del nacks[index]
                 verdict = self._nack_now(delivery, carry_out)
             except BrokerError:
-                pass  # the partition or the channel goes: the next owner learns from the row whether it is stored
+                # The partition or the channel goes: the next owner learns from the row whether it
+                # is stored.
+                pass
             finally:
                 if nacks.get(index) is answer:
                     del nacks[index]
@@ -216,7 +261,9 @@ class Acknowledger:
         return verdicts_of(delivery.tracker).nacks.get(delivery.index)
 
     def raised_after_ack(self, delivery: Delivery, reason: BaseException) -> None:
-        """A handler raised for a record that was settled before the call (``ack = "pre"``): only report it."""
+        """A handler raised for a record that was settled before the call (``ack = "pre"``): only
+        report it.
+        """
         self._failures.count(delivery, self._parts.settings.ack)
         self._raised_too_late(delivery, reason)
 

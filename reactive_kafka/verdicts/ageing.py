@@ -1,7 +1,9 @@
-"""Records do not age while their handler waits for us: for a write, for room, for a store or for a registry.
+"""Records do not age while their handler waits for us: for a write, for room, for a store or for a
+registry.
 
-The age of a record is the time that its handler or the application has it. A record that waits for a broker would
-otherwise become poison in each outage that is longer than ``unprocessed_record_max_age``.
+The age of a record is the time that its handler or the application has it. A record that waits for
+a broker would otherwise become poison in each outage that is longer than
+``unprocessed_record_max_age``.
 """
 
 from __future__ import annotations
@@ -30,9 +32,11 @@ class Holder(Protocol):
 
 
 class Origin:
-    """A record of which a handler has made values that other handlers of the application get, in memory channels.
+    """A record of which a handler has made values that other handlers of the application get, in
+    memory channels.
 
-    While its own handler runs it ages as any record does. After that it ages while one of those handlers has a value.
+    While its own handler runs it ages as any record does. After that it ages while one of those
+    handlers has a value.
 
     Args:
         tracker: The tracker of its partition.
@@ -89,14 +93,16 @@ class Origin:
 HOLDER: ContextVar[Holder | None] = ContextVar("reactive_kafka holder", default=None)
 
 NOTICED_S = 0.05
-"""A wait that is longer stops the clocks while it lasts. A shorter one is taken off when it ends."""
+"""A wait that is longer stops the clocks while it lasts. A shorter one is taken off when it
+ends.
+"""
 
 
 class not_ageing:
     """A context manager: the records that its caller has do not age while the block runs.
 
-    It may be entered inside of another one, and by several tasks of a handler at once. Outside of handlers it does
-    nothing. It is for the loop of the application only.
+    It may be entered inside of another one, and by several tasks of a handler at once. Outside of
+    handlers it does nothing. It is for the loop of the application only.
     """
 
     __slots__ = ("_holder", "_loop", "_since", "_stopped", "_timer")
@@ -112,7 +118,10 @@ class not_ageing:
         self._timer = self._loop.call_later(NOTICED_S, self._stop)
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._holder is None:
             return
@@ -124,7 +133,8 @@ class not_ageing:
             tracker.start_clock(indexes, now)
 
     def _stop(self, *, briefly: bool = False) -> None:
-        assert self._holder is not None  # noqa: S101  # for the type checker
+        # For the type checker.
+        assert self._holder is not None  # noqa: S101
         self._stopped = list(self._holder.held(briefly=briefly))
         for tracker, indexes in self._stopped:
             tracker.stop_clock(indexes, self._since)

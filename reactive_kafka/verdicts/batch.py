@@ -17,13 +17,18 @@ T = TypeVar("T")
 
 
 class Piece(NamedTuple):
-    """Records of one partition that arrived one after the other, and what a handler gets of each."""
+    """Records of one partition that arrived one after the other, and what a handler gets of
+    each.
+    """
 
     tracker: OffsetTracker
-    first: int  # the arrival number of the first one
-    records: Any  # a sequence of raw records
+    # The arrival number of the first one.
+    first: int
+    # A sequence of raw records.
+    records: Any
     payloads: list[Any]
-    messages: list[Message[Any]]  # those that were made to decode their keys; else empty
+    # Those that were made to decode their keys; else empty.
+    messages: list[Message[Any]]
 
 
 def undecoded(tracker: OffsetTracker, first: int, records: Sequence[RawRecord]) -> Piece:
@@ -45,12 +50,14 @@ class Batch(Sequence[Message[T]], Generic[T]):
 
     @property
     def _messages(self) -> tuple[Message[T], ...]:
-        # Made when one is asked for: a message is a third of what a record costs, and many handlers read payloads only.
+        # Made when one is asked for: a message is a third of what a record costs, and many handlers
+        # read payloads only.
         if self._made is None:
             self._made = tuple(
                 message
                 for tracker, first, records, payloads, made in self._pieces
-                for message in made or map(new_message, payloads, records, repeat(tracker), count(first))
+                for message in made
+                or map(new_message, payloads, records, repeat(tracker), count(first))
             )
         return self._made
 
@@ -66,15 +73,22 @@ class Batch(Sequence[Message[T]], Generic[T]):
         return self._each(self._messages, lambda message: message.ack())
 
     def nack(self, reason: BaseException) -> Future[bool]:
-        """Nack every message without a verdict, for the same reason; True if that was at least one."""
+        """Nack every message without a verdict, for the same reason; True if that was at least
+        one.
+        """
         return self._each(self._messages, lambda message: message.nack(reason))
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
-        """One transaction of the checkpoint store for the whole batch, as :meth:`Message.transaction` is for one."""
-        return verdicts_of(self._messages[0].tracker).channel.hook.transaction(self._messages, is_batch=True)
+        """One transaction of the checkpoint store for the whole batch, as
+        :meth:`Message.transaction` is for one.
+        """
+        return verdicts_of(self._messages[0].tracker).channel.hook.transaction(
+            self._messages, is_batch=True
+        )
 
     def ack_up_to(self, message: Message[T]) -> Future[bool]:
-        """Ack *message* and those before it in this batch, of every partition; True if that was at least one.
+        """Ack *message* and those before it in this batch, of every partition; True if that was at
+        least one.
 
         Raises:
             ValueError: The message is not in this batch.
@@ -84,7 +98,9 @@ class Batch(Sequence[Message[T]], Generic[T]):
             raise ValueError(f"{message!r} is not in this batch")
         return self._each(self._messages[: last + 1], lambda message: message.ack())
 
-    def _each(self, messages: Sequence[Message[T]], settle: Callable[[Message[T]], Future[bool]]) -> Future[bool]:
+    def _each(
+        self, messages: Sequence[Message[T]], settle: Callable[[Message[T]], Future[bool]]
+    ) -> Future[bool]:
         return verdicts_of(messages[0].tracker).channel.each(messages, settle)
 
     @overload
@@ -95,7 +111,11 @@ class Batch(Sequence[Message[T]], Generic[T]):
         return self._messages[index]
 
     def __len__(self) -> int:
-        return sum(len(piece.records) for piece in self._pieces) if self._made is None else len(self._made)
+        return (
+            sum(len(piece.records) for piece in self._pieces)
+            if self._made is None
+            else len(self._made)
+        )
 
     def __repr__(self) -> str:
         return f"<Batch of {len(self)} messages>"
@@ -104,12 +124,15 @@ class Batch(Sequence[Message[T]], Generic[T]):
 def batch_of(pieces: Sequence[Piece]) -> Batch[Any]:
     """The batch of what was read, whose messages are made when one is asked for."""
     batch: Batch[Any] = Batch(())
-    batch._made, batch._pieces = None, pieces
+    batch._made = None
+    batch._pieces = pieces
     return batch
 
 
 def settle_all(messages: Sequence[Message[Any]]) -> None:
-    """Settle those without a verdict, at once: of a batch as it was read without making its messages."""
+    """Settle those without a verdict, at once: of a batch as it was read without making its
+    messages.
+    """
     pieces = messages._pieces if isinstance(messages, Batch) else ()
     for piece in pieces:
         piece.tracker.settle_range(piece.first, piece.first + len(piece.records))

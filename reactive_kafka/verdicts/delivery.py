@@ -14,15 +14,18 @@ D = TypeVar("D", bound="Delivery")
 class Delivery:
     """A record of one partition during one assignment.
 
-    :class:`Message` extends it: a handler's message is its own delivery, so the hot path makes one object per record,
-    and reads ``tracker`` and ``index`` as slots. A message that held a delivery would cost a second object, and a
-    function that looks one up a call. ``Message.__dir__`` leaves out the two, which are no part of its public face.
+    :class:`Message` extends it: a handler's message is its own delivery, so the hot path makes one
+    object per record, and reads ``tracker`` and ``index`` as slots. A message that held a delivery
+    would cost a second object, and a function that looks one up a call. ``Message.__dir__`` leaves
+    out the two, which are no part of its public face.
     """
 
     __slots__ = ("index", "record", "tracker")
 
-    tracker: OffsetTracker  # of its partition in this assignment
-    index: int  # its arrival number in that tracker
+    # Of its partition in this assignment.
+    tracker: OffsetTracker
+    # Its arrival number in that tracker.
+    index: int
     record: RawRecord
 
     # No __init__, here and in Message: see new_message.

@@ -1,7 +1,9 @@
-"""The awaitables that ``ack`` and ``nack`` return: shared if they are done, otherwise the caller's own.
+"""The awaitables that ``ack`` and ``nack`` return: shared if they are done, otherwise the caller's
+own.
 
-A future that is done can be shared: no caller can cancel it or change its result. A pending one belongs to one caller,
-who may cancel it, for example by a timeout. What others wait for too is followed, never handed out.
+A future that is done can be shared: no caller can cancel it or change its result. A pending one
+belongs to one caller, who may cancel it, for example by a timeout. What others wait for too is
+followed, never handed out.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ T = TypeVar("T")
 
 
 class ThreadVerdict:
-    """What a caller in another thread gets: ``result(timeout)`` waits in that thread, and any loop may await it.
+    """What a caller in another thread gets: ``result(timeout)`` waits in that thread, and any loop
+    may await it.
 
     Cancellation:
         Safe. The answer stays for all others who wait for it.
@@ -61,19 +64,26 @@ class AckFutures(HomeLoop):
         return self.loop.create_future()
 
     def follow(self, verdict: Future[T]) -> Future[T]:
-        """A future of the caller's own, for a verdict that others wait for too. It gets the same result."""
+        """A future of the caller's own, for a verdict that others wait for too. It gets the same
+        result.
+        """
         if verdict.done():
             return verdict
         own: Future[T] = self.loop.create_future()
         follow(verdict, own)
         return own
 
-    def from_thread(self, call: Callable[[], Future[T]], when_ended: Callable[[], Any] = lambda: False) -> Future[T]:
-        """Make *call* on the loop, from another thread. The result can be waited for in threads and on loops.
+    def from_thread(
+        self, call: Callable[[], Future[T]], when_ended: Callable[[], Any] = lambda: False
+    ) -> Future[T]:
+        """Make *call* on the loop, from another thread. The result can be waited for in threads and
+        on loops.
 
         Once the loop has ended *when_ended* returns, or raises, the answer.
         """
-        answer = self.send(lambda answer: call().add_done_callback(lambda done: _copy(done, answer)), when_ended)
+        answer = self.send(
+            lambda answer: call().add_done_callback(lambda done: _copy(done, answer)), when_ended
+        )
         return cast("Future[T]", ThreadVerdict(answer))
 
     def any_of(self, verdicts: list[Future[bool]]) -> Future[bool]:

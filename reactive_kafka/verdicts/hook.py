@@ -21,7 +21,8 @@ class MessageCheckpoint(Protocol):
     """The state of a message's partition, as that message sees it."""
 
     def get(self) -> Any:
-        """The partition's state when this message came, or what was set for the message since; None: there is none.
+        """The partition's state when this message came, or what was set for the message since;
+        None: there is none.
 
         Each call returns a new value: changing it has no effect before :meth:`set`.
 
@@ -41,39 +42,55 @@ class MessageCheckpoint(Protocol):
 
 
 class CallAgain(NamedTuple):
-    """A handler raised an error of the store's: its open records are delivered again, without a failure strategy."""
+    """A handler raised an error of the store's: its open records are delivered again, without a
+    failure strategy.
+    """
 
-    if_settled: bool  # only if the error settled some of the records; otherwise it is a failure like any other
-    ages: bool  # the records go on ageing while they wait, so that one that never succeeds becomes poison
+    # Only if the error settled some of the records; otherwise it is a failure like any other.
+    if_settled: bool
+    # The records go on ageing while they wait, so that one that never succeeds becomes poison.
+    ages: bool
 
 
 class DeliveryHook(Protocol):
-    """What a channel's checkpoint store has a say in. The answers here are those of a channel without one."""
+    """What a channel's checkpoint store has a say in. The answers here are those of a channel
+    without one.
+    """
 
-    covers_retries: bool = False  # the client of delayed retries reads and commits by it, too
-    keeps_positions: bool = False  # the store has the channel's positions, also without a group
+    # The client of delayed retries reads and commits by it, too.
+    covers_retries: bool = False
+    # The store has the channel's positions, also without a group.
+    keeps_positions: bool = False
 
     def reader(self, connector: Connector) -> Connector:
         """Makes the clients that read the channel's own topics."""
         return connector
 
     def is_in_transaction(self, tracker: OffsetTracker) -> bool:
-        """Whether an open transaction is to store the position of its records: no commit does, but for the last one."""
+        """Whether an open transaction is to store the position of its records: no commit does, but
+        for the last one.
+        """
         return False
 
     def begins(self, tracker: OffsetTracker, owner: str) -> None:
         """The client *owner* reads a partition with this tracker from now on."""
 
     def around(self, call: Call) -> Call:
-        """*call*, which takes one delivery, with :meth:`before_call` before it. Without a store: *call* itself."""
+        """*call*, which takes one delivery, with :meth:`before_call` before it. Without a store:
+        *call* itself.
+        """
         return call
 
     def before_call(self, deliveries: Sequence[D]) -> Sequence[D]:
-        """A handler is about to be called; the deliveries to pass to it: the others are stored, and are settled."""
+        """A handler is about to be called; the deliveries to pass to it: the others are stored, and
+        are settled.
+        """
         return deliveries
 
     def may_call_again(self, error: BaseException) -> CallAgain | None:
-        """Whether a handler raised what the store has to answer for; None: the failure is the handler's own."""
+        """Whether a handler raised what the store has to answer for; None: the failure is the
+        handler's own.
+        """
         return None
 
     def check(self, tracker: OffsetTracker, index: int) -> None:
@@ -84,7 +101,9 @@ class DeliveryHook(Protocol):
         """
 
     def check_up_to(self, tracker: OffsetTracker, index: int) -> None:
-        """A record and those before it are about to be acked. Raises as :meth:`check`, for any of them."""
+        """A record and those before it are about to be acked. Raises as :meth:`check`, for any of
+        them.
+        """
 
     def refuse(self, delivery: Delivery) -> None:
         """A delivery fails: its open transaction, if it has one, must not store anything."""
@@ -101,14 +120,17 @@ class DeliveryHook(Protocol):
         return False
 
     async def find_out(self, delivery: Delivery) -> None:
-        """Return once the store has told whether a transaction has stored a delivery. If so, it is settled.
+        """Return once the store has told whether a transaction has stored a delivery. If so, it is
+        settled.
 
         Raises:
             BrokerError: The partition or the channel went before the store answered.
         """
 
     def writes_letter(self, delivery: Delivery) -> Callable[[Any], Awaitable[None]] | None:
-        """What writes the dead letter or retry of a nacked delivery, and settles that; None: it is just written."""
+        """What writes the dead letter or retry of a nacked delivery, and settles that; None: it is
+        just written.
+        """
         return None
 
     def checkpoint(self, delivery: Delivery) -> MessageCheckpoint:
@@ -125,18 +147,25 @@ class DeliveryHook(Protocol):
     def nack_at_end(
         self, delivery: Delivery, carry_out: Callable[[], Future[bool]]
     ) -> Literal["taken", "twice"] | None:
-        """Call *carry_out* when the block of the batch transaction ends that a delivery is in, before that is stored.
+        """Call *carry_out* when the block of the batch transaction ends that a delivery is in,
+        before that is stored.
 
         None: it is in none that could do so. ``twice``: it has been nacked there before.
         """
         return None
 
-    def unstored(self, trackers: Callable[[], Iterable[OffsetTracker]]) -> Mapping[TopicPartition, int]:
-        """partition -> its records that take up room, also settled ones, while the store is away; else empty."""
+    def unstored(
+        self, trackers: Callable[[], Iterable[OffsetTracker]]
+    ) -> Mapping[TopicPartition, int]:
+        """partition -> its records that take up room, also settled ones, while the store is away;
+        else empty.
+        """
         return {}
 
     def behind_s(self) -> float | None:
-        """For how long a settled record has not been stored; None: all are stored, or there is no store."""
+        """For how long a settled record has not been stored; None: all are stored, or there is no
+        store.
+        """
         return None
 
     def not_ready(self) -> list[str]:

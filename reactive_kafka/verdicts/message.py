@@ -23,12 +23,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class Message(Delivery, Generic[T]):
     """One record, with ack and nack.
 
-    The first verdict stands. A later one has no effect, nor has one after the partition was taken away.
-    ``headers`` and ``timestamp`` are computed when they are read.
+    The first verdict stands. A later one has no effect, nor has one after the partition was taken
+    away. ``headers`` and ``timestamp`` are computed when they are read.
 
     Attributes:
         payload: The value, decoded into the type that the handler asks for.
-        record: The raw record: ``offset``, ``timestamp`` (ms), ``key``, ``value``, ``headers``, all undecoded.
+        record: The raw record: ``offset``, ``timestamp`` (ms), ``key``, ``value``, ``headers``, all
+            undecoded.
     """
 
     __slots__ = ("_attempt", "_cloud_event", "_key", "payload")
@@ -55,7 +56,8 @@ class Message(Delivery, Generic[T]):
         decode = verdicts_of(self.tracker).channel.decode_key
         if decode is None:
             return self.record.key
-        # Set on the first read only: __slots__ without __init__ leaves it unset, and most handlers never ask.
+        # Set on the first read only: __slots__ without __init__ leaves it unset, and most handlers
+        # never ask.
         try:
             return self._key
         except AttributeError:
@@ -90,7 +92,9 @@ class Message(Delivery, Generic[T]):
 
     @property
     def timestamp(self) -> datetime | None:
-        """When it was created (or appended, depending on the topic), aware; None if the record has no valid time."""
+        """When it was created (or appended, depending on the topic), aware; None if the record has
+        no valid time.
+        """
         milliseconds = self.record.timestamp
         if milliseconds is None or milliseconds < 0:
             return None
@@ -117,22 +121,25 @@ class Message(Delivery, Generic[T]):
         self._attempt: int = attempt
 
     def ack(self, metadata: str | None = None) -> Future[bool]:
-        """Say that the work is done. May be called from any thread; ignoring the awaitable loses nothing.
+        """Say that the work is done. May be called from any thread; ignoring the awaitable loses
+        nothing.
 
         Args:
-            metadata: A string to store with the position that is committed next, whether or not this ack moves it.
-                A later position without one of its own has none.
+            metadata: A string to store with the position that is committed next, whether or not
+                this ack moves it. A later position without one of its own has none.
 
         Raises:
-            ValueError: At the call: the metadata is longer than 4,096 UTF-16 units, or has a NUL. The message stays
-                unacknowledged.
+            ValueError: At the call: the metadata is longer than 4,096 UTF-16 units, or has a NUL.
+                The message stays unacknowledged.
             CheckpointError: The message is in an open transaction, which acks it at its end.
 
         Returns:
-            A future: True if this call settled the message, False if it had a verdict or its partition is gone.
-            With ``throttled`` it is complete at once; with ``latest`` when the position that could be committed by
-            then is confirmed (at once, where a record before it is unsettled). Between a revocation and the next
-            assignment it completes at that assignment: True if the partition is retained.
+            A future: True if this call settled the message, False if it had a verdict or its
+                partition is gone.
+            With ``throttled`` it is complete at once; with ``latest`` when the position that could
+            be committed by then is confirmed (at once, where a record before it is unsettled).
+            Between a revocation and the next assignment it completes at that assignment: True if
+            the partition is retained.
 
         Cancellation:
             Safe. The future is this caller's own; the verdict stands.
@@ -146,37 +153,45 @@ class Message(Delivery, Generic[T]):
 
         Args:
             reason: Why it failed; shown in the log and in health.
-            record: What to write instead, if the strategy writes the record elsewhere: its value, and whatever else it
-                sets. Bytes and None are written as they are, a string as UTF-8, anything else as JSON.
+            record: What to write instead, if the strategy writes the record elsewhere: its value,
+                and whatever else it sets. Bytes and None are written as they are, a string as
+                UTF-8, anything else as JSON.
 
         Raises:
-            EncodeError: At the call: the record given cannot be written. The message stays without a verdict.
-            CheckpointError: The message is in an open transaction: raise an error in its block instead.
+            EncodeError: At the call: the record given cannot be written. The message stays without
+                a verdict.
+            CheckpointError: The message is in an open transaction: raise an error in its block
+                instead.
 
         Returns:
-            A future: True if this call gave the verdict, False if it had one or the partition is gone.
-            With ``fail`` and ``ignore`` it is complete at once; with dead letters and delayed retries when the
-            broker has the record, and False if the partition went before that.
+            A future: True if this call gave the verdict, False if it had one or the partition is
+                gone.
+            With ``fail`` and ``ignore`` it is complete at once; with dead letters and delayed
+            retries when the broker has the record, and False if the partition went before that.
 
         Cancellation:
-            Safe. The future is this caller's own; the record's lane is held until the nack is carried out all the same.
+            Safe. The future is this caller's own; the record's lane is held until the nack is
+            carried out all the same.
         """
         return verdicts_of(self.tracker).channel.nack(self, reason, record)
 
     def retry_later(self, delay: float | str) -> Future[bool]:
-        """Settle the record by writing it to a retry topic: it comes again later. Neither ``max_retries`` nor
-        ``timeout`` of the channel's delayed retries limits that, but it counts as one of them for the next failure.
+        """Settle the record by writing it to a retry topic: it comes again later. Neither
+        ``max_retries`` nor ``timeout`` of the channel's delayed retries limits that, but it counts
+        as one of them for the next failure.
 
         Args:
-            delay: At least so long: seconds, or ``"10m"``. The topic with the nearest delay from there on takes it.
+            delay: At least so long: seconds, or ``"10m"``. The topic with the nearest delay from
+                there on takes it.
 
         Raises:
-            ValueError: At the call: it is no time, the channel has no delayed retries, or none is as late. The message
-                stays without a verdict.
+            ValueError: At the call: it is no time, the channel has no delayed retries, or none is
+                as late. The message stays without a verdict.
             CheckpointError: The message is in an open transaction.
 
         Returns:
-            A future: True if this call gave the verdict, once the broker has the record; False as for :meth:`nack`.
+            A future: True if this call gave the verdict, once the broker has the record; False as
+                for :meth:`nack`.
 
         Cancellation:
             Safe, as for :meth:`nack`.
@@ -187,10 +202,10 @@ class Message(Delivery, Generic[T]):
         """A future that completes once the group's committed position has passed this message.
 
         Raises:
-            NotOwnerError: When awaited: the partition was taken away first, or the application has ended, or the
-                channel has failed, which is the error's cause.
-            ChannelClosedError: At the call: the channel commits nothing (``commit_strategy = "ignore"``), or nothing
-                behind the hole between two ranges of ``assign``.
+            NotOwnerError: When awaited: the partition was taken away first, or the application has
+                ended, or the channel has failed, which is the error's cause.
+            ChannelClosedError: At the call: the channel commits nothing (``commit_strategy =
+                "ignore"``), or nothing behind the hole between two ranges of ``assign``.
 
         Cancellation:
             Safe. The future is this caller's own.
@@ -202,18 +217,21 @@ class Message(Delivery, Generic[T]):
         """The state of its partition, with ``commit_strategy = "checkpoint"``.
 
         Raises:
-            CheckpointError: The channel has no store, or handles a partition's records out of order.
+            CheckpointError: The channel has no store, or handles a partition's records out of
+                order.
         """
         return verdicts_of(self.tracker).channel.hook.checkpoint(self)
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
-        """A transaction of the checkpoint store, which acks the message. What is written through the connection that it
-        yields is stored together with the position behind this message, or neither is.
+        """A transaction of the checkpoint store, which acks the message. What is written through
+        the connection that it yields is stored together with the position behind this message, or
+        neither is.
 
         The block is not entered while the store is unavailable. If it raises, nothing is stored.
 
         Raises:
-            CheckpointError: The channel's store has no transactions, or a record before this one is unsettled.
+            CheckpointError: The channel's store has no transactions, or a record before this one is
+                unsettled.
             NotOwnerError: The partition is not ours any more; nothing was stored.
         """
         return verdicts_of(self.tracker).channel.hook.transaction((self,))
@@ -225,11 +243,13 @@ class Message(Delivery, Generic[T]):
         return f"<Message {self.tracker.partition} offset {self.record.offset} of channel {self.channel!r}>"
 
 
-def new_message(payload: Any, record: RawRecord, tracker: OffsetTracker, index: int) -> Message[Any]:
+def new_message(
+    payload: Any, record: RawRecord, tracker: OffsetTracker, index: int
+) -> Message[Any]:
     """The message of a record with this arrival number.
 
-    The record's hot path has these lines as its own: calling something that takes arguments costs a tenth of a
-    microsecond, which is why the class has no ``__init__``.
+    The record's hot path has these lines as its own: calling something that takes arguments costs a
+    tenth of a microsecond, which is why the class has no ``__init__``.
     """
     message: Message[Any] = Message()
     message.payload = payload

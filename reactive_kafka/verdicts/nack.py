@@ -42,13 +42,20 @@ class VerdictParts:
     totals: Callable[[TopicPartition], PartitionTotals]
     spawn: Spawn
     hook: DeliveryHook
-    fail: Callable[[BaseException], bool]  # stops the channel; False if it was stopping or had failed before
-    progress: Callable[[], None]  # called after a verdict while somebody waits for room, or for the end of a drain
-    request_commit: Callable[[OffsetTracker], int]  # of a tracker's partition; the position that would be committed
-    blocks_on: Callable[[OffsetTracker, int, Future[bool]], None]  # told of nacks that take time; True: it took effect
-    commits_at_ack: bool = False  # an ack requests a commit
-    decode_key: Callable[[RawRecord], Any] | None = None  # of ``key_deserializer``; None: keys stay bytes
-    has_events: bool = False  # records may be CloudEvents
+    # Stops the channel; False if it was stopping or had failed before.
+    fail: Callable[[BaseException], bool]
+    # Called after a verdict while somebody waits for room, or for the end of a drain.
+    progress: Callable[[], None]
+    # Of a tracker's partition; the position that would be committed.
+    request_commit: Callable[[OffsetTracker], int]
+    # Told of nacks that take time; True: it took effect.
+    blocks_on: Callable[[OffsetTracker, int, Future[bool]], None]
+    # An ack requests a commit.
+    commits_at_ack: bool = False
+    # Of ``key_deserializer``; None: keys stay bytes.
+    decode_key: Callable[[RawRecord], Any] | None = None
+    # Records may be CloudEvents.
+    has_events: bool = False
 
 
 class Strategies(Protocol):
@@ -66,8 +73,11 @@ class Strategies(Protocol):
     def later(self, failed: FailedRecord, topic: str) -> Decision:
         """The delayed retry that a handler asks for. Raises nothing."""
 
-    async def write(self, write: Write, settle: Callable[[Any], Awaitable[None]] | None = None) -> bool:
-        """Write it. Returns when the broker has it, however long that takes; True: *settle* has written it.
+    async def write(
+        self, write: Write, settle: Callable[[Any], Awaitable[None]] | None = None
+    ) -> bool:
+        """Write it. Returns when the broker has it, however long that takes; True: *settle* has
+        written it.
 
         Raises:
             ChannelClosedError: The channel stopped meanwhile.
@@ -82,30 +92,42 @@ class FailureRunner:
     """Carries out what the failure strategies of one channel decide."""
 
     def __init__(
-        self, parts: VerdictParts, strategies: Strategies, futures: AckFutures, settled: Callable[[OffsetTracker], None]
+        self,
+        parts: VerdictParts,
+        strategies: Strategies,
+        futures: AckFutures,
+        settled: Callable[[OffsetTracker], None],
     ) -> None:
         self._parts = parts
         self._channel = parts.settings.name
         self._strategies = strategies
         self._futures = futures
-        self._settled = settled  # called with the tracker of a record that a strategy has settled
-        self._poison: list[str] = []  # the dead letters of poison records that are being written
+        # Called with the tracker of a record that a strategy has settled.
+        self._settled = settled
+        # The dead letters of poison records that are being written.
+        self._poison: list[str] = []
 
     @property
     def not_ready(self) -> tuple[str, ...]:
         """What keeps records from being settled."""
         return (*self._strategies.not_ready, *self._poison)
 
-    def carry_out(self, delivery: Delivery, reason: BaseException, record: Record | None) -> Future[bool]:
+    def carry_out(
+        self, delivery: Delivery, reason: BaseException, record: Record | None
+    ) -> Future[bool]:
         """Apply the failure strategy for *reason*. The future is True if the nack took effect."""
         self.count(delivery, self._strategies.strategy_of(reason))
-        return self._apply(delivery, reason, self._strategies.decide(self._failed(delivery, reason, record)))
+        return self._apply(
+            delivery, reason, self._strategies.decide(self._failed(delivery, reason, record))
+        )
 
     def retry_later(self, delivery: Delivery, topic: str) -> Future[bool]:
         """Write a record to a retry topic, whatever the strategy for failures is."""
         reason = RetryLaterError("asked for by its handler")
         self.count(delivery, "delayed-retry-topic")
-        return self._apply(delivery, reason, self._strategies.later(self._failed(delivery, reason, None), topic))
+        return self._apply(
+            delivery, reason, self._strategies.later(self._failed(delivery, reason, None), topic)
+        )
 
     def dead_letter(self, delivery: Delivery, reason: BaseException) -> Future[bool]:
         """Write the dead letter of a poison record, whatever the channel's strategy is."""
@@ -119,14 +141,23 @@ class FailureRunner:
             written.add_done_callback(lambda _: self._poison.remove(waiting))
         return written
 
-    def _failed(self, delivery: Delivery, reason: BaseException, replacement: Record | None) -> FailedRecord:
+    def _failed(
+        self, delivery: Delivery, reason: BaseException, replacement: Record | None
+    ) -> FailedRecord:
         record = delivery.record
         return FailedRecord(
-            channel=self._channel, group_id=self._parts.settings.group_id, partition=delivery.topic_partition,
-            offset=record.offset, key=record.key, value=record.value, headers=tuple(record.headers),
-            timestamp_ms=record.timestamp, reason=reason, replacement=replacement,
+            channel=self._channel,
+            group_id=self._parts.settings.group_id,
+            partition=delivery.topic_partition,
+            offset=record.offset,
+            key=record.key,
+            value=record.value,
+            headers=tuple(record.headers),
+            timestamp_ms=record.timestamp,
+            reason=reason,
+            replacement=replacement,
             now_ms=int(self._parts.clock.wall() * 1000),
-        )  # fmt: skip
+        )
 
     def _apply(
         self, delivery: Delivery, reason: BaseException, decision: Decision | Awaitable[Decision]
@@ -151,21 +182,26 @@ class FailureRunner:
             self._parts.observer.on(RecordLeft(**failure_of(self._channel, delivery, reason)))
 
     def _in_a_task(self, delivery: Delivery, work: Callable[[], Awaitable[bool]]) -> Future[bool]:
-        """Carry it out in a task, which is cancelled when the partition goes. False if the nack had no effect."""
-        tracker, index = delivery.tracker, delivery.index
+        """Carry it out in a task, which is cancelled when the partition goes. False if the nack had
+        no effect.
+        """
+        tracker = delivery.tracker
+        index = delivery.index
         partition = verdicts_of(tracker)
         answer = partition.nacks[index] = self._futures.pending()
 
         async def run() -> None:
             task = asyncio.current_task()
-            assert task is not None  # noqa: S101  # for the type checker
+            # For the type checker.
+            assert task is not None  # noqa: S101
             partition.writing.add(task)
             settled = False
             try:
                 if not tracker.is_closed:
                     settled = await work()
             except ChannelClosedError:
-                pass  # the channel stopped: the record is left for the next owner
+                # The channel stopped: the record is left for the next owner.
+                pass
             except asyncio.CancelledError:
                 if not tracker.is_closed:
                     raise
@@ -175,16 +211,19 @@ class FailureRunner:
                 if not answer.done():
                     answer.set_result(settled)
 
-        # In this order: the worker has to hold back its lane before anything else can run, or the next record of the
-        # partition would be handled before this one's dead letter is written.
+        # In this order: the worker has to hold back its lane before anything else can run, or the
+        # next record of the partition would be handled before this one's dead letter is written.
         self._parts.blocks_on(tracker, index, answer)
         self._parts.spawn(run, f"failure of {delivery.topic_partition} offset {delivery.offset}")
         return answer
 
-    async def _decided(self, delivery: Delivery, reason: BaseException, decision: Awaitable[Decision]) -> bool:
+    async def _decided(
+        self, delivery: Delivery, reason: BaseException, decision: Awaitable[Decision]
+    ) -> bool:
         made = await decision
         if delivery.tracker.is_closed:
-            return False  # the partition went meanwhile: its next owner decides about the record
+            # The partition went meanwhile: its next owner decides about the record.
+            return False
         if isinstance(made, Write):
             return await self._write(delivery, reason, made)
         return await self._apply(delivery, reason, made)
@@ -199,7 +238,8 @@ class FailureRunner:
 
     def _written(self, delivery: Delivery, reason: BaseException, write: Write) -> Event:
         """Count a written record; returns the event."""
-        totals, delay_ms = self._parts.totals(delivery.topic_partition), delay_of(write.topic)
+        totals = self._parts.totals(delivery.topic_partition)
+        delay_ms = delay_of(write.topic)
         about = failure_of(self._channel, delivery, reason)
         if write.kind == "retry":
             totals.delayed += 1
@@ -212,6 +252,8 @@ class FailureRunner:
         return RecordDeadLettered(**about, to=write.topic)
 
     def count(self, delivery: Delivery, strategy: str) -> None:
-        """Count a nack by the strategy that answers for it, or by the ack mode that has settled its record."""
+        """Count a nack by the strategy that answers for it, or by the ack mode that has settled its
+        record.
+        """
         nacked = self._parts.totals(delivery.topic_partition).nacked
         nacked[strategy] = nacked.get(strategy, 0) + 1

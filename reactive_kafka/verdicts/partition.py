@@ -1,4 +1,6 @@
-"""The verdicts on the records of one partition, in one assignment, and who waits for its committed position."""
+"""The verdicts on the records of one partition, in one assignment, and who waits for its committed
+position.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ if TYPE_CHECKING:
 
 
 class _Waiter(NamedTuple):
-    offset: int  # the position must be beyond this
+    # The position must be beyond this.
+    offset: int
     future: Future[Any]
     is_ack: bool
 
@@ -28,22 +31,28 @@ class _Waiter(NamedTuple):
 class PartitionVerdicts:
     """Takes the acks of one partition's records; the ``owner`` of its tracker.
 
-    Between a revocation and the next assignment a verdict stands, and its answer is held: it is True only if the
-    partition is retained.
+    Between a revocation and the next assignment a verdict stands, and its answer is held: it is
+    True only if the partition is retained.
     """
 
     def __init__(self, tracker: OffsetTracker, channel: Acknowledger) -> None:
-        self.channel = channel  # takes the nacks, and verdicts on records of several partitions
-        self.nacks: dict[int, Future[bool]] = {}  # arrival number -> what a nack that is being carried out will come to
-        self.writing: set[asyncio.Task[object]] = set()  # the tasks that carry out those nacks
+        # Takes the nacks, and verdicts on records of several partitions.
+        self.channel = channel
+        # Arrival number -> what a nack that is being carried out will come to.
+        self.nacks: dict[int, Future[bool]] = {}
+        # The tasks that carry out those nacks.
+        self.writing: set[asyncio.Task[object]] = set()
         # Arrival number -> a record of which values are in memory channels.
         self.origins: dict[int, Origin] = {}
-        self.row: Any = None  # what the checkpoint store keeps for the partition
+        # What the checkpoint store keeps for the partition.
+        self.row: Any = None
         self._tracker = tracker
         self._futures = channel.futures
-        self._held: list[Callable[[bool], None]] | None = None  # None: answers are not held
+        # None: answers are not held.
+        self._held: list[Callable[[bool], None]] | None = None
         self._waiters: list[_Waiter] = []
-        self._failure: BaseException | None = None  # what the channel had failed for when the partition went
+        # What the channel had failed for when the partition went.
+        self._failure: BaseException | None = None
 
     def ack(self, index: int, metadata: str | None = None) -> Future[bool]:
         """Settle a record, from any thread. Raises as ``Message.ack`` does."""
@@ -55,16 +64,22 @@ class PartitionVerdicts:
         return self._acked(index, metadata) if self._tracker.settle(index) else self._futures.no
 
     def ack_up_to(self, index: int, metadata: str | None = None) -> Future[bool]:
-        """Settle a record and those before it, from any thread. Raises as ``Channel.ack_up_to`` does."""
+        """Settle a record and those before it, from any thread. Raises as ``Channel.ack_up_to``
+        does.
+        """
         if metadata is not None:
             check_metadata(metadata)
         if not self._futures.is_here:
             return self._futures.from_thread(lambda: self.ack_up_to(index, metadata))
         self.channel.hook.check_up_to(self._tracker, index)
-        return self._acked(index, metadata) if self._tracker.settle_up_to(index) else self._futures.no
+        return (
+            self._acked(index, metadata) if self._tracker.settle_up_to(index) else self._futures.no
+        )
 
     def settle(self, index: int, stop: int | None = None) -> Future[bool]:
-        """Settle a record that nobody acks by hand, or those up to *stop* (exclusive). The answer is that of an ack."""
+        """Settle a record that nobody acks by hand, or those up to *stop* (exclusive). The answer
+        is that of an ack.
+        """
         if self._tracker.settle(index) if stop is None else self._tracker.settle_range(index, stop):
             return self._acked(index)
         return self._futures.no
@@ -78,13 +93,16 @@ class PartitionVerdicts:
         return self._settled()
 
     def _settled(self) -> Future[bool]:
-        """A record has been settled. True at once, or with ``latest`` when what can be committed now is."""
+        """A record has been settled. True at once, or with ``latest`` when what can be committed
+        now is.
+        """
         self.channel.tell()
         if not self.channel.commits_at_ack or self._tracker.is_closed:
             return self._futures.yes
         position = self.channel.request_commit(self._tracker)
         if not self.channel.awaits_commits or position <= self._tracker.uncommitted_from:
-            return self._futures.yes  # a record before it is unsettled, so there is no commit to wait for
+            # A record before it is unsettled, so there is no commit to wait for.
+            return self._futures.yes
         return self._wait(position - 1, is_ack=True)
 
     @property
@@ -99,7 +117,8 @@ class PartitionVerdicts:
 
     def answer_later(self, if_it_counts: Callable[[], Future[bool]]) -> Future[bool]:
         """The answer of a verdict that was given while answers are held."""
-        assert self._held is not None  # noqa: S101  # for the type checker
+        # For the type checker.
+        assert self._held is not None  # noqa: S101
         future: Future[bool] = self._futures.pending()
 
         def tell(is_retained: bool) -> None:
@@ -113,19 +132,23 @@ class PartitionVerdicts:
 
     def answer(self, *, is_retained: bool) -> None:
         """The next assignment has come: give the held answers."""
-        held, self._held = self._held or (), None
+        held = self._held or ()
+        self._held = None
         for tell in held:
             tell(is_retained)
         if not is_retained:
             self.gone()
 
     def gone(self) -> None:
-        """The partition is not ours any more: its records are another owner's to settle and commit."""
+        """The partition is not ours any more: its records are another owner's to settle and
+        commit.
+        """
         self.channel.count_acks(self._tracker)
         for task in self.writing:
             task.cancel()
         self._failure = self.channel.failure or self._failure
-        waiters, self._waiters = self._waiters, []
+        waiters = self._waiters
+        self._waiters = []
         for waiter in waiters:
             if waiter.future.done():
                 continue
@@ -139,7 +162,9 @@ class PartitionVerdicts:
         return [verdict for at, verdict in self.nacks.items() if at <= index]
 
     def committed(self, offset: int) -> Future[None]:
-        """A future that completes once the committed position has passed *offset*. Raises as ``Message.committed``."""
+        """A future that completes once the committed position has passed *offset*. Raises as
+        ``Message.committed``.
+        """
         if self.channel.commits_nothing:
             raise ChannelClosedError(
                 f"channel {self.channel.name!r} commits nothing (commit_strategy = 'ignore'): "
@@ -151,7 +176,9 @@ class PartitionVerdicts:
                 "offsets are not read: committed() would wait for ever"
             )
         if not self._futures.is_here:
-            return self._futures.from_thread(lambda: self.committed(offset), lambda: self._check_stored(offset))
+            return self._futures.from_thread(
+                lambda: self.committed(offset), lambda: self._check_stored(offset)
+            )
         if not self._is_stored(offset) and not self._tracker.is_closed:
             return self._wait(offset, is_ack=False)
         future: Future[None] = self._futures.pending()
@@ -162,7 +189,9 @@ class PartitionVerdicts:
         return future
 
     def _wait(self, offset: int, *, is_ack: bool) -> Future[Any]:
-        """A future of who waits until the committed position has passed *offset*: an ack, or ``committed()``."""
+        """A future of who waits until the committed position has passed *offset*: an ack, or
+        ``committed()``.
+        """
         future: Future[Any] = self._futures.pending()
         self._waiters.append(_Waiter(offset, future, is_ack))
         return future
@@ -183,7 +212,8 @@ class PartitionVerdicts:
 
     def _refuse(self, future: Future[None]) -> None:
         future.set_exception(self._not_owner())
-        future.exception()  # marks it as seen: a caller that never awaits it wants no "exception was never retrieved"
+        # Marks it as seen: a caller that never awaits it wants no "exception was never retrieved"
+        future.exception()
 
     def _is_stored(self, offset: int) -> bool:
         committed = self._tracker.committed
@@ -195,9 +225,13 @@ class PartitionVerdicts:
 
     def _not_owner(self) -> NotOwnerError:
         if self._failure is None:
-            return NotOwnerError(f"{self._tracker.partition} was taken away before the record was committed")
+            return NotOwnerError(
+                f"{self._tracker.partition} was taken away before the record was committed"
+            )
         why = text_of(self._failure)
-        error = NotOwnerError(f"channel {self.channel.name!r} has failed before the record was committed: {why}")
+        error = NotOwnerError(
+            f"channel {self.channel.name!r} has failed before the record was committed: {why}"
+        )
         error.__cause__ = self._failure
         return error
 
@@ -229,7 +263,9 @@ def value_settled(origin: Origin) -> None:
 
 
 def handler_done(held: Iterable[Held], now: float) -> None:
-    """The handler of these records has returned: they age only while another handler has a value made of them."""
+    """The handler of these records has returned: they age only while another handler has a value
+    made of them.
+    """
     for tracker, indexes in held:
         origins = verdicts_of(tracker).origins
         for index in indexes:
@@ -242,7 +278,8 @@ def handler_done(held: Iterable[Held], now: float) -> None:
 
 @contextmanager
 def with_other_handlers(held: Iterable[Held], time: Callable[[], float]) -> Iterator[None]:
-    """Around a wait of these records' handler for values that it has made: they age while another handler has one.
+    """Around a wait of these records' handler for values that it has made: they age while another
+    handler has one.
 
     Args:
         time: The monotonic clock, in seconds.
@@ -277,7 +314,8 @@ def ack_range(tracker: OffsetTracker, start: int, stop: int) -> None:
     Raises as ``Message.ack`` does, and has acked none of them then.
     """
     verdicts = verdicts_of(tracker)
-    if not isinstance(verdicts.channel.hook, NoHook):  # a call for each is more than a fast chain can afford
+    # A call for each is more than a fast chain can afford.
+    if not isinstance(verdicts.channel.hook, NoHook):
         for index in range(start, stop):
             verdicts.channel.hook.check(tracker, index)
     verdicts.settle(start, stop)

@@ -19,20 +19,26 @@ TOLD_EVERY_S = 10.0
 
 
 class Skips:
-    """Those of one channel. A filter may skip most records, so that an event for each would cost more than it says."""
+    """Those of one channel. A filter may skip most records, so that an event for each would cost
+    more than it says.
+    """
 
     def __init__(self, parts: VerdictParts, settled: Callable[[OffsetTracker], None]) -> None:
         self._parts = parts
-        self._settled = settled  # told of each
+        # Told of each.
+        self._settled = settled
         self._untold: Counter[SkipReason] = Counter()
         self._timer: asyncio.TimerHandle | None = None
 
     def skip(self, delivery: Delivery, why: SkipReason) -> None:
-        """No handler is called for a record: settle it, and count that, unless it had its verdict. On the loop."""
+        """No handler is called for a record: settle it, and count that, unless it had its verdict.
+        On the loop.
+        """
         tracker = delivery.tracker
         if not tracker.settle(delivery.index):
             return
-        tracker.counted += 1  # so that it is none of the acks that are new
+        # So that it is none of the acks that are new.
+        tracker.counted += 1
         skipped = self._parts.totals(delivery.topic_partition).skipped
         skipped[why] = skipped.get(why, 0) + 1
         self._untold[why] += 1
@@ -46,5 +52,7 @@ class Skips:
             self._timer.cancel()
             self._timer = None
         for why, records in self._untold.items():
-            self._parts.observer.on(RecordsSkipped(channel=self._parts.settings.name, why=why, records=records))
+            self._parts.observer.on(
+                RecordsSkipped(channel=self._parts.settings.name, why=why, records=records)
+            )
         self._untold.clear()

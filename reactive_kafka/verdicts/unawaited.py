@@ -1,7 +1,8 @@
-"""Sends that somebody has forgotten to await: Python drops such a coroutine with a warning, and nothing is sent.
+"""Sends that somebody has forgotten to await: Python drops such a coroutine with a warning, and
+nothing is sent.
 
-What runs a function of the application asks at its end whether a send of its was dropped, and raises. A send that
-somebody keeps, or that is a task's, was not dropped: it may still begin.
+What runs a function of the application asks at its end whether a send of its was dropped, and
+raises. A send that somebody keeps, or that is a task's, was not dropped: it may still begin.
 """
 
 from __future__ import annotations
@@ -21,29 +22,39 @@ T = TypeVar("T")
 
 
 class Caller:
-    """What calls functions of the application, one after the other: a worker, a hook's call, a source."""
+    """What calls functions of the application, one after the other: a worker, a hook's call, a
+    source.
+    """
 
     __slots__ = ("_dropped", "_ignored_up_to", "is_over")
 
     def __init__(self) -> None:
-        self._dropped: str | None = None  # the method that made a send that was dropped
-        self._ignored_up_to = -1  # the sends up to this number were made in calls that have raised
-        self.is_over = False  # it calls nothing any more
+        # The method that made a send that was dropped.
+        self._dropped: str | None = None
+        # The sends up to this number were made in calls that have raised.
+        self._ignored_up_to = -1
+        # It calls nothing any more.
+        self.is_over = False
 
     def drop(self, number: int, what: str) -> None:
-        """Send *number*, which *what* has made in a call of this, was dropped before it had begun."""
+        """Send *number*, which *what* has made in a call of this, was dropped before it had
+        begun.
+        """
         if not self.is_over and number > self._ignored_up_to:
             self._dropped = what
             DROPPED.add(self)
 
     def take(self) -> str | None:
         """What was dropped since this was asked last."""
-        what, self._dropped = self._dropped, None
+        what = self._dropped
+        self._dropped = None
         DROPPED.discard(self)
         return what
 
     def call_raised(self) -> None:
-        """A call has raised: its sends, some of which its traceback may keep for a while, are not its next call's."""
+        """A call has raised: its sends, some of which its traceback may keep for a while, are not
+        its next call's.
+        """
         self._ignored_up_to = next(_NUMBERS)
         self.take()
 
@@ -52,7 +63,9 @@ CALLER: ContextVar[Caller | None] = ContextVar("reactive_kafka caller", default=
 """What calls the function around this code."""
 
 DROPPED: set[Caller] = set()
-"""Those whose functions have dropped a send. It is empty in applications that await theirs: workers look at that."""
+"""Those whose functions have dropped a send. It is empty in applications that await theirs: workers
+look at that.
+"""
 
 _NUMBERS = itertools.count()
 """Sends in the order in which they were made."""
@@ -61,7 +74,8 @@ _NUMBERS = itertools.count()
 class AwaitedOrTold(Coroutine[Any, Any, T]):
     """A coroutine that says so to its caller when it is dropped before it has begun.
 
-    Awaiting it, throwing into it (as a task does that is cancelled early) and closing it each count as its beginning.
+    Awaiting it, throwing into it (as a task does that is cancelled early) and closing it each count
+    as its beginning.
     """
 
     __slots__ = ("__weakref__", "_caller", "_has_begun", "_number", "_steps", "_what")
@@ -90,7 +104,8 @@ class AwaitedOrTold(Coroutine[Any, Any, T]):
         self._has_begun = True
         error = kind if isinstance(kind, BaseException) else value
         if not isinstance(error, BaseException):
-            assert isinstance(kind, type)  # noqa: S101  # for the type checker
+            # For the type checker.
+            assert isinstance(kind, type)  # noqa: S101
             error = kind() if value is None else kind(value)
         return self._steps.throw(error if trace is None else error.with_traceback(trace))
 
@@ -105,7 +120,8 @@ class AwaitedOrTold(Coroutine[Any, Any, T]):
         raise AttributeError(name)
 
     def __del__(self) -> None:
-        # Python's own warning follows: of a task that has outlived its caller it is all that is said.
+        # Python's own warning follows: of a task that has outlived its caller it is all that is
+        # said.
         if not self._has_begun and self._caller is not None:
             self._caller.drop(self._number, self._what)
 
@@ -113,9 +129,13 @@ class AwaitedOrTold(Coroutine[Any, Any, T]):
 def awaited_or_told(
     what: str,
 ) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T]]]:
-    """A decorator for an async method: the caller of a call that is never awaited hears of *what*."""
+    """A decorator for an async method: the caller of a call that is never awaited hears of
+    *what*.
+    """
 
-    def decorate(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    def decorate(
+        function: Callable[P, Coroutine[Any, Any, T]],
+    ) -> Callable[P, Coroutine[Any, Any, T]]:
         @functools.wraps(function)
         def call(*arguments: P.args, **named: P.kwargs) -> Coroutine[Any, Any, T]:
             return AwaitedOrTold(function(*arguments, **named), what)
@@ -130,7 +150,8 @@ def awaited_or_told(
 
 
 def raise_if_dropped(who: str, result: object = None, *, in_thread: bool = False) -> None:
-    """Raise if the function *who*, which has returned *result*, or has a value to send, has dropped a send.
+    """Raise if the function *who*, which has returned *result*, or has a value to send, has dropped
+    a send.
 
     Raises:
         RuntimeError: It has. Nothing was sent.
@@ -150,7 +171,9 @@ def raise_if_dropped(who: str, result: object = None, *, in_thread: bool = False
     raise RuntimeError(f"{who} has called {what} without await: nothing was sent")
 
 
-def checking(call: Callable[..., Awaitable[T]], who: str, *, in_thread: bool = False) -> Callable[..., Awaitable[T]]:
+def checking(
+    call: Callable[..., Awaitable[T]], who: str, *, in_thread: bool = False
+) -> Callable[..., Awaitable[T]]:
     """The call of a handler, which raises if it has dropped a send. Its worker is the caller."""
 
     async def checked(*arguments: Any) -> T:

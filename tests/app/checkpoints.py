@@ -15,9 +15,16 @@ CHECKPOINT = {"store": "memory://unused"}
 
 
 def app_on(rows: Rows, recorder: Recorder | None = None, *, who: str = "a", **orders: Any) -> App:
-    """An application whose channel orders keeps its positions in *rows*; :func:`store_of` is its own client of them."""
+    """An application whose channel orders keeps its positions in *rows*; :func:`store_of` is its
+    own client of them.
+    """
     checkpoint = {**CHECKPOINT, **orders.pop("checkpoint", {})}
-    settings = {"commit_strategy": "checkpoint", "commit_interval": "1s", "checkpoint": checkpoint, **orders}
+    settings = {
+        "commit_strategy": "checkpoint",
+        "commit_interval": "1s",
+        "checkpoint": checkpoint,
+        **orders,
+    }
     app = make_app(recorder, **settings)
     store = MemoryStore(rows, who=who)
     app._stores = lambda _: store
@@ -33,7 +40,9 @@ def store_of(app: App) -> MemoryStore:
 
 
 def row(rows: Rows, partition: int = 0) -> Checkpoint:
-    """The row of a partition of orders, which must be there; without the topic's id, which stands in each."""
+    """The row of a partition of orders, which must be there; without the topic's id, which stands
+    in each.
+    """
     found = rows.row(GROUP, tp(partition))
     assert found is not None
     return found._replace(metadata=without_topic(found.metadata, found.position or 0))

@@ -12,11 +12,18 @@ from reactive_kafka import App, TopicPartition
 from reactive_kafka.channel.lifecycle import ChannelLifecycle
 from reactive_kafka.observe.events import Event
 from reactive_kafka.observe.facts import ChannelFacts
-from reactive_kafka.testing import FakeClock, MemoryBroker, TestApp, VirtualTimeLoop, run_in_virtual_time
+from reactive_kafka.testing import (
+    FakeClock,
+    MemoryBroker,
+    TestApp,
+    VirtualTimeLoop,
+    run_in_virtual_time,
+)
 
 E = TypeVar("E", bound=Event)
 
-LONGEST_S = 600.0  # of virtual time: a test that waits for what never comes must end
+# Of virtual time: a test that waits for what never comes must end.
+LONGEST_S = 600.0
 
 
 def tp(partition: int = 0, topic: str = "orders") -> TopicPartition:
@@ -24,7 +31,9 @@ def tp(partition: int = 0, topic: str = "orders") -> TopicPartition:
 
 
 def in_virtual_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run an async test on a loop whose time jumps: waiting costs nothing, and moments are exact."""
+    """Run an async test on a loop whose time jumps: waiting costs nothing, and moments are
+    exact.
+    """
 
     @functools.wraps(test)
     def run(*arguments: Any, **named: Any) -> None:
@@ -52,10 +61,14 @@ class Recorder:
 
 
 def make_app(recorder: Recorder | None = None, **orders: Any) -> App:
-    """An application with the incoming channel orders, read from its beginning, and the outgoing one invoices."""
+    """An application with the incoming channel orders, read from its beginning, and the outgoing
+    one invoices.
+    """
     return App(
         {
-            "incoming": {"orders": {"group_id": "billing", "auto_offset_reset": "earliest", **orders}},
+            "incoming": {
+                "orders": {"group_id": "billing", "auto_offset_reset": "earliest", **orders}
+            },
             "outgoing": {"invoices": {}},
         },
         observer=recorder,
@@ -63,8 +76,12 @@ def make_app(recorder: Recorder | None = None, **orders: Any) -> App:
 
 
 @asynccontextmanager
-async def running(app: App, *, partitions: int = 1, broker: MemoryBroker | None = None) -> AsyncIterator[TestApp]:
-    """The application on an in-memory broker, a new one unless one is given; topics get *partitions* partitions."""
+async def running(
+    app: App, *, partitions: int = 1, broker: MemoryBroker | None = None
+) -> AsyncIterator[TestApp]:
+    """The application on an in-memory broker, a new one unless one is given; topics get
+    *partitions* partitions.
+    """
     own = broker is None
     broker = broker or make_broker(partitions)
     try:
@@ -109,7 +126,9 @@ async def send(test: TestApp, *values: object, partition: int = 0) -> None:
 
 
 def inside(app: App, name: str = "orders") -> ChannelLifecycle:
-    """What is behind the channel that users have: for accidents that no user can cause, and what no fact tells."""
+    """What is behind the channel that users have: for accidents that no user can cause, and what no
+    fact tells.
+    """
     assert app._run is not None
     assert app._run.channels is not None
     return app._run.channels.incoming[name]
@@ -128,7 +147,9 @@ def committed(test: TestApp, partition: int = 0) -> int | None:
 def positions(broker: MemoryBroker, partition: int = 0) -> list[int]:
     """Every position that was ever committed for orders, in order."""
     entries = broker.commits("billing")
-    return [entry.offsets[tp(partition)].offset for entry in entries if tp(partition) in entry.offsets]
+    return [
+        entry.offsets[tp(partition)].offset for entry in entries if tp(partition) in entry.offsets
+    ]
 
 
 async def rebalanced(test: TestApp) -> None:

@@ -1,4 +1,6 @@
-"""Tasks that go wrong on purpose: the first wait of one, found by its name, raises, is cancelled, or never ends."""
+"""Tasks that go wrong on purpose: the first wait of one, found by its name, raises, is cancelled,
+or never ends.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ class Odd(BaseException):
 
 
 class Sabotage:
-    """A task factory: the first task whose name fits *pattern* meets *error* in its first wait; None: it hangs there.
+    """A task factory: the first task whose name fits *pattern* meets *error* in its first wait;
+    None: it hangs there.
 
     Attributes:
         names: Of all tasks that were started.
@@ -28,10 +31,14 @@ class Sabotage:
         self.hit: str | None = None
 
     def __call__(
-        self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any] | Generator[Any, None, Any], **named: Any
+        self,
+        loop: asyncio.AbstractEventLoop,
+        work: Coroutine[Any, Any, Any] | Generator[Any, None, Any],
+        **named: Any,
     ) -> asyncio.Task[Any]:
         task = asyncio.Task(self._run(work), loop=loop, **named)
-        task.add_done_callback(lambda _: work.close())  # cancelled before its first step, it was not begun
+        # Cancelled before its first step, it was not begun.
+        task.add_done_callback(lambda _: work.close())
         return task
 
     async def _run(self, work: Any) -> Any:
@@ -47,10 +54,12 @@ class Sabotage:
     def _spoilt(self, work: Any) -> Generator[Any, Any, Any]:
         try:
             waited_for = work.send(None)
-        except StopIteration as end:  # it does not wait at all
+        except StopIteration as end:
+            # It does not wait at all.
             return end.value
         if waited_for is not None:
-            waited_for._asyncio_future_blocking = False  # nobody waits for it any more
+            # Nobody waits for it any more.
+            waited_for._asyncio_future_blocking = False
         error = self._error
         if error is None:
             try:

@@ -1,4 +1,6 @@
-"""How much an application holds: every object that can be reached from it, by class, and what its collections hold."""
+"""How much an application holds: every object that can be reached from it, by class, and what its
+collections hold.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,19 @@ from typing import Any
 CONTAINERS = (dict, list, set, frozenset, tuple, deque, bytearray, array)
 
 NOT_OURS = (
-    type, types.ModuleType, types.BuiltinFunctionType, types.CodeType, asyncio.AbstractEventLoop, threading.Thread,
-)  # fmt: skip
+    type,
+    types.ModuleType,
+    types.BuiltinFunctionType,
+    types.CodeType,
+    asyncio.AbstractEventLoop,
+    threading.Thread,
+)
 """Behind these lies the rest of the process."""
 
 
 def sizes(root: object, beside: Iterable[str]) -> Counter[str]:
-    """Label -> how many objects of a class there are, and how many items the collections under a name hold.
+    """Label -> how many objects of a class there are, and how many items the collections under a
+    name hold.
 
     Args:
         root: Where to begin.
@@ -33,13 +41,17 @@ def sizes(root: object, beside: Iterable[str]) -> Counter[str]:
             found[f"items in {name}"] += len(one)
         elif kind.__module__ != "builtins":
             found[f"objects of {kind.__module__}.{kind.__qualname__}"] += 1
-        elif isinstance(one, types.FrameType | types.TracebackType | types.CoroutineType | types.MethodType):
+        elif isinstance(
+            one, types.FrameType | types.TracebackType | types.CoroutineType | types.MethodType
+        ):
             found[f"objects of {kind.__name__}"] += 1
     return found
 
 
 def kept_frames(root: object, beside: Iterable[str]) -> list[str]:
-    """Where an error is kept together with the frames that it went through, and all that these hold."""
+    """Where an error is kept together with the frames that it went through, and all that these
+    hold.
+    """
     return [
         f"{name}: {one!r}"
         for one, name in reachable(root, beside)
@@ -57,7 +69,11 @@ def reachable(root: object, beside: Iterable[str]) -> Iterator[tuple[Any, str]]:
         one, name = todo.popleft()
         yield one, name
         for held, label in _held_by(one, name):
-            if id(held) in seen or isinstance(held, NOT_OURS) or type(held).__module__.startswith(beside):
+            if (
+                id(held) in seen
+                or isinstance(held, NOT_OURS)
+                or type(held).__module__.startswith(beside)
+            ):
                 continue
             if gc.is_tracked(held) or isinstance(held, CONTAINERS):
                 seen.add(id(held))
@@ -66,7 +82,8 @@ def reachable(root: object, beside: Iterable[str]) -> Iterator[tuple[Any, str]]:
 
 def _held_by(one: Any, name: str) -> Iterator[tuple[Any, str]]:
     """What an object holds, each with a label that says where."""
-    if isinstance(one, types.FunctionType):  # its globals are its module's
+    # Its globals are its module's.
+    if isinstance(one, types.FunctionType):
         for cell in one.__closure__ or ():
             yield cell, f"closure of {one.__qualname__}"
         return
@@ -88,4 +105,8 @@ def _held_by(one: Any, name: str) -> Iterator[tuple[Any, str]]:
 
 def grown(before: Counter[str], after: Counter[str], least: int) -> dict[str, int]:
     """What has grown by *least* or more."""
-    return {label: count - before[label] for label, count in sorted(after.items()) if count - before[label] >= least}
+    return {
+        label: count - before[label]
+        for label, count in sorted(after.items())
+        if count - before[label] >= least
+    }

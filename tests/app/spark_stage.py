@@ -1,4 +1,6 @@
-"""A Spark that tests lead by the hand: jobs run on the loop, in virtual time, and come to what a test wants."""
+"""A Spark that tests lead by the hand: jobs run on the loop, in virtual time, and come to what a
+test wants.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ class Job:
     batch: SparkBatch
     rows: list[dict[str, Any]]
     alone: bool
-    ended: asyncio.Future[Outcome] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    ended: asyncio.Future[Outcome] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
     is_over: bool = False
     was_cancelled: bool = False
     # Tells the application of its stages and tasks.
@@ -74,7 +78,10 @@ class Reader:
         return self
 
     def load(self) -> Frame:
-        starts, ends = json.loads(self._options["startingOffsets"]), json.loads(self._options["endingOffsets"])
+        starts, ends = (
+            json.loads(self._options["startingOffsets"]),
+            json.loads(self._options["endingOffsets"]),
+        )
         rows = []
         for topic, partitions in sorted(starts.items()):
             for partition, start in sorted(partitions.items()):
@@ -122,7 +129,9 @@ class Engine:
         return self.reason is None
 
     def go_away(self, error: ClusterError) -> None:
-        """Jobs that run fail with *error*, and those to come wait until it is back: as the engine's own."""
+        """Jobs that run fail with *error*, and those to come wait until it is back: as the engine's
+        own.
+        """
         self.reason = str(error)
         self._up.clear()
         for job in self.running:
@@ -142,10 +151,16 @@ class Engine:
     async def stop(self) -> None: ...
 
     async def run(
-        self, job: Callable[[Any], Any], *, timeout_s: float, description: str, pool: str = "default",
-        alone: bool = False, cancel_limit_s: float | None = None,
+        self,
+        job: Callable[[Any], Any],
+        *,
+        timeout_s: float,
+        description: str,
+        pool: str = "default",
+        alone: bool = False,
+        cancel_limit_s: float | None = None,
         on_progress: Callable[[JobProgress], None] = lambda _: None,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         await self._up.wait()
         self._now = (alone, on_progress)
         mine: Job | None = None
@@ -195,11 +210,16 @@ class Engine:
 WAITS = "waits"
 
 
-def spark_app(broker: MemoryBroker, recorder: Observer | None = None, **clicks: Any) -> tuple[App, Engine]:
+def spark_app(
+    broker: MemoryBroker, recorder: Observer | None = None, **clicks: Any
+) -> tuple[App, Engine]:
     """An application whose channel orders is a Spark channel, and its Spark."""
     spark = {"batch_max_wait": 0.1, "batch_max_records": 100, **clicks.pop("spark", {})}
     settings = {"group_id": "billing", "auto_offset_reset": "earliest", "spark": spark, **clicks}
-    app = App({"incoming": {"orders": settings}, "spark": {"jars": "jars"}}, observer=recorder or Recorder())
+    app = App(
+        {"incoming": {"orders": settings}, "spark": {"jars": "jars"}},
+        observer=recorder or Recorder(),
+    )
     engine = Engine(broker)
     app._spark_engine = engine
 
@@ -221,13 +241,17 @@ def ranges(jobs: Sequence[Job]) -> list[list[str]]:
 
 
 def beside(job: Job, *engines: Engine) -> list[Job]:
-    """The jobs that run at this moment, on any of these, and share a record with a job that begins."""
+    """The jobs that run at this moment, on any of these, and share a record with a job that
+    begins.
+    """
     running = [other for engine in engines for other in engine.running if other is not job]
     return [other for other in running if set(other.offsets) & set(job.offsets)]
 
 
 def stored(broker: MemoryBroker, partition: int = 0) -> tuple[int | None, list[str]]:
-    """What the group has of a partition: the position, and the ranges that are planned from there."""
+    """What the group has of a partition: the position, and the ranges that are planned from
+    there.
+    """
     kept = broker.committed("billing").get(tp(partition))
     if kept is None:
         return None, []
@@ -236,4 +260,6 @@ def stored(broker: MemoryBroker, partition: int = 0) -> tuple[int | None, list[s
 
 def letters(broker: MemoryBroker, partitions: int = 1) -> list[bytes | None]:
     """The dead letters of orders."""
-    return [record.value for number in range(partitions) for record in broker.log(tp(number, LETTERS))]
+    return [
+        record.value for number in range(partitions) for record in broker.log(tp(number, LETTERS))
+    ]

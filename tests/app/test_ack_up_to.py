@@ -63,7 +63,8 @@ async def test_it_is_true_only_where_it_settles_something() -> None:
         await send(test, *[b""] * 3)
         await kept.have(3)
         assert await kept.messages[2].ack()
-        assert await kept.up_to(2) is True  # two before it were open
+        # Two before it were open.
+        assert await kept.up_to(2) is True
         assert await kept.up_to(2) is False
         assert await kept.up_to(0) is False
 
@@ -75,7 +76,9 @@ async def test_the_other_partitions_stay_as_they_are() -> None:
         await send(test, b"", b"", partition=0)
         await send(test, b"", b"", partition=1)
         await kept.have(4)
-        last = next(message for message in kept.messages if (message.partition, message.offset) == (1, 1))
+        last = next(
+            message for message in kept.messages if (message.partition, message.offset) == (1, 1)
+        )
         assert await kept.app.channel("orders").ack_up_to(last)
         await until(lambda: committed(test, 1) == 2)
         assert committed(test, 0) is None
@@ -103,8 +106,14 @@ async def test_what_was_nacked_before_it_stays_with_its_failure_strategy() -> No
 
 @pytest.mark.parametrize("ordering", ["key", "unordered"])
 @in_virtual_time
-async def test_what_still_waits_for_a_handler_before_it_is_left_to_be_handled(ordering: str) -> None:
-    app, seen, go_on = make_app(ordering=ordering, concurrency=2, commit_interval="100ms"), list[int](), asyncio.Event()
+async def test_what_still_waits_for_a_handler_before_it_is_left_to_be_handled(
+    ordering: str,
+) -> None:
+    app, seen, go_on = (
+        make_app(ordering=ordering, concurrency=2, commit_interval="100ms"),
+        list[int](),
+        asyncio.Event(),
+    )
 
     @app.incoming("orders", ack="manual")
     async def handler(message: Message[bytes]) -> None:
@@ -120,14 +129,17 @@ async def test_what_still_waits_for_a_handler_before_it_is_left_to_be_handled(or
         for key in ("a", "a", "b", "b"):
             await test.send("orders", b"", key=key, partition=0)
         if ordering == "key":
-            await until(lambda: seen == [0, 2, 3] and committed(test) == 1)  # 1 waits behind 0, and is not passed over
+            # 1 waits behind 0, and is not passed over.
+            await until(lambda: seen == [0, 2, 3] and committed(test) == 1)
         go_on.set()
         await test.settled()
     assert sorted(seen) == [0, 1, 2, 3]
 
 
 @in_virtual_time
-async def test_between_a_revocation_and_the_assignment_it_counts_if_the_partition_comes_straight_back() -> None:
+async def test_between_a_revocation_and_the_assignment_it_counts_if_the_partition_comes_straight_back() -> (
+    None
+):
     kept = Kept()
     broker = make_broker(1)
     async with running(kept.app, broker=broker) as test:
@@ -135,7 +147,8 @@ async def test_between_a_revocation_and_the_assignment_it_counts_if_the_partitio
         await kept.have(3)
         held = broker.hold("committed")
         broker.rebalance("billing")
-        await held.arrived()  # revoked, assigned, and nobody knows yet whether it came straight back
+        # Revoked, assigned, and nobody knows yet whether it came straight back.
+        await held.arrived()
         answer = kept.up_to(1)
         await settle_down()
         assert not answer.done()
@@ -154,7 +167,8 @@ async def test_after_the_partition_has_gone_and_after_a_seek_it_is_false() -> No
         await kept.have(3)
         await kept.app.channel("orders").seek(tp(), 1)
         assert await kept.up_to(2) is False
-        await kept.have(5)  # 1 and 2 again
+        # 1 and 2 again.
+        await kept.have(5)
         assert positions(test.broker) == []
         assert await kept.up_to(4) is True
         await until(lambda: committed(test) == 3)
@@ -219,6 +233,8 @@ async def test_what_is_no_message_of_the_channel_is_refused() -> None:
             test.app.channel("orders").ack_up_to(3)  # type: ignore[arg-type]
         await views.send("views", b"")
         await until(lambda: seen)
-        with pytest.raises(ValueError, match="a message of channel 'views' cannot be acked by 'orders'"):
+        with pytest.raises(
+            ValueError, match="a message of channel 'views' cannot be acked by 'orders'"
+        ):
             test.app.channel("orders").ack_up_to(seen[0])
         await seen[0].ack()

@@ -1,4 +1,6 @@
-"""When a record counts as done: ack modes, the first verdict, threads, and waiting for the commit."""
+"""When a record counts as done: ack modes, the first verdict, threads, and waiting for the
+commit.
+"""
 
 from __future__ import annotations
 
@@ -115,7 +117,9 @@ async def test_manual_acks_only_what_the_handler_says() -> None:
         await send(test, b"", b"", b"")
         await until(lambda: len(kept) == 3)
         kept[1].ack()
-        with pytest.raises(NotSettledError, match=r"orders-0 ends at 3, read up to 3, 2 in flight, 0 queued"):
+        with pytest.raises(
+            NotSettledError, match=r"orders-0 ends at 3, read up to 3, 2 in flight, 0 queued"
+        ):
             await test.settled(timeout=0.05)
         assert committed(test) is None
         kept[0].ack()
@@ -196,14 +200,20 @@ async def test_every_verdict_but_the_first_answers_false() -> None:
         await send(test, b"")
         await until(lambda: kept)
         message = kept[0]
-        assert [await message.ack(), await message.ack(), await message.nack(ValueError())] == [True, False, False]
+        assert [await message.ack(), await message.ack(), await message.nack(ValueError())] == [
+            True,
+            False,
+            False,
+        ]
         assert app.health().status == "UP"
         await test.settled()
 
 
 @pytest.mark.parametrize("first", ["ack", "nack"])
 @in_virtual_time
-async def test_verdicts_in_any_order_and_number_count_once_and_nothing_grows_with_them(first: str) -> None:
+async def test_verdicts_in_any_order_and_number_count_once_and_nothing_grows_with_them(
+    first: str,
+) -> None:
     """Row E1 of the faults."""
     app, kept = make_app(failure_strategy="ignore", ack="manual"), list[Message[bytes]]()
 
@@ -304,7 +314,8 @@ async def test_committed_waits_until_the_group_has_passed_the_record() -> None:
         async with asyncio.timeout(6):
             await last
         assert committed(test) == 3
-        await kept[0].committed()  # has been, long ago
+        # Has been, long ago.
+        await kept[0].committed()
 
 
 async def test_committed_in_a_blocking_handler_waits_in_its_thread() -> None:
@@ -321,7 +332,9 @@ async def test_committed_in_a_blocking_handler_waits_in_its_thread() -> None:
         assert committed(test) == 1
 
 
-def test_a_thread_that_outlives_the_application_is_told_what_was_committed_and_what_is_not_ours_any_more() -> None:
+def test_a_thread_that_outlives_the_application_is_told_what_was_committed_and_what_is_not_ours_any_more() -> (
+    None
+):
     app, kept, told = make_app(drain_timeout="100ms"), list[Message[bytes]](), list[Any]()
 
     @app.incoming("orders", ack="manual")
@@ -368,7 +381,8 @@ async def test_committed_raises_when_the_partition_is_taken_away_first() -> None
         assert not await kept[0].ack()
         with pytest.raises(NotOwnerError):
             await kept[0].committed()
-        await until(lambda: len(kept) == 2)  # delivered again
+        # Delivered again.
+        await until(lambda: len(kept) == 2)
         kept[1].ack()
 
 
@@ -402,7 +416,9 @@ async def test_where_nothing_is_committed_committed_is_an_error_at_the_call() ->
         await send(test, b"")
         await test.settled()
         assert test.broker.commits("billing") == ()
-    assert errors == ["channel 'orders' commits nothing (commit_strategy = 'ignore'): committed() would wait for ever"]
+    assert errors == [
+        "channel 'orders' commits nothing (commit_strategy = 'ignore'): committed() would wait for ever"
+    ]
 
 
 # -- between a revocation and the next assignment
@@ -449,7 +465,11 @@ async def test_a_message_that_was_forged_or_is_to_leave_the_process_settles_noth
             with pytest.raises((TypeError, AttributeError), match="pickle"):
                 leave(kept[0])
         forged = Message[bytes]()
-        for settle in (forged.ack, lambda: forged.nack(ValueError()), lambda: app.channel("orders").ack_up_to(forged)):
+        for settle in (
+            forged.ack,
+            lambda: forged.nack(ValueError()),
+            lambda: app.channel("orders").ack_up_to(forged),
+        ):
             with pytest.raises(AttributeError):
                 settle()
         with pytest.raises(TypeError):

@@ -63,13 +63,16 @@ async def test_a_channel_that_is_added_is_one_like_any_other() -> None:
         assert [check.name for check in app.health().ready.checks] == ["orders", "audit", "inside"]
         assert app.health().status == "UP"
         assert registry(app.facts).get_sample_value(
-            "reactive_kafka_records_acked_total", {"channel": "audit", "topic": "events", "partition": "0"}
+            "reactive_kafka_records_acked_total",
+            {"channel": "audit", "topic": "events", "partition": "0"},
         )
         await channel.stop()
         await channel.start()
         await test.send("events", {"id": 2})
         await test.settled()
-        assert seen == [call.payload for call in test.handler(audit).calls] == [{"id": 1}, {"id": 2}]
+        assert (
+            seen == [call.payload for call in test.handler(audit).calls] == [{"id": 1}, {"id": 2}]
+        )
     assert test.broker.members("billing") == {}
 
 
@@ -83,7 +86,9 @@ async def test_it_ends_with_the_application_and_the_next_run_knows_nothing_of_it
         async with running(app, broker=broker):
             await app.add_channel("audit", AUDIT, audit)
         assert "audit" not in app.settings.incoming
-        with pytest.raises(ChannelClosedError, match=r"add_channel\('audit'\): the application is not running"):
+        with pytest.raises(
+            ChannelClosedError, match=r"add_channel\('audit'\): the application is not running"
+        ):
             await app.add_channel("audit", AUDIT, audit)
     async with running(app, broker=broker):
         with pytest.raises(ConfigError, match=r"no \[incoming.audit\]"):
@@ -175,11 +180,23 @@ async def needs(payload: Any, seen: Annotated[list[Any], Depends(list)]) -> None
 @pytest.mark.parametrize(
     ("settings", "arguments", "said"),
     [
-        ({"concurency": 2}, {}, "add_channel('audit'): [incoming.audit] concurency = 2: unknown key; did you mean"),
-        ({"concurrency": "many"}, {}, "add_channel('audit'): [incoming.audit] concurrency = 'many': "),
+        (
+            {"concurency": 2},
+            {},
+            "add_channel('audit'): [incoming.audit] concurency = 2: unknown key; did you mean",
+        ),
+        (
+            {"concurrency": "many"},
+            {},
+            "add_channel('audit'): [incoming.audit] concurrency = 'many': ",
+        ),
         ({"topic": "a", "pattern": "b"}, {}, "topic and pattern exclude each other"),
         ({"commit_strategy": "no:such"}, {}, "no:such"),
-        (17, {}, "add_channel('audit'): expected a name, and a mapping like [incoming.NAME], not 17"),
+        (
+            17,
+            {},
+            "add_channel('audit'): expected a name, and a mapping like [incoming.NAME], not 17",
+        ),
         ({}, {"outgoing": "invoice"}, "no [outgoing.invoice] is configured"),
         ({}, {"ack": "mannual"}, "add_channel(ack='mannual')"),
         ({}, {"retry": "often"}, "add_channel('audit', retry='often')"),
@@ -202,7 +219,9 @@ async def test_what_is_wrong_is_told_as_of_a_configuration_and_nothing_is_added(
     handler = arguments.pop("handler", audit)
     async with running(app) as test:
         with pytest.raises(ConfigError) as caught:
-            await app.add_channel("audit", settings, batch if handler == "batch" else handler, **arguments)
+            await app.add_channel(
+                "audit", settings, batch if handler == "batch" else handler, **arguments
+            )
         assert said in str(caught.value)
         assert "audit" not in app.settings.incoming
         await app.add_channel("audit", {}, audit)
@@ -217,12 +236,16 @@ async def test_a_name_that_is_taken_is_an_error(name: str) -> None:
     app = make()
     async with running(app):
         await app.add_channel("audit", {}, audit)
-        with pytest.raises(ConfigError, match=rf"add_channel\('{name}'\): there is a channel with this name"):
+        with pytest.raises(
+            ConfigError, match=rf"add_channel\('{name}'\): there is a channel with this name"
+        ):
             await app.add_channel(name, {}, audit)
 
 
 @in_virtual_time
-async def test_what_is_odd_is_a_warning_and_only_what_is_new_of_it(caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_is_odd_is_a_warning_and_only_what_is_new_of_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def audit(payload: Any) -> Any:
         return payload
 
@@ -232,7 +255,10 @@ async def test_what_is_odd_is_a_warning_and_only_what_is_new_of_it(caplog: pytes
         with caplog.at_level(logging.WARNING):
             await app.add_channel("audit", {"key": "header:a"}, audit)
         text = "\n".join(record.message for record in caplog.records)
-        assert "channels 'orders' and 'audit' are members of one group and read different topics" in text
+        assert (
+            "channels 'orders' and 'audit' are members of one group and read different topics"
+            in text
+        )
         assert "add_channel('audit'): [incoming.audit] key = 'header:a': has no effect" in text
         caplog.clear()
         with caplog.at_level(logging.WARNING):
@@ -259,7 +285,11 @@ async def test_a_channel_that_is_not_enabled_is_added_and_waits() -> None:
 
 @in_virtual_time
 async def test_a_handler_may_add_a_channel_whose_handlers_know_nothing_of_its_context() -> None:
-    app, added, mine = make(first=AUDIT), list[Any](), contextvars.ContextVar("mine", default="nobody's")
+    app, added, mine = (
+        make(first=AUDIT),
+        list[Any](),
+        contextvars.ContextVar("mine", default="nobody's"),
+    )
 
     async def audit(payload: Any) -> None:
         added.append(mine.get())
@@ -292,4 +322,6 @@ async def test_while_the_application_stops_nothing_is_added() -> None:
 
     async with running(app):
         pass
-    assert [str(error) for error in errors] == ["channel 'audit' cannot be added: the application is stopping"]
+    assert [str(error) for error in errors] == [
+        "channel 'audit' cannot be added: the application is stopping"
+    ]

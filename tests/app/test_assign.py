@@ -1,4 +1,6 @@
-"""Channels that read what they are told to, without a group's assignment, and channels that read by a pattern."""
+"""Channels that read what they are told to, without a group's assignment, and channels that read by
+a pattern.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,10 @@ Seen = list[tuple[str, int, int]]
 def assigned_app(recorder: Recorder | None = None, **orders: Any) -> App:
     """An application with the channel orders, and no handler yet."""
     settings = {"group_id": "billing", "commit_interval": "100ms", **orders}
-    return App({"incoming": {"orders": {name: value for name, value in settings.items() if value}}}, observer=recorder)
+    return App(
+        {"incoming": {"orders": {name: value for name, value in settings.items() if value}}},
+        observer=recorder,
+    )
 
 
 def noting_app(seen: Seen, recorder: Recorder | None = None, **orders: Any) -> App:
@@ -44,19 +49,25 @@ def noting_app(seen: Seen, recorder: Recorder | None = None, **orders: Any) -> A
 
 
 def broker_with(*records: int) -> MemoryBroker:
-    """A broker with so many records in each partition of orders, one second apart, from START on."""
+    """A broker with so many records in each partition of orders, one second apart, from START
+    on.
+    """
     broker = make_broker(len(records))
     broker.create_topic("orders", len(records))
     for partition, count in enumerate(records):
         for number in range(count):
             at = START + timedelta(seconds=number)
-            broker.produce("orders", b"", partition=partition, timestamp_ms=int(at.timestamp() * 1000))
+            broker.produce(
+                "orders", b"", partition=partition, timestamp_ms=int(at.timestamp() * 1000)
+            )
     return broker
 
 
 def stored(broker: MemoryBroker) -> dict[int, int]:
     """partition of orders -> what the group has."""
-    return {partition.partition: kept.offset for partition, kept in broker.committed("billing").items()}
+    return {
+        partition.partition: kept.offset for partition, kept in broker.committed("billing").items()
+    }
 
 
 def offsets(seen: Seen, partition: int = 0) -> list[int]:
@@ -77,7 +88,9 @@ def offsets(seen: Seen, partition: int = 0) -> list[int]:
     ],
 )
 @in_virtual_time
-async def test_reading_begins_there_at_every_start_whatever_is_committed(assigned: str, first: int) -> None:
+async def test_reading_begins_there_at_every_start_whatever_is_committed(
+    assigned: str, first: int
+) -> None:
     broker = broker_with(6)
     for start in range(2):
         seen: Seen = []
@@ -100,7 +113,9 @@ async def test_without_a_place_it_begins_where_the_policy_says_and_later_where_i
     broker = broker_with(6)
     for start in range(2):
         seen: Seen = []
-        async with running(noting_app(seen, assign=["orders:0"], auto_offset_reset=policy), broker=broker):
+        async with running(
+            noting_app(seen, assign=["orders:0"], auto_offset_reset=policy), broker=broker
+        ):
             await asyncio.sleep(1)
             broker.produce("orders", b"", partition=0)
             await asyncio.sleep(1)
@@ -112,7 +127,10 @@ async def test_without_a_place_it_begins_where_the_policy_says_and_later_where_i
 @in_virtual_time
 async def test_a_place_that_the_log_does_not_have_is_where_the_policy_says() -> None:
     recorder, seen, broker = Recorder(), Seen(), broker_with(6)
-    async with running(noting_app(seen, recorder, assign=["orders:0:40"], auto_offset_reset="earliest"), broker=broker):
+    async with running(
+        noting_app(seen, recorder, assign=["orders:0:40"], auto_offset_reset="earliest"),
+        broker=broker,
+    ):
         await until(lambda: len(seen) == 6)
     assert [(event.from_offset, event.to_offset) for event in recorder.of(OffsetReset)] == [(40, 0)]
     await broker.close()
@@ -121,7 +139,9 @@ async def test_a_place_that_the_log_does_not_have_is_where_the_policy_says() -> 
 @in_virtual_time
 async def test_only_the_partitions_that_are_named_are_read() -> None:
     seen, broker = Seen(), broker_with(2, 2, 2)
-    async with running(noting_app(seen, assign=["orders:0:1", "orders:2:0"]), broker=broker) as test:
+    async with running(
+        noting_app(seen, assign=["orders:0:1", "orders:2:0"]), broker=broker
+    ) as test:
         await until(lambda: len(seen) == 3)
         await asyncio.sleep(5)
         assert sorted(seen) == [("orders", 0, 1), ("orders", 2, 0), ("orders", 2, 1)]
@@ -134,7 +154,9 @@ async def test_only_the_partitions_that_are_named_are_read() -> None:
 
 
 @in_virtual_time
-async def test_a_start_below_what_is_committed_commits_nothing_until_a_record_is_done_and_follows_then() -> None:
+async def test_a_start_below_what_is_committed_commits_nothing_until_a_record_is_done_and_follows_then() -> (
+    None
+):
     kept, broker = list[Message[bytes]](), broker_with(5)
     async with running(noting_app([], assign=["orders:0:0"]), broker=broker):
         await until(lambda: stored(broker) == {0: 5})
@@ -160,7 +182,13 @@ async def test_a_start_below_what_is_committed_commits_nothing_until_a_record_is
 @in_virtual_time
 async def test_without_a_group_nothing_is_looked_up_and_nothing_committed() -> None:
     seen, broker = Seen(), broker_with(3)
-    app = noting_app(seen, group_id=None, assign=["orders:0"], commit_strategy="ignore", auto_offset_reset="earliest")
+    app = noting_app(
+        seen,
+        group_id=None,
+        assign=["orders:0"],
+        commit_strategy="ignore",
+        auto_offset_reset="earliest",
+    )
     async with running(app, broker=broker) as test:
         await until(lambda: len(seen) == 3)
         await asyncio.sleep(10)
@@ -173,7 +201,9 @@ async def test_without_a_group_nothing_is_looked_up_and_nothing_committed() -> N
 
 
 @in_virtual_time
-async def test_when_the_client_is_built_anew_reading_goes_on_where_it_was_and_nothing_runs_twice() -> None:
+async def test_when_the_client_is_built_anew_reading_goes_on_where_it_was_and_nothing_runs_twice() -> (
+    None
+):
     seen, go_on, broker = Seen(), asyncio.Event(), broker_with(6)
     app = assigned_app(assign=["orders:0:2"], commit_interval="1h", revoke_grace="1s")
 
@@ -203,7 +233,8 @@ async def test_a_restart_of_the_channel_goes_on_where_it_stood_and_not_at_the_gi
 
         @app.incoming("orders")
         async def handler(message: Message[bytes]) -> None:
-            seen.append((message.topic, message.partition, message.offset))  # noqa: B023  # used before the next round
+            # Used before the next round.
+            seen.append((message.topic, message.partition, message.offset))  # noqa: B023
             if len(seen) == 2:  # noqa: B023
                 raise ValueError("no")
 
@@ -250,7 +281,9 @@ async def test_a_pattern_reads_every_topic_whose_whole_name_fits() -> None:
 
 
 @in_virtual_time
-async def test_a_topic_that_appears_later_is_read_from_its_beginning_and_one_that_was_there_is_not() -> None:
+async def test_a_topic_that_appears_later_is_read_from_its_beginning_and_one_that_was_there_is_not() -> (
+    None
+):
     seen, broker = Seen(), make_broker(1)
     broker.produce("orders-a", b"old", partition=0)
     app = noting_app(seen, pattern="orders-.*", auto_offset_reset="latest")
@@ -267,11 +300,17 @@ async def test_a_topic_that_appears_later_is_read_from_its_beginning_and_one_tha
 
 @in_virtual_time
 async def test_a_partition_that_another_member_had_is_not_new_when_it_comes() -> None:
-    """Nothing is committed with ``ignore``: only what was there at the first look tells old from new."""
+    """Nothing is committed with ``ignore``: only what was there at the first look tells old from
+    new.
+    """
     seen, broker = Seen(), make_broker(2)
     for partition in range(2):
         broker.produce("orders-a", b"old", partition=partition)
-    settings: dict[str, Any] = {"pattern": "orders-.*", "auto_offset_reset": "latest", "commit_strategy": "ignore"}
+    settings: dict[str, Any] = {
+        "pattern": "orders-.*",
+        "auto_offset_reset": "latest",
+        "commit_strategy": "ignore",
+    }
     first, second = noting_app(seen, **settings), noting_app(seen, **settings)
     async with running(second, broker=broker), running(first, broker=broker) as test:
         await until(lambda: [len(own) for own in broker.members("billing").values()] == [1, 1])
@@ -287,7 +326,10 @@ async def test_a_partition_that_another_member_had_is_not_new_when_it_comes() ->
 
 @in_virtual_time
 async def test_a_restart_takes_the_retry_topics_up_where_their_group_is_by_then() -> None:
-    retries = {"failure_strategy": "delayed-retry-topic", "delayed_retry": {"topics": ["orders_retry_1000"]}}
+    retries = {
+        "failure_strategy": "delayed-retry-topic",
+        "delayed_retry": {"topics": ["orders_retry_1000"]},
+    }
     app = assigned_app(assign=["orders:0:0"], **retries, failure_routes={"KeyError": "fail"})
     group, retry = "kafka-delayed-retry-topic-billing", tp(0, "orders_retry_1000")
     seen: Seen = []
@@ -306,7 +348,8 @@ async def test_a_restart_takes_the_retry_topics_up_where_their_group_is_by_then(
         await until(lambda: broker.committed(group).get(retry) is not None)
         broker.produce("orders", b"stop", partition=0)
         await until(lambda: facts(test).state == "failed")
-        for _ in range(4):  # another member of that group has handled more of them meanwhile
+        # Another member of that group has handled more of them meanwhile.
+        for _ in range(4):
             broker.produce(retry.topic, b"", partition=0)
         asking = broker.connector().inspector(properties={})
         await asking.start()
@@ -314,7 +357,9 @@ async def test_a_restart_takes_the_retry_topics_up_where_their_group_is_by_then(
         await app.channel("orders").restart()
         await until(lambda: (retry.topic, 0, 4) in seen)
         await until(lambda: broker.committed(group)[retry].offset == 5)
-        positions = [entry.offsets[retry].offset for entry in broker.commits(group) if retry in entry.offsets]
+        positions = [
+            entry.offsets[retry].offset for entry in broker.commits(group) if retry in entry.offsets
+        ]
     assert positions == sorted(positions)
     assert [offset for topic, _, offset in seen if topic == retry.topic] == [0, 4]
 
@@ -332,7 +377,12 @@ async def test_a_whole_topic_is_read_in_all_partitions_and_new_ones_from_their_b
         for partition in range(4):
             broker.produce("orders", b"", partition=partition)
         await until(lambda: len(seen) == 4)
-        assert sorted(seen) == [("orders", 0, 2), ("orders", 1, 1), ("orders", 2, 0), ("orders", 3, 0)]
+        assert sorted(seen) == [
+            ("orders", 0, 2),
+            ("orders", 1, 1),
+            ("orders", 2, 0),
+            ("orders", 3, 0),
+        ]
         assert test.app.channel("orders").assignment == {tp(number) for number in range(4)}
         await asyncio.sleep(1)
         assert stored(broker) == {0: 3, 1: 2, 2: 1, 3: 1}
@@ -341,9 +391,13 @@ async def test_a_whole_topic_is_read_in_all_partitions_and_new_ones_from_their_b
 
 
 @in_virtual_time
-async def test_new_partitions_of_a_whole_topic_disturb_none_of_the_others_and_come_alone_in_hooks() -> None:
+async def test_new_partitions_of_a_whole_topic_disturb_none_of_the_others_and_come_alone_in_hooks() -> (
+    None
+):
     broker, seen, assigned = broker_with(5), Seen(), list[frozenset[Any]]()
-    app = assigned_app(assign=["orders:*", "refunds:1"], auto_offset_reset="earliest", revoke_grace="1s")
+    app = assigned_app(
+        assign=["orders:*", "refunds:1"], auto_offset_reset="earliest", revoke_grace="1s"
+    )
 
     @app.incoming("orders")
     async def handler(message: Message[bytes]) -> None:

@@ -1,7 +1,7 @@
 """How often everything that tries again does so in a minute, while its second step fails for ever.
 
-The first step works in each case: the broker answers, a client connects and joins, a topic is found. A loop that takes
-that for progress would not wait at all.
+The first step works in each case: the broker answers, a client connects and joins, a topic is
+found. A loop that takes that for progress would not wait at all.
 """
 
 from __future__ import annotations
@@ -72,11 +72,17 @@ def letters() -> App:
 
 
 def retries() -> App:
-    return failing(make_app(failure_strategy="delayed-retry-topic", delayed_retry={"topics": ["orders_retry_1000"]}))
+    return failing(
+        make_app(
+            failure_strategy="delayed-retry-topic", delayed_retry={"topics": ["orders_retry_1000"]}
+        )
+    )
 
 
 def static() -> App:
-    return handling(App({"incoming": {"orders": {"assign": ["orders:0:0"], "commit_strategy": "ignore"}}}))
+    return handling(
+        App({"incoming": {"orders": {"assign": ["orders:0:0"], "commit_strategy": "ignore"}}})
+    )
 
 
 def exact(**orders: Any) -> App:
@@ -87,7 +93,12 @@ def exact(**orders: Any) -> App:
         "unprocessed_record_max_age": 0,
         **orders,
     }
-    return App({"incoming": {"orders": incoming}, "outgoing": {"invoices": {"transactional_id": "billing"}}})
+    return App(
+        {
+            "incoming": {"orders": incoming},
+            "outgoing": {"invoices": {"transactional_id": "billing"}},
+        }
+    )
 
 
 def exactly_once() -> App:
@@ -106,7 +117,9 @@ def exact_letters() -> App:
 
 
 class Loop(NamedTuple):
-    """What fails from when the application runs, and how many *counted* calls a minute of that may lead to."""
+    """What fails from when the application runs, and how many *counted* calls a minute of that may
+    lead to.
+    """
 
     name: str
     app: Any
@@ -115,7 +128,8 @@ class Loop(NamedTuple):
     most: int
     error: BrokerError = AWAY
     of: str | None = None
-    ends: bool = False  # it need not be tried again for ever
+    # It need not be tried again for ever.
+    ends: bool = False
 
 
 LOOPS = (
@@ -134,10 +148,21 @@ LOOPS = (
     Loop("early commits fail", eager_commits, "commit", "commit", 20),
     Loop("outputs are not written", outputs, "send", "send", 20),
     Loop("outputs are refused", outputs, "send", "send", 20, REFUSED),
-    Loop("the partitions of an outgoing topic are not told", outputs, "partitions", "partitions", 40),
+    Loop(
+        "the partitions of an outgoing topic are not told", outputs, "partitions", "partitions", 40
+    ),
     Loop("dead letters are not written", letters, "send", "send", 20),
-    Loop("dead letters are not written, and their topic is looked for", letters, "send", "topics", 40),
-    Loop("the dead-letter topic is not created", letters, "create_topic", "create_topic", 30, ends=True),
+    Loop(
+        "dead letters are not written, and their topic is looked for", letters, "send", "topics", 40
+    ),
+    Loop(
+        "the dead-letter topic is not created",
+        letters,
+        "create_topic",
+        "create_topic",
+        30,
+        ends=True,
+    ),
     Loop("delayed retries are not written", retries, "send", "send", 20),
     Loop("a transaction is never ended", exactly_once, "end", "end", 40),
     Loop("positions are not taken into a transaction", exactly_once, "commit_in", "commit_in", 40),
@@ -145,9 +170,25 @@ LOOPS = (
     Loop("records of a transaction are not written", exactly_once, "send", "send", 40),
     Loop("a transactional id is not claimed", exactly_once, "claim", "claim", 60),
     Loop("the end of a transaction is refused", exactly_once, "end", "end", 40, REFUSED),
-    Loop("positions are refused in a transaction", exactly_once, "commit_in", "commit_in", 40, REFUSED),
-    Loop("a group is refused in a transaction", exactly_once, "add_group", "add_group", 40, REFUSED),
-    Loop("records of a transaction are refused by the topic", exactly_once, "send", "send", 40, REFUSED),
+    Loop(
+        "positions are refused in a transaction",
+        exactly_once,
+        "commit_in",
+        "commit_in",
+        40,
+        REFUSED,
+    ),
+    Loop(
+        "a group is refused in a transaction", exactly_once, "add_group", "add_group", 40, REFUSED
+    ),
+    Loop(
+        "records of a transaction are refused by the topic",
+        exactly_once,
+        "send",
+        "send",
+        40,
+        REFUSED,
+    ),
     Loop("a transactional id is refused", exactly_once, "claim", "claim", 60, REFUSED),
     Loop("dead letters of a transaction are not written", exact_letters, "send", "send", 40),
     Loop("dead letters' positions are not taken", exact_letters, "commit_in", "commit_in", 40),
@@ -185,7 +226,9 @@ async def test_what_fails_for_ever_is_tried_again_a_few_times_a_minute(loop: Loo
 
 
 @in_virtual_time
-async def test_a_reader_of_replies_that_breaks_at_each_first_poll_is_replaced_a_few_times_a_minute() -> None:
+async def test_a_reader_of_replies_that_breaks_at_each_first_poll_is_replaced_a_few_times_a_minute() -> (
+    None
+):
     app, broker = App({"outgoing": {"requests": {}}}), make_broker(1)
     emitter = app.emitter("requests")
     async with TestApp(app, broker=broker):
@@ -203,7 +246,9 @@ OF_TRANSACTIONS = [loop for loop in LOOPS if loop.app is exactly_once]
 
 @pytest.mark.parametrize("loop", OF_TRANSACTIONS, ids=lambda loop: loop.name)
 @in_virtual_time
-async def test_readiness_does_not_come_and_go_while_a_transaction_is_tried_again(loop: Loop) -> None:
+async def test_readiness_does_not_come_and_go_while_a_transaction_is_tried_again(
+    loop: Loop,
+) -> None:
     app, broker = loop.app(), make_broker(1)
     broker.produce("orders", b"1", partition=0)
     app.configure(overrides={"http": {"enabled": False}})
@@ -228,20 +273,25 @@ class Refusing(MemoryStore):
         super().__init__()
         self.asked = 0
 
-    def transaction(self, group: str, writes: Mapping[TopicPartition, Write]) -> AbstractAsyncContextManager[Any]:
+    def transaction(
+        self, group: str, writes: Mapping[TopicPartition, Write]
+    ) -> AbstractAsyncContextManager[Any]:
         self.asked += 1
         return self._refused()
 
     @asynccontextmanager
     async def _refused(self) -> AsyncIterator[None]:
-        # The way there and back. Without a wait of its own the loop would ask a thousand times a second.
+        # The way there and back. Without a wait of its own the loop would ask a thousand times a
+        # second.
         await asyncio.sleep(0.001)
         raise CheckpointRefusedError("another owner has written")
         yield
 
 
 @in_virtual_time
-async def test_a_checkpoint_transaction_that_is_refused_for_ever_is_tried_again_a_few_times_a_minute() -> None:
+async def test_a_checkpoint_transaction_that_is_refused_for_ever_is_tried_again_a_few_times_a_minute() -> (
+    None
+):
     app, store, broker = app_on(Rows()), Refusing(), make_broker(1)
     app._stores = lambda _: store
 

@@ -1,4 +1,6 @@
-"""How much is in flight at once: the limit is kept, and neither a stuck nor a busy partition starves another."""
+"""How much is in flight at once: the limit is kept, and neither a stuck nor a busy partition
+starves another.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +93,11 @@ async def test_manual_messages_left_unsettled_stop_the_fetching_until_they_are_s
 @in_virtual_time
 async def test_one_stuck_partition_never_starves_another(ordering: str) -> None:
     """Row F16 of the faults."""
-    app, seen, never = make_app(ordering=ordering, concurrency=20, max_in_flight=20), [0], asyncio.Event()
+    app, seen, never = (
+        make_app(ordering=ordering, concurrency=20, max_in_flight=20),
+        [0],
+        asyncio.Event(),
+    )
 
     @app.incoming("orders")
     async def handler(message: Message[bytes]) -> None:
@@ -115,7 +121,11 @@ async def test_one_stuck_partition_never_starves_another(ordering: str) -> None:
 
 @in_virtual_time
 async def test_a_partition_whose_records_nobody_settles_leaves_the_others_their_part() -> None:
-    app, kept, seen = make_app(ack="manual", max_in_flight=20), list[Message[bytes]](), list[Message[bytes]]()
+    app, kept, seen = (
+        make_app(ack="manual", max_in_flight=20),
+        list[Message[bytes]](),
+        list[Message[bytes]](),
+    )
 
     @app.incoming("orders")
     async def handler(message: Message[bytes]) -> None:
@@ -148,7 +158,8 @@ async def test_a_partition_without_room_for_a_while_is_paused_and_facts_say_so()
         await asyncio.sleep(3)
         assert [known.paused for known in facts(test).partitions] == [True, False]
         assert app.health().status == "UP"
-        await until(lambda: facts(test).partitions[0].log_end == 5)  # asked for, because nothing is fetched
+        # Asked for, because nothing is fetched.
+        await until(lambda: facts(test).partitions[0].log_end == 5)
         for message in kept:
             message.ack()
         await asyncio.sleep(0.1)
@@ -159,7 +170,9 @@ async def test_a_partition_without_room_for_a_while_is_paused_and_facts_say_so()
 
 @in_virtual_time
 async def test_what_was_paused_for_want_of_room_flows_again_after_rebalances() -> None:
-    """Row D8 of the faults: no pause is left over, neither in what came straight back nor in what was elsewhere."""
+    """Row D8 of the faults: no pause is left over, neither in what came straight back nor in what
+    was elsewhere.
+    """
     app, seen = make_app(concurrency=2, max_in_flight=2, revoke_grace="5s"), Counter[int]()
     other, theirs = make_app(concurrency=2, max_in_flight=2), Counter[int]()
 
@@ -191,7 +204,9 @@ async def test_what_was_paused_for_want_of_room_flows_again_after_rebalances() -
 
 
 @in_virtual_time
-async def test_what_polls_may_bring_where_nothing_is_held_is_so_for_the_partitions_of_then_and_no_longer() -> None:
+async def test_what_polls_may_bring_where_nothing_is_held_is_so_for_the_partitions_of_then_and_no_longer() -> (
+    None
+):
     app, other = make_app(ack="manual", max_in_flight=4), make_app()
     kept, is_busy = list[Message[bytes]](), False
 
@@ -289,13 +304,18 @@ async def test_batches_fill_up_to_their_size_under_back_pressure() -> None:
 
 @pytest.mark.parametrize("partitions", [1, 20, 100])
 @pytest.mark.parametrize(
-    ("batch", "orders"), [(500, {}), (500, {"max_in_flight": 1000}), (1000, {"max_in_flight": 1000})]
+    ("batch", "orders"),
+    [(500, {}), (500, {"max_in_flight": 1000}), (1000, {"max_in_flight": 1000})],
 )
 @in_virtual_time
 async def test_batches_fill_at_once_however_many_partitions_they_come_from(
     partitions: int, batch: int, orders: dict[str, int]
 ) -> None:
-    app, sizes, ended = make_app(batch_max_records=batch, batch_max_wait="5s", **orders), list[int](), [0.0]
+    app, sizes, ended = (
+        make_app(batch_max_records=batch, batch_max_wait="5s", **orders),
+        list[int](),
+        [0.0],
+    )
 
     @app.incoming("orders")
     async def handler(messages: Batch[bytes]) -> None:
@@ -341,7 +361,9 @@ async def test_batches_of_the_one_partition_that_has_a_backlog_fill_at_once(
 
 @pytest.mark.parametrize("partitions", [2, 5, 6, 16, 17, 100])
 @pytest.mark.parametrize("busy", [1, 2, 100])
-@pytest.mark.parametrize(("batch", "room"), [(700, 1000), (900, 1000), (1000, 1000), (1, 1), (7, 7)])
+@pytest.mark.parametrize(
+    ("batch", "room"), [(700, 1000), (900, 1000), (1000, 1000), (1, 1), (7, 7)]
+)
 @in_virtual_time
 async def test_a_batch_that_has_no_room_to_fill_does_not_wait_for_more(
     partitions: int, busy: int, batch: int, room: int
@@ -361,7 +383,8 @@ async def test_a_batch_that_has_no_room_to_fill_does_not_wait_for_more(
     async with running(app, broker=broker) as test:
         began = now()
         await until(lambda: sum(sizes) >= records - room, within_s=400)
-        assert ended[0] - began < 0.15 * len(sizes) + 0.2  # none has waited
+        # None has waited.
+        assert ended[0] - began < 0.15 * len(sizes) + 0.2
         assert min(sizes[:-1]) >= room // 3
         await test.settled(timeout=60)
 
@@ -370,7 +393,9 @@ async def test_a_batch_that_has_no_room_to_fill_does_not_wait_for_more(
 @pytest.mark.parametrize("busy", [1, 20])
 @pytest.mark.parametrize("comes_later", [False, True])
 @in_virtual_time
-async def test_a_batch_that_takes_long_keeps_no_others_waiting(partitions: int, busy: int, comes_later: bool) -> None:
+async def test_a_batch_that_takes_long_keeps_no_others_waiting(
+    partitions: int, busy: int, comes_later: bool
+) -> None:
     app = make_app(batch_max_records=500, batch_max_wait="5s", concurrency=2)
     has_begun, is_over, sizes = asyncio.Event(), asyncio.Event(), list[int]()
 
@@ -417,8 +442,13 @@ async def test_a_second_batch_begins_at_once_though_the_window_is_full_and_nothi
 
 @pytest.mark.parametrize("settings", [{}, {"consumers": 3}])
 @in_virtual_time
-async def test_batches_fill_from_several_clients_in_narrow_windows(settings: dict[str, int]) -> None:
-    app, sizes = make_app(batch_max_records=20, batch_max_wait="5s", max_in_flight=30, **settings), list[int]()
+async def test_batches_fill_from_several_clients_in_narrow_windows(
+    settings: dict[str, int],
+) -> None:
+    app, sizes = (
+        make_app(batch_max_records=20, batch_max_wait="5s", max_in_flight=30, **settings),
+        list[int](),
+    )
 
     @app.incoming("orders")
     async def handler(messages: Batch[bytes]) -> None:
@@ -457,7 +487,9 @@ async def test_where_handlers_are_slow_a_full_window_is_not_looked_at_again_and_
         assert looks[0] < 100
 
 
-@pytest.mark.parametrize("orders", [{}, {"ordering": "key", "concurrency": 10}, {"max_in_flight": 200}])
+@pytest.mark.parametrize(
+    "orders", [{}, {"ordering": "key", "concurrency": 10}, {"max_in_flight": 200}]
+)
 @in_virtual_time
 async def test_a_record_of_a_quiet_partition_does_not_wait_for_room_in_the_backlogs_of_many(
     orders: dict[str, Any],
@@ -503,7 +535,9 @@ async def test_more_partitions_than_room_still_all_go_on() -> None:
 
 @pytest.mark.parametrize("ordering", ["partition", "unordered"])
 @in_virtual_time
-async def test_a_window_far_below_the_number_of_partitions_is_kept_exactly_and_all_go_on(ordering: str) -> None:
+async def test_a_window_far_below_the_number_of_partitions_is_kept_exactly_and_all_go_on(
+    ordering: str,
+) -> None:
     app, most, seen = make_app(ordering=ordering, concurrency=10, max_in_flight=10), [0], set[int]()
 
     @app.incoming("orders")
@@ -519,7 +553,9 @@ async def test_a_window_far_below_the_number_of_partitions_is_kept_exactly_and_a
 
 
 @in_virtual_time
-async def test_a_window_far_below_the_number_of_partitions_is_kept_by_records_nobody_settles() -> None:
+async def test_a_window_far_below_the_number_of_partitions_is_kept_by_records_nobody_settles() -> (
+    None
+):
     app, kept = make_app(ack="manual", max_in_flight=10), list[Message[bytes]]()
 
     @app.incoming("orders")
@@ -534,7 +570,9 @@ async def test_a_window_far_below_the_number_of_partitions_is_kept_by_records_no
 
 
 @in_virtual_time
-async def test_with_the_default_window_most_of_many_partitions_may_be_stuck_and_the_others_go_on() -> None:
+async def test_with_the_default_window_most_of_many_partitions_may_be_stuck_and_the_others_go_on() -> (
+    None
+):
     app, kept, seen = make_app(ack="manual"), list[Message[bytes]](), list[int]()
 
     @app.incoming("orders")
@@ -562,9 +600,13 @@ def backlog(partitions: int, records: int) -> MemoryBroker:
     return broker
 
 
-@pytest.mark.parametrize(("setting", "most"), [({}, 10_000), *(({"max_uncommitted": n}, n) for n in (1, 50, 20_000))])
+@pytest.mark.parametrize(
+    ("setting", "most"), [({}, 10_000), *(({"max_uncommitted": n}, n) for n in (1, 50, 20_000))]
+)
 @in_virtual_time
-async def test_what_is_settled_and_not_committed_is_bounded_too(setting: dict[str, Any], most: int) -> None:
+async def test_what_is_settled_and_not_committed_is_bounded_too(
+    setting: dict[str, Any], most: int
+) -> None:
     """Row A13 of the faults."""
     app, handled = make_app(max_in_flight=10, **setting), [0]
 
@@ -580,15 +622,21 @@ async def test_what_is_settled_and_not_committed_is_bounded_too(setting: dict[st
         assert f"(max_uncommitted = {most})" in str(facts(test).not_ready)
         assert "refused" in str(facts(test).not_ready)
         assert committed(test) is None
-        await test.settled(timeout=2_000)  # the commits are refused for ten minutes
+        # The commits are refused for ten minutes.
+        await test.settled(timeout=2_000)
         assert handled[0] == 30_000
         await until(lambda: "max_uncommitted" not in str(facts(test).not_ready))
 
 
 @pytest.mark.parametrize("strategy", ["throttled", "latest"])
 @in_virtual_time
-async def test_a_commit_that_is_refused_at_the_bound_is_tried_again_soon_whatever_the_interval(strategy: str) -> None:
-    app, handled = make_app(commit_strategy=strategy, commit_interval="1h", max_uncommitted=100), [0]
+async def test_a_commit_that_is_refused_at_the_bound_is_tried_again_soon_whatever_the_interval(
+    strategy: str,
+) -> None:
+    app, handled = (
+        make_app(commit_strategy=strategy, commit_interval="1h", max_uncommitted=100),
+        [0],
+    )
 
     @app.incoming("orders")
     async def handler(order: bytes) -> None:
@@ -643,7 +691,10 @@ async def test_half_of_the_bound_is_committed_before_its_time_and_nobody_waits_f
 
 @in_virtual_time
 async def test_what_waits_behind_an_unsettled_record_does_not_count() -> None:
-    app, kept = make_app(ordering="unordered", concurrency=2, max_uncommitted=20, ack="manual"), list[Message[bytes]]()
+    app, kept = (
+        make_app(ordering="unordered", concurrency=2, max_uncommitted=20, ack="manual"),
+        list[Message[bytes]](),
+    )
 
     @app.incoming("orders")
     async def handler(message: Message[bytes]) -> None:
@@ -660,14 +711,21 @@ async def test_what_waits_behind_an_unsettled_record_does_not_count() -> None:
         await until(lambda: facts(test).partitions[0].committed == 500)
 
 
-@pytest.mark.parametrize("strategy", ["throttled", "checkpoint", "tests.app.test_backpressure:NEVER"])
+@pytest.mark.parametrize(
+    "strategy", ["throttled", "checkpoint", "tests.app.test_backpressure:NEVER"]
+)
 @in_virtual_time
-async def test_the_client_of_delayed_retries_is_bounded_whatever_the_strategy_of_its_channel(strategy: str) -> None:
+async def test_the_client_of_delayed_retries_is_bounded_whatever_the_strategy_of_its_channel(
+    strategy: str,
+) -> None:
     group, retries = "kafka-delayed-retry-topic-billing", "orders_retry_1000"
     settings: dict[str, Any] = {
-        "max_in_flight": 10, "max_uncommitted": 20, "commit_strategy": strategy,
-        "failure_strategy": "delayed-retry-topic", "delayed_retry": {"topics": [retries]},
-    }  # fmt: skip
+        "max_in_flight": 10,
+        "max_uncommitted": 20,
+        "commit_strategy": strategy,
+        "failure_strategy": "delayed-retry-topic",
+        "delayed_retry": {"topics": [retries]},
+    }
     app = app_on(Rows(), **settings) if strategy == "checkpoint" else make_app(**settings)
     handled = [0]
 
@@ -701,7 +759,10 @@ NEVER = Never()
 
 @in_virtual_time
 async def test_a_custom_strategy_may_commit_as_rarely_as_it_likes() -> None:
-    app, handled = make_app(commit_strategy="tests.app.test_backpressure:NEVER", max_uncommitted=20), [0]
+    app, handled = (
+        make_app(commit_strategy="tests.app.test_backpressure:NEVER", max_uncommitted=20),
+        [0],
+    )
 
     @app.incoming("orders")
     async def handler(order: bytes) -> None:

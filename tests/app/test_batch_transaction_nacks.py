@@ -13,7 +13,10 @@ from tests.app.checkpoints import app_on, row
 from tests.app.helpers import Recorder, facts, in_virtual_time, make_broker, running, tp, until
 
 LETTERS = "dead-letter-topic-orders"
-RETRIES = {"failure_strategy": "delayed-retry-topic", "delayed_retry": {"topics": ["orders_retry_60000"]}}
+RETRIES = {
+    "failure_strategy": "delayed-retry-topic",
+    "delayed_retry": {"topics": ["orders_retry_60000"]},
+}
 
 
 @pytest.mark.parametrize("bad", [[17], [0], [49], [0, 25, 49], list(range(50))])
@@ -59,7 +62,10 @@ async def test_the_others_are_stored_and_the_position_passes_all(
 @in_virtual_time
 async def test_nothing_is_stored_before_the_letter_is_written() -> None:
     rows = Rows()
-    app, broker = app_on(rows, batch_max_wait="100ms", failure_strategy="dead-letter-queue"), make_broker(1)
+    app, broker = (
+        app_on(rows, batch_max_wait="100ms", failure_strategy="dead-letter-queue"),
+        make_broker(1),
+    )
 
     @app.incoming("orders")
     async def store(batch: Batch[bytes]) -> None:

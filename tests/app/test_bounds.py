@@ -11,7 +11,16 @@ import pytest
 
 from reactive_kafka import App, Message, TransientBrokerError
 from reactive_kafka.outgoing.transactions import MOST_PRODUCERS
-from tests.app.helpers import facts, in_virtual_time, make_app, make_broker, running, send, tp, until
+from tests.app.helpers import (
+    facts,
+    in_virtual_time,
+    make_app,
+    make_broker,
+    running,
+    send,
+    tp,
+    until,
+)
 from tests.app.test_exactly_once import app_with as exactly_once
 from tests.app.test_exactly_once import position
 
@@ -23,7 +32,11 @@ async def test_records_whose_output_is_not_written_take_room(incoming: int, outg
         App(
             {
                 "incoming": {
-                    "orders": {"group_id": "billing", "auto_offset_reset": "earliest", "max_in_flight": incoming}
+                    "orders": {
+                        "group_id": "billing",
+                        "auto_offset_reset": "earliest",
+                        "max_in_flight": incoming,
+                    }
                 },
                 "outgoing": {"invoices": {"max_in_flight": outgoing, "wait_for_write": False}},
             }
@@ -71,7 +84,9 @@ async def test_records_whose_letters_are_not_written_take_room(ordering: str) ->
 @in_virtual_time
 async def test_verdicts_that_wait_for_an_assignment_are_no_more_than_what_was_in_flight() -> None:
     kept = list[Message[bytes]]()
-    app = make_app(ack="manual", max_in_flight=20, concurrency=20, ordering="unordered", revoke_grace="100ms")
+    app = make_app(
+        ack="manual", max_in_flight=20, concurrency=20, ordering="unordered", revoke_grace="100ms"
+    )
 
     @app.incoming("orders")
     async def handler(message: Message[bytes]) -> None:
@@ -95,7 +110,9 @@ async def test_verdicts_that_wait_for_an_assignment_are_no_more_than_what_was_in
 
 
 @in_virtual_time
-async def test_open_transactions_are_no_more_than_there_are_producers_and_the_others_wait_their_turn() -> None:
+async def test_open_transactions_are_no_more_than_there_are_producers_and_the_others_wait_their_turn() -> (
+    None
+):
     partitions = MOST_PRODUCERS + 9
     app = exactly_once(concurrency=partitions, max_in_flight=1_000)
 
@@ -112,7 +129,9 @@ async def test_open_transactions_are_no_more_than_there_are_producers_and_the_ot
     async with running(app, broker=broker) as test:
         await until(lambda: broker.end(tp(0, "invoices")) >= MOST_PRODUCERS)
         await asyncio.sleep(1)
-        assert broker.end(tp(0, "invoices")) == MOST_PRODUCERS, "so many transactions have a record, and no more"
+        assert broker.end(tp(0, "invoices")) == MOST_PRODUCERS, (
+            "so many transactions have a record, and no more"
+        )
         assert [position(broker, at) for at in range(partitions)] == [None] * partitions
         await until(lambda: all(position(broker, at) == 1 for at in range(partitions)), 60)
         await test.settled()
@@ -120,7 +139,9 @@ async def test_open_transactions_are_no_more_than_there_are_producers_and_the_ot
 
 
 @in_virtual_time
-async def test_what_a_channel_of_transactions_has_settled_without_an_output_is_bounded_too() -> None:
+async def test_what_a_channel_of_transactions_has_settled_without_an_output_is_bounded_too() -> (
+    None
+):
     app, handled = exactly_once(max_in_flight=10, max_uncommitted=50), [0]
 
     @app.incoming("orders")
@@ -142,7 +163,11 @@ def test_each_row_of_the_page_names_a_test_that_there_is() -> None:
     here = Path(__file__).parent
     page = (here.parent.parent / "docs" / "commits.md").read_text(encoding="utf-8")
     table = page.partition("## What is bounded, and by what")[2].partition("\n## ")[0]
-    rows = [line for line in table.splitlines() if line.startswith("| ") and not line.startswith("| what waits")]
+    rows = [
+        line
+        for line in table.splitlines()
+        if line.startswith("| ") and not line.startswith("| what waits")
+    ]
     assert len(rows) == 6
     for row in rows:
         named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", row)

@@ -14,7 +14,17 @@ from reactive_kafka import App, Message, TopicPartition, TransientBrokerError
 from reactive_kafka.channel.caught_up import Ends
 from reactive_kafka.observe.events import HookFailed
 from reactive_kafka.testing import MemoryBroker, TestApp
-from tests.app.helpers import Recorder, in_virtual_time, make_app, make_broker, rebalanced, running, send, tp, until
+from tests.app.helpers import (
+    Recorder,
+    in_virtual_time,
+    make_app,
+    make_broker,
+    rebalanced,
+    running,
+    send,
+    tp,
+    until,
+)
 from tests.app.test_incremental import cooperative, joining
 from tests.app.test_stable_offsets import open_transaction
 
@@ -24,7 +34,9 @@ PARTITIONS = frozenset({tp(0), tp(1), tp(2)})
 class Catching:
     """An application that notes the records that it has handled, and when it has caught up."""
 
-    def __init__(self, takes_s: float = 0.0, recorder: Recorder | None = None, **orders: Any) -> None:
+    def __init__(
+        self, takes_s: float = 0.0, recorder: Recorder | None = None, **orders: Any
+    ) -> None:
         self.takes_s = takes_s
         self.story: list[object] = []
         self.app = make_app(recorder, value_deserializer="bytes", **orders)
@@ -68,7 +80,9 @@ def test_all_is_handled_when_each_partition_has_reached_its_end_once(
     ends, reached = Ends(PARTITIONS), set[TopicPartition]()
     ends.found(first)
     for positions in looks:
-        reached |= {one for one, position in positions.items() if one in first and position >= first[one]}
+        reached |= {
+            one for one, position in positions.items() if one in first and position >= first[one]
+        }
         assert ends.handled(positions) == (reached == PARTITIONS)
         assert ends.left == PARTITIONS - reached
 
@@ -125,7 +139,8 @@ async def test_it_waits_for_the_slowest_partition_and_for_verdicts() -> None:
         assert calls == []
         kept[0].nack(ValueError("no"))
         await asyncio.sleep(20)
-        assert calls == []  # the channel has failed
+        # The channel has failed.
+        assert calls == []
         await app.channel("orders").restart()
         await until(lambda: len(kept) > 4)
         await asyncio.sleep(1)
@@ -168,7 +183,11 @@ async def test_a_rebalance_before_it_begins_anew_and_one_after_it_calls_once_mor
 @pytest.mark.parametrize("kind", [make_broker, cooperative])
 @in_virtual_time
 async def test_each_member_is_told_of_all_that_it_has(kind: Callable[[int], MemoryBroker]) -> None:
-    broker, first, second = filled(4, 4, 4, 4, broker=kind(4)), Catching(takes_s=0.2), Catching(takes_s=0.2)
+    broker, first, second = (
+        filled(4, 4, 4, 4, broker=kind(4)),
+        Catching(takes_s=0.2),
+        Catching(takes_s=0.2),
+    )
     async with running(first.app, broker=broker):
         await until(lambda: len(first.story) >= 2)
         async with joining(second.app, broker):
@@ -215,7 +234,11 @@ async def test_what_a_hook_raises_is_told_and_the_others_are_called() -> None:
     async with running(catching.app) as test:
         await until(lambda: last)
         (failed,) = recorder.of(HookFailed)
-        assert (failed.channel, failed.hook, failed.reason) == ("orders", "on_caught_up", "ValueError: no")
+        assert (failed.channel, failed.hook, failed.reason) == (
+            "orders",
+            "on_caught_up",
+            "ValueError: no",
+        )
         await rebalanced(test)
         await until(lambda: len(last) == 2)
 
@@ -268,7 +291,9 @@ async def test_a_hook_that_runs_when_the_channel_stops_is_cancelled() -> None:
 
 @pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
 @in_virtual_time
-async def test_what_an_open_transaction_holds_up_is_not_waited_for_by_readers_of_what_is_committed(level: str) -> None:
+async def test_what_an_open_transaction_holds_up_is_not_waited_for_by_readers_of_what_is_committed(
+    level: str,
+) -> None:
     catching, broker = Catching(isolation_level=level), filled(3)
     producer = await open_transaction(broker)
     broker.produce("orders", b"behind", partition=0)
@@ -307,7 +332,9 @@ async def test_without_a_group_there_is_one_assignment_a_start() -> None:
     ],
 )
 @in_virtual_time
-async def test_ranges_are_caught_up_at_their_end_or_where_the_log_ends(ranges: list[str], handled: list[int]) -> None:
+async def test_ranges_are_caught_up_at_their_end_or_where_the_log_ends(
+    ranges: list[str], handled: list[int]
+) -> None:
     broker = filled(20)
     app, told = App({"incoming": {"orders": {"assign": ranges}}}), list[object]()
 
@@ -326,7 +353,12 @@ async def test_ranges_are_caught_up_at_their_end_or_where_the_log_ends(ranges: l
 
 @in_virtual_time
 async def test_of_ranges_it_is_their_end_or_that_of_a_log_that_does_not_reach_so_far() -> None:
-    for assign in (["orders:0:1..3"], ["orders:0:1..2", "orders:0:4..6"], ["orders:0:8..40"], ["orders:0:20..40"]):
+    for assign in (
+        ["orders:0:1..3"],
+        ["orders:0:1..2", "orders:0:4..6"],
+        ["orders:0:8..40"],
+        ["orders:0:20..40"],
+    ):
         catching, broker = Catching(assign=assign), filled(10)
         async with running(catching.app, broker=broker) as test:
             await catching.called()

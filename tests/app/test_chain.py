@@ -1,4 +1,6 @@
-"""A handler whose records are written while it goes on: whatever it makes, each record is settled once, and rightly."""
+"""A handler whose records are written while it goes on: whatever it makes, each record is settled
+once, and rightly.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,20 @@ from reactive_kafka.observe.events import RecordIgnored
 from reactive_kafka.testing import FakeClock, TestApp, run_in_virtual_time
 from tests.app.helpers import Recorder, running, send
 
-MADE = ("bytes", "bytes", "bytes", "text", "json", "keyed", "placed", "named", "several", "none", "wrong", "raises")
+MADE = (
+    "bytes",
+    "bytes",
+    "bytes",
+    "text",
+    "json",
+    "keyed",
+    "placed",
+    "named",
+    "several",
+    "none",
+    "wrong",
+    "raises",
+)
 
 
 def result_of(kind: str, number: int) -> Any:
@@ -57,7 +72,8 @@ def written(test: TestApp) -> list[int]:
     away=st.integers(0, 2),
     pause_each=st.integers(1, 9),
 )
-@example(["bytes", "bytes", "raises", "bytes"], "partition", 1, 8, False, 0, 0, 1)  # each is settled before the next
+# Each is settled before the next.
+@example(["bytes", "bytes", "raises", "bytes"], "partition", 1, 8, False, 0, 0, 1)
 def test_each_record_is_written_or_fails_and_is_settled(
     kinds: list[str],
     ordering: str,
@@ -71,10 +87,20 @@ def test_each_record_is_written_or_fails_and_is_settled(
     recorder = Recorder()
 
     async def main(clock: FakeClock) -> None:
-        orders = {"group_id": "billing", "auto_offset_reset": "earliest", "failure_strategy": "ignore"}
-        orders |= {"ordering": ordering} if ordering == "key" else {"ordering": ordering, "concurrency": concurrency}
+        orders = {
+            "group_id": "billing",
+            "auto_offset_reset": "earliest",
+            "failure_strategy": "ignore",
+        }
+        orders |= (
+            {"ordering": ordering}
+            if ordering == "key"
+            else {"ordering": ordering, "concurrency": concurrency}
+        )
         invoices = {"wait_for_write": False, "max_in_flight": most}
-        app = App({"incoming": {"orders": orders}, "outgoing": {"invoices": invoices}}, observer=recorder)
+        app = App(
+            {"incoming": {"orders": orders}, "outgoing": {"invoices": invoices}}, observer=recorder
+        )
 
         all_are_sent = asyncio.Event()
 
@@ -82,13 +108,16 @@ def test_each_record_is_written_or_fails_and_is_settled(
             number = int(order)
             await all_are_sent.wait()
             if number % pause_each == 0:
-                await asyncio.sleep(0.001)  # what was made before is written meanwhile
+                # What was made before is written meanwhile.
+                await asyncio.sleep(0.001)
             return result_of(kinds[number], number)
 
         async def of_message(message: Message[bytes]) -> Any:
             return await of_payload(message.payload)
 
-        app.incoming("orders")(app.outgoing("invoices")(of_message if wants_message else of_payload))
+        app.incoming("orders")(
+            app.outgoing("invoices")(of_message if wants_message else of_payload)
+        )
         async with running(app) as test:
             if refused:
                 test.broker.fail_next("send", RejectedRecordError("no"), times=refused)
@@ -123,7 +152,9 @@ def test_a_handler_is_tried_again_where_what_it_makes_cannot_be_sent(wants_messa
 
     async def main(clock: FakeClock) -> None:
         orders = {"group_id": "billing", "auto_offset_reset": "earliest"}
-        app = App({"incoming": {"orders": orders}, "outgoing": {"invoices": {"wait_for_write": False}}})
+        app = App(
+            {"incoming": {"orders": orders}, "outgoing": {"invoices": {"wait_for_write": False}}}
+        )
 
         def made(payload: bytes) -> Any:
             tries.append(payload)

@@ -1,4 +1,6 @@
-"""Positions and states in a store of the user's own: where reading begins, and when what is written."""
+"""Positions and states in a store of the user's own: where reading begins, and when what is
+written.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,8 @@ from tests.app.helpers import (
 )
 from tests.app.spark_stage import Job, spark_app
 
-Seen = list[tuple[int, Any]]  # offset, state
+# Offset, state.
+Seen = list[tuple[int, Any]]
 
 
 def counting(app: App, seen: Seen) -> None:
@@ -67,12 +70,15 @@ async def test_what_the_store_has_is_where_the_next_owner_goes_on_with_the_state
             await test.settled()
     assert seen == [(offset, offset) for offset in range(6)]
     assert row(rows) == (2, 6, "6", "")
-    assert broker.committed(GROUP) == {tp(): Committed(6)}  # at the end, beside the store
+    # At the end, beside the store.
+    assert broker.committed(GROUP) == {tp(): Committed(6)}
     await broker.close()
 
 
 @in_virtual_time
-async def test_a_group_moves_to_the_store_with_the_position_that_kafka_has_and_from_then_on_the_store_counts() -> None:
+async def test_a_group_moves_to_the_store_with_the_position_that_kafka_has_and_from_then_on_the_store_counts() -> (
+    None
+):
     """Row G5 of the faults."""
     rows, broker, seen, recorder = Rows(), make_broker(), Seen(), Recorder()
     for value in range(10):
@@ -117,7 +123,9 @@ async def commit_to_kafka(broker: Any, position: int) -> None:
 
 
 @in_virtual_time
-async def test_a_revocation_writes_the_store_before_the_partition_is_let_go_and_it_comes_straight_back() -> None:
+async def test_a_revocation_writes_the_store_before_the_partition_is_let_go_and_it_comes_straight_back() -> (
+    None
+):
     rows, order, recorder = Rows(), list[tuple[str, int | None]](), Recorder()
     app = app_on(rows, recorder, commit_interval="1h", checkpoint={"unsynced_max_age": "2h"})
     seen = Seen()
@@ -136,28 +144,35 @@ async def test_a_revocation_writes_the_store_before_the_partition_is_let_go_and_
         await until(lambda: len(seen) == 2)
         await rebalanced(test)
         assert order == [("assigned", None), ("hook", None), ("assigned", 2)]
-        assert row(rows) == (1, 2, "2", "")  # nobody else had it: the token is the same
+        # Nobody else had it: the token is the same.
+        assert row(rows) == (1, 2, "2", "")
         await send(test, b"3")
         await until(lambda: len(seen) == 3)
     assert seen == [(0, 0), (1, 1), (2, 2)]
 
 
 @in_virtual_time
-async def test_a_zombies_late_write_is_refused_and_the_record_it_settled_is_handled_by_the_owner() -> None:
+async def test_a_zombies_late_write_is_refused_and_the_record_it_settled_is_handled_by_the_owner() -> (
+    None
+):
     rows, recorder, seen = Rows(), Recorder(), Seen()
     app = app_on(rows, recorder)
     counting(app, seen)
     async with running(app) as test:
         await send(test, b"1", b"2")
         await test.settled()
-        rows.put(GROUP, tp(), Checkpoint(9, 1, "77"))  # the next owner, who has come less far
+        # The next owner, who has come less far.
+        rows.put(GROUP, tp(), Checkpoint(9, 1, "77"))
         await send(test, b"3")
         await until(lambda: recorder.of(CheckpointFenced))
         assert row(rows) == Checkpoint(9, 1, "77")
         since = now()
         assert test.committed("orders") == {}
-        await until(lambda: any("taken orders-0 over" in reason for reason in facts(test).not_ready))
-        await until(lambda: facts(test).partitions, 30)  # still assigned: it claims again, after a while
+        await until(
+            lambda: any("taken orders-0 over" in reason for reason in facts(test).not_ready)
+        )
+        # Still assigned: it claims again, after a while.
+        await until(lambda: facts(test).partitions, 30)
         assert 0.9 <= now() - since <= 2
         await test.settled()
         assert row(rows) == Checkpoint(10, 3, "79")
@@ -178,17 +193,21 @@ async def test_an_owner_whose_membership_is_over_does_not_claim_again() -> None:
         await until(lambda: len(seen) == 2)
         (member,) = broker.members(GROUP)
         broker.expire(GROUP, member, notice_after_s=10)
-        rows.put(GROUP, tp(), Checkpoint(9, 1, "77"))  # by the member that has the partition now
+        # By the member that has the partition now.
+        rows.put(GROUP, tp(), Checkpoint(9, 1, "77"))
         await until(lambda: recorder.of(CheckpointFenced))
         await until(lambda: row(rows).token == 10, 30)
-        assert broker.members(GROUP)  # it had asked the group, was told, and has joined again
+        # It had asked the group, was told, and has joined again.
+        assert broker.members(GROUP)
         await test.settled(20)
     assert seen == [(0, 0), (1, 1), (1, 77)]
     await broker.close()
 
 
 @in_virtual_time
-async def test_with_the_store_away_at_the_start_nothing_is_delivered_and_it_begins_by_itself() -> None:
+async def test_with_the_store_away_at_the_start_nothing_is_delivered_and_it_begins_by_itself() -> (
+    None
+):
     rows, seen = Rows(), Seen()
     rows.faults.away = True
     app = app_on(rows)
@@ -202,7 +221,10 @@ async def test_with_the_store_away_at_the_start_nothing_is_delivered_and_it_begi
         health = app.health()
         assert health.live.status == "UP"
         assert health.ready.status == "DOWN"
-        assert any("in-memory store is away" in reason for reason in app.channel("orders").facts().not_ready)
+        assert any(
+            "in-memory store is away" in reason
+            for reason in app.channel("orders").facts().not_ready
+        )
         rows.faults.away = False
 
     back = asyncio.create_task(come_back())
@@ -216,7 +238,9 @@ async def test_with_the_store_away_at_the_start_nothing_is_delivered_and_it_begi
 
 
 @in_virtual_time
-async def test_with_the_store_away_later_acks_pile_up_until_max_in_flight_and_are_stored_when_it_is_back() -> None:
+async def test_with_the_store_away_later_acks_pile_up_until_max_in_flight_and_are_stored_when_it_is_back() -> (
+    None
+):
     """Row G4 of the faults."""
     rows, seen = Rows(), Seen()
     app = app_on(rows, max_in_flight=20, checkpoint={"unsynced_max_age": "3s"})
@@ -226,13 +250,16 @@ async def test_with_the_store_away_later_acks_pile_up_until_max_in_flight_and_ar
         await test.settled()
         rows.faults.away = True
         await send(test, b"1")
-        await asyncio.sleep(3)  # it has noticed
+        # It has noticed.
+        await asyncio.sleep(3)
         assert facts(test).unsynced_age_s is not None
         await send(test, *[b"x"] * 100)
         await asyncio.sleep(30)
         assert len(seen) == 21
         assert row(rows).position == 1
-        assert any("settled records are not stored for 3" in reason for reason in facts(test).not_ready)
+        assert any(
+            "settled records are not stored for 3" in reason for reason in facts(test).not_ready
+        )
         assert test.app.health().live.status == "UP"
         assert test.app.health().ready.status == "DOWN"
         rows.faults.away = False
@@ -245,7 +272,9 @@ async def test_with_the_store_away_later_acks_pile_up_until_max_in_flight_and_ar
 @in_virtual_time
 async def test_a_stop_with_the_store_away_ends_in_its_time_and_nothing_is_ahead_in_kafka() -> None:
     rows, seen = Rows(), Seen()
-    app = app_on(rows, drain_timeout="3s", commit_interval="1h", checkpoint={"unsynced_max_age": "2h"})
+    app = app_on(
+        rows, drain_timeout="3s", commit_interval="1h", checkpoint={"unsynced_max_age": "2h"}
+    )
     counting(app, seen)
     broker = make_broker()
     async with running(app, broker=broker) as test:
@@ -297,7 +326,8 @@ async def test_after_a_seek_back_the_records_are_a_replay_and_the_state_begins_a
         await send(test, *[b"x"] * 5)
         await test.settled()
         await test.app.channel("orders").seek(tp(), 2)
-        assert row(rows) == (1, 5, "5", "")  # a seek alone moves nothing
+        # A seek alone moves nothing.
+        assert row(rows) == (1, 5, "5", "")
         await until(lambda: len(seen) == 8)
         await asyncio.sleep(2)
         assert seen[5:] == [(2, 0), (3, 1), (4, 2)]
@@ -321,7 +351,8 @@ async def test_a_position_that_goes_back_takes_a_new_token_and_kafka_follows() -
     async with running(app) as test:
         await send(test, *[b"x"] * 5)
         await test.settled()
-        store_of(app).faults.script("write", "lost")  # the write that goes back
+        # The write that goes back.
+        store_of(app).faults.script("write", "lost")
         await test.app.channel("orders").seek(tp(), 2)
         await until(lambda: row(rows).position == 3)
         assert row(rows).token == 2
@@ -338,8 +369,10 @@ async def test_a_seek_forward_keeps_the_state() -> None:
     counting(app, seen)
     async with running(app) as test:
         await send(test, *[b"x"] * 3)
-        await until(lambda: len(seen) == 3)  # none of it is stored yet
-        await test.app.channel("orders").seek(tp(), 2)  # and that is no way back before what is
+        # None of it is stored yet.
+        await until(lambda: len(seen) == 3)
+        # And that is no way back before what is.
+        await test.app.channel("orders").seek(tp(), 2)
         await until(lambda: len(seen) == 4)
         await send(test, b"y")
         await until(lambda: len(seen) == 5)
@@ -349,7 +382,9 @@ async def test_a_seek_forward_keeps_the_state() -> None:
 
 @pytest.mark.parametrize("outcome", ["away", "lost", "late"])
 @in_virtual_time
-async def test_a_write_of_unknown_outcome_is_made_good_and_nothing_goes_back(outcome: Outcome) -> None:
+async def test_a_write_of_unknown_outcome_is_made_good_and_nothing_goes_back(
+    outcome: Outcome,
+) -> None:
     rows, seen = Rows(), Seen()
     app = app_on(rows, commit_interval="100ms")
     counting(app, seen)
@@ -400,7 +435,8 @@ async def test_what_an_earlier_owner_stores_while_the_row_is_claimed_is_not_writ
 
     async def move() -> None:
         await held.arrived()
-        rows.put(GROUP, tp(), Checkpoint(5, 1, "1"))  # its transaction ended now
+        # Its transaction ended now.
+        rows.put(GROUP, tp(), Checkpoint(5, 1, "1"))
         held.release()
 
     moving = asyncio.create_task(move())
@@ -412,7 +448,9 @@ async def test_what_an_earlier_owner_stores_while_the_row_is_claimed_is_not_writ
 
 
 @in_virtual_time
-async def test_kafka_gets_the_stored_positions_now_and_then_and_its_failure_is_told_and_tried_again() -> None:
+async def test_kafka_gets_the_stored_positions_now_and_then_and_its_failure_is_told_and_tried_again() -> (
+    None
+):
     rows, seen, recorder = Rows(), Seen(), Recorder()
     app = app_on(rows, recorder, checkpoint={"kafka_commit_interval": "10s"})
     counting(app, seen)
@@ -432,7 +470,8 @@ async def test_kafka_gets_the_stored_positions_now_and_then_and_its_failure_is_t
         await send(test, b"2")
         await asyncio.sleep(30)
         assert len(seen) == 2
-        assert positions(broker) == [1]  # not ahead of the store
+        # Not ahead of the store.
+        assert positions(broker) == [1]
         rows.faults.away = False
         await asyncio.sleep(20)
         assert positions(broker) == [1, 2]
@@ -512,7 +551,12 @@ async def test_two_consumers_of_a_channel_have_one_store_and_rows_of_their_own()
         await rebalanced(test)
         await send(test, b"z")
         await test.settled()
-    assert [row(rows, partition)[1:3] for partition in range(4)] == [(3, "3"), (2, "2"), (2, "2"), (2, "2")]
+    assert [row(rows, partition)[1:3] for partition in range(4)] == [
+        (3, "3"),
+        (2, "2"),
+        (2, "2"),
+        (2, "2"),
+    ]
 
 
 @in_virtual_time
@@ -574,7 +618,8 @@ async def test_a_row_that_somebody_had_meanwhile_did_not_come_straight_back() ->
         asked = store_of(app).faults.hold("read")
         test.broker.rebalance("billing")
         await asked.arrived()
-        rows.put(GROUP, tp(), row(rows)._replace(token=5))  # at the same position
+        # At the same position.
+        rows.put(GROUP, tp(), row(rows)._replace(token=5))
         asked.release()
         await until(lambda: len(held) == 2)
         assert row(rows).token == 6
@@ -599,7 +644,13 @@ async def test_at_a_revocation_kafka_gets_what_the_store_has() -> None:
 
 @in_virtual_time
 async def test_who_asks_for_positions_while_reading_begins_takes_no_row_away_from_that() -> None:
-    rows, broker, recorder, seen, asked = Rows(), make_broker(2), Recorder(), Seen(), list[asyncio.Task[Any]]()
+    rows, broker, recorder, seen, asked = (
+        Rows(),
+        make_broker(2),
+        Recorder(),
+        Seen(),
+        list[asyncio.Task[Any]](),
+    )
     app = app_on(rows, recorder)
     counting(app, seen)
     store_of(app).faults.slow_s = 0.1
@@ -614,7 +665,9 @@ async def test_who_asks_for_positions_while_reading_begins_takes_no_row_away_fro
         assert [await one for one in asked] == [{tp(0): None, tp(1): None}] * 3
         assert row(rows) == Checkpoint(1, 2, "2")
     assert [offset for offset, _ in seen] == [0, 1]
-    assert [event for event in recorder.events if isinstance(event, PositionsUnknown | CheckpointFenced)] == []
+    assert [
+        event for event in recorder.events if isinstance(event, PositionsUnknown | CheckpointFenced)
+    ] == []
     await broker.close()
 
 
@@ -623,7 +676,9 @@ async def test_a_store_that_is_away_at_the_start_is_spared() -> None:
     rows, reads = Rows(), list[float]()
 
     class Counting(MemoryStore):
-        async def read(self, group: str, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Checkpoint]:
+        async def read(
+            self, group: str, partitions: Collection[TopicPartition]
+        ) -> Mapping[TopicPartition, Checkpoint]:
             reads.append(now())
             return await super().read(group, partitions)
 
@@ -645,7 +700,8 @@ async def test_what_goes_on_being_stored_is_never_told_to_be_behind() -> None:
     counting(app, seen)
     ages = []
     async with running(app) as test:
-        store_of(app).faults.slow_s = 0.3  # there is always something that it has not got
+        # There is always something that it has not got.
+        store_of(app).faults.slow_s = 0.3
         for _ in range(200):
             await send(test, b"x")
             await asyncio.sleep(0.05)
@@ -717,9 +773,14 @@ async def test_the_metadata_that_kafka_would_have_stands_beside_the_position() -
 
 @pytest.mark.parametrize("mode", ["records", "ranges"])
 @in_virtual_time
-async def test_the_plans_of_a_spark_channel_stand_in_the_store_before_its_function_runs(mode: str) -> None:
+async def test_the_plans_of_a_spark_channel_stand_in_the_store_before_its_function_runs(
+    mode: str,
+) -> None:
     rows, broker, seen = Rows(), make_broker(), list[tuple[int | None, int]]()
-    checkpoint: dict[str, Any] = {"commit_strategy": "checkpoint", "checkpoint": {"store": "memory://unused"}}
+    checkpoint: dict[str, Any] = {
+        "commit_strategy": "checkpoint",
+        "checkpoint": {"store": "memory://unused"},
+    }
     for who in ("a", "b"):
         app, engine = spark_app(broker, spark={"mode": mode}, **checkpoint)
         app._stores = app_on(rows, who=who)._stores
@@ -739,9 +800,14 @@ async def test_the_plans_of_a_spark_channel_stand_in_the_store_before_its_functi
 
 
 @in_virtual_time
-async def test_no_function_runs_on_a_range_whose_plan_was_refused_beside_one_that_was_stored() -> None:
+async def test_no_function_runs_on_a_range_whose_plan_was_refused_beside_one_that_was_stored() -> (
+    None
+):
     rows, broker, unplanned = Rows(), make_broker(6), list[str]()
-    settings: dict[str, Any] = {"commit_strategy": "checkpoint", "checkpoint": {"store": "memory://unused"}}
+    settings: dict[str, Any] = {
+        "commit_strategy": "checkpoint",
+        "checkpoint": {"store": "memory://unused"},
+    }
     app, engine = spark_app(broker, consumers=2, **settings)
     other, _ = spark_app(broker, **settings)
     app._stores, other._stores = app_on(rows)._stores, app_on(rows, who="b")._stores
@@ -750,7 +816,9 @@ async def test_no_function_runs_on_a_range_whose_plan_was_refused_beside_one_tha
         for one in job.batch.ranges:
             there = row(rows, one.partition)
             plans = decode(there.metadata, there.position or 0).plans
-            unplanned.extend([] if any(plan[:2] == (one.start, one.until) for plan in plans) else [str(one)])
+            unplanned.extend(
+                [] if any(plan[:2] == (one.start, one.until) for plan in plans) else [str(one)]
+            )
         return None
 
     engine.judge = note
@@ -763,7 +831,8 @@ async def test_no_function_runs_on_a_range_whose_plan_was_refused_beside_one_tha
         store_of(other).faults.hold("read")
         tokens = row(rows, 2).token, row(rows, 3).token
         broker.expire(GROUP, lost, notice_after_s=30)
-        await until(lambda: row(rows, 2).token > tokens[0])  # the first client of this channel has taken it over
+        # The first client of this channel has taken it over.
+        await until(lambda: row(rows, 2).token > tokens[0])
         assert row(rows, 3).token == tokens[1]
         planning.release()
         await until(lambda: any(job.offsets == [(2, 0)] for job in engine.jobs), 60)
@@ -772,7 +841,9 @@ async def test_no_function_runs_on_a_range_whose_plan_was_refused_beside_one_tha
 
 
 @in_virtual_time
-async def test_nobody_is_told_that_a_position_is_stored_which_was_refused_beside_one_that_was() -> None:
+async def test_nobody_is_told_that_a_position_is_stored_which_was_refused_beside_one_that_was() -> (
+    None
+):
     rows, broker, told = Rows(), make_broker(6), list[asyncio.Future[None]]()
     app, other = app_on(rows, consumers=2), app_on(rows, who="b")
     hold = asyncio.Event()
@@ -807,16 +878,22 @@ async def test_nobody_is_told_that_a_position_is_stored_which_was_refused_beside
 
 
 async def middle_member(broker: Any, app: App) -> str:
-    """Wait until three members have two partitions each; the one whose part goes to both of its neighbours."""
+    """Wait until three members have two partitions each; the one whose part goes to both of its
+    neighbours.
+    """
     await until(lambda: [len(own) for own in broker.members(GROUP).values()] == [2, 2, 2])
     (lost,) = [one for one, own in broker.members(GROUP).items() if own == {tp(2), tp(3)}]
-    await until(lambda: app.channel("orders").is_ready and len(app.channel("orders").assignment) == 4)
+    await until(
+        lambda: app.channel("orders").is_ready and len(app.channel("orders").assignment) == 4
+    )
     assert app.channel("orders").assignment == {tp(number) for number in range(4)}
     return lost
 
 
 @in_virtual_time
-async def test_metadata_that_an_earlier_owner_stores_while_the_row_is_claimed_is_not_written_over() -> None:
+async def test_metadata_that_an_earlier_owner_stores_while_the_row_is_claimed_is_not_written_over() -> (
+    None
+):
     rows, held = Rows(), list[Message[bytes]]()
     first = app_on(rows, who="a", commit_interval="100ms")
 
@@ -830,8 +907,10 @@ async def test_metadata_that_an_earlier_owner_stores_while_the_row_is_claimed_is
         await until(lambda: len(held) == 3)
         held[0].ack()
         await until(lambda: row(rows).position == 1)
-        read = row(rows)  # what another owner has read by now
-        held[2].ack(metadata="newer")  # the position cannot move
+        # What another owner has read by now.
+        read = row(rows)
+        # The position cannot move.
+        held[2].ack(metadata="newer")
         await until(lambda: row(rows).metadata == "newer")
         assert row(rows).position == 1
         claim = Write(read.token, read._replace(token=read.token + 1), read.position)
@@ -839,7 +918,8 @@ async def test_metadata_that_an_earlier_owner_stores_while_the_row_is_claimed_is
         assert row(rows).metadata == "newer"
         again = row(rows)
         await asyncio.sleep(2)
-        assert row(rows) == again  # what changes nothing is not written
+        # What changes nothing is not written.
+        assert row(rows) == again
     await broker.close()
 
 
@@ -892,7 +972,9 @@ async def test_who_has_no_partitions_does_not_wait_for_the_store() -> None:
 
 
 @in_virtual_time
-async def test_a_partition_that_was_paused_when_another_owner_took_it_over_flows_again_when_it_begins_anew() -> None:
+async def test_a_partition_that_was_paused_when_another_owner_took_it_over_flows_again_when_it_begins_anew() -> (
+    None
+):
     rows, go_on, recorder = Rows(), asyncio.Event(), Recorder()
     app = app_on(rows, recorder, max_in_flight=2)
 
@@ -922,7 +1004,8 @@ async def test_kafkas_position_does_not_go_back_to_what_an_earlier_assignment_kn
         await test.settled()
         await until(lambda: positions(test.broker) == [4])
 
-        store_of(app).faults.slow_s = 3  # longer than the interval
+        # Longer than the interval.
+        store_of(app).faults.slow_s = 3
         hold = test.broker.hold("committed")
         (member,) = test.broker.members(GROUP)
         test.broker.expire(GROUP, member)
@@ -969,14 +1052,19 @@ async def test_of_two_clients_of_one_channel_only_the_one_that_has_the_row_write
     async with running(app, partitions=2) as test:
         await send(test, *[b"x"] * 5)
         await until(lambda: row(rows).position == 5)
-        (member,) = [one for one, partitions in test.broker.members(GROUP).items() if tp() in partitions]
+        (member,) = [
+            one for one, partitions in test.broker.members(GROUP).items() if tp() in partitions
+        ]
         await send(test, *[b"x"] * 5)
-        await until(lambda: len(seen) == 10)  # settled by the first client, and not stored yet
+        # Settled by the first client, and not stored yet.
+        await until(lambda: len(seen) == 10)
         test.broker.expire(GROUP, member, notice_after_s=30)
         await until(lambda: len(seen) == 11)
-        await asyncio.sleep(5)  # the first client has tried to write what it has settled
+        # The first client has tried to write what it has settled.
+        await asyncio.sleep(5)
         assert row(rows) == Checkpoint(2, 5, "5")
-        assert sum(one.partition == tp() for one in facts(test).partitions) == 1  # and has given the partition up
+        # And has given the partition up.
+        assert sum(one.partition == tp() for one in facts(test).partitions) == 1
         go_on.set()
         await until(lambda: row(rows) == Checkpoint(2, 10, "10"), 60)
         assert facts(test).duplicates_dropped == 0
@@ -987,7 +1075,9 @@ async def test_of_two_clients_of_one_channel_only_the_one_that_has_the_row_write
 
 @pytest.mark.parametrize("outcome", ["away", "corrupt"])
 @in_virtual_time
-async def test_a_store_that_cannot_be_used_is_told_once_and_so_is_its_coming_back(outcome: Outcome) -> None:
+async def test_a_store_that_cannot_be_used_is_told_once_and_so_is_its_coming_back(
+    outcome: Outcome,
+) -> None:
     rows, recorder = Rows(), Recorder()
     app = app_on(rows, recorder)
     counting(app, Seen())
@@ -1029,7 +1119,9 @@ async def test_a_store_that_is_away_while_nothing_is_to_be_stored_is_told_and_so
 
 
 @in_virtual_time
-async def test_a_store_that_answers_reads_and_takes_no_writes_stays_away_until_it_takes_them() -> None:
+async def test_a_store_that_answers_reads_and_takes_no_writes_stays_away_until_it_takes_them() -> (
+    None
+):
     rows, recorder = Rows(), Recorder()
     app = app_on(rows, recorder)
     counting(app, Seen())

@@ -1,4 +1,6 @@
-"""CloudEvents through running applications: what handlers get, what they send, and what becomes of invalid ones."""
+"""CloudEvents through running applications: what handlers get, what they send, and what becomes of
+invalid ones.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,17 @@ from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent as SdkEvent
 from pydantic import BaseModel
 
-from reactive_kafka import App, Batch, CloudEvent, ConfigError, DecodeError, EncodeError, Headers, Message, Record
+from reactive_kafka import (
+    App,
+    Batch,
+    CloudEvent,
+    ConfigError,
+    DecodeError,
+    EncodeError,
+    Headers,
+    Message,
+    Record,
+)
 from reactive_kafka.broker.memory.rules import MemoryRecord
 from reactive_kafka.observe.events import RecordDeadLettered, RecordIgnored
 from reactive_kafka.testing import TestApp
@@ -41,12 +53,21 @@ async def produce(test: TestApp, message: kafka.KafkaMessage, topic: str = "orde
 def as_sdk(record: MemoryRecord) -> Any:
     """What the official SDK reads in a record."""
     headers = {name: value or b"" for name, value in record.headers}
-    return kafka.from_kafka(kafka.KafkaMessage(headers=headers, key=None, value=record.value or b""), JSONFormat())
+    return kafka.from_kafka(
+        kafka.KafkaMessage(headers=headers, key=None, value=record.value or b""), JSONFormat()
+    )
 
 
 def out_app(recorder: Recorder | None = None, *, orders: Any = None, **invoices: Any) -> App:
-    incoming = {"group_id": "billing", "auto_offset_reset": "earliest", "failure_strategy": "ignore", **(orders or {})}
-    return App({"incoming": {"orders": incoming}, "outgoing": {"invoices": invoices}}, observer=recorder)
+    incoming = {
+        "group_id": "billing",
+        "auto_offset_reset": "earliest",
+        "failure_strategy": "ignore",
+        **(orders or {}),
+    }
+    return App(
+        {"incoming": {"orders": incoming}, "outgoing": {"invoices": invoices}}, observer=recorder
+    )
 
 
 # -- in
@@ -73,20 +94,36 @@ def test_a_handler_gets_the_data_and_the_attributes_of_an_event(write: Any, orde
             event = one.cloud_event
             assert event is not None
             assert event is one.cloud_event, "read once"
-            assert (event.data, event.id, event.source, event.type) == (Order(id=1), "1", "/shop", "order.placed")
-            assert (event.datacontenttype, event.extensions) == ("application/json", {"tenant": "a"})
+            assert (event.data, event.id, event.source, event.type) == (
+                Order(id=1),
+                "1",
+                "/shop",
+                "order.placed",
+            )
+            assert (event.datacontenttype, event.extensions) == (
+                "application/json",
+                {"tenant": "a"},
+            )
             assert event.time == MOMENT
-            assert [(other.payload.id, other.cloud_event) for other in others] == [(2, None), (3, None)]
+            assert [(other.payload.id, other.cloud_event) for other in others] == [
+                (2, None),
+                (3, None),
+            ]
 
     play()
 
 
 @in_virtual_time
 async def test_a_handler_of_the_payload_a_batch_and_an_iteration_get_the_data() -> None:
-    app = App({
-        "kafka": {"group_id": "billing", "auto_offset_reset": "earliest"},
-        "incoming": {name: {"topic": "orders", "group_id": name} for name in ("payloads", "batches", "iterated")},
-    })  # fmt: skip
+    app = App(
+        {
+            "kafka": {"group_id": "billing", "auto_offset_reset": "earliest"},
+            "incoming": {
+                name: {"topic": "orders", "group_id": name}
+                for name in ("payloads", "batches", "iterated")
+            },
+        }
+    )
     payloads: list[Any] = []
     batches: list[Any] = []
 
@@ -96,7 +133,9 @@ async def test_a_handler_of_the_payload_a_batch_and_an_iteration_get_the_data() 
 
     @app.incoming("batches")
     async def batch_handler(batch: Batch[Order]) -> None:
-        batches.extend((message.payload, message.cloud_event and message.cloud_event.type) for message in batch)
+        batches.extend(
+            (message.payload, message.cloud_event and message.cloud_event.type) for message in batch
+        )
 
     async with running(app) as test:
         for number, write in enumerate((kafka.to_binary, kafka.to_structured), 1):
@@ -116,10 +155,14 @@ async def test_a_handler_of_the_payload_a_batch_and_an_iteration_get_the_data() 
 
 @in_virtual_time
 async def test_a_batch_of_bytes_has_the_data_of_events_among_what_is_none() -> None:
-    app = App({
-        "kafka": {"group_id": "billing", "auto_offset_reset": "earliest"},
-        "incoming": {name: {"topic": "orders", "group_id": name} for name in ("payloads", "batches")},
-    })  # fmt: skip
+    app = App(
+        {
+            "kafka": {"group_id": "billing", "auto_offset_reset": "earliest"},
+            "incoming": {
+                name: {"topic": "orders", "group_id": name} for name in ("payloads", "batches")
+            },
+        }
+    )
     payloads, batched = list[bytes](), list[bytes]()
 
     @app.incoming("payloads")
@@ -133,7 +176,9 @@ async def test_a_batch_of_bytes_has_the_data_of_events_among_what_is_none() -> N
     async with running(app) as test:
         await test.send("orders", b"plain", partition=0)
         message = kafka.to_structured(sdk_event(), JSONFormat())
-        await test.send("orders", message.value, headers=tuple(message.headers.items()), partition=0)
+        await test.send(
+            "orders", message.value, headers=tuple(message.headers.items()), partition=0
+        )
         await until(lambda: len(payloads) == len(batched) == 2)
     assert batched == payloads == [b"plain", b'{"id": 1}']
 
@@ -173,7 +218,11 @@ async def test_tombstones_keep_what_is_in_their_headers() -> None:
 
 
 INVALID: list[tuple[bytes, Any, str]] = [
-    (b'{"specversion": "1.0", "type": "t", "source": "/s", "data": {"id": 1}}', STRUCTURED, "it has no id"),
+    (
+        b'{"specversion": "1.0", "type": "t", "source": "/s", "data": {"id": 1}}',
+        STRUCTURED,
+        "it has no id",
+    ),
     (b"[1]", STRUCTURED, "its envelope is not a JSON object"),
     (b'{"id": 1}', [("ce_specversion", b"0.3"), ("ce_id", b"1")], "its specversion is not 1.0"),
     (
@@ -207,7 +256,10 @@ async def test_an_invalid_event_becomes_a_dead_letter_with_its_bytes_and_headers
     for letter, (value, headers, said) in zip(letters, INVALID, strict=True):
         assert letter.value == value
         assert set(headers) <= set(letter.headers)
-        assert Headers(letter.headers).get("dead-letter-reason") == f"not a valid CloudEvent: {said}".encode()
+        assert (
+            Headers(letter.headers).get("dead-letter-reason")
+            == f"not a valid CloudEvent: {said}".encode()
+        )
     assert all(isinstance(one.error, DecodeError) for one in recorder.of(RecordDeadLettered))
 
 
@@ -220,7 +272,9 @@ async def test_a_dead_letter_of_an_event_is_the_whole_event() -> None:
         raise ValueError("no")
 
     async with running(app) as test:
-        messages = [write(sdk_event(), JSONFormat()) for write in (kafka.to_binary, kafka.to_structured)]
+        messages = [
+            write(sdk_event(), JSONFormat()) for write in (kafka.to_binary, kafka.to_structured)
+        ]
         for message in messages:
             await produce(test, message)
         await test.settled()
@@ -231,12 +285,16 @@ async def test_a_dead_letter_of_an_event_is_the_whole_event() -> None:
 
 @in_virtual_time
 async def test_an_event_is_one_again_when_it_is_retried_later() -> None:
-    app = make_app(failure_strategy="delayed-retry-topic", delayed_retry={"topics": ["orders_retry_1000"]})
+    app = make_app(
+        failure_strategy="delayed-retry-topic", delayed_retry={"topics": ["orders_retry_1000"]}
+    )
     seen: list[Any] = []
 
     @app.incoming("orders")
     async def handler(message: Message[Order]) -> None:
-        seen.append((message.topic, message.payload, message.cloud_event and message.cloud_event.id))
+        seen.append(
+            (message.topic, message.payload, message.cloud_event and message.cloud_event.id)
+        )
         if message.topic == "orders":
             raise ValueError("not now")
 
@@ -260,12 +318,17 @@ async def test_a_channel_of_events_takes_nothing_else() -> None:
 
     async with running(app) as test:
         await test.send("orders", b'{"id": 1}')
-        await test.send("orders", b"text", headers=[("content-type", b"text/plain"), ("trace", b"7")])
+        await test.send(
+            "orders", b"text", headers=[("content-type", b"text/plain"), ("trace", b"7")]
+        )
         message = kafka.to_structured(sdk_event(), JSONFormat())
-        await test.send("orders", message.value)  # from a writer that says it in no header
+        # From a writer that says it in no header.
+        await test.send("orders", message.value)
         await produce(test, message)
         await test.send("orders", CloudEvent("text", type="note", source="/s"))
-        await test.send("orders", CloudEvent(b"\xff", type="raw", source="/s", datacontenttype="image/png"))
+        await test.send(
+            "orders", CloudEvent(b"\xff", type="raw", source="/s", datacontenttype="image/png")
+        )
         await test.settled()
     assert len(recorder.of(RecordIgnored)) == 2
     assert seen == [({"id": 1}, "order.placed")] * 2 + [("text", "note"), (b"\xff", "raw")]
@@ -276,7 +339,10 @@ async def test_a_channel_of_events_takes_nothing_else() -> None:
     [
         ({"value_deserializer": "cloudevents", "cloud_events": False}, "means CloudEvents only"),
         ({"key_deserializer": "cloudevents"}, "key_deserializer = 'cloudevents': expected one of"),
-        ({"cloud_events": {"type": "t"}}, "cloud_events.type = 't': expected true or false, not a table"),
+        (
+            {"cloud_events": {"type": "t"}},
+            "cloud_events.type = 't': expected true or false, not a table",
+        ),
     ],
 )
 def test_what_an_incoming_channel_does_not_take(channel: Any, said: str) -> None:
@@ -295,10 +361,14 @@ def test_what_an_incoming_channel_does_not_take(channel: Any, said: str) -> None
         ("data-content-type", "json", "is not a media type"),
     ],
 )
-async def test_a_table_with_what_no_event_may_have_is_refused_at_the_start(key: str, value: str, said: str) -> None:
+async def test_a_table_with_what_no_event_may_have_is_refused_at_the_start(
+    key: str, value: str, said: str
+) -> None:
     app = out_app(cloud_events={"type": "t", "source": "/s", key: value})
     name = key.replace("-", "_")
-    with pytest.raises(ConfigError, match=rf"\[outgoing.invoices.cloud_events\] {name} = '{value}': it {said}"):
+    with pytest.raises(
+        ConfigError, match=rf"\[outgoing.invoices.cloud_events\] {name} = '{value}': it {said}"
+    ):
         async with running(app):
             raise AssertionError("it must not start")
 
@@ -307,7 +377,9 @@ async def test_a_table_with_what_no_event_may_have_is_refused_at_the_start(key: 
 def test_every_value_becomes_an_event_that_the_official_sdk_reads(mode: str) -> None:
     @in_virtual_time
     async def play() -> None:
-        app = out_app(cloud_events={"mode": mode, "type": "invoice", "source": "/billing", "subject": "s"})
+        app = out_app(
+            cloud_events={"mode": mode, "type": "invoice", "source": "/billing", "subject": "s"}
+        )
 
         @app.incoming("orders")
         @app.outgoing("invoices")
@@ -319,9 +391,9 @@ def test_every_value_becomes_an_event_that_the_official_sdk_reads(mode: str) -> 
             await test.settled()
             events = [as_sdk(record) for record in test.records("invoices")]
         assert [event.get_data() for event in events] == [{"order": 1}, {"order": 2}]
-        assert {(event.get_type(), event.get_source(), event.get_subject()) for event in events} == {
-            ("invoice", "/billing", "s")
-        }
+        assert {
+            (event.get_type(), event.get_source(), event.get_subject()) for event in events
+        } == {("invoice", "/billing", "s")}
         assert len({event.get_id() for event in events}) == 2
         assert {event.get_datacontenttype() for event in events} == {"application/json"}
 
@@ -332,11 +404,13 @@ def test_every_value_becomes_an_event_that_the_official_sdk_reads(mode: str) -> 
 async def test_by_default_only_values_that_are_events_become_events() -> None:
     app = out_app()
     values = [
-        b"bytes", {"id": 1}, sdk_event(),
+        b"bytes",
+        {"id": 1},
+        sdk_event(),
         CloudEvent({"id": 3}, type="t", source="/s", extensions={"partitionkey": "k"}),
         Record(CloudEvent({"id": 4}, type="t", source="/s"), key=b"own", headers=[("trace", b"7")]),
         [sdk_event(5), Record(b"six")],
-    ]  # fmt: skip
+    ]
 
     @app.incoming("orders")
     @app.outgoing("invoices")
@@ -348,8 +422,10 @@ async def test_by_default_only_values_that_are_events_become_events() -> None:
         await test.settled()
         plain, mapping, third, fourth, fifth, sixth, last = test.records("invoices")
     assert [(one.value, tuple(one.headers)) for one in (plain, mapping, last)] == [
-        (b"bytes", ()), (b'{"id":1}', ()), (b"six", ())
-    ]  # fmt: skip
+        (b"bytes", ()),
+        (b'{"id":1}', ()),
+        (b"six", ()),
+    ]
     assert [as_sdk(one).get_data()["id"] for one in (third, fourth, fifth, sixth)] == [1, 3, 4, 5]
     assert as_sdk(third).get_extension("tenant") == "a"
     assert (fourth.key, fifth.key) == (b"k", b"own")
@@ -374,7 +450,11 @@ async def test_nothing_of_an_incoming_event_is_passed_on_unasked() -> None:
         await test.settled()
         fresh, passed_on = map(as_sdk, test.records("invoices"))
     assert (fresh.get_source(), fresh.get_extension("tenant")) == ("/billing", None)
-    assert (passed_on.get_source(), passed_on.get_type(), passed_on.get_extension("tenant")) == ("/shop", "seen", "a")
+    assert (passed_on.get_source(), passed_on.get_type(), passed_on.get_extension("tenant")) == (
+        "/shop",
+        "seen",
+        "a",
+    )
     assert "1" not in (fresh.get_id(), passed_on.get_id())
     assert passed_on.get_data() == {"id": 2}
 
@@ -395,7 +475,10 @@ def test_an_event_without_type_or_source_is_a_nack_that_says_so(waits: bool) -> 
             await send(test, {"id": 1})
             await test.settled()
             (ignored,) = recorder.of(RecordIgnored)
-            assert "it has no type: give it one, or set type in [outgoing.invoices.cloud_events]" in ignored.reason
+            assert (
+                "it has no type: give it one, or set type in [outgoing.invoices.cloud_events]"
+                in ignored.reason
+            )
             assert test.records("invoices") == []
 
     play()
@@ -418,7 +501,13 @@ async def test_emitters_send_events_too() -> None:
         with pytest.raises(EncodeError, match="its time has no time zone"):
             emitter.send_nowait(CloudEvent(1, time=datetime(2026, 1, 1)))
         events = [as_sdk(record) for record in test.records("invoices")]
-    assert [event.get_data() for event in events] == [{"id": 1}, {"id": 2}, {"id": 3}, b"\xff", {"id": 5}]
+    assert [event.get_data() for event in events] == [
+        {"id": 1},
+        {"id": 2},
+        {"id": 3},
+        b"\xff",
+        {"id": 5},
+    ]
     assert [event.get_type() for event in events] == ["t", "t", "t", "t", "order.placed"]
 
 
@@ -431,10 +520,22 @@ async def test_an_emitters_quick_way_knows_events_from_values() -> None:
     async def handler(value: bytes) -> None: ...
 
     async with running(app) as test:
-        for value in ({"id": 1}, sdk_event(2), b"3", Record(b"4"), CloudEvent({"id": 5}, type="t", source="/s")):
+        for value in (
+            {"id": 1},
+            sdk_event(2),
+            b"3",
+            Record(b"4"),
+            CloudEvent({"id": 5}, type="t", source="/s"),
+        ):
             await emitter.send_nowait(value)
         written = test.records("invoices")
-    assert [json.loads(record.value or b"") for record in written] == [{"id": 1}, {"id": 2}, 3, 4, {"id": 5}]
+    assert [json.loads(record.value or b"") for record in written] == [
+        {"id": 1},
+        {"id": 2},
+        3,
+        4,
+        {"id": 5},
+    ]
     assert [bool(record.headers) for record in written] == [False, True, False, False, True]
 
 
@@ -468,7 +569,9 @@ async def test_a_channel_may_write_no_events_at_all() -> None:
         await send(test, 1)
         await test.settled()
     (ignored,) = recorder.of(RecordIgnored)
-    assert "writes no CloudEvents (cloud_events = false), and this is a CloudEvent" in ignored.reason
+    assert (
+        "writes no CloudEvents (cloud_events = false), and this is a CloudEvent" in ignored.reason
+    )
 
 
 @in_virtual_time
@@ -504,16 +607,26 @@ async def test_a_nack_cannot_replace_a_record_by_an_event() -> None:
     async with running(app) as test:
         await send(test, 1)
         await test.settled()
-    assert "its value is a CloudEvent: give it the event's data, and headers for its attributes" in seen[0]
+    assert (
+        "its value is a CloudEvent: give it the event's data, and headers for its attributes"
+        in seen[0]
+    )
 
 
 @in_virtual_time
 async def test_requests_and_replies_may_be_events() -> None:
     answers = {"cloud_events": {"mode": "structured", "type": "answer", "source": "/s"}}
-    app = App({
-        "incoming": {"asked": {"topic": "requests", "group_id": "g", "auto_offset_reset": "earliest"}},
-        "outgoing": {"requests": {"cloud_events": {"type": "question", "source": "/s"}}, "answers": answers},
-    })  # fmt: skip
+    app = App(
+        {
+            "incoming": {
+                "asked": {"topic": "requests", "group_id": "g", "auto_offset_reset": "earliest"}
+            },
+            "outgoing": {
+                "requests": {"cloud_events": {"type": "question", "source": "/s"}},
+                "answers": answers,
+            },
+        }
+    )
     emitter = app.emitter("requests")
 
     @app.incoming("asked")
@@ -545,9 +658,14 @@ async def test_a_memory_channel_hands_events_on_as_objects() -> None:
 
 @in_virtual_time
 async def test_events_are_part_of_transactions() -> None:
-    app = out_app(orders={"auto_offset_reset": "earliest"}, transactional_id="billing", cloud_events={
-        "type": "invoice", "source": "/billing",
-    })  # fmt: skip
+    app = out_app(
+        orders={"auto_offset_reset": "earliest"},
+        transactional_id="billing",
+        cloud_events={
+            "type": "invoice",
+            "source": "/billing",
+        },
+    )
 
     @app.incoming("orders")
     @app.outgoing("invoices")

@@ -9,11 +9,22 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Message, TransientBrokerError
-from tests.app.helpers import committed, in_virtual_time, make_app, positions, rebalanced, running, send, until
+from tests.app.helpers import (
+    committed,
+    in_virtual_time,
+    make_app,
+    positions,
+    rebalanced,
+    running,
+    send,
+    until,
+)
 
 
 def paced(takes_s: float, **orders: Any) -> App:
-    app = make_app(**{"commit_interval": "10m", "commit_every": 20, "value_deserializer": "bytes", **orders})
+    app = make_app(
+        **{"commit_interval": "10m", "commit_every": 20, "value_deserializer": "bytes", **orders}
+    )
 
     @app.incoming("orders")
     async def handler(payload: bytes) -> None:
@@ -29,7 +40,9 @@ async def test_so_many_records_are_committed_at_once(takes_s: float) -> None:
         await send(test, *[b""] * 100)
         await asyncio.sleep(takes_s * 100 + 1)
         assert 4 <= len(positions(test.broker)) <= 5
-        assert all(20 <= later - earlier <= 27 for earlier, later in pairwise([0, *positions(test.broker)]))
+        assert all(
+            20 <= later - earlier <= 27 for earlier, later in pairwise([0, *positions(test.broker)])
+        )
 
 
 @in_virtual_time
@@ -69,7 +82,8 @@ async def test_it_goes_on_through_rebalances_and_failed_commits() -> None:
             await asyncio.sleep(2.5)
         before = committed(test) or 0
         test.broker.fail_next("commit", TransientBrokerError("busy"), 3)
-        await until(lambda: (committed(test) or 0) > before)  # tried again long before the interval is over
+        # Tried again long before the interval is over.
+        await until(lambda: (committed(test) or 0) > before)
         await test.settled(60)
 
 

@@ -1,4 +1,6 @@
-"""What is committed, and when: at every interval, never past an unsettled record, and tried again by itself."""
+"""What is committed, and when: at every interval, never past an unsettled record, and tried again
+by itself.
+"""
 
 from __future__ import annotations
 
@@ -62,13 +64,19 @@ async def test_one_request_carries_all_partitions_that_moved_and_no_other() -> N
         await send(test, b"", partition=2)
         await asyncio.sleep(3)
         (entry,) = test.broker.commits("billing")
-        assert {partition: at.offset for partition, at in entry.offsets.items()} == {tp(0): 1, tp(2): 1}
+        assert {partition: at.offset for partition, at in entry.offsets.items()} == {
+            tp(0): 1,
+            tp(2): 1,
+        }
 
 
 @in_virtual_time
 async def test_whatever_the_order_of_acks_no_commit_passes_an_unsettled_record() -> None:
     """Row E4 of the faults."""
-    app, shuffle = make_app(ordering="unordered", concurrency=20, commit_interval="100ms"), random.Random(7)
+    app, shuffle = (
+        make_app(ordering="unordered", concurrency=20, commit_interval="100ms"),
+        random.Random(7),
+    )
     unsettled = set(range(100))
 
     @app.incoming("orders")
@@ -77,7 +85,9 @@ async def test_whatever_the_order_of_acks_no_commit_passes_an_unsettled_record()
         unsettled.discard(message.offset)
 
     async with running(app) as test:
-        test.broker.watch_commits("billing", lambda entry: checks.append((entry.offsets[tp()].offset, min_open())))
+        test.broker.watch_commits(
+            "billing", lambda entry: checks.append((entry.offsets[tp()].offset, min_open()))
+        )
         checks: list[tuple[int, int]] = []
 
         def min_open() -> int:
@@ -189,7 +199,8 @@ async def test_a_commit_whose_answer_was_lost_is_unknown_and_sent_again() -> Non
         test.broker.fail_next("commit", OutcomeUnknownError("no answer"), stored=True)
         await send(test, b"")
         await asyncio.sleep(11.5)
-        assert positions(test.broker) == [1, 1, 1]  # once more after the answer: the first might land late
+        # Once more after the answer: the first might land late.
+        assert positions(test.broker) == [1, 1, 1]
         assert facts(test).commits == {"ok": 2, "failed": 0, "unknown": 1}
 
 
@@ -215,7 +226,9 @@ async def test_one_commit_is_in_flight_at_most_and_a_slow_one_holds_up_no_handle
 
 
 @in_virtual_time
-async def test_while_the_broker_is_away_nothing_is_lost_and_the_channel_is_not_ready_but_alive() -> None:
+async def test_while_the_broker_is_away_nothing_is_lost_and_the_channel_is_not_ready_but_alive() -> (
+    None
+):
     app, seen = make_app(commit_interval="1s"), list[int]()
 
     @app.incoming("orders")
@@ -330,7 +343,9 @@ async def test_without_a_position_and_a_policy_the_channel_stops_and_says_what_t
 
 @pytest.mark.parametrize(("policy", "then"), [("earliest", [4, 5]), ("latest", [])])
 @in_virtual_time
-async def test_a_position_that_retention_has_passed_is_reset_counted_and_told(policy: str, then: list[int]) -> None:
+async def test_a_position_that_retention_has_passed_is_reset_counted_and_told(
+    policy: str, then: list[int]
+) -> None:
     """Row F4 of the faults."""
     recorder = Recorder()
     app, seen, broker = (
@@ -354,8 +369,13 @@ async def test_a_position_that_retention_has_passed_is_reset_counted_and_told(po
 
 @pytest.mark.parametrize("policy", ["earliest", "latest"])
 @in_virtual_time
-async def test_a_log_that_is_deleted_under_a_paused_reader_is_reset_while_it_runs(policy: str) -> None:
-    app, seen = make_app(auto_offset_reset=policy, max_in_flight=2, commit_interval="1s"), list[int]()
+async def test_a_log_that_is_deleted_under_a_paused_reader_is_reset_while_it_runs(
+    policy: str,
+) -> None:
+    app, seen = (
+        make_app(auto_offset_reset=policy, max_in_flight=2, commit_interval="1s"),
+        list[int](),
+    )
     go_on = asyncio.Event()
 
     @app.incoming("orders")
@@ -400,7 +420,9 @@ async def test_a_log_that_was_cut_off_below_the_position_is_reset_and_read_on() 
 
 
 @in_virtual_time
-async def test_what_a_cut_off_log_still_has_of_the_unsettled_records_is_read_again_and_no_policy_passes_it() -> None:
+async def test_what_a_cut_off_log_still_has_of_the_unsettled_records_is_read_again_and_no_policy_passes_it() -> (
+    None
+):
     app, kept = make_app(auto_offset_reset="latest", commit_interval="1s"), list[Message[bytes]]()
 
     @app.incoming("orders", ack="manual")

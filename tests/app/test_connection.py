@@ -1,4 +1,6 @@
-"""Brokers that are away, clients that break: not ready but alive, going on by itself, and nothing lost."""
+"""Brokers that are away, clients that break: not ready but alive, going on by itself, and nothing
+lost.
+"""
 
 from __future__ import annotations
 
@@ -47,12 +49,20 @@ async def test_an_application_starts_without_a_broker_and_connects_when_it_comes
     async with app:
         await asyncio.sleep(30)
         health = app.health()
-        assert (health.live.status, health.ready.status, health.started.status) == ("UP", "DOWN", "DOWN")
+        assert (health.live.status, health.ready.status, health.started.status) == (
+            "UP",
+            "DOWN",
+            "DOWN",
+        )
         assert "down" in health.ready.checks[0].data["reason"]
         broker.down = False
         await until(lambda: seen, 15)
         health = app.health()
-        assert (health.live.status, health.ready.status, health.started.status) == ("UP", "UP", "UP")
+        assert (health.live.status, health.ready.status, health.started.status) == (
+            "UP",
+            "UP",
+            "UP",
+        )
     assert broker.committed("billing")
     assert recorder.of(BrokerUnavailable)
     assert len(recorder.of(BrokerAvailable)) == 1
@@ -79,8 +89,12 @@ async def test_a_long_outage_is_sat_out_and_nothing_is_lost() -> None:
 
 @pytest.mark.parametrize("down_s", [20.0, 50.0, 70.0, 200.0, 500.0])
 @in_virtual_time
-async def test_ten_seconds_after_an_outage_of_any_length_a_channel_works_as_before(down_s: float) -> None:
-    """Row A6 of the faults. The session ends after 45 s, and nothing else may be waited for after that."""
+async def test_ten_seconds_after_an_outage_of_any_length_a_channel_works_as_before(
+    down_s: float,
+) -> None:
+    """Row A6 of the faults. The session ends after 45 s, and nothing else may be waited for after
+    that.
+    """
     recorder, seen = Recorder(), list[int]()
     async with running(counting_app(seen, recorder)) as test:
         await send(test, b"")
@@ -128,7 +142,9 @@ async def test_rights_that_are_withdrawn_and_given_back_stop_nothing_for_good() 
         assert test.app.health().status == "UP"
 
 
-@pytest.mark.parametrize("call", ["start", "committed", "beginning_offsets", "end_offsets", "topics", "check"])
+@pytest.mark.parametrize(
+    "call", ["start", "committed", "beginning_offsets", "end_offsets", "topics", "check"]
+)
 @in_virtual_time
 async def test_any_call_may_fail_for_a_while(call: str) -> None:
     """Row A11 of the faults."""
@@ -168,7 +184,9 @@ async def test_a_stop_while_it_is_still_connecting_ends_at_once() -> None:
 
 
 def of_all_kinds(recorder: Recorder) -> App:
-    """Channels of each kind: with several clients, with retries, with letters, in transactions, with replies."""
+    """Channels of each kind: with several clients, with retries, with letters, in transactions,
+    with replies.
+    """
     app = App(
         {
             "incoming": {
@@ -216,7 +234,11 @@ def test_an_outage_of_an_hour_is_one_line_for_each_channel_and_a_new_one_is_told
                 await until(lambda: app.health().status == "UP", 30)
                 away = Counter(event.channel for event in recorder.of(BrokerUnavailable))
                 back = Counter(event.channel for event in recorder.of(BrokerAvailable))
-                assert away == back == dict.fromkeys(("orders", "others", "invoices", "exact", "requests"), 1)
+                assert (
+                    away
+                    == back
+                    == dict.fromkeys(("orders", "others", "invoices", "exact", "requests"), 1)
+                )
                 for event in recorder.of(BrokerAvailable):
                     assert event.away_s == pytest.approx(3600, abs=10)
 
@@ -232,5 +254,8 @@ async def test_a_reason_that_changes_in_an_outage_is_told_and_readiness_has_the_
             await until(lambda reason=reason: reason in str(test.app.health().ready.to_json()), 30)
             await asyncio.sleep(5)
         await until(lambda: test.app.health().status == "UP", 60)
-    assert [event.reason for event in recorder.of(BrokerUnavailable)] == ["connection refused", "not authorised"]
+    assert [event.reason for event in recorder.of(BrokerUnavailable)] == [
+        "connection refused",
+        "not authorised",
+    ]
     assert len(recorder.of(BrokerAvailable)) == 1

@@ -1,4 +1,6 @@
-"""Several connections of one channel in one process: what they share, and what concerns one of them only."""
+"""Several connections of one channel in one process: what they share, and what concerns one of them
+only.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +38,20 @@ Partitions = frozenset[TopicPartition]
 class Counting:
     """An application with two connections whose handler notes what it got, and takes *took_s*."""
 
-    def __init__(self, took_s: float = 0.0, recorder: Recorder | None = None, **orders: Any) -> None:
+    def __init__(
+        self, took_s: float = 0.0, recorder: Recorder | None = None, **orders: Any
+    ) -> None:
         self.seen: list[tuple[int, int]] = []
         self.running = self.most = 0
         self.app: App = make_app(
-            recorder, **{"consumers": 2, "concurrency": 4, "commit_interval": "100ms", "revoke_grace": "1s", **orders}
+            recorder,
+            **{
+                "consumers": 2,
+                "concurrency": 4,
+                "commit_interval": "100ms",
+                "revoke_grace": "1s",
+                **orders,
+            },
         )
 
         @self.app.incoming("orders")
@@ -64,7 +75,10 @@ def assignments(test: TestApp) -> list[Partitions]:
 async def spread(test: TestApp, partitions: int = 4) -> None:
     """Wait until every member has its part."""
     await until(
-        lambda: test.app.channel("orders").is_ready and len(test.app.channel("orders").assignment) == partitions
+        lambda: (
+            test.app.channel("orders").is_ready
+            and len(test.app.channel("orders").assignment) == partitions
+        )
     )
 
 
@@ -78,9 +92,13 @@ async def test_the_partitions_are_divided_among_the_connections() -> None:
         for partition in range(4):
             await send(test, b"", b"", partition=partition)
         await test.settled()
-        assert Counter(counting.seen) == {(partition, offset): 1 for partition in range(4) for offset in range(2)}
+        assert Counter(counting.seen) == {
+            (partition, offset): 1 for partition in range(4) for offset in range(2)
+        }
         assert stored(test) == {0: 2, 1: 2, 2: 2, 3: 2}
-        assert {known.partition for known in facts(test).partitions} == {tp(number) for number in range(4)}
+        assert {known.partition for known in facts(test).partitions} == {
+            tp(number) for number in range(4)
+        }
     assert not test.broker.members("billing")
 
 
@@ -96,7 +114,9 @@ async def test_concurrency_is_that_of_the_channel_whatever_the_number_of_connect
 
 
 @in_virtual_time
-async def test_connections_without_a_partition_are_told_once_and_shown_until_they_have_one() -> None:
+async def test_connections_without_a_partition_are_told_once_and_shown_until_they_have_one() -> (
+    None
+):
     recorder = Recorder()
     counting = Counting(recorder=recorder, consumers=3)
     async with running(counting.app, partitions=1) as test:
@@ -147,7 +167,8 @@ async def test_max_in_flight_is_divided_among_them() -> None:
 @in_virtual_time
 async def test_it_is_running_once_all_of_them_have_joined() -> None:
     recorder, broker = Recorder(), make_broker(2)
-    broker.fail_next("start", TransientBrokerError("not yet"), times=5)  # one of them once more than the other
+    # One of them once more than the other.
+    broker.fail_next("start", TransientBrokerError("not yet"), times=5)
     counting = Counting(recorder=recorder)
     counting.app.configure(overrides={"http": {"enabled": False}})
     counting.app._connector, counting.app._clock = broker.connector(), broker._state.clock
@@ -172,8 +193,14 @@ async def test_a_connection_that_breaks_is_told_while_the_other_one_goes_on() ->
         await until(lambda: len(test.broker.members("billing")) == 1, 30)
         await until(lambda: len(test.app.channel("orders").assignment) == 4, 30)
         health = test.app.health()
-        assert (health.live.status, health.ready.status, facts(test).state) == ("UP", "DOWN", "connecting")
-        await until(lambda: "no broker takes it" in test.app.health().ready.checks[0].data["reason"])
+        assert (health.live.status, health.ready.status, facts(test).state) == (
+            "UP",
+            "DOWN",
+            "connecting",
+        )
+        await until(
+            lambda: "no broker takes it" in test.app.health().ready.checks[0].data["reason"]
+        )
         for partition in range(4):
             await send(test, b"", partition=partition)
         await until(lambda: len(counting.seen) == 4)
@@ -182,8 +209,12 @@ async def test_a_connection_that_breaks_is_told_while_the_other_one_goes_on() ->
 
 
 @in_virtual_time
-async def test_losing_one_connection_s_partitions_leaves_the_other_s_handlers_and_queue_alone() -> None:
-    """The static assignment of two connections: no rebalance of one takes anything from the other."""
+async def test_losing_one_connection_s_partitions_leaves_the_other_s_handlers_and_queue_alone() -> (
+    None
+):
+    """The static assignment of two connections: no rebalance of one takes anything from the
+    other.
+    """
     counting = Counting(took_s=5, concurrency=2, consumers=2)
     async with running(counting.app, partitions=2) as test:
         await spread(test, 2)
@@ -212,7 +243,9 @@ async def test_a_rebalance_with_a_handler_at_work_repeats_nothing() -> None:
         test.broker.rebalance("billing")
         await until(lambda: test.broker.generation("billing") > generation, 60)
         await test.settled(timeout=60)
-        assert Counter(counting.seen) == {(partition, offset): 1 for partition in range(3) for offset in range(2)}
+        assert Counter(counting.seen) == {
+            (partition, offset): 1 for partition in range(3) for offset in range(2)
+        }
 
 
 @in_virtual_time
@@ -255,14 +288,19 @@ async def test_a_failure_stops_all_of_them_and_a_restart_brings_all_back() -> No
         await spread(test, 2)
         await test.settled()
         assert [len(own) for own in assignments(test)] == [1, 1]
-        assert set(were_started) == {"UP"}  # it has started once, whatever comes after
+        # It has started once, whatever comes after.
+        assert set(were_started) == {"UP"}
 
 
 @in_virtual_time
 async def test_poison_is_found_in_the_partitions_of_every_connection() -> None:
     hang = {0, 1}
     app = make_app(
-        consumers=2, concurrency=4, unprocessed_record_max_age="5s", on_poison="pause-partition", revoke_grace="1s"
+        consumers=2,
+        concurrency=4,
+        unprocessed_record_max_age="5s",
+        on_poison="pause-partition",
+        revoke_grace="1s",
     )
 
     @app.incoming("orders")
@@ -325,7 +363,10 @@ async def test_the_application_that_iterates_gets_the_records_of_them_all() -> N
 
     async with running(app, partitions=4) as test:
         consumer = asyncio.ensure_future(consume())
-        await until(lambda: facts(test).state == "running" if app.channel("orders").is_started else False, 20)
+        await until(
+            lambda: facts(test).state == "running" if app.channel("orders").is_started else False,
+            20,
+        )
         await spread(test)
         for partition in range(4):
             await send(test, b"", partition=partition)
@@ -336,7 +377,9 @@ async def test_the_application_that_iterates_gets_the_records_of_them_all() -> N
 
 
 @pytest.mark.parametrize(("setting", "share"), [({}, 3_333), ({"max_uncommitted": 30}, 10)])
-def test_each_connection_has_a_share_of_what_may_be_uncommitted(setting: dict[str, int], share: int) -> None:
+def test_each_connection_has_a_share_of_what_may_be_uncommitted(
+    setting: dict[str, int], share: int
+) -> None:
     app = make_app(consumers=3, **setting)
     found = roles(app.settings.incoming["orders"], Throttled(1.0), Hooks())
     assert [role.most_uncommitted for role in found] == [share] * 3
@@ -358,7 +401,10 @@ async def test_states_go_through_connecting_only_once_at_the_start() -> None:
     recorder = Recorder()
     async with running(Counting(recorder=recorder, consumers=3).app, partitions=3) as test:
         await spread(test, 3)
-        assert [event.new for event in recorder.of(ChannelStateChanged)] == ["connecting", "running"]
+        assert [event.new for event in recorder.of(ChannelStateChanged)] == [
+            "connecting",
+            "running",
+        ]
 
 
 @pytest.mark.parametrize("consumers", [1, 2, 5])
@@ -401,7 +447,9 @@ async def test_what_stands_in_a_retry_topic_before_the_first_start_is_handled() 
 
 
 @in_virtual_time
-async def test_hooks_are_not_told_of_retry_topics_and_a_channel_with_retries_restarts_whole() -> None:
+async def test_hooks_are_not_told_of_retry_topics_and_a_channel_with_retries_restarts_whole() -> (
+    None
+):
     told, seen = set[TopicPartition](), list[str]()
     app = make_app(
         failure_strategy="delayed-retry-topic",

@@ -1,4 +1,6 @@
-"""Each call of a handler has context variables of its own: a trace id of one record is not that of the next."""
+"""Each call of a handler has context variables of its own: a trace id of one record is not that of
+the next.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,18 @@ import pytest
 from reactive_kafka import App, Batch, Message
 from reactive_kafka.observe.events import RecordIgnored
 from reactive_kafka.records import RawRecord
-from tests.app.helpers import Recorder, committed, facts, in_virtual_time, make_app, now, running, send, tp, until
+from tests.app.helpers import (
+    Recorder,
+    committed,
+    facts,
+    in_virtual_time,
+    make_app,
+    now,
+    running,
+    send,
+    tp,
+    until,
+)
 
 trace: ContextVar[Any] = ContextVar("trace", default="none")
 tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
@@ -35,20 +48,33 @@ class Ends(Incomparable):
 
 
 def tracing_app(
-    seen: list[Any], value_of: Callable[[bytes], Any] = bytes.decode, shape: str = "payload", **orders: Any
+    seen: list[Any],
+    value_of: Callable[[bytes], Any] = bytes.decode,
+    shape: str = "payload",
+    **orders: Any,
 ) -> App:
     """A handler that notes the trace that it finds, and sets its own."""
     app = make_app(value_deserializer="bytes", batch_max_records=1, **orders)
 
     async def handler(given: Any) -> None:
         seen.append(trace.get())
-        for payload in [given] if shape == "payload" else [given.payload] if shape == "message" else given.payloads:
+        for payload in (
+            [given]
+            if shape == "payload"
+            else [given.payload]
+            if shape == "message"
+            else given.payloads
+        ):
             trace.set(value_of(payload))
         await asyncio.sleep(0)
         if b"bad" in payload:
             raise ValueError("bad")
 
-    handler.__annotations__["given"] = {"payload": bytes, "message": Message[bytes], "batch": Batch[bytes]}[shape]
+    handler.__annotations__["given"] = {
+        "payload": bytes,
+        "message": Message[bytes],
+        "batch": Batch[bytes],
+    }[shape]
     app.incoming("orders")(handler)
     return app
 
@@ -66,13 +92,19 @@ def tracing_app(
     ],
 )
 @in_virtual_time
-async def test_what_a_handler_sets_is_seen_by_no_other_call(shape: str, orders: dict[str, Any]) -> None:
+async def test_what_a_handler_sets_is_seen_by_no_other_call(
+    shape: str, orders: dict[str, Any]
+) -> None:
     if shape == "batch" and orders.get("ordering") == "key":
         return
     seen = list[Any]()
-    async with running(tracing_app(seen, shape=shape, failure_strategy="ignore", **orders), partitions=2) as test:
+    async with running(
+        tracing_app(seen, shape=shape, failure_strategy="ignore", **orders), partitions=2
+    ) as test:
         for partition in (0, 1):
-            await send(test, b"1", b"2", b"bad 3", b"4", b"bad 5", b"bad 6", b"7", partition=partition)
+            await send(
+                test, b"1", b"2", b"bad 3", b"4", b"bad 5", b"bad 6", b"7", partition=partition
+            )
         await until(lambda: len(seen) == (26 if "retry" in orders else 14), 60)
         await test.settled()
         assert set(seen) == {"none"}
@@ -81,9 +113,13 @@ async def test_what_a_handler_sets_is_seen_by_no_other_call(shape: str, orders: 
 
 @pytest.mark.parametrize("kind", [Incomparable, Ends, lambda: float("nan"), object, dict])
 @in_virtual_time
-async def test_values_that_cannot_be_compared_leave_no_trace_either(kind: Callable[[], Any]) -> None:
+async def test_values_that_cannot_be_compared_leave_no_trace_either(
+    kind: Callable[[], Any],
+) -> None:
     seen = list[Any]()
-    async with running(tracing_app(seen, lambda _: kind(), failure_strategy="ignore", concurrency=1)) as test:
+    async with running(
+        tracing_app(seen, lambda _: kind(), failure_strategy="ignore", concurrency=1)
+    ) as test:
         await send(test, b"1", b"2", b"3")
         await test.settled()
         assert seen == ["none"] * 3
@@ -97,7 +133,8 @@ async def test_what_stands_in_the_context_of_the_start_is_seen_by_every_call() -
     @app.incoming("orders")
     async def handler(value: bytes) -> None:
         seen.append((tenant.get(), trace.get()))
-        trace.set([value])  # compares equal to what is there
+        # Compares equal to what is there.
+        trace.set([value])
         tenant.set(value.decode())
 
     tenant.set("acme")
@@ -156,8 +193,12 @@ async def test_what_a_deserializer_sets_is_seen_by_the_handler_of_its_record() -
 
 
 @pytest.mark.parametrize("cancels_itself", [False, True])
-async def test_in_a_context_of_its_own_a_handler_has_all_that_asyncio_and_anyio_have(cancels_itself: bool) -> None:
-    """Driven step by step: what is awaited, thrown in, and raised goes through as it is. The thread needs real time."""
+async def test_in_a_context_of_its_own_a_handler_has_all_that_asyncio_and_anyio_have(
+    cancels_itself: bool,
+) -> None:
+    """Driven step by step: what is awaited, thrown in, and raised goes through as it is. The thread
+    needs real time.
+    """
     app, done = make_app(concurrency=1, failure_strategy="ignore"), list[bytes]()
 
     async def child() -> str:
@@ -220,13 +261,19 @@ async def test_an_error_keeps_the_traceback_of_the_child_or_the_thread_that_it_c
     @app.incoming("orders")
     async def handler(value: bytes) -> None:
         trace.set(value)
-        await (asyncio.create_task(_fails()) if value == b"child" else anyio.to_thread.run_sync(in_a_thread))
+        await (
+            asyncio.create_task(_fails())
+            if value == b"child"
+            else anyio.to_thread.run_sync(in_a_thread)
+        )
 
     async with running(app) as test:
         await send(test, b"child", b"thread", b"child", b"thread")
         await test.settled()
     tracebacks = [
-        traceback.extract_tb(event.error.__traceback__) for event in recorder.of(RecordIgnored) if event.error
+        traceback.extract_tb(event.error.__traceback__)
+        for event in recorder.of(RecordIgnored)
+        if event.error
     ]
     assert [frames[-1].name for frames in tracebacks] == ["_fails", "in_a_thread"] * 2
     assert [[frame.name for frame in frames].count("handler") for frames in tracebacks] == [1] * 4

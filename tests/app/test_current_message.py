@@ -1,4 +1,6 @@
-"""What a handler has, told to whatever it calls: log lines, helpers that get no message, its threads and tasks."""
+"""What a handler has, told to whatever it calls: log lines, helpers that get no message, its
+threads and tasks.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,11 @@ Seen = tuple[int, int, Any, int]
 def here() -> Seen | None:
     """Partition, offset, payload and attempt of what the handler has."""
     message = current_message()
-    return None if message is None else (message.partition, message.offset, message.payload, message.attempt)
+    return (
+        None
+        if message is None
+        else (message.partition, message.offset, message.payload, message.attempt)
+    )
 
 
 ORDERINGS: list[dict[str, Any]] = [
@@ -38,12 +44,20 @@ ORDERINGS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize(
     ("shape", "orders"),
-    [("message", {"ack": "manual"}), *((shape, orders) for shape in ("payload", "message") for orders in ORDERINGS)],
+    [
+        ("message", {"ack": "manual"}),
+        *((shape, orders) for shape in ("payload", "message") for orders in ORDERINGS),
+    ],
     ids=str,
 )
 @in_virtual_time
-async def test_it_is_the_record_of_this_call_before_and_after_a_wait(shape: str, orders: dict[str, Any]) -> None:
-    app, seen = make_app(value_deserializer="json", **orders), list[tuple[Any, Seen | None, Seen | None]]()
+async def test_it_is_the_record_of_this_call_before_and_after_a_wait(
+    shape: str, orders: dict[str, Any]
+) -> None:
+    app, seen = (
+        make_app(value_deserializer="json", **orders),
+        list[tuple[Any, Seen | None, Seen | None]](),
+    )
 
     async def handler(given: Any) -> None:
         before = here()
@@ -69,7 +83,10 @@ async def test_it_is_the_record_of_this_call_before_and_after_a_wait(shape: str,
 
 @in_virtual_time
 async def test_an_attempt_has_its_number_and_the_next_record_nothing_of_it() -> None:
-    app, seen = make_app(value_deserializer="json", retry={"max_attempts": 3, "backoff": "1s"}), list[Seen | None]()
+    app, seen = (
+        make_app(value_deserializer="json", retry={"max_attempts": 3, "backoff": "1s"}),
+        list[Seen | None](),
+    )
 
     @app.incoming("orders")
     async def handler(number: int) -> None:
@@ -118,7 +135,9 @@ async def test_where_calls_have_tasks_of_their_own_each_has_its_record() -> None
 
 
 @in_virtual_time
-async def test_tasks_of_a_handler_have_its_record_and_one_that_is_left_behind_never_another() -> None:
+async def test_tasks_of_a_handler_have_its_record_and_one_that_is_left_behind_never_another() -> (
+    None
+):
     app = make_app(value_deserializer="json")
     inside, left = list[tuple[int, Seen | None]](), list[tuple[int, Seen | None]]()
     tasks, release = list[asyncio.Task[None]](), asyncio.Event()
@@ -215,7 +234,9 @@ async def test_the_first_to_ask_in_a_later_call_gets_none_as_do_the_calls_in_fli
 
 
 @in_virtual_time
-async def test_calls_that_begin_5_ms_after_the_first_to_ask_have_it_while_their_worker_stays_busy() -> None:
+async def test_calls_that_begin_5_ms_after_the_first_to_ask_have_it_while_their_worker_stays_busy() -> (
+    None
+):
     app, seen = make_app(value_deserializer="json"), list[tuple[int, Seen | None]]()
 
     async def look(number: int) -> None:
@@ -234,7 +255,9 @@ async def test_calls_that_begin_5_ms_after_the_first_to_ask_have_it_while_their_
 
 
 @in_virtual_time
-async def test_a_channel_that_a_handler_adds_has_its_own_records_and_not_that_of_the_handler() -> None:
+async def test_a_channel_that_a_handler_adds_has_its_own_records_and_not_that_of_the_handler() -> (
+    None
+):
     app, seen = make_app(value_deserializer="json"), list[Seen | None]()
 
     async def of_added(number: int) -> None:
@@ -246,7 +269,12 @@ async def test_a_channel_that_a_handler_adds_has_its_own_records_and_not_that_of
 
     @app.incoming("orders")
     async def handler(number: int) -> None:
-        settings = {"topic": "late", "group_id": "late", "auto_offset_reset": "earliest", "value_deserializer": "json"}
+        settings = {
+            "topic": "late",
+            "group_id": "late",
+            "auto_offset_reset": "earliest",
+            "value_deserializer": "json",
+        }
         await app.add_channel("late", settings, of_added)
 
     async with running(app) as test:
@@ -261,7 +289,10 @@ async def test_a_channel_that_a_handler_adds_has_its_own_records_and_not_that_of
 
 @in_virtual_time
 async def test_a_task_that_acks_after_its_handler_has_returned_has_the_message_until_then() -> None:
-    app, seen = make_app(value_deserializer="json", ack="manual"), list[tuple[int, Seen | None, Seen | None]]()
+    app, seen = (
+        make_app(value_deserializer="json", ack="manual"),
+        list[tuple[int, Seen | None, Seen | None]](),
+    )
     tasks = list[asyncio.Task[None]]()
 
     async def later(message: Message[int]) -> None:
@@ -385,7 +416,9 @@ def of(stream: io.StringIO, message: str) -> list[dict[str, Any]]:
     ]
 
 
-def test_json_lines_of_a_handler_say_which_record_it_has_and_those_of_others_do_not(lines: io.StringIO) -> None:
+def test_json_lines_of_a_handler_say_which_record_it_has_and_those_of_others_do_not(
+    lines: io.StringIO,
+) -> None:
     @in_virtual_time
     async def play() -> None:
         app = make_app(value_deserializer="json")
@@ -409,7 +442,9 @@ def test_json_lines_of_a_handler_say_which_record_it_has_and_those_of_others_do_
     assert of(lines, "a library's")[0] == of(lines, "outside")[0] == {}
 
 
-def test_json_lines_of_tasks_of_the_first_calls_say_which_record_they_are_of(lines: io.StringIO) -> None:
+def test_json_lines_of_tasks_of_the_first_calls_say_which_record_they_are_of(
+    lines: io.StringIO,
+) -> None:
     @in_virtual_time
     async def play() -> None:
         app = make_app(value_deserializer="json", ordering="unordered", concurrency=3)
@@ -430,7 +465,9 @@ def test_json_lines_of_tasks_of_the_first_calls_say_which_record_they_are_of(lin
     assert sorted(line.get("offset", -1) for line in of(lines, "from a task")) == list(range(9))
 
 
-def test_json_lines_of_a_batch_name_its_first_record_and_how_many_there_are(lines: io.StringIO) -> None:
+def test_json_lines_of_a_batch_name_its_first_record_and_how_many_there_are(
+    lines: io.StringIO,
+) -> None:
     @in_virtual_time
     async def play() -> None:
         app = make_app(value_deserializer="json", batch_max_records=3)

@@ -1,4 +1,6 @@
-"""``failure_strategy = "dead-letter-queue"``: a record is settled once its dead letter stands in the broker."""
+"""``failure_strategy = "dead-letter-queue"``: a record is settled once its dead letter stands in
+the broker.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,16 @@ from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.failure import FailedRecord, Skip, Stop, Write
 from reactive_kafka.observe.events import RecordDeadLettered
 from reactive_kafka.testing import TestApp
-from tests.app.helpers import Recorder, committed, facts, in_virtual_time, make_app, running, send, until
+from tests.app.helpers import (
+    Recorder,
+    committed,
+    facts,
+    in_virtual_time,
+    make_app,
+    running,
+    send,
+    until,
+)
 
 LETTERS = "dead-letter-topic-orders"
 
@@ -41,15 +52,32 @@ async def test_a_dead_letter_is_the_record_as_it_was_with_headers_that_say_why()
             raise ValueError("cannot be billed") from cause
 
     async with running(app) as test:
-        test.broker.produce("orders", b"\xff\x00", key=b"k", partition=0, headers=[("trace", b"7")], timestamp_ms=1234)
+        test.broker.produce(
+            "orders",
+            b"\xff\x00",
+            key=b"k",
+            partition=0,
+            headers=[("trace", b"7")],
+            timestamp_ms=1234,
+        )
         await test.settled()
         assert committed(test) == 1
         (letter,) = letters(test)
         assert (letter.value, letter.key) == (b"\xff\x00", b"k")
         assert Headers(letter.headers).get("trace") == b"7"
-        said = {name: header(letter, f"dead-letter-{name}") for name in (
-            "reason", "exception-class-name", "cause", "cause-class-name", "topic", "partition", "offset", "timestamp",
-        )}  # fmt: skip
+        said = {
+            name: header(letter, f"dead-letter-{name}")
+            for name in (
+                "reason",
+                "exception-class-name",
+                "cause",
+                "cause-class-name",
+                "topic",
+                "partition",
+                "offset",
+                "timestamp",
+            )
+        }
         assert said == {
             "reason": "cannot be billed",
             "exception-class-name": "builtins.ValueError",
@@ -61,7 +89,11 @@ async def test_a_dead_letter_is_the_record_as_it_was_with_headers_that_say_why()
             "timestamp": "1234",
         }
         totals = facts(test).totals[letter_of(recorder).partition]
-        assert (totals.nacked, totals.dead_lettered, totals.acked) == ({"dead-letter-queue": 1}, 1, 0)
+        assert (totals.nacked, totals.dead_lettered, totals.acked) == (
+            {"dead-letter-queue": 1},
+            1,
+            0,
+        )
 
 
 def letter_of(recorder: Recorder) -> RecordDeadLettered:
@@ -71,7 +103,10 @@ def letter_of(recorder: Recorder) -> RecordDeadLettered:
 
 @in_virtual_time
 async def test_a_record_that_cannot_be_decoded_is_dead_lettered_with_its_bytes() -> None:
-    app, seen = make_app(failure_strategy="dead-letter-queue", value_deserializer="json"), list[Any]()
+    app, seen = (
+        make_app(failure_strategy="dead-letter-queue", value_deserializer="json"),
+        list[Any](),
+    )
 
     @app.incoming("orders")
     async def handler(value: dict[str, int]) -> None:
@@ -88,8 +123,13 @@ async def test_a_record_that_cannot_be_decoded_is_dead_lettered_with_its_bytes()
 
 
 @in_virtual_time
-async def test_the_record_is_settled_only_when_the_broker_has_the_letter_and_its_lane_waits_for_that() -> None:
-    app, seen = make_app(failure_strategy="dead-letter-queue", commit_interval="100ms"), list[tuple[int, int]]()
+async def test_the_record_is_settled_only_when_the_broker_has_the_letter_and_its_lane_waits_for_that() -> (
+    None
+):
+    app, seen = (
+        make_app(failure_strategy="dead-letter-queue", commit_interval="100ms"),
+        list[tuple[int, int]](),
+    )
 
     @app.incoming("orders")
     async def handler(message: Message[bytes]) -> None:
@@ -111,7 +151,9 @@ async def test_the_record_is_settled_only_when_the_broker_has_the_letter_and_its
 
 
 @in_virtual_time
-async def test_while_no_letter_can_be_written_the_record_stays_unsettled_and_readiness_says_so() -> None:
+async def test_while_no_letter_can_be_written_the_record_stays_unsettled_and_readiness_says_so() -> (
+    None
+):
     app = make_app(failure_strategy="dead-letter-queue", commit_interval="100ms")
 
     @app.incoming("orders")
@@ -177,7 +219,10 @@ async def test_a_replacement_that_cannot_be_written_is_an_error_of_the_handler()
 async def test_a_nack_that_nobody_awaits_holds_its_lane_too(ordering: str, shape: str) -> None:
     if shape == "batch" and ordering == "key":
         return
-    app, seen = make_app(failure_strategy="dead-letter-queue", ordering=ordering, batch_max_wait="0s"), list[bytes]()
+    app, seen = (
+        make_app(failure_strategy="dead-letter-queue", ordering=ordering, batch_max_wait="0s"),
+        list[bytes](),
+    )
 
     def handle(message: Message[bytes]) -> None:
         seen.append(message.payload)
@@ -210,7 +255,9 @@ async def test_a_nack_that_nobody_awaits_holds_its_lane_too(ordering: str, shape
 
 @in_virtual_time
 async def test_of_a_batch_only_what_has_no_verdict_is_dead_lettered() -> None:
-    app = make_app(failure_strategy="dead-letter-queue", batch_max_wait="10ms", value_deserializer="json")
+    app = make_app(
+        failure_strategy="dead-letter-queue", batch_max_wait="10ms", value_deserializer="json"
+    )
 
     @app.incoming("orders")
     async def handler(batch: Batch[int]) -> None:
@@ -231,7 +278,11 @@ async def test_of_a_batch_only_what_has_no_verdict_is_dead_lettered() -> None:
 async def test_routes_send_each_exception_to_the_strategy_of_its_nearest_class() -> None:
     app = make_app(
         failure_strategy="fail",
-        failure_routes={"LookupError": "ignore", "KeyError": "dead-letter-queue", "builtins.OSError": "ignore"},
+        failure_routes={
+            "LookupError": "ignore",
+            "KeyError": "dead-letter-queue",
+            "builtins.OSError": "ignore",
+        },
     )
     errors = [KeyError("a"), IndexError("b"), FileNotFoundError("c")]
 
@@ -271,7 +322,9 @@ async def test_a_retried_record_is_dead_lettered_after_its_last_attempt() -> Non
 
 @pytest.mark.parametrize("ordering", ["partition", "key"])
 @in_virtual_time
-async def test_the_error_of_the_last_attempt_has_nothing_to_do_with_those_before(ordering: str) -> None:
+async def test_the_error_of_the_last_attempt_has_nothing_to_do_with_those_before(
+    ordering: str,
+) -> None:
     recorder = Recorder()
     retry = {"max_attempts": 3, "backoff": "10ms"}
     app = make_app(recorder, failure_strategy="dead-letter-queue", ordering=ordering, retry=retry)
@@ -322,7 +375,10 @@ async def test_a_strategy_of_the_application_decides_as_the_built_in_ones_do() -
     async with running(app) as test:
         await send(test, b"skip", b"write", b"later")
         await test.settled(timeout=30)
-        assert sorted(record.value or b"" for record in test.records("elsewhere")) == [b"late", b"write"]
+        assert sorted(record.value or b"" for record in test.records("elsewhere")) == [
+            b"late",
+            b"write",
+        ]
         assert committed(test) == 3
         await send(test, b"stop")
         await until(lambda: facts(test).state == "failed")
@@ -333,8 +389,12 @@ async def test_a_strategy_of_the_application_decides_as_the_built_in_ones_do() -
 
 
 @in_virtual_time
-async def test_poison_goes_to_the_dead_letters_under_its_handler_and_the_partition_goes_on() -> None:
-    app = make_app(on_poison="dead-letter-queue", unprocessed_record_max_age="5s", commit_interval="100ms")
+async def test_poison_goes_to_the_dead_letters_under_its_handler_and_the_partition_goes_on() -> (
+    None
+):
+    app = make_app(
+        on_poison="dead-letter-queue", unprocessed_record_max_age="5s", commit_interval="100ms"
+    )
     story: list[str] = []
 
     @app.incoming("orders")
@@ -362,7 +422,10 @@ async def test_poison_goes_to_the_dead_letters_under_its_handler_and_the_partiti
 @in_virtual_time
 async def test_a_handler_that_ignores_its_cancellation_is_left_to_itself(ordering: str) -> None:
     app = make_app(
-        on_poison="dead-letter-queue", unprocessed_record_max_age="5s", commit_interval="100ms", ordering=ordering
+        on_poison="dead-letter-queue",
+        unprocessed_record_max_age="5s",
+        commit_interval="100ms",
+        ordering=ordering,
     )
     seen, go_on = list[bytes](), asyncio.Event()
 
@@ -392,7 +455,9 @@ async def test_a_handler_that_ignores_its_cancellation_is_left_to_itself(orderin
 async def test_a_handler_that_returns_when_it_is_cancelled_is_not_abandoned_while_its_dead_letter_is_written(
     ordering: str,
 ) -> None:
-    app = make_app(on_poison="dead-letter-queue", unprocessed_record_max_age="5s", ordering=ordering)
+    app = make_app(
+        on_poison="dead-letter-queue", unprocessed_record_max_age="5s", ordering=ordering
+    )
     seen = list[bytes]()
 
     @app.incoming("orders")
@@ -409,7 +474,8 @@ async def test_a_handler_that_returns_when_it_is_cancelled_is_not_abandoned_whil
         await send(test, b"stuck")
         await hold.arrived()
         await send(test, b"next")
-        await asyncio.sleep(3)  # its worker would be abandoned after one second
+        # Its worker would be abandoned after one second.
+        await asyncio.sleep(3)
         assert (facts(test).abandoned_handlers, seen) == (0, [])
         hold.release()
         await test.settled()
@@ -417,8 +483,13 @@ async def test_a_handler_that_returns_when_it_is_cancelled_is_not_abandoned_whil
 
 
 @in_virtual_time
-async def test_it_is_the_stuck_record_that_is_dead_lettered_and_not_one_that_came_meanwhile() -> None:
-    app, seen = make_app(on_poison="dead-letter-queue", unprocessed_record_max_age="5s"), list[bytes]()
+async def test_it_is_the_stuck_record_that_is_dead_lettered_and_not_one_that_came_meanwhile() -> (
+    None
+):
+    app, seen = (
+        make_app(on_poison="dead-letter-queue", unprocessed_record_max_age="5s"),
+        list[bytes](),
+    )
 
     @app.incoming("orders")
     async def handler(value: bytes) -> None:
@@ -429,7 +500,8 @@ async def test_it_is_the_stuck_record_that_is_dead_lettered_and_not_one_that_cam
     async with running(app) as test:
         await send(test, b"stuck")
         await asyncio.sleep(1)
-        await send(test, b"next", b"last")  # a new piece, while the handler has the last record of the one before
+        # A new piece, while the handler has the last record of the one before.
+        await send(test, b"next", b"last")
         await test.settled(timeout=30)
         assert [letter.value for letter in letters(test)] == [b"stuck"]
     assert seen == [b"next", b"last"]
@@ -437,7 +509,9 @@ async def test_it_is_the_stuck_record_that_is_dead_lettered_and_not_one_that_cam
 
 @in_virtual_time
 async def test_a_message_that_a_manual_handler_left_is_dead_lettered_when_it_is_poison() -> None:
-    app = make_app(on_poison="dead-letter-queue", unprocessed_record_max_age="5s", commit_interval="100ms")
+    app = make_app(
+        on_poison="dead-letter-queue", unprocessed_record_max_age="5s", commit_interval="100ms"
+    )
 
     @app.incoming("orders", ack="manual")
     async def handler(message: Message[bytes]) -> None:
@@ -451,9 +525,14 @@ async def test_a_message_that_a_manual_handler_left_is_dead_lettered_when_it_is_
 
 
 @in_virtual_time
-async def test_the_messages_of_a_stuck_batch_are_dead_lettered_but_for_those_that_are_settled() -> None:
+async def test_the_messages_of_a_stuck_batch_are_dead_lettered_but_for_those_that_are_settled() -> (
+    None
+):
     app = make_app(
-        on_poison="dead-letter-queue", unprocessed_record_max_age="5s", commit_interval="100ms", batch_max_wait="10ms"
+        on_poison="dead-letter-queue",
+        unprocessed_record_max_age="5s",
+        commit_interval="100ms",
+        batch_max_wait="10ms",
     )
 
     @app.incoming("orders")
@@ -472,7 +551,9 @@ async def test_the_messages_of_a_stuck_batch_are_dead_lettered_but_for_those_tha
 
 @in_virtual_time
 async def test_health_is_down_until_the_letter_of_a_poison_record_is_written() -> None:
-    app = make_app(on_poison="dead-letter-queue", unprocessed_record_max_age="5s", commit_interval="100ms")
+    app = make_app(
+        on_poison="dead-letter-queue", unprocessed_record_max_age="5s", commit_interval="100ms"
+    )
 
     @app.incoming("orders")
     async def handler(value: bytes) -> None:

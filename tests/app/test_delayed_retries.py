@@ -1,4 +1,6 @@
-"""``failure_strategy = "delayed-retry-topic"``: tried again later through topics with a delay, then dead-lettered."""
+"""``failure_strategy = "delayed-retry-topic"``: tried again later through topics with a delay, then
+dead-lettered.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,18 @@ import pytest
 
 from reactive_kafka import App, Batch, Headers, Message
 from reactive_kafka.observe.events import RecordDelayed, RecordPutOff
-from tests.app.helpers import Recorder, facts, in_virtual_time, make_app, make_broker, now, running, send, tp, until
+from tests.app.helpers import (
+    Recorder,
+    facts,
+    in_virtual_time,
+    make_app,
+    make_broker,
+    now,
+    running,
+    send,
+    tp,
+    until,
+)
 
 TOPICS = ["orders_retry_1000", "orders_retry_10000"]
 LETTERS = "dead-letter-topic-orders"
@@ -36,7 +49,9 @@ Calls = list[tuple[bytes, str, float]]
 
 
 def failing(app: App, times: int) -> Calls:
-    """A handler that fails so often for each value; what it was called with, from which topic, and when."""
+    """A handler that fails so often for each value; what it was called with, from which topic, and
+    when.
+    """
     calls: Calls = []
 
     @app.incoming("orders")
@@ -74,7 +89,11 @@ async def test_what_fails_in_every_topic_is_dead_lettered_as_a_record_of_its_fir
         await until(lambda: test.records(LETTERS), 60)
         (letter,) = test.records(LETTERS)
         headers = Headers(letter.headers)
-        assert (letter.value, letter.key, headers.get("dead-letter-timestamp")) == (b"x", b"k", b"777")
+        assert (letter.value, letter.key, headers.get("dead-letter-timestamp")) == (
+            b"x",
+            b"k",
+            b"777",
+        )
         assert (letter.timestamp or 0) > began_ms
         assert headers.get("dead-letter-topic") == b"orders"
         assert headers.get("dead-letter-offset") == b"0"
@@ -90,7 +109,8 @@ async def test_a_record_that_is_not_due_blocks_none_that_is() -> None:
         began, wall_ms = now(), int(asyncio.get_running_loop().clock.wall() * 1000)  # type: ignore[attr-defined]
         for value, topic, age_ms in (
             (b"long", "orders_retry_20000", 0),
-            (b"due", "orders_retry_20000", 20_000),  # behind it, in the same partition
+            # Behind it, in the same partition.
+            (b"due", "orders_retry_20000", 20_000),
             (b"short", "orders_retry_1000", 0),
         ):
             test.broker.produce(topic, value, partition=0, timestamp_ms=wall_ms - age_ms)
@@ -106,7 +126,12 @@ async def test_a_delay_survives_a_restart_of_the_service() -> None:
     calls = failing(first, 1)
     async with running(first, broker=broker) as test:
         await send(test, b"x")
-        await until(lambda: broker.topics().get("orders_retry_30000") and broker.log(tp(topic="orders_retry_30000")))
+        await until(
+            lambda: (
+                broker.topics().get("orders_retry_30000")
+                and broker.log(tp(topic="orders_retry_30000"))
+            )
+        )
         written = clock.wall()
         await asyncio.sleep(5)
     again = retrying_app(["orders_retry_30000"])
@@ -137,13 +162,16 @@ async def test_a_rebalance_neither_loses_nor_doubles_what_is_not_due() -> None:
 
 
 @in_virtual_time
-async def test_a_record_that_gets_due_while_its_partition_waits_to_be_retained_is_tried_then() -> None:
+async def test_a_record_that_gets_due_while_its_partition_waits_to_be_retained_is_tried_then() -> (
+    None
+):
     app = retrying_app(["orders_retry_5000"])
     calls = failing(app, 1)
     async with running(app) as test:
         await send(test, b"x")
         await until(lambda: test.records("orders_retry_5000"))
-        await asyncio.sleep(1)  # it is held by now
+        # It is held by now.
+        await asyncio.sleep(1)
         hold = test.broker.hold("committed")
         test.broker.rebalance("kafka-delayed-retry-topic-billing")
         await hold.arrived()
@@ -154,14 +182,18 @@ async def test_a_record_that_gets_due_while_its_partition_waits_to_be_retained_i
 
 
 @in_virtual_time
-async def test_more_records_than_there_is_room_for_wait_in_the_topic_with_the_partition_paused() -> None:
+async def test_more_records_than_there_is_room_for_wait_in_the_topic_with_the_partition_paused() -> (
+    None
+):
     app = retrying_app(["orders_retry_20000"], max_in_flight=10)
     calls = failing(app, 1)
     async with running(app) as test:
         await send(test, *[b"%d" % number for number in range(50)])
         await until(lambda: len(calls) == 50, 60)
         await asyncio.sleep(5)
-        retry = [one for one in facts(test).partitions if one.partition.topic == "orders_retry_20000"]
+        retry = [
+            one for one in facts(test).partitions if one.partition.topic == "orders_retry_20000"
+        ]
         assert sum(one.queued for one in retry) <= 10
         assert any(one.paused for one in retry)
         await until(lambda: len(calls) == 100, 300)
@@ -186,7 +218,8 @@ async def test_a_record_that_takes_longer_than_the_timeout_is_dead_lettered() ->
     async with running(app) as test:
         await send(test, b"x")
         await until(lambda: test.records(LETTERS), 100)
-    assert len(calls) == 5  # at 0, 5, 10, 15 and 20 s
+    # At 0, 5, 10, 15 and 20 s.
+    assert len(calls) == 5
 
 
 @in_virtual_time
@@ -214,10 +247,19 @@ async def test_none_is_lost_in_any_order(ordering: str) -> None:
     calls = failing(app, 1)
     async with running(app, partitions=2) as test:
         for number in range(20):
-            await test.send("orders", b"%d" % number, key=b"%d" % (number % 3), partition=number % 2)
+            await test.send(
+                "orders", b"%d" % number, key=b"%d" % (number % 3), partition=number % 2
+            )
         await until(lambda: len(calls) == 40, 60)
-        await until(lambda: not facts(test).partitions or all(one.lag == 0 for one in facts(test).partitions), 60)
-    assert {value for value, topic, _ in calls if topic != "orders"} == {b"%d" % number for number in range(20)}
+        await until(
+            lambda: (
+                not facts(test).partitions or all(one.lag == 0 for one in facts(test).partitions)
+            ),
+            60,
+        )
+    assert {value for value, topic, _ in calls if topic != "orders"} == {
+        b"%d" % number for number in range(20)
+    }
 
 
 @in_virtual_time
@@ -236,7 +278,13 @@ async def test_a_retry_keeps_its_partition_number_and_topics_are_made_with_as_ma
 
 @pytest.mark.parametrize(
     ("delay", "topic"),
-    [(0, TOPICS[0]), ("500ms", TOPICS[0]), (1, TOPICS[0]), ("1001ms", TOPICS[1]), ("10s", TOPICS[1])],
+    [
+        (0, TOPICS[0]),
+        ("500ms", TOPICS[0]),
+        (1, TOPICS[0]),
+        ("1001ms", TOPICS[1]),
+        ("10s", TOPICS[1]),
+    ],
 )
 @in_virtual_time
 async def test_a_handler_has_its_record_come_again_from_the_topic_with_the_nearest_delay(
@@ -265,7 +313,9 @@ async def test_a_handler_has_its_record_come_again_from_the_topic_with_the_neare
 
 
 @in_virtual_time
-async def test_a_record_that_is_put_off_is_no_warning_and_no_failure(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_record_that_is_put_off_is_no_warning_and_no_failure(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     recorder = Recorder()
     app, seen = retrying_app(recorder=recorder), list[str]()
 
@@ -282,7 +332,9 @@ async def test_a_record_that_is_put_off_is_no_warning_and_no_failure(caplog: pyt
             await test.settled()
             assert app.health().ready.is_up
     events = recorder.of(RecordPutOff)
-    assert [(event.to, event.delay_s, event.error) for event in events] == [(TOPICS[0], 1.0, None)] * 3
+    assert [(event.to, event.delay_s, event.error) for event in events] == [
+        (TOPICS[0], 1.0, None)
+    ] * 3
     assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == []
     assert any("put off, next call in 1 s through" in record.message for record in caplog.records)
 
@@ -306,7 +358,9 @@ def put_off_warnings(app: App, handler: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("handler", [asks, asks_by_another])
-def test_a_channel_that_cannot_put_off_is_told_at_the_start_of_a_handler_that_asks(handler: Any) -> None:
+def test_a_channel_that_cannot_put_off_is_told_at_the_start_of_a_handler_that_asks(
+    handler: Any,
+) -> None:
     (warning,) = put_off_warnings(make_app(), handler)
     assert 'set failure_strategy = "delayed-retry-topic"' in warning
     assert handler.__name__ in warning
@@ -315,7 +369,9 @@ def test_a_channel_that_cannot_put_off_is_told_at_the_start_of_a_handler_that_as
 
 
 @in_virtual_time
-async def test_a_record_may_come_again_as_often_as_its_handler_asks_and_a_failure_counts_that() -> None:
+async def test_a_record_may_come_again_as_often_as_its_handler_asks_and_a_failure_counts_that() -> (
+    None
+):
     app, seen = retrying_app(TOPICS[:1], more={"max_retries": 1, "timeout": "2s"}), list[str]()
 
     @app.incoming("orders")
@@ -368,7 +424,10 @@ async def test_what_cannot_come_later_is_an_error_of_the_handlers(
 async def test_the_event_of_a_delayed_record_has_its_topic_and_the_delay_in_seconds() -> None:
     recorder = Recorder()
     app = make_app(
-        recorder, failure_strategy="delayed-retry-topic", delayed_retry={"topics": TOPICS}, commit_interval="100ms"
+        recorder,
+        failure_strategy="delayed-retry-topic",
+        delayed_retry={"topics": TOPICS},
+        commit_interval="100ms",
     )
     failing(app, 2)
     async with running(app) as test:

@@ -1,4 +1,6 @@
-"""What handlers are called with besides their record: made once a scope, and ended when that is over."""
+"""What handlers are called with besides their record: made once a scope, and ended when that is
+over.
+"""
 
 import asyncio
 import sqlite3
@@ -9,11 +11,30 @@ from typing import Annotated, Any
 
 import pytest
 
-from reactive_kafka import App, Batch, ConfigError, Depends, Message, Record, Router, current_message
+from reactive_kafka import (
+    App,
+    Batch,
+    ConfigError,
+    Depends,
+    Message,
+    Record,
+    Router,
+    current_message,
+)
 from reactive_kafka.delivery.pool import INTERRUPTED_S
 from reactive_kafka.observe.events import EndFailed, HandlerRetried, RecordIgnored
 from reactive_kafka.testing import TestApp
-from tests.app.helpers import Recorder, committed, facts, in_virtual_time, make_app, now, running, send, until
+from tests.app.helpers import (
+    Recorder,
+    committed,
+    facts,
+    in_virtual_time,
+    make_app,
+    now,
+    running,
+    send,
+    until,
+)
 
 TOLD: list[Any] = []
 
@@ -63,15 +84,20 @@ async def test_those_of_a_call_are_made_for_each_and_those_of_the_application_on
     for _ in range(2):
         TOLD.clear()
         async with running(app) as test:
-            assert TOLD == ["pool"]  # also where no record has come
+            # Also where no record has come.
+            assert TOLD == ["pool"]
             await send(test, b"a", b"b")
             await test.settled()
         assert TOLD == [
             "pool",
-            "session 1", (b"a", "session 1", 1), "session 1 ends",
-            "session 2", (b"b", "session 2", 2), "session 2 ends",
+            "session 1",
+            (b"a", "session 1", 1),
+            "session 1 ends",
+            "session 2",
+            (b"b", "session 2", 2),
+            "session 2 ends",
             "pool ends",
-        ]  # fmt: skip
+        ]
 
 
 async def sync_and_async(pool: ThePool) -> str:
@@ -100,7 +126,9 @@ async def test_what_may_block_is_made_in_a_thread_and_a_class_where_its_handler_
 
     @app.incoming("orders")
     async def handler(
-        order: bytes, plain: Annotated[str, Depends(plain)], repository: Annotated[Repository, Depends(Repository)]
+        order: bytes,
+        plain: Annotated[str, Depends(plain)],
+        repository: Annotated[Repository, Depends(Repository)],
     ) -> None:
         seen.append((plain, repository.of, repository.page))
 
@@ -112,7 +140,8 @@ async def test_what_may_block_is_made_in_a_thread_and_a_class_where_its_handler_
 
 
 def database() -> Iterator[sqlite3.Connection]:
-    connection = sqlite3.connect(":memory:")  # which refuses every other thread
+    # Which refuses every other thread.
+    connection = sqlite3.connect(":memory:")
     yield connection
     TOLD.append(connection.execute("SELECT 2").fetchone())
     connection.close()
@@ -123,11 +152,15 @@ class Orders:
         self.database = database
 
 
-async def test_a_handler_that_blocks_has_its_own_thread_in_common_with_what_is_made_for_it() -> None:
+async def test_a_handler_that_blocks_has_its_own_thread_in_common_with_what_is_made_for_it() -> (
+    None
+):
     app, seen = make_app(), list[Any]()
 
     @app.incoming("orders")
-    def handler(order: bytes, orders: Annotated[Orders, Depends(Orders)], session: TheSession) -> None:
+    def handler(
+        order: bytes, orders: Annotated[Orders, Depends(Orders)], session: TheSession
+    ) -> None:
         seen.append((session, orders.database.execute("SELECT 1").fetchone()))
 
     async with running(app) as test:
@@ -159,7 +192,13 @@ async def test_what_a_plain_wrapper_returns_is_awaited_before_anything_ends() ->
 
 
 async def test_a_batch_and_a_message_are_given_to_whoever_asks_for_them() -> None:
-    app = App({"incoming": {name: {"group_id": "g", "topic": name} for name in ("orders", "batches", "values")}})
+    app = App(
+        {
+            "incoming": {
+                name: {"group_id": "g", "topic": name} for name in ("orders", "batches", "values")
+            }
+        }
+    )
 
     async def offset(message: Message[Any]) -> int:
         return message.offset
@@ -201,8 +240,9 @@ async def test_a_generator_has_its_dependencies_until_all_that_it_yields_is_sent
         await send(test, b"a")
         await test.settled()
         assert [record.value for record in test.records("invoices")] == [
-            b'{"of":"session 1","number":0}', b'{"of":"session 1","number":1}'
-        ]  # fmt: skip
+            b'{"of":"session 1","number":0}',
+            b'{"of":"session 1","number":1}',
+        ]
     assert TOLD == ["pool", "session 1", 0, 1, "session 1 ends", "pool ends"]
 
 
@@ -334,7 +374,8 @@ async def test_an_application_does_not_start_without_what_it_needs() -> None:
         async with running(app):
             pass
     assert raised.value.__notes__[0].startswith(f"raised by the dependency {__name__}.")
-    assert TOLD == ["pool"]  # it was thrown into that, too
+    # It was thrown into that, too.
+    assert TOLD == ["pool"]
     assert not app.facts().started
 
 
@@ -466,7 +507,11 @@ async def test_a_thread_that_is_abandoned_keeps_its_dependencies_until_it_ends()
     go_on = threading.Event()
 
     @app.incoming("orders")
-    def handler(order: bytes, session: TheSession, database: Annotated[sqlite3.Connection, Depends(database)]) -> None:
+    def handler(
+        order: bytes,
+        session: TheSession,
+        database: Annotated[sqlite3.Connection, Depends(database)],
+    ) -> None:
         if order == b"stuck":
             go_on.wait(60)
             database.execute("SELECT 1")
@@ -525,7 +570,8 @@ async def test_an_override_is_taken_from_the_next_start_on() -> None:
     with_pool = ["pool", "session 1", "session 1", "session 1 ends", "pool ends"]
     assert await run() == with_pool
     app.dependency_overrides[make_session] = fake
-    assert await run() == ["fake", "fake ends"]  # and the pool that nobody needs is not made
+    # And the pool that nobody needs is not made.
+    assert await run() == ["fake", "fake ends"]
     del app.dependency_overrides[make_session]
     assert await run() == with_pool
 
@@ -541,7 +587,9 @@ async def test_an_override_that_cannot_be_made_is_refused_at_the_start() -> None
         return session
 
     app.dependency_overrides[make_session] = needs_itself
-    with pytest.raises(ConfigError, match=r"app\.dependency_overrides: dependencies need each other, so that none"):
+    with pytest.raises(
+        ConfigError, match=r"app\.dependency_overrides: dependencies need each other, so that none"
+    ):
         async with running(app):
             pass
 
@@ -555,7 +603,9 @@ def test_a_graph_that_cannot_be_made_is_told_with_all_other_problems() -> None:
     @app.incoming("orders")
     async def handler(order: bytes, it: Annotated[str, Depends(unfilled)]) -> None: ...
 
-    with pytest.raises(ConfigError, match=r"(?s)topic.*has the parameter host, which nothing fills"):
+    with pytest.raises(
+        ConfigError, match=r"(?s)topic.*has the parameter host, which nothing fills"
+    ):
         app.configure()
 
 
@@ -564,7 +614,10 @@ def test_a_graph_that_cannot_be_made_is_told_with_all_other_problems() -> None:
 
 @in_virtual_time
 async def test_handlers_of_routers_and_of_memory_channels_have_them_too() -> None:
-    app, router = App({"memory": {"inside": {}}, "incoming": {"orders": {"group_id": "g"}}}), Router()
+    app, router = (
+        App({"memory": {"inside": {}}, "incoming": {"orders": {"group_id": "g"}}}),
+        Router(),
+    )
 
     @router.incoming("inside")
     async def inside(value: bytes, session: TheSession) -> None:

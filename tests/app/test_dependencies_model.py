@@ -1,4 +1,6 @@
-"""Random graphs of dependencies: each is made once a scope and ended once, after all that were made of it."""
+"""Random graphs of dependencies: each is made once a scope and ended once, after all that were made
+of it.
+"""
 
 import asyncio
 import inspect
@@ -27,8 +29,10 @@ class Node:
     kind: Kind
     scope: Scope
     needs: tuple[int, ...]
-    fails: tuple[int, ...]  # which of its makings fail
-    breaks: bool = False  # its end raises after each call that has not failed
+    # Which of its makings fail.
+    fails: tuple[int, ...]
+    # Its end raises after each call that has not failed.
+    breaks: bool = False
 
 
 @dataclass(eq=False)
@@ -51,7 +55,9 @@ class Refused(Exception):
 
 
 class World:
-    """The factories of a graph, and what became of their values. They are called from several threads."""
+    """The factories of a graph, and what became of their values. They are called from several
+    threads.
+    """
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.nodes = nodes
@@ -86,7 +92,9 @@ class World:
             value.ends += 1
             for user in value.users:
                 if self.nodes[user.node].kind in ENDED and not user.ends:
-                    self.wrong.append(f"{value.node} has ended before {user.node}, which was made of it")
+                    self.wrong.append(
+                        f"{value.node} has ended before {user.node}, which was made of it"
+                    )
         if self.nodes[value.node].breaks and not failed:
             raise Refused(f"end of {value.node}")
 
@@ -122,8 +130,12 @@ class World:
                 return world.make(number, values)
 
         factory: Any = {
-            "async": awaited, "plain": plain, "class": Class, "async generator": entered, "generator": generator,
-        }[self.nodes[number].kind]  # fmt: skip
+            "async": awaited,
+            "plain": plain,
+            "class": Class,
+            "async generator": entered,
+            "generator": generator,
+        }[self.nodes[number].kind]
         factory.__signature__ = signature_of(
             (one, made[one], self.nodes[one].scope) for one in self.nodes[number].needs
         )
@@ -133,7 +145,9 @@ class World:
 def signature_of(needs: Any, *first: inspect.Parameter) -> inspect.Signature:
     keyword = inspect.Parameter.KEYWORD_ONLY
     asked = [
-        inspect.Parameter(f"p{number}", keyword, annotation=Annotated[Any, Depends(factory, scope=scope)])
+        inspect.Parameter(
+            f"p{number}", keyword, annotation=Annotated[Any, Depends(factory, scope=scope)]
+        )
         for number, factory, scope in needs
     ]
     return inspect.Signature([*first, *asked])
@@ -153,7 +167,9 @@ def graphs(draw: st.DrawFn) -> list[Node]:
     return nodes
 
 
-def add_handler(app: App, world: World, asked: Sequence[int], kind: HandlerKind, fails: Sequence[int]) -> list[int]:
+def add_handler(
+    app: App, world: World, asked: Sequence[int], kind: HandlerKind, fails: Sequence[int]
+) -> list[int]:
     """A handler that looks at all that it is called with, and fails in some of its calls."""
     calls: list[int] = []
 
@@ -204,12 +220,19 @@ def add_handler(app: App, world: World, asked: Sequence[int], kind: HandlerKind,
 def test_each_is_made_once_a_scope_and_ended_once_in_reverse(
     nodes: list[Node], data: st.DataObject, kind: HandlerKind, concurrency: int, fails: list[int]
 ) -> None:
-    asked = data.draw(st.lists(st.sampled_from(range(len(nodes))), unique=True, min_size=1, max_size=3))
+    asked = data.draw(
+        st.lists(st.sampled_from(range(len(nodes))), unique=True, min_size=1, max_size=3)
+    )
     world = World(nodes)
     orders = {
-        "group_id": "g", "auto_offset_reset": "earliest", "ordering": "unordered", "concurrency": concurrency,
-        "retry": {"max_attempts": 2, "backoff": "1ms"}, "failure_strategy": "ignore", "batch_max_records": 2,
-    }  # fmt: skip
+        "group_id": "g",
+        "auto_offset_reset": "earliest",
+        "ordering": "unordered",
+        "concurrency": concurrency,
+        "retry": {"max_attempts": 2, "backoff": "1ms"},
+        "failure_strategy": "ignore",
+        "batch_max_records": 2,
+    }
     app = App({"incoming": {"orders": orders}, "outgoing": {"invoices": {}}})
     calls = add_handler(app, world, asked, kind, fails)
 
@@ -222,7 +245,8 @@ def test_each_is_made_once_a_scope_and_ended_once_in_reverse(
             assert test.committed("orders")["orders", 0] == 6  # type: ignore[index]
         await broker.close()
 
-    asyncio.run(main())  # threads take real time
+    # Threads take real time.
+    asyncio.run(main())
     needed, further = set[int](), list(asked)
     while further:
         if (number := further.pop()) not in needed:

@@ -65,7 +65,9 @@ async def test_send_raises_after_its_timeout_and_the_record_is_not_written_later
         await app.emitter("invoices").send(b"zero")
         test.broker.topic_away("invoices")
         began = now()
-        with pytest.raises(TransientBrokerError, match="not confirmed within 5 s: topic 'invoices' of"):
+        with pytest.raises(
+            TransientBrokerError, match="not confirmed within 5 s: topic 'invoices' of"
+        ):
             await app.emitter("invoices").send(b"one")
         assert 4.9 < now() - began < 5.5
         test.broker.topic_back("invoices")
@@ -84,7 +86,9 @@ async def test_what_can_never_be_sent_is_told_at_once() -> None:
             emitter.send_nowait(object())
         with pytest.raises(TypeError, match="is no pair of a str and bytes"):
             emitter.send_nowait(b"x", headers=[("a", "text")])  # type: ignore[list-item]
-        with pytest.raises(ConfigError, match=r"Record\(channel='audit'\) is sent to the channel 'invoices'"):
+        with pytest.raises(
+            ConfigError, match=r"Record\(channel='audit'\) is sent to the channel 'invoices'"
+        ):
             await emitter.send(Record(1, channel="audit"))
         with pytest.raises(TypeError, match="a Record says its key"):
             await emitter.send(Record(1), key="k")
@@ -103,7 +107,9 @@ async def test_send_nowait_refuses_when_full_and_nothing_that_it_took_is_lost() 
         await emitter.send(b"first")
         test.broker.fail_next("send", TransientBrokerError("away"), times=3)
         sent = [emitter.send_nowait(b"a"), emitter.send_nowait(b"b")]
-        with pytest.raises(BufferFullError, match=r"'invoices': 2 records wait for the broker \(max_in_flight\)"):
+        with pytest.raises(
+            BufferFullError, match=r"'invoices': 2 records wait for the broker \(max_in_flight\)"
+        ):
             emitter.send_nowait(b"c")
         assert not sent[0].done()
         await emitter.flush()
@@ -132,7 +138,11 @@ async def test_thousands_of_records_outlive_a_broker_that_is_away_for_30_s_in_th
 
         await asyncio.gather(*(of_key(str(number)) for number in range(5)))
         for number in range(5):
-            of_one = [record.value for record in test.records("invoices") if record.key == str(number).encode()]
+            of_one = [
+                record.value
+                for record in test.records("invoices")
+                if record.key == str(number).encode()
+            ]
             assert of_one == [str(number).encode() for number in range(1_000)]
     assert most <= 100
 
@@ -172,7 +182,8 @@ async def test_a_thread_waits_no_longer_than_it_says_also_while_the_loop_is_busy
         waiting = asyncio.create_task(asyncio.to_thread(work, sending))
         await asyncio.sleep(0)
         assert began.wait(10)
-        assert found.wait(10)  # the loop stands still meanwhile
+        # The loop stands still meanwhile.
+        assert found.wait(10)
         await waiting
         assert (await sending).offset == 0
 
@@ -259,9 +270,12 @@ def test_a_loop_that_has_ended_without_a_stop_is_told() -> None:
 
 
 async def test_a_blocking_handler_emits() -> None:
-    app = App({
-        "incoming": {"orders": {"group_id": "billing", "auto_offset_reset": "earliest"}}, "outgoing": {"invoices": {}},
-    })  # fmt: skip
+    app = App(
+        {
+            "incoming": {"orders": {"group_id": "billing", "auto_offset_reset": "earliest"}},
+            "outgoing": {"invoices": {}},
+        }
+    )
     emitter, threads = app.emitter("invoices"), set[int]()
 
     @app.incoming("orders")
@@ -310,7 +324,8 @@ async def test_a_channel_that_is_not_configured_is_named_with_what_is() -> None:
     app = emitting_app()
     app.emitter("invoice")
     with pytest.raises(
-        ConfigError, match=r"app\.emitter\('invoice'\): no \[outgoing\.invoice\].*did you mean 'invoices'"
+        ConfigError,
+        match=r"app\.emitter\('invoice'\): no \[outgoing\.invoice\].*did you mean 'invoices'",
     ):
         app.configure()
     app = emitting_app()
@@ -321,7 +336,9 @@ async def test_a_channel_that_is_not_configured_is_named_with_what_is() -> None:
         app.emitter(3)  # type: ignore[arg-type]
 
 
-async def test_a_topic_that_is_made_anew_with_fewer_partitions_takes_what_comes_after_a_refusal() -> None:
+async def test_a_topic_that_is_made_anew_with_fewer_partitions_takes_what_comes_after_a_refusal() -> (
+    None
+):
     app = emitting_app()
     emitter = app.emitter("invoices")
     async with running(app, partitions=4) as test:

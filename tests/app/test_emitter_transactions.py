@@ -115,7 +115,9 @@ async def test_a_broker_that_fails_before_the_commit_has_stored_nothing() -> Non
 
 @pytest.mark.parametrize("step", ["send", "end"])
 @in_virtual_time
-async def test_who_has_nothing_more_to_send_is_ready_again_when_the_broker_is_back(step: Any) -> None:
+async def test_who_has_nothing_more_to_send_is_ready_again_when_the_broker_is_back(
+    step: Any,
+) -> None:
     app = app_with()
     emitter = app.emitter("invoices")
     async with running(app) as test:
@@ -176,11 +178,14 @@ async def test_many_blocks_at_once_are_each_whole() -> None:
                 await asyncio.sleep(0.01 * name)
 
     async with running(app) as test:
-        await asyncio.gather(*(sending(name) for name in range(50)))  # more than there are producers
+        # More than there are producers.
+        await asyncio.gather(*(sending(name) for name in range(50)))
         values = seen(test.broker)
         assert len(values) == 150
         for name in range(50):
-            mine = [value for value in values if value is not None and value.startswith(b"%d-" % name)]
+            mine = [
+                value for value in values if value is not None and value.startswith(b"%d-" % name)
+            ]
             assert mine == [b"%d-%d" % (name, number) for number in range(3)]
 
 
@@ -227,7 +232,8 @@ async def test_a_stop_aborts_a_block_that_does_not_end() -> None:
 
     async def sending() -> None:
         async with emitter.transaction() as tx:
-            for _ in range(20_000):  # more than is gathered
+            # More than is gathered.
+            for _ in range(20_000):
                 await tx.send(b"x")
             await going.wait()
 

@@ -1,4 +1,6 @@
-"""Ends of reading on a real Kafka: runs that end by themselves, ranges, and topics that get more partitions."""
+"""Ends of reading on a real Kafka: runs that end by themselves, ranges, and topics that get more
+partitions.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +33,18 @@ BACKFILL = """
 
 
 async def compacted_topic(servers: str) -> str:
-    """A compacted topic: what a transaction has written ends with its marker, and an aborted one is behind that."""
+    """A compacted topic: what a transaction has written ends with its marker, and an aborted one is
+    behind that.
+    """
     topic = f"orders-{uuid.uuid4().hex[:8]}"
     admin = AIOKafkaAdminClient(bootstrap_servers=servers)
     await admin.start()
     try:
-        compacts = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
+        compacts = {
+            "cleanup.policy": "compact",
+            "segment.ms": "100",
+            "min.cleanable.dirty.ratio": "0.01",
+        }
         await admin.create_topics([NewTopic(topic, 2, 1, topic_configs=compacts)])
     finally:
         await admin.close()
@@ -50,18 +58,34 @@ async def compacted_topic(servers: str) -> str:
     return topic
 
 
-def backfill(folder: Path, servers: str, orders: str, *options: str) -> subprocess.CompletedProcess[str]:
+def backfill(
+    folder: Path, servers: str, orders: str, *options: str
+) -> subprocess.CompletedProcess[str]:
     """Run the application to its end, as a user does."""
     (folder / "backfill.py").write_text(dedent(BACKFILL))
     config = f'[kafka]\nbootstrap_servers = "{servers}"\n[http]\nenabled = false\n[incoming.orders]\n{orders}'
     (folder / "reactive-kafka.toml").write_text(config)
-    command = [sys.executable, "-m", "reactive_kafka.cli", "run", "backfill:app", "--until-end", *options]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "reactive_kafka.cli",
+        "run",
+        "backfill:app",
+        "--until-end",
+        *options,
+    ]
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=120, check=False
+    )
 
 
-async def ends_of(servers: str, group: str, topic: str, *, committed: bool = True) -> tuple[dict[int, int], int]:
+async def ends_of(
+    servers: str, group: str, topic: str, *, committed: bool = True
+) -> tuple[dict[int, int], int]:
     """What the group has, by partition; and the end of the log of partition 0."""
-    consumer = aiokafka.AIOKafkaConsumer(bootstrap_servers=servers, group_id=group, enable_auto_commit=False)
+    consumer = aiokafka.AIOKafkaConsumer(
+        bootstrap_servers=servers, group_id=group, enable_auto_commit=False
+    )
     await consumer.start()
     try:
         names = [aiokafka.TopicPartition(topic, number) for number in range(2)]
@@ -95,20 +119,37 @@ async def test_ranges_are_replayed_without_a_group(kafka: str, tmp_path: Path) -
         for number in range(300):
             await producer.send_and_wait(topic, b"%d" % number, partition=0)
     ran = await asyncio.to_thread(
-        backfill, tmp_path, kafka, f'assign = ["{topic}:0:10..15", "{topic}:0:200..203", "{topic}:0:299..400"]'
+        backfill,
+        tmp_path,
+        kafka,
+        f'assign = ["{topic}:0:10..15", "{topic}:0:200..203", "{topic}:0:299..400"]',
     )
     assert ran.returncode == 0, ran.stderr
-    assert [int(line.split()[1]) for line in ran.stdout.splitlines()] == [*range(10, 15), 200, 201, 202, 299]
+    assert [int(line.split()[1]) for line in ran.stdout.splitlines()] == [
+        *range(10, 15),
+        200,
+        201,
+        202,
+        299,
+    ]
     assert "goes up to 400, and its log ends at 300" in ran.stderr
 
 
-async def test_partitions_that_are_added_to_a_whole_topic_are_read_from_their_beginning(kafka: str) -> None:
+async def test_partitions_that_are_added_to_a_whole_topic_are_read_from_their_beginning(
+    kafka: str,
+) -> None:
     topic, seen = f"orders-{uuid.uuid4().hex[:8]}", set[tuple[int, int]]()
     admin = AIOKafkaAdminClient(bootstrap_servers=kafka)
     await admin.start()
     await admin.create_topics([NewTopic(topic, 2, 1)])
     tables = {"assign": [f"{topic}:*"], "commit_strategy": "ignore", "auto_offset_reset": "latest"}
-    app = App({"kafka": {"bootstrap_servers": kafka}, "http": {"enabled": False}, "incoming": {"orders": tables}})
+    app = App(
+        {
+            "kafka": {"bootstrap_servers": kafka},
+            "http": {"enabled": False},
+            "incoming": {"orders": tables},
+        }
+    )
 
     @app.incoming("orders")
     async def handler(message: Message[bytes]) -> None:
@@ -125,5 +166,11 @@ async def test_partitions_that_are_added_to_a_whole_topic_are_read_from_their_be
             await producer.client.force_metadata_update()
         for partition in (0, 3, 3, 1):
             await producer.send_and_wait(topic, b"", partition=partition)
-        await until(lambda: seen == {(0, 0), (0, 1), (1, 0), (3, 0), (3, 1)}, "the new partition is read", 20)
-        assert app.channel("orders").assignment == {TopicPartition(topic, number) for number in range(4)}
+        await until(
+            lambda: seen == {(0, 0), (0, 1), (1, 0), (3, 0), (3, 1)},
+            "the new partition is read",
+            20,
+        )
+        assert app.channel("orders").assignment == {
+            TopicPartition(topic, number) for number in range(4)
+        }

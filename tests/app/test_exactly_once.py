@@ -8,9 +8,22 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import App, Batch, CheckpointError, Message, Record, RejectedRecordError, TransientBrokerError
+from reactive_kafka import (
+    App,
+    Batch,
+    CheckpointError,
+    Message,
+    Record,
+    RejectedRecordError,
+    TransientBrokerError,
+)
 from reactive_kafka.broker.transactional import BatchRefusedError
-from reactive_kafka.observe.events import CommitFailed, RecordDeadLettered, RecordIgnored, TransactionAborted
+from reactive_kafka.observe.events import (
+    CommitFailed,
+    RecordDeadLettered,
+    RecordIgnored,
+    TransactionAborted,
+)
 from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.helpers import (
     Recorder,
@@ -29,17 +42,32 @@ DEAD = "dead-letter-topic-orders"
 
 
 def app_with(recorder: Recorder | None = None, **orders: Any) -> App:
-    incoming = {"group_id": "billing", "auto_offset_reset": "earliest", "commit_interval": "1s", **orders}
+    incoming = {
+        "group_id": "billing",
+        "auto_offset_reset": "earliest",
+        "commit_interval": "1s",
+        **orders,
+    }
     return App(
-        {"incoming": {"orders": incoming}, "outgoing": {"invoices": {"transactional_id": "billing"}}}, observer=recorder
+        {
+            "incoming": {"orders": incoming},
+            "outgoing": {"invoices": {"transactional_id": "billing"}},
+        },
+        observer=recorder,
     )
 
 
-def values(broker: MemoryBroker, topic: str = "invoices", partitions: int = 1) -> list[bytes | None]:
+def values(
+    broker: MemoryBroker, topic: str = "invoices", partitions: int = 1
+) -> list[bytes | None]:
     """What readers of what is committed see."""
     if topic not in broker.topics():
         return []
-    return [record.value for number in range(partitions) for record in broker.committed_log(tp(number, topic))]
+    return [
+        record.value
+        for number in range(partitions)
+        for record in broker.committed_log(tp(number, topic))
+    ]
 
 
 def written(broker: MemoryBroker, topic: str = "invoices") -> list[bytes | None]:
@@ -85,7 +113,8 @@ async def test_what_a_handler_has_yielded_before_it_raises_is_never_seen() -> No
     @app.outgoing("invoices")
     async def handler(message: Message[bytes]) -> AsyncIterator[bytes]:
         calls.append(message.attempt)
-        for number in range(20_000):  # more than is gathered before the first is written
+        # More than is gathered before the first is written.
+        for number in range(20_000):
             yield b"%d" % number
         if message.attempt < 3:
             raise ValueError("later")
@@ -129,7 +158,9 @@ async def test_a_dead_letter_and_the_position_behind_its_record_are_one_transact
 
 
 @in_virtual_time
-async def test_a_dead_letter_that_the_broker_refuses_is_tried_in_another_form_and_holds_its_record() -> None:
+async def test_a_dead_letter_that_the_broker_refuses_is_tried_in_another_form_and_holds_its_record() -> (
+    None
+):
     app = app_with(failure_strategy="dead-letter-queue")
 
     @app.incoming("orders")
@@ -176,7 +207,8 @@ async def test_trouble_of_the_broker_is_no_failure_of_the_handler(step: Any) -> 
     async def handler(message: Message[bytes]) -> bytes:
         attempts.append(message.attempt)
         if step == "claim" and len(attempts) == 1:
-            test.broker.fail_next("send", TransientBrokerError("away"))  # the next transaction claims the id again
+            # The next transaction claims the id again.
+            test.broker.fail_next("send", TransientBrokerError("away"))
         return message.payload
 
     async with running(app) as test:
@@ -185,7 +217,9 @@ async def test_trouble_of_the_broker_is_no_failure_of_the_handler(step: Any) -> 
         await send(test, b"a")
         await until(lambda: position(test.broker) == 1)
         assert values(test.broker) == [b"a"]
-        assert attempts == [1] * len(attempts), "no other attempt: the transaction failed, not the handler"
+        assert attempts == [1] * len(attempts), (
+            "no other attempt: the transaction failed, not the handler"
+        )
         assert len(attempts) >= 3
         assert recorder.of(RecordIgnored) == []
         told = recorder.of(TransactionAborted)
@@ -215,7 +249,9 @@ async def test_the_outcome_of_an_end_without_an_answer_is_found_out(is_stored: b
 
 @pytest.mark.parametrize("is_stored", [True, False])
 @in_virtual_time
-async def test_an_outcome_that_the_position_cannot_tell_never_loses_an_output(is_stored: bool) -> None:
+async def test_an_outcome_that_the_position_cannot_tell_never_loses_an_output(
+    is_stored: bool,
+) -> None:
     app, calls = app_with(), list[bytes]()
 
     @app.incoming("orders")
@@ -228,7 +264,8 @@ async def test_an_outcome_that_the_position_cannot_tell_never_loses_an_output(is
         await send(test, b"a", b"b")
         await until(lambda: position(test.broker) == 2)
         test.broker.fail_next("end", TransientBrokerError("no answer"), stored=is_stored)
-        await app.channel("orders").seek(tp(), 1)  # where the group stands after it is where it stands already
+        # Where the group stands after it is where it stands already.
+        await app.channel("orders").seek(tp(), 1)
         await until(lambda: len(calls) == 4)
         await send(test, b"c")
         await until(lambda: position(test.broker) == 3)
@@ -250,7 +287,8 @@ async def test_an_end_that_lands_late_does_nothing_once_the_id_was_claimed_again
         end = test.broker.hold("end")
         await send(test, b"a")
         await end.arrived()
-        await until(lambda: position(test.broker) == 1, 60)  # given up, aborted, and handled again
+        # Given up, aborted, and handled again.
+        await until(lambda: position(test.broker) == 1, 60)
         assert calls == [b"a", b"a"]
         end.release()
         await settle_down()
@@ -259,7 +297,9 @@ async def test_an_end_that_lands_late_does_nothing_once_the_id_was_claimed_again
 
 
 @in_virtual_time
-async def test_a_member_that_was_put_out_stores_nothing_and_another_one_handles_its_record() -> None:
+async def test_a_member_that_was_put_out_stores_nothing_and_another_one_handles_its_record() -> (
+    None
+):
     broker, begun, going = make_broker(1), list[str](), asyncio.Event()
     apps = {name: app_with() for name in ("first", "second")}
 
@@ -282,7 +322,8 @@ async def test_a_member_that_was_put_out_stores_nothing_and_another_one_handles_
             async with TestApp(apps["second"], broker=broker):
                 broker.expire("billing", member, notice_after_s=5)
                 await until(lambda: values(broker) == [b"by second"], 60)
-                going.set()  # the first one goes on, and does not know that it is out
+                # The first one goes on, and does not know that it is out.
+                going.set()
                 await asyncio.sleep(60)
                 assert (values(broker), position(broker)) == ([b"by second"], 1)
                 assert begun == ["first", "second"]
@@ -291,7 +332,9 @@ async def test_a_member_that_was_put_out_stores_nothing_and_another_one_handles_
 
 
 @in_virtual_time
-async def test_a_handler_from_before_a_rebalance_commits_nothing_before_its_partition_is_known_to_be_retained() -> None:
+async def test_a_handler_from_before_a_rebalance_commits_nothing_before_its_partition_is_known_to_be_retained() -> (
+    None
+):
     """Another member may have gone on meanwhile: what the group has stored is asked for first."""
     broker, going, calls = make_broker(1), asyncio.Event(), list[bytes]()
     app = app_with(revoke_grace="100ms")
@@ -341,7 +384,12 @@ async def test_a_batch_of_several_partitions_is_one_transaction() -> None:
         assert (position(test.broker), position(test.broker, 1)) == (None, None)
         end.release()
         await until(lambda: (position(test.broker), position(test.broker, 1)) == (2, 2))
-        assert sorted(value or b"" for value in values(test.broker, partitions=2)) == [b"a", b"b", b"c", b"d"]
+        assert sorted(value or b"" for value in values(test.broker, partitions=2)) == [
+            b"a",
+            b"b",
+            b"c",
+            b"d",
+        ]
         assert len(test.broker.commits("billing")) == 1
 
 
@@ -360,16 +408,25 @@ async def test_letters_of_records_that_cannot_be_read_go_with_the_batch_around_t
         end = test.broker.hold("end")
         await send(test, b"1", b"bad", b"3", b"worse")
         await end.arrived()
-        assert (values(test.broker, DEAD), values(test.broker), position(test.broker)) == ([], [], None)
+        assert (values(test.broker, DEAD), values(test.broker), position(test.broker)) == (
+            [],
+            [],
+            None,
+        )
         last = test.broker.hold("end")
         end.release()
         await last.arrived()
-        assert (values(test.broker, DEAD), values(test.broker)) == ([b"bad"], [b"1", b"3"]), "with the batch"
+        assert (values(test.broker, DEAD), values(test.broker)) == ([b"bad"], [b"1", b"3"]), (
+            "with the batch"
+        )
         assert position(test.broker) == 3
         last.release()
         await until(lambda: position(test.broker) == 4)
         assert batches == [[1, 3]]
-        assert (values(test.broker, DEAD), values(test.broker)) == ([b"bad", b"worse"], [b"1", b"3"])
+        assert (values(test.broker, DEAD), values(test.broker)) == (
+            [b"bad", b"worse"],
+            [b"1", b"3"],
+        )
         assert [entry.offsets[tp()].offset for entry in test.broker.commits("billing")] == [3, 4]
 
 
@@ -438,10 +495,14 @@ async def test_an_ack_by_hand_is_refused_with_what_to_do_instead() -> None:
 
 
 @in_virtual_time
-async def test_poison_that_comes_while_a_transaction_ends_is_either_stored_or_dead_lettered_and_never_both() -> None:
+async def test_poison_that_comes_while_a_transaction_ends_is_either_stored_or_dead_lettered_and_never_both() -> (
+    None
+):
     app = app_with(
-        unprocessed_record_max_age="2s", on_poison="dead-letter-queue", failure_strategy="dead-letter-queue",
-    )  # fmt: skip
+        unprocessed_record_max_age="2s",
+        on_poison="dead-letter-queue",
+        failure_strategy="dead-letter-queue",
+    )
 
     @app.incoming("orders")
     @app.outgoing("invoices")
@@ -449,7 +510,8 @@ async def test_poison_that_comes_while_a_transaction_ends_is_either_stored_or_de
         return order
 
     async with running(app) as test:
-        end = test.broker.hold("end", answer=True)  # it is committed, and nobody hears of it
+        # It is committed, and nobody hears of it.
+        end = test.broker.hold("end", answer=True)
         await send(test, b"a")
         await end.arrived()
         await asyncio.sleep(30)
@@ -500,7 +562,9 @@ async def test_a_stop_ends_the_transaction_that_is_under_way() -> None:
         await settle_down()
         asyncio.get_running_loop().call_later(3, going.set)
         await test.app.stop()
-    assert position(broker) == 1, "the last commit is a transaction, too; the second record was not begun"
+    assert position(broker) == 1, (
+        "the last commit is a transaction, too; the second record was not begun"
+    )
     assert values(broker) == []
     await broker.close()
 
@@ -518,10 +582,13 @@ async def test_the_last_commit_does_not_go_over_that_of_a_transaction_which_is_o
     async with running(app) as test:
         end = test.broker.hold("end")
         await send(test, b"none", b"a")
-        await end.arrived()  # the transaction has position 2; position 1 is settled and not committed
+        # The transaction has position 2; position 1 is settled and not committed.
+        await end.arrived()
         test.broker.rebalance("billing")
         await asyncio.sleep(3)
-        assert {event.reason for event in recorder.of(CommitFailed)} == {"a transaction of orders-0 is open"}
+        assert {event.reason for event in recorder.of(CommitFailed)} == {
+            "a transaction of orders-0 is open"
+        }
         end.release()
         await until(lambda: position(test.broker) == 2, 60)
         assert values(test.broker) == [b"a"]
@@ -617,7 +684,9 @@ def is_wanted(message: Message[bytes]) -> bool:
 
 
 @in_virtual_time
-async def test_a_commit_by_hand_says_where_an_open_transaction_keeps_it_from_storing_what_is_settled() -> None:
+async def test_a_commit_by_hand_says_where_an_open_transaction_keeps_it_from_storing_what_is_settled() -> (
+    None
+):
     app = app_with(commit_interval="1h")
 
     @app.incoming("orders")
@@ -627,7 +696,11 @@ async def test_a_commit_by_hand_says_where_an_open_transaction_keeps_it_from_sto
 
     async with running(app) as test:
         await send(test, b"nothing")
-        await until(lambda: facts(test).partitions[0].position == 1 and facts(test).partitions[0].in_flight == 0)
+        await until(
+            lambda: (
+                facts(test).partitions[0].position == 1 and facts(test).partitions[0].in_flight == 0
+            )
+        )
         end = test.broker.hold("end")
         await send(test, b"a")
         await end.arrived()
@@ -648,7 +721,9 @@ def yields_three_records(app: App, calls: list[int]) -> None:
 
 
 @in_virtual_time
-async def test_a_batch_that_is_too_large_is_written_again_without_another_call_of_the_handler() -> None:
+async def test_a_batch_that_is_too_large_is_written_again_without_another_call_of_the_handler() -> (
+    None
+):
     recorder = Recorder()
     app, calls = app_with(recorder, retry={"max_attempts": 2}), list[int]()
     yields_three_records(app, calls)
@@ -663,13 +738,19 @@ async def test_a_batch_that_is_too_large_is_written_again_without_another_call_o
 
 
 @in_virtual_time
-async def test_a_record_that_is_too_large_among_several_outputs_costs_as_many_calls_as_any_failure() -> None:
+async def test_a_record_that_is_too_large_among_several_outputs_costs_as_many_calls_as_any_failure() -> (
+    None
+):
     recorder = Recorder()
-    app, calls = app_with(recorder, retry={"max_attempts": 2}, failure_strategy="ignore"), list[int]()
+    app, calls = (
+        app_with(recorder, retry={"max_attempts": 2}, failure_strategy="ignore"),
+        list[int](),
+    )
     yields_three_records(app, calls)
     async with running(app, partitions=3) as test:
         for _ in range(2):
-            # What the broker says of the batch, and what the partitions hear whose write comes later.
+            # What the broker says of the batch, and what the partitions hear whose write comes
+            # later.
             for error in (
                 BatchRefusedError("invoices: a batch of 3 records is too large"),
                 TransientBrokerError("has failed already"),
@@ -682,7 +763,9 @@ async def test_a_record_that_is_too_large_among_several_outputs_costs_as_many_ca
         await send(test, b"a")
         await until(lambda: position(test.broker) == 1, 60)
         assert calls == [1, 2]
-        assert [one.reason for one in recorder.of(RecordIgnored)] == ["RejectedRecordError: the record is too large"]
+        assert [one.reason for one in recorder.of(RecordIgnored)] == [
+            "RejectedRecordError: the record is too large"
+        ]
         assert not recorder.of(TransactionAborted)
 
 
@@ -695,14 +778,19 @@ async def test_what_a_transaction_has_written_before_a_refused_batch_is_not_lost
     @app.outgoing("invoices")
     async def handler(message: Message[bytes]) -> AsyncIterator[bytes]:
         calls.append(message.attempt)
-        for number in range(10_000):  # these are written before the next one
+        # These are written before the next one.
+        for number in range(10_000):
             yield b"%d" % number
-        test.broker.fail_next("send", BatchRefusedError("too large"), times=2 - len(calls), of="invoices")
+        test.broker.fail_next(
+            "send", BatchRefusedError("too large"), times=2 - len(calls), of="invoices"
+        )
         yield b"end"
 
     async with running(app) as test:
         await send(test, b"a")
         await until(lambda: position(test.broker) == 1, 60)
         assert values(test.broker) == [b"%d" % number for number in range(10_000)] + [b"end"]
-        assert calls == [1, 1], "what is not kept any more the handler makes again, which is no attempt"
+        assert calls == [1, 1], (
+            "what is not kept any more the handler makes again, which is no attempt"
+        )
         assert [one.reason for one in recorder.of(TransactionAborted)] == ["too large"]

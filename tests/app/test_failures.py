@@ -1,4 +1,6 @@
-"""What failures become: retries in place, the strategies fail and ignore, unreadable records, odd exceptions."""
+"""What failures become: retries in place, the strategies fail and ignore, unreadable records, odd
+exceptions.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,39 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import App, Batch, BrokerError, FailedRecord, Headers, Message, NotOwnerError, Write
+from reactive_kafka import (
+    App,
+    Batch,
+    BrokerError,
+    FailedRecord,
+    Headers,
+    Message,
+    NotOwnerError,
+    Write,
+)
 from reactive_kafka.commit.strategy import Progress
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import CommitStrategyError, HandlerError, TransientBrokerError
-from reactive_kafka.observe.events import ChannelFailed, HandlerFailed, HandlerRetried, RecordIgnored, SendFailed
+from reactive_kafka.observe.events import (
+    ChannelFailed,
+    HandlerFailed,
+    HandlerRetried,
+    RecordIgnored,
+    SendFailed,
+)
 from reactive_kafka.testing import NotSettledError
-from tests.app.helpers import Recorder, committed, facts, in_virtual_time, make_app, now, running, send, tp, until
+from tests.app.helpers import (
+    Recorder,
+    committed,
+    facts,
+    in_virtual_time,
+    make_app,
+    now,
+    running,
+    send,
+    tp,
+    until,
+)
 
 # -- in place
 
@@ -40,8 +68,14 @@ async def test_a_retry_keeps_the_order_counts_attempts_and_doubles_its_wait() ->
         assert facts(test).retries == 3
         assert facts(test).totals[tp()].nacked == {}
     assert calls == [(0, 0, 1), (1, 0, 2), (3, 0, 3), (6, 0, 4), (6, 1, 1)]
-    told = [(event.offset, event.attempt, event.wait_s, event.reason) for event in recorder.of(HandlerRetried)]
-    assert told == [(0, attempt, wait, "ValueError: not yet") for attempt, wait in ((1, 1.0), (2, 2.0), (3, 3.0))]
+    told = [
+        (event.offset, event.attempt, event.wait_s, event.reason)
+        for event in recorder.of(HandlerRetried)
+    ]
+    assert told == [
+        (0, attempt, wait, "ValueError: not yet")
+        for attempt, wait in ((1, 1.0), (2, 2.0), (3, 3.0))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -52,7 +86,11 @@ async def test_a_retry_keeps_the_order_counts_attempts_and_doubles_its_wait() ->
         ({"retry": {"only": ["ConnectionError"]}}, 1, "ignore"),
         ({"failure_routes": {"LookupError": "dead-letter-queue"}}, 1, "dead-letter-queue"),
         (
-            {"failure_routes": {"LookupError": {"strategy": "dead-letter-queue", "after_retries": True}}},
+            {
+                "failure_routes": {
+                    "LookupError": {"strategy": "dead-letter-queue", "after_retries": True}
+                }
+            },
             3,
             "dead-letter-queue",
         ),
@@ -85,7 +123,10 @@ async def test_the_exception_says_whether_the_handler_is_called_again(
 
 @in_virtual_time
 async def test_a_retry_holds_up_its_own_partition_only() -> None:
-    app, seen = make_app(concurrency=2, retry={"max_attempts": 2, "backoff": "10s"}), list[tuple[int, int]]()
+    app, seen = (
+        make_app(concurrency=2, retry={"max_attempts": 2, "backoff": "10s"}),
+        list[tuple[int, int]](),
+    )
 
     @app.incoming("orders")
     async def handler(message: Message[bytes]) -> None:
@@ -176,11 +217,17 @@ async def test_fail_stops_the_channel_and_keeps_the_record_uncommitted() -> None
         await asyncio.sleep(0.05)
     assert seen == [0, 1, 2]
     assert len(recorder.of(ChannelFailed)) == 1
-    assert app.health().live.status == "UP"  # after the stop nothing is failing any more
+    # After the stop nothing is failing any more.
+    assert app.health().live.status == "UP"
 
 
 async def test_other_channels_go_on_when_one_fails() -> None:
-    app = App({"kafka": {"auto_offset_reset": "earliest", "group_id": "g"}, "incoming": {"bad": {}, "good": {}}})
+    app = App(
+        {
+            "kafka": {"auto_offset_reset": "earliest", "group_id": "g"},
+            "incoming": {"bad": {}, "good": {}},
+        }
+    )
     app.configure(overrides={"kafka": {"commit_interval": "20ms"}})
     seen: list[bytes] = []
 
@@ -251,7 +298,9 @@ def once_only(value: bytes) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("ordering", ["partition", "key"])
 @pytest.mark.parametrize("shape", ["payload", "message", "batch"])
-async def test_a_value_is_decoded_once_however_often_its_handler_fails(shape: str, ordering: str) -> None:
+async def test_a_value_is_decoded_once_however_often_its_handler_fails(
+    shape: str, ordering: str
+) -> None:
     if (shape, ordering) == ("batch", "key"):
         return
     decoded.clear()
@@ -267,10 +316,20 @@ async def test_a_value_is_decoded_once_however_often_its_handler_fails(shape: st
     seen: list[dict[str, bytes]] = []
 
     async def handler(given: Any) -> None:
-        seen.append(given if shape == "payload" else given.payload if shape == "message" else given[0].payload)
+        seen.append(
+            given
+            if shape == "payload"
+            else given.payload
+            if shape == "message"
+            else given[0].payload
+        )
         raise KeyError("x")
 
-    handler.__annotations__["given"] = {"payload": dict, "message": Message[dict], "batch": Batch[dict]}[shape]
+    handler.__annotations__["given"] = {
+        "payload": dict,
+        "message": Message[dict],
+        "batch": Batch[dict],
+    }[shape]
     app.incoming("orders")(handler)
     async with running(app) as test:
         test.broker.produce("orders", b"1", partition=0)
@@ -282,7 +341,9 @@ async def test_a_value_is_decoded_once_however_often_its_handler_fails(shape: st
 
 
 @pytest.mark.parametrize("shape", ["payload", "message", "batch"])
-async def test_a_record_that_cannot_be_decoded_is_nacked_alone_and_never_tried_again(shape: str) -> None:
+async def test_a_record_that_cannot_be_decoded_is_nacked_alone_and_never_tried_again(
+    shape: str,
+) -> None:
     """Row F13 of the faults."""
     recorder = Recorder()
     app, seen = make_app(recorder, failure_strategy="ignore", batch_max_wait="10ms"), list[int]()
@@ -335,7 +396,10 @@ async def test_a_tombstone_is_an_undecodable_record_where_bytes_are_asked_for(sh
         await test.settled()
     assert seen == []
     (event,) = recorder.of(RecordIgnored)
-    assert "DecodeError: no value (a tombstone), but the handler asks for bytes: annotate bytes | None" in event.reason
+    assert (
+        "DecodeError: no value (a tombstone), but the handler asks for bytes: annotate bytes | None"
+        in event.reason
+    )
 
 
 keys_decoded: list[bytes] = []
@@ -381,7 +445,11 @@ async def test_a_record_whose_key_cannot_be_decoded_reaches_no_handler_and_is_na
         if seen[-1][0] == b"2" and len([one for one in seen if one[0] == b"2"]) == 1:
             raise ValueError("once more")
 
-    handler.__annotations__["given"] = {"payload": bytes, "message": Message[bytes], "batch": Batch[bytes]}[shape]
+    handler.__annotations__["given"] = {
+        "payload": bytes,
+        "message": Message[bytes],
+        "batch": Batch[bytes],
+    }[shape]
     app.incoming("orders", ack=ack)(handler)
     async with running(app) as test:
         for value, key in ((b"1", b"1"), (b"bad", b"\xff"), (b"2", b"2")):
@@ -391,7 +459,8 @@ async def test_a_record_whose_key_cannot_be_decoded_reaches_no_handler_and_is_na
         letters = test.records("dead-letter-topic-orders")
     assert {value for value, *_ in seen} == {b"1", b"2"}
     assert all(value.decode() == key == once_more for value, key, once_more in seen)
-    assert sorted(keys_decoded) == [b"1", b"2", b"\xff"]  # once each, also where the handler is called again
+    # Once each, also where the handler is called again.
+    assert sorted(keys_decoded) == [b"1", b"2", b"\xff"]
     if ack == "pre":
         return
     (letter,) = letters
@@ -403,7 +472,9 @@ async def test_a_record_whose_key_cannot_be_decoded_reaches_no_handler_and_is_na
 
 async def test_who_iterates_gets_no_message_whose_key_cannot_be_decoded() -> None:
     recorder = Recorder()
-    app = make_app(recorder, failure_strategy="ignore", key_deserializer="int32", value_deserializer="bytes")
+    app = make_app(
+        recorder, failure_strategy="ignore", key_deserializer="int32", value_deserializer="bytes"
+    )
     seen: list[tuple[bytes, int]] = []
 
     async def consume() -> None:
@@ -420,7 +491,9 @@ async def test_who_iterates_gets_no_message_whose_key_cannot_be_decoded() -> Non
     await consuming
     assert seen == [(b"", 7), (b"", 8)]
     (event,) = recorder.of(RecordIgnored)
-    assert event.reason == ("DecodeError: the record's key: an integer has 4 or 8 bytes on the wire, this value has 3")
+    assert event.reason == (
+        "DecodeError: the record's key: an integer has 4 or 8 bytes on the wire, this value has 3"
+    )
 
 
 ODD: dict[bytes, BaseException] = {
@@ -443,17 +516,28 @@ def odd(given: bytes) -> str:
 @pytest.mark.parametrize("of", ["value", "key"])
 @pytest.mark.parametrize("error", [b"cancelled", b"generator", b"base", b"stop"])
 @pytest.mark.parametrize("shape", ["payload", "message", "batch"])
-async def test_whatever_a_deserializer_raises_is_a_nack_of_that_record(shape: str, error: bytes, of: str) -> None:
+async def test_whatever_a_deserializer_raises_is_a_nack_of_that_record(
+    shape: str, error: bytes, of: str
+) -> None:
     recorder = Recorder()
     app = make_app(
-        recorder, failure_strategy="ignore", batch_max_wait="10ms", **{f"{of}_deserializer": f"{__name__}:odd"}
+        recorder,
+        failure_strategy="ignore",
+        batch_max_wait="10ms",
+        **{f"{of}_deserializer": f"{__name__}:odd"},
     )
     seen: list[Any] = []
 
     async def handler(given: Any) -> None:
-        seen.extend(given.payloads if shape == "batch" else [given.payload if shape == "message" else given])
+        seen.extend(
+            given.payloads if shape == "batch" else [given.payload if shape == "message" else given]
+        )
 
-    handler.__annotations__["given"] = {"payload": str, "message": Message[str], "batch": Batch[str]}[shape]
+    handler.__annotations__["given"] = {
+        "payload": str,
+        "message": Message[str],
+        "batch": Batch[str],
+    }[shape]
     app.incoming("orders")(handler)
     async with running(app) as test:
         for part in (b"1", error, b"3"):
@@ -476,7 +560,11 @@ async def test_a_deserializer_may_end_the_process_as_a_handler_may(
 
     async def handler(given: Any) -> None: ...
 
-    handler.__annotations__["given"] = {"payload": str, "message": Message[str], "batch": Batch[str]}[shape]
+    handler.__annotations__["given"] = {
+        "payload": str,
+        "message": Message[str],
+        "batch": Batch[str],
+    }[shape]
     app.incoming("orders")(handler)
     async with running(app) as test:
         for part in (b"1", error):
@@ -510,7 +598,9 @@ class Odd(BaseException):
     ],
 )
 @pytest.mark.parametrize("shape", ["payload", "batch"])
-async def test_whatever_a_handler_raises_by_itself_is_a_nack(shape: str, error: BaseException) -> None:
+async def test_whatever_a_handler_raises_by_itself_is_a_nack(
+    shape: str, error: BaseException
+) -> None:
     """Rows D5, D6 of the faults."""
     app, seen = make_app(failure_strategy="ignore", batch_max_records=1), list[object]()
 
@@ -539,8 +629,12 @@ async def test_whatever_a_handler_raises_by_itself_is_a_nack(shape: str, error: 
         asyncio.InvalidStateError(),
     ],
 )
-@pytest.mark.parametrize("shape", ["payload", "message", "batch", "async", "async batch", "awaited"])
-async def test_whatever_a_handler_raises_in_a_thread_or_on_the_loop_is_a_nack(shape: str, error: BaseException) -> None:
+@pytest.mark.parametrize(
+    "shape", ["payload", "message", "batch", "async", "async batch", "awaited"]
+)
+async def test_whatever_a_handler_raises_in_a_thread_or_on_the_loop_is_a_nack(
+    shape: str, error: BaseException
+) -> None:
     """StopIteration among them, which no coroutine may raise, and no future may hold."""
     app = make_app(failure_strategy="ignore", batch_max_records=1, value_deserializer="bytes")
     seen: list[object] = []
@@ -556,7 +650,9 @@ async def test_whatever_a_handler_raises_in_a_thread_or_on_the_loop_is_a_nack(sh
     def awaited(given: Any) -> Any:
         return on_the_loop(given)
 
-    function: Any = {"async": on_the_loop, "async batch": on_the_loop, "awaited": awaited}.get(shape, blocking)
+    function: Any = {"async": on_the_loop, "async batch": on_the_loop, "awaited": awaited}.get(
+        shape, blocking
+    )
     kinds = {"message": Message[bytes], "batch": Batch[bytes], "async batch": Batch[bytes]}
     function.__annotations__["given"] = kinds.get(shape, bytes)
     app.incoming("orders")(function)
@@ -568,9 +664,13 @@ async def test_whatever_a_handler_raises_in_a_thread_or_on_the_loop_is_a_nack(sh
     assert len(seen) == 2
 
 
-@pytest.mark.parametrize("error", [GeneratorExit(), Odd(), asyncio.CancelledError(), asyncio.InvalidStateError()])
+@pytest.mark.parametrize(
+    "error", [GeneratorExit(), Odd(), asyncio.CancelledError(), asyncio.InvalidStateError()]
+)
 @pytest.mark.parametrize("shape", ["payload", "batch"])
-async def test_it_is_a_nack_too_once_a_handler_has_left_its_task_cancelled(shape: str, error: BaseException) -> None:
+async def test_it_is_a_nack_too_once_a_handler_has_left_its_task_cancelled(
+    shape: str, error: BaseException
+) -> None:
     app, seen = make_app(failure_strategy="ignore", batch_max_records=1), list[object]()
 
     async def handler(value: Any) -> None:
@@ -578,7 +678,8 @@ async def test_it_is_a_nack_too_once_a_handler_has_left_its_task_cancelled(shape
         if len(seen) == 1:
             task = asyncio.current_task()
             assert task is not None
-            task.cancel()  # from here on every call has a task of its own
+            # From here on every call has a task of its own.
+            task.cancel()
             with suppress(asyncio.CancelledError):
                 await asyncio.sleep(1)
         if len(seen) == 2:
@@ -623,7 +724,10 @@ async def test_a_handler_that_ends_the_process_settles_nothing_and_stops_the_app
 @in_virtual_time
 @pytest.mark.parametrize("shape", ["payload", "batch"])
 async def test_a_stop_does_not_wait_for_the_next_attempt(shape: str) -> None:
-    app, calls = make_app(batch_max_records=1, retry={"max_attempts": 2, "backoff": "10s"}), list[object]()
+    app, calls = (
+        make_app(batch_max_records=1, retry={"max_attempts": 2, "backoff": "10s"}),
+        list[object](),
+    )
 
     async def handler(value: Any) -> None:
         calls.append(value)
@@ -643,9 +747,13 @@ async def test_a_stop_does_not_wait_for_the_next_attempt(shape: str) -> None:
 
 @pytest.mark.parametrize("ack", ["post", "manual"])
 @pytest.mark.parametrize("ordering", ["partition", "key", "unordered"])
-async def test_a_raise_after_a_verdict_of_its_own_is_told_and_changes_nothing(ordering: str, ack: str) -> None:
+async def test_a_raise_after_a_verdict_of_its_own_is_told_and_changes_nothing(
+    ordering: str, ack: str
+) -> None:
     recorder = Recorder()
-    app = make_app(recorder, failure_strategy="ignore", ordering=ordering, ack=ack, retry={"max_attempts": 3})
+    app = make_app(
+        recorder, failure_strategy="ignore", ordering=ordering, ack=ack, retry={"max_attempts": 3}
+    )
     calls: list[int] = []
 
     @app.incoming("orders")
@@ -666,16 +774,22 @@ async def test_a_raise_after_a_verdict_of_its_own_is_told_and_changes_nothing(or
     assert sorted(calls) == [0, 1]
     assert [event.reason for event in recorder.of(RecordIgnored)] == ["ValueError: first"]
     told = sorted(recorder.of(HandlerFailed), key=lambda event: event.offset)
-    assert [(event.offset, event.reason) for event in told] == [(0, "KeyError: 'second'"), (1, "KeyError: 'second'")]
+    assert [(event.offset, event.reason) for event in told] == [
+        (0, "KeyError: 'second'"),
+        (1, "KeyError: 'second'"),
+    ]
     assert isinstance(told[0].error, KeyError)
     assert (
-        told[0].text() == "orders-0 offset 0: the handler raised after its record had its verdict: KeyError: 'second'"
+        told[0].text()
+        == "orders-0 offset 0: the handler raised after its record had its verdict: KeyError: 'second'"
     )
 
 
 async def test_a_batch_handler_that_raises_with_everything_settled_is_told_once() -> None:
     recorder = Recorder()
-    app = make_app(recorder, failure_strategy="ignore", batch_max_records=3, retry={"max_attempts": 3})
+    app = make_app(
+        recorder, failure_strategy="ignore", batch_max_records=3, retry={"max_attempts": 3}
+    )
 
     @app.incoming("orders")
     async def handler(batch: Batch[bytes]) -> None:
@@ -692,10 +806,16 @@ async def test_a_batch_handler_that_raises_with_everything_settled_is_told_once(
 
 
 @in_virtual_time
-async def test_a_handler_that_raises_when_its_partition_has_gone_or_its_record_was_poison_tells_nothing() -> None:
+async def test_a_handler_that_raises_when_its_partition_has_gone_or_its_record_was_poison_tells_nothing() -> (
+    None
+):
     recorder = Recorder()
     app = make_app(
-        recorder, unprocessed_record_max_age="5s", on_poison="dead-letter-queue", revoke_grace="1s", drain_timeout="1s"
+        recorder,
+        unprocessed_record_max_age="5s",
+        on_poison="dead-letter-queue",
+        revoke_grace="1s",
+        drain_timeout="1s",
     )
     ended: list[bytes] = []
 
@@ -727,7 +847,10 @@ async def test_a_handler_that_raises_when_its_partition_has_gone_or_its_record_w
     [
         ({}, ("fail",)),
         (
-            {"failure_strategy": "ignore", "failure_routes": {"KeyError": "fail", "ValueError": "ignore"}},
+            {
+                "failure_strategy": "ignore",
+                "failure_routes": {"KeyError": "fail", "ValueError": "ignore"},
+            },
             ("ignore", "fail"),
         ),
         ({"on_poison": "dead-letter-queue"}, ("fail", "dead-letter-queue")),
@@ -752,7 +875,9 @@ async def test_facts_name_what_nacks_are_counted_by_before_there_is_one(
 @pytest.mark.parametrize("strategy", ["throttled", "latest"])
 @in_virtual_time
 async def test_whoever_waits_for_a_channel_that_fails_is_told_why_it_has(strategy: str) -> None:
-    app = make_app(commit_strategy=strategy, commit_interval="1h", ack="manual", revoke_grace="100ms")
+    app = make_app(
+        commit_strategy=strategy, commit_interval="1h", ack="manual", revoke_grace="100ms"
+    )
     kept, told = list[Message[bytes]](), list[BaseException]()
 
     @app.incoming("orders")
@@ -768,21 +893,33 @@ async def test_whoever_waits_for_a_channel_that_fails_is_told_why_it_has(strateg
         waiting = kept[0].committed()
         await until(lambda: facts(test).state == "failed")
         calls: list[Awaitable[Any]] = [
-            waiting, kept[0].committed(), channel.commit(), channel.commit({tp(): 0}), channel.seek(tp(), 0),
+            waiting,
+            kept[0].committed(),
+            channel.commit(),
+            channel.commit({tp(): 0}),
+            channel.seek(tp(), 0),
             test.settled(),
-        ]  # fmt: skip
+        ]
         await until(lambda: not channel.assignment)
         for call in calls:
             with pytest.raises((BrokerError, NotSettledError)) as caught:
                 await call
             told.append(caught.value)
     assert [type(error) for error in told] == [
-        NotOwnerError, NotOwnerError, TransientBrokerError, NotOwnerError, NotOwnerError, NotSettledError,
-    ]  # fmt: skip
+        NotOwnerError,
+        NotOwnerError,
+        TransientBrokerError,
+        NotOwnerError,
+        NotOwnerError,
+        NotSettledError,
+    ]
     *of_calls, of_the_test = [error.__cause__ for error in told]
     assert {type(cause) for cause in of_calls} == {HandlerError}
-    assert {repr(cause.__cause__) for cause in of_calls if cause} == {"LookupError('no such order')"}
-    assert repr(of_the_test) == "LookupError('no such order')"  # what the test's author has raised, at once
+    assert {repr(cause.__cause__) for cause in of_calls if cause} == {
+        "LookupError('no such order')"
+    }
+    # What the test's author has raised, at once.
+    assert repr(of_the_test) == "LookupError('no such order')"
     assert str(told[0]) == (
         "channel 'orders' has failed before the record was committed: "
         "channel 'orders': orders-0 offset 1: LookupError: no such order"
@@ -821,7 +958,9 @@ async def test_a_test_is_told_of_a_commit_strategy_that_fails_as_of_any_other_fa
 
     async with running(app) as test:
         await send(test, b"")
-        with pytest.raises(NotSettledError, match="channel 'orders' fails: the commit strategy") as caught:
+        with pytest.raises(
+            NotSettledError, match="channel 'orders' fails: the commit strategy"
+        ) as caught:
             await test.settled()
         assert isinstance(caught.value.__cause__, CommitStrategyError)
 
@@ -847,7 +986,8 @@ class Deciding:
     def decide(self, failed: FailedRecord) -> Write:
         if failed.value == b"exit":
             raise SystemExit(3)
-        return Write(topic="t", value=failed.value, key=None, headers=None)  # type: ignore[arg-type]  # the mistake
+        # The mistake.
+        return Write(topic="t", value=failed.value, key=None, headers=None)  # type: ignore[arg-type]
 
 
 class DecidingLater(Deciding):
@@ -872,9 +1012,13 @@ deciding, deciding_later, deciding_with_a_timer = Deciding(), DecidingLater(), D
 
 
 @in_virtual_time
-async def test_a_strategy_that_swallows_its_own_cancellation_is_no_failure_when_its_partition_goes() -> None:
+async def test_a_strategy_that_swallows_its_own_cancellation_is_no_failure_when_its_partition_goes() -> (
+    None
+):
     recorder = Recorder()
-    app = make_app(recorder, failure_strategy=f"{__name__}:deciding_with_a_timer", drain_timeout="1s")
+    app = make_app(
+        recorder, failure_strategy=f"{__name__}:deciding_with_a_timer", drain_timeout="1s"
+    )
 
     @app.incoming("orders")
     async def handler(value: bytes) -> None:
@@ -891,10 +1035,15 @@ async def test_a_strategy_that_swallows_its_own_cancellation_is_no_failure_when_
 @pytest.mark.parametrize("strategy", ["deciding", "deciding_later"])
 @pytest.mark.parametrize(
     ("value", "said"),
-    [(b"write", "decided a Write that can never be written: headers = None"), (b"exit", "SystemExit: 3")],
+    [
+        (b"write", "decided a Write that can never be written: headers = None"),
+        (b"exit", "SystemExit: 3"),
+    ],
 )
 @in_virtual_time
-async def test_a_strategy_that_errs_stops_its_channel_and_no_other(strategy: str, value: bytes, said: str) -> None:
+async def test_a_strategy_that_errs_stops_its_channel_and_no_other(
+    strategy: str, value: bytes, said: str
+) -> None:
     app = App(
         {
             "incoming": {

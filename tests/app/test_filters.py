@@ -1,4 +1,6 @@
-"""``filter`` and ``max_record_age``: records that are settled without a call, counted, and told together."""
+"""``filter`` and ``max_record_age``: records that are settled without a call, counted, and told
+together.
+"""
 
 from __future__ import annotations
 
@@ -76,8 +78,15 @@ def exits(message: Message[int]) -> bool:
 @pytest.mark.parametrize("ordering", ["partition", "key", "unordered"])
 @pytest.mark.parametrize("takes", ["payload", "message", "thread"])
 @in_virtual_time
-async def test_what_the_filter_does_not_pass_is_settled_without_a_call_and_counted(ordering: str, takes: str) -> None:
-    app = make_app(value_deserializer="int", key_deserializer="string", filter=f"{HERE}:is_even", ordering=ordering)
+async def test_what_the_filter_does_not_pass_is_settled_without_a_call_and_counted(
+    ordering: str, takes: str
+) -> None:
+    app = make_app(
+        value_deserializer="int",
+        key_deserializer="string",
+        filter=f"{HERE}:is_even",
+        ordering=ordering,
+    )
     seen: list[int] = []
 
     async def payload(number: int) -> None:
@@ -141,7 +150,10 @@ async def test_skipped_records_have_one_line_an_interval(caplog: pytest.LogCaptu
 
 @in_virtual_time
 async def test_a_filter_that_raises_is_a_failure_and_is_asked_again() -> None:
-    app, seen = make_app(value_deserializer="int", filter=f"{HERE}:raises", retry={"max_attempts": 3}), list[int]()
+    app, seen = (
+        make_app(value_deserializer="int", filter=f"{HERE}:raises", retry={"max_attempts": 3}),
+        list[int](),
+    )
 
     @app.incoming("orders")
     async def handle(number: int) -> None:
@@ -164,7 +176,11 @@ async def test_a_filter_that_forgets_to_return_skips_nothing() -> None:
 
     async with running(app) as test:
         await send(test, b"x")
-        await until(lambda: facts(test).totals.get(tp()) and facts(test).totals[tp()].nacked == {"ignore": 1})
+        await until(
+            lambda: (
+                facts(test).totals.get(tp()) and facts(test).totals[tp()].nacked == {"ignore": 1}
+            )
+        )
         assert facts(test).totals[tp()].skipped == {}
 
 
@@ -195,7 +211,11 @@ async def test_a_record_that_cannot_be_decoded_is_nacked_and_no_filter_is_asked(
 
     async with running(app) as test:
         test.broker.produce("orders", b"no int", partition=0)
-        await until(lambda: facts(test).totals.get(tp()) and facts(test).totals[tp()].nacked == {"ignore": 1})
+        await until(
+            lambda: (
+                facts(test).totals.get(tp()) and facts(test).totals[tp()].nacked == {"ignore": 1}
+            )
+        )
     assert asked == []
 
 
@@ -219,7 +239,9 @@ async def send_of_three_services(test: TestApp) -> None:
 
 
 def with_choice(by: str, **orders: Any) -> tuple[App, dict[str, Any]]:
-    """An application that chooses orders by a filter, or by ``when``; and what its decorator takes."""
+    """An application that chooses orders by a filter, or by ``when``; and what its decorator
+    takes.
+    """
     if by == "filter":
         return make_app(filter=f"{HERE}:is_placed", **orders), {}
     return make_app(unmatched="skip", **orders), {"when": is_placed}
@@ -227,7 +249,9 @@ def with_choice(by: str, **orders: Any) -> tuple[App, dict[str, Any]]:
 
 @pytest.mark.parametrize("by", ["filter", "when"])
 @in_virtual_time
-async def test_a_record_of_another_format_is_a_failure_before_a_choice_by_header_is_asked(by: str) -> None:
+async def test_a_record_of_another_format_is_a_failure_before_a_choice_by_header_is_asked(
+    by: str,
+) -> None:
     app, arguments = with_choice(by, failure_strategy="dead-letter-queue")
     seen: list[int] = []
 
@@ -247,8 +271,12 @@ async def test_a_record_of_another_format_is_a_failure_before_a_choice_by_header
 
 @pytest.mark.parametrize("by", ["filter", "when"])
 @in_virtual_time
-async def test_a_choice_by_header_among_bytes_passes_over_records_of_another_format(by: str) -> None:
-    app, arguments = with_choice(by, failure_strategy="dead-letter-queue", value_deserializer="bytes")
+async def test_a_choice_by_header_among_bytes_passes_over_records_of_another_format(
+    by: str,
+) -> None:
+    app, arguments = with_choice(
+        by, failure_strategy="dead-letter-queue", value_deserializer="bytes"
+    )
     seen: list[int] = []
 
     @app.incoming("orders", **arguments)
@@ -269,7 +297,12 @@ async def test_a_choice_by_header_among_bytes_passes_over_records_of_another_for
 
 @in_virtual_time
 async def test_batches_have_what_passes_and_a_batch_of_nothing_is_not_called() -> None:
-    app = make_app(value_deserializer="int", filter=f"{HERE}:is_even", batch_max_records=3, batch_max_wait="10ms")
+    app = make_app(
+        value_deserializer="int",
+        filter=f"{HERE}:is_even",
+        batch_max_records=3,
+        batch_max_wait="10ms",
+    )
     seen: list[list[int]] = []
 
     @app.incoming("orders")
@@ -290,7 +323,10 @@ async def test_batches_have_what_passes_and_a_batch_of_nothing_is_not_called() -
 @in_virtual_time
 async def test_of_a_batch_a_record_whose_filter_raises_is_nacked_alone() -> None:
     app = make_app(
-        value_deserializer="int", filter=f"{HERE}:raises", failure_strategy="ignore", retry={"max_attempts": 9}
+        value_deserializer="int",
+        filter=f"{HERE}:raises",
+        failure_strategy="ignore",
+        retry={"max_attempts": 9},
     )
     seen: list[int] = []
 
@@ -307,7 +343,10 @@ async def test_of_a_batch_a_record_whose_filter_raises_is_nacked_alone() -> None
 
 @in_virtual_time
 async def test_an_application_that_iterates_gets_what_passes() -> None:
-    app, seen = make_app(value_deserializer="int", filter=f"{HERE}:is_even", max_record_age="1h"), list[int]()
+    app, seen = (
+        make_app(value_deserializer="int", filter=f"{HERE}:is_even", max_record_age="1h"),
+        list[int](),
+    )
     async with running(app) as test:
         test.broker.produce("orders", bytes(7) + b"\x02", partition=0, timestamp_ms=1000)
         test.broker.produce("orders", b"no int", partition=0, timestamp_ms=1000)
@@ -328,7 +367,10 @@ async def test_an_application_that_iterates_gets_what_passes() -> None:
 
 @in_virtual_time
 async def test_an_application_that_iterates_does_not_get_what_the_filter_fails_for() -> None:
-    app, seen = make_app(value_deserializer="int", filter=f"{HERE}:raises", failure_strategy="ignore"), list[int]()
+    app, seen = (
+        make_app(value_deserializer="int", filter=f"{HERE}:raises", failure_strategy="ignore"),
+        list[int](),
+    )
     async with running(app) as test:
         await send(test, 1, 2)
 
@@ -364,7 +406,10 @@ async def test_a_filter_may_ask_the_process_to_end(takes_batches: bool) -> None:
 @in_virtual_time
 async def test_a_filter_may_look_at_the_offset_metadata_of_the_partition() -> None:
     """A service that has stored where an import has begun, and passes over what came before."""
-    app, seen = make_app(value_deserializer="int", filter=f"{HERE}:after_the_mark", ack="manual"), list[int]()
+    app, seen = (
+        make_app(value_deserializer="int", filter=f"{HERE}:after_the_mark", ack="manual"),
+        list[int](),
+    )
     marks.clear()
 
     @app.on_assigned("orders")
@@ -404,7 +449,9 @@ def after_the_mark(message: Message[int]) -> bool:
 @in_virtual_time
 async def test_a_record_that_is_too_old_when_its_handler_would_be_called_is_skipped() -> None:
     app, seen, goes_on = (
-        make_app(max_record_age="1m", filter=f"{HERE}:never_asked_of_old", unprocessed_record_max_age=0),
+        make_app(
+            max_record_age="1m", filter=f"{HERE}:never_asked_of_old", unprocessed_record_max_age=0
+        ),
         list[bytes](),
         asyncio.Event(),
     )
@@ -437,7 +484,9 @@ def never_asked_of_old(message: Message[bytes]) -> bool:
 @pytest.mark.parametrize("ordering", ["partition", "unordered"])
 @in_virtual_time
 async def test_an_old_record_need_not_be_readable(takes_batches: bool, ordering: str) -> None:
-    app = make_app(max_record_age="1h", value_deserializer="int", failure_strategy="ignore", ordering=ordering)
+    app = make_app(
+        max_record_age="1h", value_deserializer="int", failure_strategy="ignore", ordering=ordering
+    )
     seen: list[int] = []
 
     async def one(number: int) -> None:
@@ -479,7 +528,12 @@ async def test_a_record_that_was_young_enough_is_tried_again_however_old_it_gets
         await send(test, b"x")
         await until(lambda: len(calls) == 4, 300)
         assert facts(test).totals[tp()].skipped == {}
-    assert calls == [("orders", 1), ("orders", 2), ("orders_retry_60000", 1), ("orders_retry_60000", 2)]
+    assert calls == [
+        ("orders", 1),
+        ("orders", 2),
+        ("orders_retry_60000", 1),
+        ("orders_retry_60000", 2),
+    ]
 
 
 @given(
@@ -488,13 +542,20 @@ async def test_a_record_that_was_young_enough_is_tried_again_however_old_it_gets
     max_age_s=st.none() | st.floats(0.001, 10_000),
     is_retry=st.booleans(),
 )
-def test_the_rule_of_ages(timestamp: int | None, now_s: float, max_age_s: float | None, is_retry: bool) -> None:
+def test_the_rule_of_ages(
+    timestamp: int | None, now_s: float, max_age_s: float | None, is_retry: bool
+) -> None:
     keys = {"max_record_age": max_age_s} if max_age_s is not None else {}
     app = make_app(failure_strategy="delayed-retry-topic", **keys)
     settings = app.settings.incoming["orders"]
     topic = "orders_retry_10000" if is_retry else "orders"
     message = new_message(None, AtTime(timestamp), OffsetTracker(tp(topic=topic), 0), 0)
-    is_old = max_age_s is not None and timestamp is not None and timestamp >= 0 and now_s - timestamp / 1000 > max_age_s
+    is_old = (
+        max_age_s is not None
+        and timestamp is not None
+        and timestamp >= 0
+        and now_s - timestamp / 1000 > max_age_s
+    )
     assert Skipping(settings, None, lambda: now_s).is_too_old(message) is (is_old and not is_retry)
 
 
@@ -508,7 +569,9 @@ class AtTime:
 
 
 @in_virtual_time
-async def test_what_is_skipped_is_told_every_ten_seconds_and_the_rest_when_the_channel_stops() -> None:
+async def test_what_is_skipped_is_told_every_ten_seconds_and_the_rest_when_the_channel_stops() -> (
+    None
+):
     recorder = Recorder()
     app = make_app(recorder, value_deserializer="int", filter=f"{HERE}:is_even")
 
@@ -519,7 +582,12 @@ async def test_what_is_skipped_is_told_every_ten_seconds_and_the_rest_when_the_c
         began = now()
         for expected in ([2], [2, 1]):
             await send(test, *[1] * expected[-1])
-            await until(lambda expected=expected: [one.records for one in recorder.of(RecordsSkipped)] == expected, 30)
+            await until(
+                lambda expected=expected: (
+                    [one.records for one in recorder.of(RecordsSkipped)] == expected
+                ),
+                30,
+            )
         assert 19.9 < now() - began < 21
         await send(test, 1, 1, 1)
         await test.settled()
@@ -535,7 +603,9 @@ def test_nothing_is_there_for_a_channel_without_them() -> None:
     assert not Skipping(settings, None, time.time).is_needed
 
 
-@pytest.mark.parametrize(("key", "value"), [("filter", f"{HERE}:is_even"), ("max_record_age", "10m")])
+@pytest.mark.parametrize(
+    ("key", "value"), [("filter", f"{HERE}:is_even"), ("max_record_age", "10m")]
+)
 def test_spark_has_no_filter(key: str, value: str) -> None:
     app: App = make_app(**{key: value})
 
@@ -559,7 +629,9 @@ def test_memory_channels_have_none_of_these_keys(key: str) -> None:
 @in_virtual_time
 async def test_what_is_skipped_is_told_at_the_end_too() -> None:
     recorder = Recorder()
-    app = make_app(recorder, value_deserializer="int", filter=f"{HERE}:is_even", max_record_age="1h")
+    app = make_app(
+        recorder, value_deserializer="int", filter=f"{HERE}:is_even", max_record_age="1h"
+    )
 
     @app.incoming("orders")
     async def handle(number: int) -> None: ...
@@ -568,4 +640,7 @@ async def test_what_is_skipped_is_told_at_the_end_too() -> None:
         await send(test, 1)
         test.broker.produce("orders", bytes(8), partition=0, timestamp_ms=0)
         await test.settled()
-    assert {(event.why, event.records) for event in recorder.of(RecordsSkipped)} == {("filter", 1), ("age", 1)}
+    assert {(event.why, event.records) for event in recorder.of(RecordsSkipped)} == {
+        ("filter", 1),
+        ("age", 1),
+    }

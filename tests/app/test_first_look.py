@@ -1,4 +1,6 @@
-"""With ``latest``, what is written after a member is ready is read, whoever had the partition when it joined."""
+"""With ``latest``, what is written after a member is ready is read, whoever had the partition when
+it joined.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ async def owner_that_commits_nothing(broker: MemoryBroker) -> AsyncIterator[Cons
 
 
 @in_virtual_time
-async def test_a_member_that_joins_without_partitions_reads_what_comes_into_an_empty_topic() -> None:
+async def test_a_member_that_joins_without_partitions_reads_what_comes_into_an_empty_topic() -> (
+    None
+):
     broker, seen = make_broker(1), list[int]()
     app = make_app(auto_offset_reset="latest")
 

@@ -12,7 +12,17 @@ import pytest
 from pydantic import BaseModel
 
 from reactive_kafka import App, Batch, Message
-from tests.app.helpers import committed, facts, in_virtual_time, make_app, now, running, send, tp, until
+from tests.app.helpers import (
+    committed,
+    facts,
+    in_virtual_time,
+    make_app,
+    now,
+    running,
+    send,
+    tp,
+    until,
+)
 
 
 @dataclass
@@ -43,7 +53,9 @@ class Click(BaseModel):
         (Any, {"id": [1, 2]}, {"id": [1, 2]}),
     ],
 )
-async def test_a_payload_is_what_the_annotation_asks_for(annotation: Any, sent: object, got: object) -> None:
+async def test_a_payload_is_what_the_annotation_asks_for(
+    annotation: Any, sent: object, got: object
+) -> None:
     app, seen = make_app(), []
 
     async def handler(value: Any) -> None:
@@ -57,7 +69,9 @@ async def test_a_payload_is_what_the_annotation_asks_for(annotation: Any, sent: 
     assert seen == [got]
 
 
-@pytest.mark.parametrize(("deserializer", "sent", "raw"), [("int", 7, bytes(7) + b"\x07"), ("string", "a", b"a")])
+@pytest.mark.parametrize(
+    ("deserializer", "sent", "raw"), [("int", 7, bytes(7) + b"\x07"), ("string", "a", b"a")]
+)
 async def test_a_configured_deserializer_reads_what_was_sent_in_its_format(
     deserializer: str, sent: object, raw: bytes
 ) -> None:
@@ -82,11 +96,18 @@ async def test_a_message_has_its_metadata() -> None:
 
     async with running(app) as test:
         before = datetime.now(UTC)
-        await test.send("orders", Order(1), key="customer", headers=[("trace", b"1"), ("trace", b"2")])
+        await test.send(
+            "orders", Order(1), key="customer", headers=[("trace", b"1"), ("trace", b"2")]
+        )
         await test.settled()
     (message,) = seen
     assert message.payload == Order(1)
-    assert (message.topic, message.partition, message.offset, message.topic_partition) == ("orders", 0, 0, tp())
+    assert (message.topic, message.partition, message.offset, message.topic_partition) == (
+        "orders",
+        0,
+        0,
+        tp(),
+    )
     assert (message.key, message.channel, message.attempt) == ("customer", "orders", 1)
     assert message.headers.get("trace") == b"2"
     assert message.headers.get_all("trace") == [b"1", b"2"]
@@ -96,7 +117,11 @@ async def test_a_message_has_its_metadata() -> None:
 
 
 async def test_a_blocking_handler_runs_in_threads_as_many_at_once_as_concurrency_says() -> None:
-    app, threads, together = make_app(ordering="unordered", concurrency=3), set[int](), threading.Barrier(3)
+    app, threads, together = (
+        make_app(ordering="unordered", concurrency=3),
+        set[int](),
+        threading.Barrier(3),
+    )
 
     @app.incoming("orders")
     def handler(value: bytes) -> None:
@@ -138,7 +163,10 @@ async def test_a_wrapper_that_returns_a_coroutine_is_awaited_on_the_loop() -> No
 
 async def test_one_handler_serves_two_channels() -> None:
     app = App(
-        {"kafka": {"auto_offset_reset": "earliest"}, "incoming": {"a": {"group_id": "g"}, "b": {"group_id": "g"}}}
+        {
+            "kafka": {"auto_offset_reset": "earliest"},
+            "incoming": {"a": {"group_id": "g"}, "b": {"group_id": "g"}},
+        }
     )
     seen: list[tuple[str, str]] = []
 
@@ -188,7 +216,9 @@ async def test_workers_that_share_a_lane_hand_out_each_record_once(turns: int) -
 
 @pytest.mark.parametrize("ordering", ["key", "unordered"])
 @in_virtual_time
-async def test_workers_that_share_a_lane_leave_it_for_a_partition_with_little(ordering: str) -> None:
+async def test_workers_that_share_a_lane_leave_it_for_a_partition_with_little(
+    ordering: str,
+) -> None:
     app, done = make_app(ordering=ordering, concurrency=4), list[int]()
 
     @app.incoming("orders")
@@ -208,8 +238,13 @@ async def test_workers_that_share_a_lane_leave_it_for_a_partition_with_little(or
 
 @pytest.mark.parametrize("ordering", ["key", "unordered"])
 @in_virtual_time
-async def test_workers_that_share_a_lane_make_place_for_one_whose_next_attempt_is_due(ordering: str) -> None:
-    app, done = make_app(ordering=ordering, concurrency=2, retry={"max_attempts": 2, "backoff": "100ms"}), list[int]()
+async def test_workers_that_share_a_lane_make_place_for_one_whose_next_attempt_is_due(
+    ordering: str,
+) -> None:
+    app, done = (
+        make_app(ordering=ordering, concurrency=2, retry={"max_attempts": 2, "backoff": "100ms"}),
+        list[int](),
+    )
 
     @app.incoming("orders")
     async def handler(message: Message[bytes]) -> None:
@@ -248,7 +283,10 @@ async def test_with_partition_ordering_partitions_run_beside_each_other_and_each
 
 @in_virtual_time
 async def test_a_full_batch_does_not_wait() -> None:
-    app, seen = make_app(batch_max_records=3, batch_max_wait="20s"), list[tuple[float, list[bytes]]]()
+    app, seen = (
+        make_app(batch_max_records=3, batch_max_wait="20s"),
+        list[tuple[float, list[bytes]]](),
+    )
 
     @app.incoming("orders")
     async def handler(batch: Batch[bytes]) -> None:
@@ -304,7 +342,11 @@ async def test_a_batch_may_be_settled_in_parts_and_handled_in_a_thread() -> None
 
 
 async def test_batches_of_one_partition_follow_one_another() -> None:
-    app, running_now, seen = make_app(concurrency=3, batch_max_records=2, batch_max_wait="10ms"), [0], list[int]()
+    app, running_now, seen = (
+        make_app(concurrency=3, batch_max_records=2, batch_max_wait="10ms"),
+        [0],
+        list[int](),
+    )
 
     @app.incoming("orders")
     async def handler(batch: Batch[bytes]) -> None:
@@ -320,7 +362,9 @@ async def test_batches_of_one_partition_follow_one_another() -> None:
     assert seen == list(range(11))
 
 
-@pytest.mark.parametrize("decorator", ["incoming", "outgoing", "on_assigned", "on_revoked", "on_start"])
+@pytest.mark.parametrize(
+    "decorator", ["incoming", "outgoing", "on_assigned", "on_revoked", "on_start"]
+)
 async def test_what_is_decorated_while_the_application_runs_is_refused_and_not_kept_for_the_next_start(
     decorator: str,
 ) -> None:
@@ -337,7 +381,9 @@ async def test_what_is_decorated_while_the_application_runs_is_refused_and_not_k
             getattr(app, decorator)("orders")(late.append)
 
     async with running(app):
-        with pytest.raises(RuntimeError, match=rf"@app.{decorator}.* while the application is running"):
+        with pytest.raises(
+            RuntimeError, match=rf"@app.{decorator}.* while the application is running"
+        ):
             decorate()
     async with running(app) as test:
         await send(test, b"x")

@@ -68,8 +68,12 @@ async def test_blocking_hooks_run_in_threads() -> None:
 
     app.on_start(lambda: threads.setdefault("start", threading.get_ident()))
     app.before_stop(lambda: threads.setdefault("stop", threading.get_ident()))
-    app.on_assigned("orders")(lambda partitions: threads.setdefault("assigned", threading.get_ident()))
-    app.on_revoked("orders")(lambda partitions: threads.setdefault("revoked", threading.get_ident()))
+    app.on_assigned("orders")(
+        lambda partitions: threads.setdefault("assigned", threading.get_ident())
+    )
+    app.on_revoked("orders")(
+        lambda partitions: threads.setdefault("revoked", threading.get_ident())
+    )
     async with running(app):
         pass
     assert set(threads) == {"start", "stop", "assigned", "revoked"}
@@ -142,7 +146,10 @@ async def test_hooks_are_told_at_every_rebalance_and_never_of_nothing() -> None:
 
 @in_virtual_time
 async def test_an_ack_in_a_revoked_hook_is_in_the_last_commit() -> None:
-    app, kept = make_app(ack="manual", commit_interval="100s", revoke_grace="30s"), list[Message[bytes]]()
+    app, kept = (
+        make_app(ack="manual", commit_interval="100s", revoke_grace="30s"),
+        list[Message[bytes]](),
+    )
 
     @app.incoming("orders")
     async def handler(message: Message[bytes]) -> None:
@@ -164,7 +171,9 @@ async def test_an_ack_in_a_revoked_hook_is_in_the_last_commit() -> None:
 
 
 @in_virtual_time
-async def test_a_hook_of_a_rebalance_that_raises_or_hangs_is_told_and_the_rebalance_goes_on() -> None:
+async def test_a_hook_of_a_rebalance_that_raises_or_hangs_is_told_and_the_rebalance_goes_on() -> (
+    None
+):
     recorder = Recorder()
     app, seen = make_app(recorder), list[bytes]()
 
@@ -244,7 +253,9 @@ ODD = [
 @pytest.mark.parametrize("odd", ODD)
 @pytest.mark.parametrize("kind", ["on_assigned", "on_revoked"])
 @in_virtual_time
-async def test_whatever_a_hook_of_a_rebalance_raises_is_told_and_the_rebalance_goes_on(kind: str, odd: Any) -> None:
+async def test_whatever_a_hook_of_a_rebalance_raises_is_told_and_the_rebalance_goes_on(
+    kind: str, odd: Any
+) -> None:
     recorder, kept, after = Recorder(), list[Message[bytes]](), list[Partitions]()
     app = make_app(recorder, ack="manual", commit_interval="100s")
 
@@ -317,7 +328,9 @@ async def test_a_hook_that_ends_the_process_is_told_and_the_application_stops_in
 
 
 @in_virtual_time
-async def test_a_hook_that_ends_the_process_at_the_stop_keeps_nothing_from_its_last_commit() -> None:
+async def test_a_hook_that_ends_the_process_at_the_stop_keeps_nothing_from_its_last_commit() -> (
+    None
+):
     app, kept = make_app(ack="manual", commit_interval="100s"), list[Message[bytes]]()
 
     @app.incoming("orders")
@@ -341,8 +354,12 @@ async def test_a_hook_that_ends_the_process_at_the_stop_keeps_nothing_from_its_l
 
 
 @in_virtual_time
-async def test_a_hook_that_is_too_late_gets_a_moment_for_its_cleanup_and_one_that_ignores_that_is_left_behind() -> None:
-    """Together they have what a session goes on for without heartbeats, 41 s of 45: the first one at most half."""
+async def test_a_hook_that_is_too_late_gets_a_moment_for_its_cleanup_and_one_that_ignores_that_is_left_behind() -> (
+    None
+):
+    """Together they have what a session goes on for without heartbeats, 41 s of 45: the first one
+    at most half.
+    """
     recorder, cleaned = Recorder(), list[float]()
     app = make_app(recorder)
 
@@ -370,7 +387,10 @@ async def test_a_hook_that_is_too_late_gets_a_moment_for_its_cleanup_and_one_tha
     async with TestApp(app, broker=make_broker(), start_timeout_s=100) as test:
         assert now() - began == pytest.approx(18.5 + 1 + 19.5 + 2, abs=0.5)
         assert test.app.health().status == "UP"
-    assert [event.reason for event in recorder.of(HookFailed)] == ["no end within 18.5 s", "no end within 19.5 s"]
+    assert [event.reason for event in recorder.of(HookFailed)] == [
+        "no end within 18.5 s",
+        "no end within 19.5 s",
+    ]
     assert len(cleaned) == 1
 
 
@@ -416,7 +436,9 @@ def told_app(story: list[tuple[int, bool]], recorder: Recorder | None = None, **
 
 
 @in_virtual_time
-async def test_a_revoked_hook_that_asks_is_told_that_nothing_was_lost_in_a_rebalance_and_at_the_stop() -> None:
+async def test_a_revoked_hook_that_asks_is_told_that_nothing_was_lost_in_a_rebalance_and_at_the_stop() -> (
+    None
+):
     story: list[tuple[int, bool]] = []
     async with running(told_app(story), partitions=2) as test:
         await rebalanced(test)
@@ -426,7 +448,9 @@ async def test_a_revoked_hook_that_asks_is_told_that_nothing_was_lost_in_a_rebal
 
 @pytest.mark.parametrize("notice_after_s", [0, 3])
 @in_virtual_time
-async def test_it_is_told_that_they_are_lost_where_the_group_has_put_the_member_out(notice_after_s: float) -> None:
+async def test_it_is_told_that_they_are_lost_where_the_group_has_put_the_member_out(
+    notice_after_s: float,
+) -> None:
     story, recorder = list[tuple[int, bool]](), Recorder()
     async with running(told_app(story, recorder)) as test:
         (member,) = test.broker.members("billing")
@@ -452,7 +476,9 @@ async def test_it_is_told_that_they_are_lost_where_a_commit_was_refused() -> Non
 
 @pytest.mark.parametrize("assign", [None, ["orders:0"]])
 @in_virtual_time
-async def test_it_is_told_that_they_are_lost_where_the_client_broke(assign: list[str] | None) -> None:
+async def test_it_is_told_that_they_are_lost_where_the_client_broke(
+    assign: list[str] | None,
+) -> None:
     story: list[tuple[int, bool]] = []
     async with running(told_app(story, **({"assign": assign} if assign else {}))) as test:
         test.broker.fail_next("poll", TransientBrokerError("broken"))
@@ -522,14 +548,18 @@ async def test_a_channel_that_is_asked_for_before_it_is_made_is_not_called_unkno
     async def hook() -> None:
         app.channel("orders")
 
-    with pytest.raises(ChannelClosedError, match="'orders' is made when all on_start hooks have returned"):
+    with pytest.raises(
+        ChannelClosedError, match="'orders' is made when all on_start hooks have returned"
+    ):
         async with TestApp(app, broker=make_broker()):
             pass
 
 
 @in_virtual_time
 @pytest.mark.parametrize("before", [0, 2])
-async def test_a_task_that_the_last_start_hook_has_started_finds_the_channels_in_its_first_line(before: int) -> None:
+async def test_a_task_that_the_last_start_hook_has_started_finds_the_channels_in_its_first_line(
+    before: int,
+) -> None:
     app, handled, watching = make_app(), list[bytes](), list[asyncio.Task[None]]()
 
     @app.incoming("orders")

@@ -1,4 +1,6 @@
-"""An application that has nothing to read rests: how often its loop is woken is counted, in time that jumps."""
+"""An application that has nothing to read rests: how often its loop is woken is counted, in time
+that jumps.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,22 @@ from reactive_kafka import App
 from reactive_kafka.observe.events import RecordPoisoned
 from reactive_kafka.testing import FakeClock, MemoryBroker, TestApp
 from reactive_kafka.testing.clock import run_in_virtual_time
-from tests.app.helpers import Recorder, in_virtual_time, inside, make_app, make_broker, now, running, send, tp, until
+from tests.app.helpers import (
+    Recorder,
+    in_virtual_time,
+    inside,
+    make_app,
+    make_broker,
+    now,
+    running,
+    send,
+    tp,
+    until,
+)
 
 IDLE_S = 60
-TICKS_S = 10.0  # of the loop's lag, for the whole application
+# Of the loop's lag, for the whole application.
+TICKS_S = 10.0
 PER_CHANNEL = 1.8
 """Timers a second, for polls, checks and commits."""
 
@@ -38,7 +52,9 @@ def timers_of(channels: int) -> float:
     """Timers that fire in a second of an application with so many channels, while nothing comes."""
     fired = Counter[str]()
     names = [f"c{number}" for number in range(channels)]
-    app = App({"incoming": {name: {"group_id": name, "auto_offset_reset": "earliest"} for name in names}})
+    app = App(
+        {"incoming": {name: {"group_id": name, "auto_offset_reset": "earliest"} for name in names}}
+    )
     for name in names:
         app.incoming(name)(_nothing)
 

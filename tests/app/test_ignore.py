@@ -1,4 +1,6 @@
-"""``commit_strategy = "ignore"``: acks commit nothing; with ``enable_auto_commit`` the client does."""
+"""``commit_strategy = "ignore"``: acks commit nothing; with ``enable_auto_commit`` the client
+does.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,9 @@ async def test_the_client_commits_what_it_has_handed_out_and_counts_are_not_ours
 
 @pytest.mark.parametrize("auto", [False, True])
 @in_virtual_time
-async def test_what_waits_when_a_partition_comes_straight_back_is_handled_once_whoever_commits(auto: bool) -> None:
+async def test_what_waits_when_a_partition_comes_straight_back_is_handled_once_whoever_commits(
+    auto: bool,
+) -> None:
     seen, go_on = list[int](), asyncio.Event()
     app = make_app(commit_strategy="ignore", enable_auto_commit=auto, revoke_grace="1s")
 
@@ -88,9 +92,13 @@ async def test_what_waits_when_a_partition_comes_straight_back_is_handled_once_w
         assert seen == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("orders", [{}, {"assign": ["orders:0", "orders:1"]}, {"enable_auto_commit": True}])
+@pytest.mark.parametrize(
+    "orders", [{}, {"assign": ["orders:0", "orders:1"]}, {"enable_auto_commit": True}]
+)
 @in_virtual_time
-async def test_the_lag_falls_to_what_is_not_handled_though_nothing_is_committed(orders: dict[str, Any]) -> None:
+async def test_the_lag_falls_to_what_is_not_handled_though_nothing_is_committed(
+    orders: dict[str, Any],
+) -> None:
     app, go_on, seen = make_app(commit_strategy="ignore", **orders), asyncio.Event(), list[bytes]()
 
     @app.incoming("orders")

@@ -44,13 +44,19 @@ class Working:
         self.may_go_on: dict[int, asyncio.Event] = defaultdict(asyncio.Event)
         self.seen: list[tuple[int, int]] = []
         self.done: list[tuple[int, int]] = []
-        self.held: list[int] = []  # records in flight or queued, of all partitions, at each call
+        # Records in flight or queued, of all partitions, at each call.
+        self.held: list[int] = []
 
         @self.app.incoming("orders")
         async def handler(message: Message[bytes]) -> None:
             at = message.partition, message.offset
             self.seen.append(at)
-            self.held.append(sum(one.in_flight + one.queued for one in self.app.channel("orders").facts().partitions))
+            self.held.append(
+                sum(
+                    one.in_flight + one.queued
+                    for one in self.app.channel("orders").facts().partitions
+                )
+            )
             if message.payload == b"slow":
                 await self.may_go_on[message.partition].wait()
             self.done.append(at)
@@ -62,7 +68,11 @@ class Working:
         return found
 
     def rebalances(self) -> list[tuple[str, set[TopicPartition]]]:
-        return [(event.kind, set(event.partitions)) for event in self.recorder.events if isinstance(event, Rebalanced)]
+        return [
+            (event.kind, set(event.partitions))
+            for event in self.recorder.events
+            if isinstance(event, Rebalanced)
+        ]
 
 
 def cooperative(partitions: int) -> CooperativeBroker:
@@ -71,8 +81,14 @@ def cooperative(partitions: int) -> CooperativeBroker:
 
 
 @in_virtual_time
-async def test_a_partition_that_stays_is_handled_and_committed_while_another_one_waits_for_its_handler() -> None:
-    broker, first, second = cooperative(2), Working(revoke_grace="40s", commit_interval="1s"), Working()
+async def test_a_partition_that_stays_is_handled_and_committed_while_another_one_waits_for_its_handler() -> (
+    None
+):
+    broker, first, second = (
+        cooperative(2),
+        Working(revoke_grace="40s", commit_interval="1s"),
+        Working(),
+    )
     async with running(first.app, broker=broker) as test:
         for partition in range(2):
             await send(test, b"slow", partition=partition)
@@ -88,7 +104,9 @@ async def test_a_partition_that_stays_is_handled_and_committed_while_another_one
             await send(test, b"a", b"b", partition=stays)
             await until(lambda: (stays, 2) in first.done)
             await until(lambda: committed(test, stays) == 3, 20)
-            assert going.state is PartitionState.DRAINING, "all that happened while its handler was waited for"
+            assert going.state is PartitionState.DRAINING, (
+                "all that happened while its handler was waited for"
+            )
             await send(test, b"c", partition=goes)
             first.may_go_on[goes].set()
             await until(lambda: (goes, 1) in second.done, 30)
@@ -163,7 +181,9 @@ async def test_what_is_about_to_go_takes_room_until_it_has_gone() -> None:
 
 
 @in_virtual_time
-async def test_a_window_is_not_exceeded_while_so_many_partitions_are_about_to_go_that_few_are_left() -> None:
+async def test_a_window_is_not_exceeded_while_so_many_partitions_are_about_to_go_that_few_are_left() -> (
+    None
+):
     broker, second = cooperative(4), Working()
     first = Working(revoke_grace="20s", max_in_flight=5)
 
@@ -174,7 +194,9 @@ async def test_a_window_is_not_exceeded_while_so_many_partitions_are_about_to_go
         await send(test, b"slow", b"quick", partition=1)
         await send(test, b"slow", partition=3)
         await until(lambda: held() == [0, 2, 0, 1])
-        await asyncio.gather(*(send(test, b"quick", b"quick", partition=partition) for partition in (1, 3)))
+        await asyncio.gather(
+            *(send(test, b"quick", b"quick", partition=partition) for partition in (1, 3))
+        )
         await until(lambda: held() == [0, 3, 0, 2])
         async with joining(second.app, broker):
             await until(lambda: len(first.partitions()[PartitionState.DRAINING]) == 2)
@@ -191,7 +213,9 @@ async def test_a_window_is_not_exceeded_while_so_many_partitions_are_about_to_go
 
 
 @in_virtual_time
-async def test_what_a_lost_client_is_assigned_before_it_has_left_does_not_stay_for_its_successor() -> None:
+async def test_what_a_lost_client_is_assigned_before_it_has_left_does_not_stay_for_its_successor() -> (
+    None
+):
     broker, first = cooperative(2), Working()
     async with running(first.app, broker=broker):
         await until(lambda: len(first.partitions()[PartitionState.READING]) == 2)
@@ -224,8 +248,11 @@ async def test_a_stop_tells_how_long_it_waited_also_when_others_rebalance_meanwh
     await broker.close()
 
 
-class joining:  # reads as what it does
-    """A second application in the group; entered at once, though it may have to wait for its partitions."""
+# Reads as what it does.
+class joining:
+    """A second application in the group; entered at once, though it may have to wait for its
+    partitions.
+    """
 
     def __init__(self, app: App, broker: MemoryBroker) -> None:
         self._app, self._broker = app, broker

@@ -157,7 +157,9 @@ async def test_a_channel_that_fails_ends_the_iteration_with_its_reason() -> None
     app = make_app(value_deserializer="bytes")
     async with running(app) as test:
         await send(test, b"a", b"b")
-        with pytest.raises(ChannelClosedError, match=r"'orders' has failed.*ValueError: no") as caught:
+        with pytest.raises(
+            ChannelClosedError, match=r"'orders' has failed.*ValueError: no"
+        ) as caught:
             async for message in app.channel("orders"):
                 message.nack(ValueError("no"))
         assert caught.value.__cause__ is not None
@@ -193,14 +195,21 @@ async def test_what_is_taken_away_and_comes_straight_back_goes_on_in_the_iterati
         await test.settled()
 
 
-async def test_a_channel_that_waits_for_its_iteration_is_told_at_the_start(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_channel_that_waits_for_its_iteration_is_told_at_the_start(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.INFO, "reactive_kafka")
     async with running(make_app()):
-        assert "channel 'orders' has no handler; it starts when app.channel('orders') is iterated" in caplog.messages
+        assert (
+            "channel 'orders' has no handler; it starts when app.channel('orders') is iterated"
+            in caplog.messages
+        )
 
 
 @in_virtual_time
-async def test_an_iteration_that_begins_while_the_application_stops_brings_nothing_and_leaves_nothing_behind() -> None:
+async def test_an_iteration_that_begins_while_the_application_stops_brings_nothing_and_leaves_nothing_behind() -> (
+    None
+):
     app, seen, broker = make_app(), list[Message[bytes]](), make_broker()
 
     @app.before_stop

@@ -101,7 +101,8 @@ def test_cron_goes_by_the_wall_clock_in_utc_or_in_a_zone() -> None:
         async with running(app):
             await asyncio.sleep(30)
             clock.jump_wall(HOUR_S - 30)
-            await asyncio.sleep(60)  # nothing tells that the clock was set: the job looks every 30 s
+            # Nothing tells that the clock was set: the job looks every 30 s.
+            await asyncio.sleep(60)
 
     clock = FakeClock(wall=datetime(2026, 11, 25, 1, 59, 45, tzinfo=UTC).timestamp())
     run_in_virtual_time(main, clock=clock)
@@ -235,7 +236,9 @@ async def test_an_application_of_jobs_alone_waits_for_them_as_well() -> None:
 
 
 @in_virtual_time
-async def test_with_a_partition_only_its_owner_calls_and_the_next_owner_goes_on_at_the_same_times() -> None:
+async def test_with_a_partition_only_its_owner_calls_and_the_next_owner_goes_on_at_the_same_times() -> (
+    None
+):
     broker, called = make_broker(partitions=2), dict[int, list[float]]()
     apps = [with_orders(), with_orders()]
     for number, app in enumerate(apps):
@@ -247,7 +250,10 @@ async def test_with_a_partition_only_its_owner_calls_and_the_next_owner_goes_on_
             await until(lambda: len(second.app.channel("orders").facts().partitions) == 1, 60)
             await asyncio.sleep(60)
             owner = (
-                first if tp(0) in {one.partition for one in first.app.channel("orders").facts().partitions} else second
+                first
+                if tp(0)
+                in {one.partition for one in first.app.channel("orders").facts().partitions}
+                else second
             )
             own, other = (0, 1) if owner is first else (1, 0)
             before = len(called[other])
@@ -281,7 +287,8 @@ async def test_a_revocation_waits_for_a_call_within_its_grace_and_cancels_it_the
         assert len(spans) == 1
         assert spans[0][1] - asked < 6
         assert len(recorder.of(JobLeft)) == 1
-        await asyncio.sleep(7)  # it is called again in the next assignment
+        # It is called again in the next assignment.
+        await asyncio.sleep(7)
     assert len(spans) == 2
 
 
@@ -309,7 +316,10 @@ async def test_a_partition_that_nobody_has_calls_nobody() -> None:
 @in_virtual_time
 async def test_of_several_topics_the_one_that_is_named_counts() -> None:
     app = with_orders(topics=["eu", "us"])
-    eu, us = ticking(app, app.every("1s", on="orders:eu:0")), ticking(app, app.every("1s", on="orders:us:5"))
+    eu, us = (
+        ticking(app, app.every("1s", on="orders:eu:0")),
+        ticking(app, app.every("1s", on="orders:us:5")),
+    )
     async with running(app):
         await asyncio.sleep(5.5)
     assert (len(eu) >= 4, us) == (True, [])
@@ -359,7 +369,9 @@ async def test_a_thread_that_outlives_its_partition_is_waited_for_by_the_next_ca
 # -- what may be declared
 
 
-@pytest.mark.parametrize("on", ["orders", "orders:", "orders:x", ":0", "orders:0:", "a:b:c:0", 0, "orders:-1", ""])
+@pytest.mark.parametrize(
+    "on", ["orders", "orders:", "orders:x", ":0", "orders:0:", "a:b:c:0", 0, "orders:-1", ""]
+)
 def test_what_names_no_partition_is_refused_at_once(on: Any) -> None:
     with pytest.raises(ConfigError, match='on: expected a partition of a channel: "orders:0"'):
         App({}).every("1m", on=on)
@@ -373,7 +385,9 @@ def test_a_job_is_a_function_without_arguments() -> None:
     async def yields() -> Any:
         yield 1
 
-    with pytest.raises(ConfigError, match=r"@app.every\('1m'\) of .*takes.* without an argument.*'one'"):
+    with pytest.raises(
+        ConfigError, match=r"@app.every\('1m'\) of .*takes.* without an argument.*'one'"
+    ):
         app.every("1m")(takes)  # type: ignore[type-var]
     with pytest.raises(ConfigError, match="yields nothing"):
         app.cron("* * * * *")(yields)

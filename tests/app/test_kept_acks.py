@@ -1,4 +1,6 @@
-"""``keep_out_of_order_acks``: what was acked above the position is not delivered again, whoever has the partition."""
+"""``keep_out_of_order_acks``: what was acked above the position is not delivered again, whoever has
+the partition.
+"""
 
 from __future__ import annotations
 
@@ -36,16 +38,29 @@ FIRST = tp(0)
 
 
 class Handling:
-    """An application that acks all but the offsets in ``held``; what it was called with, in order."""
+    """An application that acks all but the offsets in ``held``; what it was called with, in
+    order.
+    """
 
     def __init__(
-        self, held: Iterable[int] = (), recorder: Recorder | None = None, *, keeps: bool = True, **orders: Any
+        self,
+        held: Iterable[int] = (),
+        recorder: Recorder | None = None,
+        *,
+        keeps: bool = True,
+        **orders: Any,
     ) -> None:
         self.held = set(held)
-        self.seen: list[tuple[int, int]] = []  # partition, offset
+        # Partition, offset.
+        self.seen: list[tuple[int, int]] = []
         self.messages: list[Message[bytes]] = []
         self.recorder = recorder or Recorder()
-        given = {"ordering": "unordered", "concurrency": 4, "commit_interval": "100ms", "revoke_grace": "100ms"}
+        given = {
+            "ordering": "unordered",
+            "concurrency": 4,
+            "commit_interval": "100ms",
+            "revoke_grace": "100ms",
+        }
         settings = {**given, "drain_timeout": "100ms", "keep_out_of_order_acks": keeps, **orders}
         self.app = make_app(self.recorder, **settings)
 
@@ -75,13 +90,17 @@ def broker_with(records: int, *, partitions: int = 1) -> MemoryBroker:
     return broker
 
 
-def stored(broker: MemoryBroker, partition: TopicPartition = FIRST, group: str = "billing") -> Metadata:
+def stored(
+    broker: MemoryBroker, partition: TopicPartition = FIRST, group: str = "billing"
+) -> Metadata:
     """What stands beside the group's position."""
     found = broker.committed(group)[partition]
     return decode(found.metadata, found.offset)
 
 
-def kept(broker: MemoryBroker, partition: TopicPartition = FIRST, group: str = "billing") -> ackmap.AckMap | None:
+def kept(
+    broker: MemoryBroker, partition: TopicPartition = FIRST, group: str = "billing"
+) -> ackmap.AckMap | None:
     """The map that stands beside the group's position."""
     found = broker.committed(group).get(partition)
     return None if found is None else decode(found.metadata, found.offset).acks
@@ -98,13 +117,19 @@ def written(position: int, until_: int, *still_open: int, user: str = "") -> str
     return f"rk1 {_crc(covered)} {covered}"
 
 
-async def told(broker: MemoryBroker, until_: int, partition: TopicPartition = FIRST, group: str = "billing") -> None:
+async def told(
+    broker: MemoryBroker, until_: int, partition: TopicPartition = FIRST, group: str = "billing"
+) -> None:
     """Wait until the group knows what is done up to there."""
-    await until(lambda: (acks := kept(broker, partition, group)) is not None and acks.until == until_, 30)
+    await until(
+        lambda: (acks := kept(broker, partition, group)) is not None and acks.until == until_, 30
+    )
 
 
 async def read_all(handling: Handling, broker: MemoryBroker, delivered: int) -> int:
-    """Run until so many records were delivered and nothing else comes; the number of replays that were avoided."""
+    """Run until so many records were delivered and nothing else comes; the number of replays that
+    were avoided.
+    """
     async with running(handling.app, broker=broker) as test:
         await until(lambda: len(handling.seen) == delivered, 30)
         await asyncio.sleep(5)
@@ -139,7 +164,8 @@ async def test_the_tick_has_stored_it_so_that_no_stop_is_needed() -> None:
     async with running(first.app, broker=broker):
         await told(broker, 6)
         at_the_tick = broker.committed("billing")[tp()].metadata
-    write(broker, 0, at_the_tick)  # as it was, had the process been killed
+    # As it was, had the process been killed.
+    write(broker, 0, at_the_tick)
     second = Handling()
     await read_all(second, broker, 1)
     assert second.offsets() == [0]
@@ -183,7 +209,8 @@ async def test_a_run_that_ends_before_it_has_read_all_that_is_known_forgets_noth
     broker = broker_with(600)
     still_open = range(0, 600, 2)
     write(broker, 0, written(0, 600, *still_open))
-    second = Handling(held=range(600), max_in_flight=10)  # back-pressure: it reads no further than its first records
+    # Back-pressure: it reads no further than its first records.
+    second = Handling(held=range(600), max_in_flight=10)
     async with running(second.app, broker=broker):
         await until(lambda: len(second.seen) == 10)
     second.seen.clear()
@@ -252,7 +279,8 @@ async def test_the_next_owner_gets_only_what_is_open() -> None:
             await asyncio.sleep(5)
             (moved,) = {partition for partition, _ in second.seen}
             assert second.offsets(moved) == [1, 3]
-            assert facts(test).replays_avoided == 3  # 2, 4 and 5
+            # 2, 4 and 5.
+            assert facts(test).replays_avoided == 3
 
 
 @in_virtual_time
@@ -279,7 +307,8 @@ async def test_what_was_cut_off_is_handled_again_and_nothing_that_is_open_is_lef
     first = Handling(held=range(0, 600, 2), max_in_flight=1000)
     async with running(first.app, broker=broker) as test:
         await until(lambda: len(first.seen) == 601)
-        text = "x" * 4000  # leaves a few characters for the map
+        # Leaves a few characters for the map.
+        text = "x" * 4000
         assert test.app.channel("orders").store_offset_metadata(tp(), text)
         first.messages[0].ack()
         await until(lambda: committed(test) == 2)
@@ -326,7 +355,9 @@ async def test_foreign_metadata_is_left_alone_and_reading_begins_at_the_position
 
 @pytest.mark.parametrize("text", OURS.values(), ids=OURS)
 @in_virtual_time
-async def test_what_cannot_be_believed_is_dropped_and_told_and_the_users_string_kept(text: str) -> None:
+async def test_what_cannot_be_believed_is_dropped_and_told_and_the_users_string_kept(
+    text: str,
+) -> None:
     broker = broker_with(5)
     write(broker, 1, text)
     handling = Handling(held={1})
@@ -334,7 +365,8 @@ async def test_what_cannot_be_believed_is_dropped_and_told_and_the_users_string_
         await until(lambda: len(handling.seen) == 4)
         assert handling.offsets() == [1, 2, 3, 4]
         assert len(handling.dropped) == 1
-        await told(broker, 5)  # what is known anew
+        # What is known anew.
+        await told(broker, 5)
         assert stored(broker).user == "mine"
 
 
@@ -358,7 +390,9 @@ async def test_a_map_that_goes_beyond_the_end_of_the_log_is_of_another_topic() -
     handling = Handling()
     await read_all(handling, broker, 4)
     assert handling.offsets() == [1, 2, 3, 4]
-    assert [event.reason for event in handling.dropped] == ["they go up to 6, and the log ends at 5"]
+    assert [event.reason for event in handling.dropped] == [
+        "they go up to 6, and the log ends at 5"
+    ]
 
 
 @in_virtual_time
@@ -390,7 +424,9 @@ async def test_where_the_log_loses_its_beginning_what_was_known_is_void() -> Non
 
 
 @in_virtual_time
-async def test_where_the_log_loses_its_end_under_its_owner_what_comes_in_its_place_is_handled() -> None:
+async def test_where_the_log_loses_its_end_under_its_owner_what_comes_in_its_place_is_handled() -> (
+    None
+):
     broker = broker_with(50)
     write(broker, 0, written(0, 50, 0, 1, 2, 3))
     handling = Handling(held=range(4), max_in_flight=4)
@@ -403,7 +439,9 @@ async def test_where_the_log_loses_its_end_under_its_owner_what_comes_in_its_pla
             message.ack()
         await until(lambda: committed(test) == 13)
         assert handling.offsets()[-3:] == [10, 11, 12]
-        assert [event.reason for event in handling.dropped] == ["they go up to 50, and the log ends at 13"]
+        assert [event.reason for event in handling.dropped] == [
+            "they go up to 50, and the log ends at 13"
+        ]
 
 
 # -- seeks
@@ -432,7 +470,8 @@ async def test_what_was_known_before_a_seek_is_not_known_after_the_next_restart(
         await test.app.channel("orders").seek(tp(), 1)
         await until(lambda: len(handling.seen) == 6)
         handling.held = set()
-        await send(test, b"")  # 6 is acked, above what is open from 1 on
+        # 6 is acked, above what is open from 1 on.
+        await send(test, b"")
         await until(lambda: len(handling.seen) == 7)
         await asyncio.sleep(5)
     second = Handling()
@@ -467,7 +506,10 @@ async def test_an_iteration_gets_only_what_is_open_and_keeps_what_it_acks() -> N
     for expected in ([0, 3, 6, 7], [0]):
         count = len(expected)
         app = make_app(
-            keep_out_of_order_acks=True, commit_interval="100ms", drain_timeout="100ms", value_deserializer="bytes"
+            keep_out_of_order_acks=True,
+            commit_interval="100ms",
+            drain_timeout="100ms",
+            value_deserializer="bytes",
         )
         async with running(app, broker=broker):
 
@@ -505,12 +547,18 @@ async def test_every_order_leaves_out_what_is_done(ordering: str) -> None:
 async def test_a_hot_key_that_hangs_costs_the_others_no_replay() -> None:
     broker, gate = make_broker(), asyncio.Event()
     for number in range(20):
-        broker.produce("orders", b"", key=b"hot" if number % 10 == 0 else b"%d" % number, partition=0)
+        broker.produce(
+            "orders", b"", key=b"hot" if number % 10 == 0 else b"%d" % number, partition=0
+        )
     seen: list[int] = []
 
     def app() -> App:
         app = make_app(
-            keep_out_of_order_acks=True, ordering="key", concurrency=4, commit_interval="100ms", drain_timeout="100ms"
+            keep_out_of_order_acks=True,
+            ordering="key",
+            concurrency=4,
+            commit_interval="100ms",
+            drain_timeout="100ms",
         )
 
         @app.incoming("orders")
@@ -523,7 +571,8 @@ async def test_a_hot_key_that_hangs_costs_the_others_no_replay() -> None:
 
     async with running(app(), broker=broker):
         await told(broker, 20)
-    assert len(seen) == 19  # the second hot one waits behind the first
+    # The second hot one waits behind the first.
+    assert len(seen) == 19
     seen.clear()
     gate.set()
     async with running(app(), broker=broker) as test:
@@ -546,7 +595,9 @@ async def test_every_client_of_a_channel_leaves_out_what_is_done_in_its_partitio
 
 
 @in_virtual_time
-async def test_partitions_that_no_group_assigns_leave_out_what_is_done_unless_their_start_is_named() -> None:
+async def test_partitions_that_no_group_assigns_leave_out_what_is_done_unless_their_start_is_named() -> (
+    None
+):
     broker = broker_with(5)
     write(broker, 1, written(1, 5, 1))
     for assigned, expected in (("orders:0:1", [1, 2, 3, 4]), ("orders:0", [1])):
@@ -558,11 +609,15 @@ async def test_partitions_that_no_group_assigns_leave_out_what_is_done_unless_th
 
 @pytest.mark.parametrize("assign", [[], ["orders:0"]])
 @in_virtual_time
-async def test_a_channel_that_failed_and_comes_back_leaves_out_what_is_done(assign: list[str]) -> None:
+async def test_a_channel_that_failed_and_comes_back_leaves_out_what_is_done(
+    assign: list[str],
+) -> None:
     broker, seen, bad = broker_with(6), [], {1}
     given: dict[str, Any] = {"ordering": "unordered", "concurrency": 6, "commit_interval": "100ms"}
     given |= {"assign": assign} if assign else {}
-    app = make_app(keep_out_of_order_acks=True, restart={"backoff": "1s", "max_attempts": 1}, **given)
+    app = make_app(
+        keep_out_of_order_acks=True, restart={"backoff": "1s", "max_attempts": 1}, **given
+    )
 
     @app.incoming("orders")
     async def handler(message: Message[bytes]) -> None:
@@ -581,7 +636,10 @@ async def test_a_channel_that_failed_and_comes_back_leaves_out_what_is_done(assi
 @in_virtual_time
 async def test_delayed_retries_leave_out_what_is_done() -> None:
     topic, group = "orders_retry_1000", "kafka-delayed-retry-topic-billing"
-    delayed: dict[str, Any] = {"failure_strategy": "delayed-retry-topic", "delayed_retry": {"topics": [topic]}}
+    delayed: dict[str, Any] = {
+        "failure_strategy": "delayed-retry-topic",
+        "delayed_retry": {"topics": [topic]},
+    }
     broker = make_broker()
     seen: list[tuple[str, bytes]] = []
 
@@ -647,12 +705,19 @@ async def test_a_checkpoint_store_keeps_them_beside_its_own_position() -> None:
         handling.app._stores = lambda _: store
         return handling
 
-    settings: dict[str, Any] = {"commit_strategy": "checkpoint", "checkpoint": {"store": "memory://unused"}}
+    settings: dict[str, Any] = {
+        "commit_strategy": "checkpoint",
+        "checkpoint": {"store": "memory://unused"},
+    }
     first = on_the_store(Handling(held={2}, **settings), "a")
 
     def known() -> ackmap.AckMap | None:
         found = rows.row("billing", tp())
-        return None if found is None or found.position is None else decode(found.metadata, found.position).acks
+        return (
+            None
+            if found is None or found.position is None
+            else decode(found.metadata, found.position).acks
+        )
 
     async with running(first.app, broker=broker):
         await until(lambda: known() == ackmap.AckMap(2, 6, array("q", [2])))
@@ -662,7 +727,9 @@ async def test_a_checkpoint_store_keeps_them_beside_its_own_position() -> None:
 
 
 @in_virtual_time
-async def test_after_a_seek_back_kept_acks_beside_the_stores_position_make_no_record_a_duplicate() -> None:
+async def test_after_a_seek_back_kept_acks_beside_the_stores_position_make_no_record_a_duplicate() -> (
+    None
+):
     rows, broker, blocked, seen = Rows(), make_broker(), asyncio.Event(), list[int]()
     app = make_app(
         ordering="key",
@@ -693,7 +760,8 @@ async def test_after_a_seek_back_kept_acks_beside_the_stores_position_make_no_re
         await until(lambda: row() == (4, False))
         await app.channel("orders").seek(FIRST, 0)
         broker.produce("orders", b"", key=b"quick", partition=0)
-        await until(lambda: row() == (4, True))  # the ack of offset 4 is kept beside the position of before
+        # The ack of offset 4 is kept beside the position of before.
+        await until(lambda: row() == (4, True))
         blocked.set()
         await until(lambda: row()[0] == 5)
     await broker.close()

@@ -12,7 +12,17 @@ from reactive_kafka import App, Message
 from reactive_kafka.errors import describe
 from reactive_kafka.observe.events import RecordIgnored
 from reactive_kafka.records import RawRecord
-from tests.app.helpers import Recorder, committed, facts, in_virtual_time, make_app, now, running, send, until
+from tests.app.helpers import (
+    Recorder,
+    committed,
+    facts,
+    in_virtual_time,
+    make_app,
+    now,
+    running,
+    send,
+    until,
+)
 
 
 def tenant_of(record: RawRecord) -> bytes:
@@ -54,7 +64,9 @@ async def test_the_records_of_a_key_are_handled_in_order_and_those_of_others_bes
 
     async with running(app) as test:
         for number in range(300):
-            await test.send("orders", b"", key=b"%d" % (number % 20) if number % 21 else None, partition=0)
+            await test.send(
+                "orders", b"", key=b"%d" % (number % 20) if number % 21 else None, partition=0
+            )
         await test.settled()
         assert committed(test) == 300
     assert seen.most_at_once > 10
@@ -82,7 +94,9 @@ async def test_records_without_a_key_keep_the_order_of_their_partition() -> None
 
 @pytest.mark.parametrize("seed", range(5))
 @in_virtual_time
-async def test_records_without_a_key_run_at_once_where_they_have_no_order_and_those_with_one_keep_it(seed: int) -> None:
+async def test_records_without_a_key_run_at_once_where_they_have_no_order_and_those_with_one_keep_it(
+    seed: int,
+) -> None:
     app, chance = (
         make_app(ordering="key", keyless="unordered", concurrency=8, commit_interval="20ms"),
         random.Random(seed),
@@ -105,7 +119,9 @@ async def test_records_without_a_key_run_at_once_where_they_have_no_order_and_th
         for key in keys:
             await test.send("orders", b"", key=key, partition=0)
         while unsettled:
-            assert (committed(test) or 0) <= min(unsettled), "the position has passed an unsettled record"
+            assert (committed(test) or 0) <= min(unsettled), (
+                "the position has passed an unsettled record"
+            )
             await asyncio.sleep(0.005)
         await test.settled()
         assert committed(test) == 200
@@ -119,8 +135,13 @@ async def test_records_without_a_key_run_at_once_where_they_have_no_order_and_th
 
 @pytest.mark.parametrize("key", ["header:tenant", "tests.app.test_key_order:nobodys"])
 @in_virtual_time
-async def test_without_a_header_and_where_a_function_returns_none_a_record_has_no_key(key: str) -> None:
-    app, go_on = make_app(ordering="key", keyless="unordered", key=key, concurrency=4), asyncio.Event()
+async def test_without_a_header_and_where_a_function_returns_none_a_record_has_no_key(
+    key: str,
+) -> None:
+    app, go_on = (
+        make_app(ordering="key", keyless="unordered", key=key, concurrency=4),
+        asyncio.Event(),
+    )
     inside = 0
 
     @app.incoming("orders")
@@ -143,8 +164,14 @@ def nobodys(record: RawRecord) -> None:
 
 
 @in_virtual_time
-async def test_a_record_that_is_tried_again_holds_back_its_own_key_only_even_with_one_worker() -> None:
-    app = make_app(ordering="key", concurrency=1, retry={"max_attempts": 3, "backoff": "10s", "max_backoff": "10s"})
+async def test_a_record_that_is_tried_again_holds_back_its_own_key_only_even_with_one_worker() -> (
+    None
+):
+    app = make_app(
+        ordering="key",
+        concurrency=1,
+        retry={"max_attempts": 3, "backoff": "10s", "max_backoff": "10s"},
+    )
     story: list[tuple[bytes, int, float]] = []
 
     @app.incoming("orders")
@@ -165,7 +192,9 @@ async def test_a_record_that_is_tried_again_holds_back_its_own_key_only_even_wit
 
 
 @in_virtual_time
-async def test_a_nack_that_is_being_carried_out_holds_its_own_key_also_while_another_key_is_tried_again() -> None:
+async def test_a_nack_that_is_being_carried_out_holds_its_own_key_also_while_another_key_is_tried_again() -> (
+    None
+):
     app = make_app(
         ordering="key",
         concurrency=4,
@@ -262,7 +291,9 @@ async def test_a_hot_key_with_a_backlog_beyond_max_in_flight_starves_no_other() 
 
 
 @in_virtual_time
-async def test_a_hot_key_with_a_backlog_beyond_a_small_window_starves_none_of_many_partitions() -> None:
+async def test_a_hot_key_with_a_backlog_beyond_a_small_window_starves_none_of_many_partitions() -> (
+    None
+):
     app, done = make_app(ordering="key", concurrency=4, max_in_flight=20), set[int]()
 
     @app.incoming("orders")
@@ -274,7 +305,8 @@ async def test_a_hot_key_with_a_backlog_beyond_a_small_window_starves_none_of_ma
         await until(lambda: test.app.channel("orders").is_ready)
         for _ in range(700):
             await test.send("orders", b"", key=b"hot", partition=0)
-        await until(lambda: facts(test).partitions[0].queued > 100)  # read in search of other keys
+        # Read in search of other keys.
+        await until(lambda: facts(test).partitions[0].queued > 100)
         for partition in range(1, 30):
             await test.send("orders", b"", key=b"%d" % partition, partition=partition)
         await until(lambda: done == set(range(30)), 5)
@@ -301,8 +333,13 @@ async def test_what_is_read_for_other_keys_is_bounded() -> None:
 
 
 @in_virtual_time
-async def test_messages_that_nobody_settles_are_bounded_by_max_in_flight_whatever_workers_rest() -> None:
-    app, kept = make_app(ordering="key", concurrency=4, max_in_flight=100, ack="manual"), list[Message[bytes]]()
+async def test_messages_that_nobody_settles_are_bounded_by_max_in_flight_whatever_workers_rest() -> (
+    None
+):
+    app, kept = (
+        make_app(ordering="key", concurrency=4, max_in_flight=100, ack="manual"),
+        list[Message[bytes]](),
+    )
 
     @app.incoming("orders")
     async def handler(message: Message[bytes]) -> None:
@@ -320,13 +357,19 @@ async def test_messages_that_nobody_settles_are_bounded_by_max_in_flight_whateve
 @in_virtual_time
 async def test_a_header_or_a_function_may_be_the_key() -> None:
     for key in ("header:tenant", "tests.app.test_key_order:tenant_of"):
-        app, running_now, most, order = make_app(ordering="key", concurrency=9, key=key), set[bytes](), 0, list[bytes]()
+        app, running_now, most, order = (
+            make_app(ordering="key", concurrency=9, key=key),
+            set[bytes](),
+            0,
+            list[bytes](),
+        )
 
         @app.incoming("orders")
         async def handler(value: bytes) -> None:
             nonlocal most
             tenant = value.partition(b"/")[0]
-            assert tenant not in running_now  # noqa: B023  # used before the next round
+            # Used before the next round.
+            assert tenant not in running_now  # noqa: B023
             running_now.add(tenant)  # noqa: B023
             most = max(most, len(running_now))  # noqa: B023
             await asyncio.sleep(0.01)
@@ -336,16 +379,22 @@ async def test_a_header_or_a_function_may_be_the_key() -> None:
         async with running(app) as test:
             for number in range(20):
                 tenant = b"ab"[number % 2 : number % 2 + 1]
-                await test.send("orders", tenant + b"/%02d" % number, headers=[("tenant", tenant)], partition=0)
+                await test.send(
+                    "orders", tenant + b"/%02d" % number, headers=[("tenant", tenant)], partition=0
+                )
             await test.settled()
         assert most == 2
-        assert [one for one in order if one[:1] == b"a"] == sorted(one for one in order if one[:1] == b"a")
+        assert [one for one in order if one[:1] == b"a"] == sorted(
+            one for one in order if one[:1] == b"a"
+        )
 
 
 @in_virtual_time
 async def test_a_record_whose_key_cannot_be_told_meets_the_failure_strategy_alone() -> None:
     app, seen = (
-        make_app(ordering="key", key="tests.app.test_key_order:tenant_of", failure_strategy="ignore"),
+        make_app(
+            ordering="key", key="tests.app.test_key_order:tenant_of", failure_strategy="ignore"
+        ),
         list[bytes](),
     )
 
@@ -390,7 +439,10 @@ def odd_key(record: RawRecord) -> bytes | None:
 @in_virtual_time
 async def test_whatever_a_key_function_raises_is_a_nack_of_that_record_alone(odd: str) -> None:
     recorder = Recorder()
-    app, seen = make_app(recorder, ordering="key", key=f"{__name__}:odd_key", failure_strategy="ignore"), list[bytes]()
+    app, seen = (
+        make_app(recorder, ordering="key", key=f"{__name__}:odd_key", failure_strategy="ignore"),
+        list[bytes](),
+    )
 
     @app.incoming("orders")
     async def handler(value: bytes) -> None:
@@ -403,7 +455,9 @@ async def test_whatever_a_key_function_raises_is_a_nack_of_that_record_alone(odd
         assert facts(test).state == "running"
     assert seen == [b"1", b"2", b"3"]
     whys = [event.reason for event in recorder.of(RecordIgnored)]
-    assert whys == [f"DecodeError: the record's ordering key cannot be told: {describe(ODD[odd])}"] * 2
+    assert (
+        whys == [f"DecodeError: the record's ordering key cannot be told: {describe(ODD[odd])}"] * 2
+    )
 
 
 @pytest.mark.parametrize(("odd", "code"), [("exit", 3), ("interrupt", 0)])
@@ -446,8 +500,14 @@ async def test_the_commit_waits_for_the_lowest_record_whatever_other_keys_have_d
 
 
 @in_virtual_time
-async def test_nothing_is_repeated_and_nothing_is_lost_when_the_partition_comes_straight_back() -> None:
-    app, seen, go_on = make_app(ordering="key", concurrency=2, revoke_grace="1s"), list[int](), asyncio.Event()
+async def test_nothing_is_repeated_and_nothing_is_lost_when_the_partition_comes_straight_back() -> (
+    None
+):
+    app, seen, go_on = (
+        make_app(ordering="key", concurrency=2, revoke_grace="1s"),
+        list[int](),
+        asyncio.Event(),
+    )
 
     @app.incoming("orders")
     async def handler(message: Message[bytes]) -> None:

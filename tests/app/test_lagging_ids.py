@@ -1,4 +1,6 @@
-"""Brokers that still give the old id of a topic that was deleted and created again: nothing is read twice for it."""
+"""Brokers that still give the old id of a topic that was deleted and created again: nothing is read
+twice for it.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +16,30 @@ from reactive_kafka.broker.passing import Passing
 from reactive_kafka.observe.events import OffsetReset, PositionsUnknown
 from reactive_kafka.records import TopicIds
 from reactive_kafka.testing import MemoryBroker
-from tests.app.helpers import Recorder, committed, facts, in_virtual_time, make_app, now, running, until
+from tests.app.helpers import (
+    Recorder,
+    committed,
+    facts,
+    in_virtual_time,
+    make_app,
+    now,
+    running,
+    until,
+)
 
 OLD, NEW = "id-1", "id-2"
 VALUES = [b"%d" % number for number in range(5)]
 
 
 class LaggingBroker(MemoryBroker):
-    """Three brokers answer for the ids of topics, each of them with the one that it knows; one is asked at a time."""
+    """Three brokers answer for the ids of topics, each of them with the one that it knows; one is
+    asked at a time.
+    """
 
     def __init__(self, **named: Any) -> None:
         super().__init__(**named)
-        self.ids: dict[int, str] = {}  # broker -> the id that it gives; one that is not in here is silent
+        # Broker -> the id that it gives; one that is not in here is silent.
+        self.ids: dict[int, str] = {}
         self.asked_next = 0
 
     def connector(self, *, assignment: Literal["eager", "cooperative"] = "eager") -> Any:
@@ -33,7 +47,10 @@ class LaggingBroker(MemoryBroker):
 
     def answers(self) -> list[TopicIds]:
         """What each broker says."""
-        return [TopicIds(broker, {"orders": id}, frozenset({1, 2, 3})) for broker, id in sorted(self.ids.items())]
+        return [
+            TopicIds(broker, {"orders": id}, frozenset({1, 2, 3}))
+            for broker, id in sorted(self.ids.items())
+        ]
 
 
 class LaggingConnector(Passing[Connector]):
@@ -82,25 +99,33 @@ async def recreated() -> LaggingBroker:
 
 @pytest.mark.parametrize("policy", ["beginning", "fail"])
 @pytest.mark.parametrize("first", [1, 2, 3])
-@pytest.mark.parametrize("at_first", [{1: NEW, 2: OLD, 3: NEW}, {1: NEW, 3: NEW}, {1: OLD, 2: OLD, 3: NEW}])
+@pytest.mark.parametrize(
+    "at_first", [{1: NEW, 2: OLD, 3: NEW}, {1: NEW, 3: NEW}, {1: OLD, 2: OLD, 3: NEW}]
+)
 @in_virtual_time
 async def test_a_process_that_starts_after_the_recreation_reads_each_record_once(
     at_first: dict[int, str], first: int, policy: str
 ) -> None:
-    """A broker that was frozen gives the old id when it answers again, before it learns of the new one."""
+    """A broker that was frozen gives the old id when it answers again, before it learns of the new
+    one.
+    """
     recorder, seen, broker = Recorder(), list[bytes](), await recreated()
     broker.ids, broker.asked_next = dict(at_first), first
     loop, began = asyncio.get_running_loop(), now()
     loop.call_later(3, broker.ids.setdefault, 2, OLD)
     loop.call_later(6, broker.ids.update, dict.fromkeys((1, 2, 3), NEW))
-    async with running(noting_app(recorder, seen, on_recreated_topic=policy), broker=broker) as test:
+    async with running(
+        noting_app(recorder, seen, on_recreated_topic=policy), broker=broker
+    ) as test:
         await until(lambda: now() > began + 30, 60)
         assert seen == VALUES
         assert committed(test) == len(VALUES)
         assert facts(test).state == "running"
         assert not [reset for reset in recorder.of(OffsetReset) if reset.reason is not None]
     # The next process finds what this one has stored, and the topic is the same.
-    async with running(noting_app(recorder, seen, on_recreated_topic=policy), broker=broker) as test:
+    async with running(
+        noting_app(recorder, seen, on_recreated_topic=policy), broker=broker
+    ) as test:
         broker.produce("orders", b"more", partition=0)
         await until(lambda: seen == [*VALUES, b"more"])
     await broker.close()
@@ -116,5 +141,8 @@ async def test_reading_does_not_start_while_brokers_disagree_and_readiness_says_
         await until(lambda: seen == VALUES)
         assert now() > began + 5
     [unknown] = recorder.of(PositionsUnknown)
-    assert "topic 'orders' was just created again: the brokers give id-1 and id-2 as its id" in unknown.text()
+    assert (
+        "topic 'orders' was just created again: the brokers give id-1 and id-2 as its id"
+        in unknown.text()
+    )
     await broker.close()

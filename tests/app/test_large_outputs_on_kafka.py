@@ -37,7 +37,8 @@ async def topics(kafka: str) -> Topics:
     await admin.start()
     try:
         await admin.create_topics(
-            [NewTopic(made.orders, 1, 1), NewTopic(made.invoices, 3, 1, topic_configs=limit)], timeout_ms=30_000
+            [NewTopic(made.orders, 1, 1), NewTopic(made.invoices, 3, 1, topic_configs=limit)],
+            timeout_ms=30_000,
         )
     finally:
         await admin.close()
@@ -67,14 +68,20 @@ def application(kafka: str, topics: Topics, recorder: Recorder) -> App:
 async def until_committed(app: App, positions: Mapping[TopicPartition, int]) -> None:
     """Wait until the group of the incoming channel stands there."""
     async with asyncio.timeout(30):
-        while not app.channel("orders").is_ready or await app.channel("orders").committed() != positions:  # noqa: ASYNC110
+        while (  # noqa: ASYNC110
+            not app.channel("orders").is_ready
+            or await app.channel("orders").committed() != positions
+        ):  # noqa: ASYNC110, RUF100
             await asyncio.sleep(0.05)
 
 
 async def committed_values(kafka: str, topic: str, records: int) -> list[bytes]:
     """What readers of committed records see in all partitions, once there are that many."""
     consumer = aiokafka.AIOKafkaConsumer(
-        topic, bootstrap_servers=kafka, auto_offset_reset="earliest", isolation_level="read_committed"
+        topic,
+        bootstrap_servers=kafka,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
     )
     values = list[bytes]()
     async with consumer:

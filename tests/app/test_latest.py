@@ -1,4 +1,6 @@
-"""``commit_strategy = "latest"``: each ack commits, and its awaitable is complete when the broker has said so."""
+"""``commit_strategy = "latest"``: each ack commits, and its awaitable is complete when the broker
+has said so.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,12 @@ async def test_an_ack_by_hand_is_complete_when_the_broker_has_confirmed() -> Non
 @in_virtual_time
 async def test_it_passes_an_unsettled_record_only_where_that_was_asked_for(unsafe: bool) -> None:
     app, messages = (
-        make_app(commit_strategy="latest", commit_latest_unsafe=unsafe, ack="manual", commit_interval="1h"),
+        make_app(
+            commit_strategy="latest",
+            commit_latest_unsafe=unsafe,
+            ack="manual",
+            commit_interval="1h",
+        ),
         list[Message[bytes]](),
     )
 
@@ -92,7 +99,9 @@ async def test_it_passes_an_unsettled_record_only_where_that_was_asked_for(unsaf
 
 
 @in_virtual_time
-async def test_an_unsafe_ack_of_a_delayed_retry_waits_for_no_position_that_is_not_committed() -> None:
+async def test_an_unsafe_ack_of_a_delayed_retry_waits_for_no_position_that_is_not_committed() -> (
+    None
+):
     app = make_app(
         commit_strategy="latest",
         commit_latest_unsafe=True,
@@ -125,7 +134,10 @@ async def test_an_unsafe_ack_of_a_delayed_retry_waits_for_no_position_that_is_no
 
 @in_virtual_time
 async def test_acks_while_a_commit_is_on_its_way_go_together_with_the_next() -> None:
-    app, messages = make_app(commit_strategy="latest", ack="manual", commit_interval="1h"), list[Message[bytes]]()
+    app, messages = (
+        make_app(commit_strategy="latest", ack="manual", commit_interval="1h"),
+        list[Message[bytes]](),
+    )
 
     @app.incoming("orders")
     async def handler(message: Message[bytes]) -> None:
@@ -144,9 +156,13 @@ async def test_acks_while_a_commit_is_on_its_way_go_together_with_the_next() -> 
         assert positions(test.broker)[before:] == [1, 10]
 
 
-@pytest.mark.parametrize("error", [TransientBrokerError("no coordinator"), OutcomeUnknownError("no answer")])
+@pytest.mark.parametrize(
+    "error", [TransientBrokerError("no coordinator"), OutcomeUnknownError("no answer")]
+)
 @in_virtual_time
-async def test_a_failed_commit_is_tried_again_soon_and_its_ack_waits_for_that(error: TransientBrokerError) -> None:
+async def test_a_failed_commit_is_tried_again_soon_and_its_ack_waits_for_that(
+    error: TransientBrokerError,
+) -> None:
     app, done = make_app(commit_strategy="latest", commit_interval="1h"), list[float]()
 
     @app.incoming("orders")
@@ -214,7 +230,8 @@ class EveryThird:
     commits_at_ack = True
 
     def position(self, progress: Progress, now: float) -> int | None:
-        return progress.safe - progress.safe % 3 + 300  # far too much: what is not safe is never committed
+        # Far too much: what is not safe is never committed.
+        return progress.safe - progress.safe % 3 + 300
 
 
 every_third = EveryThird()
@@ -255,7 +272,12 @@ class Odd(EveryThird):
 async def test_a_strategy_that_raises_what_is_no_exception_fails_its_channel_and_no_other() -> None:
     orders = {"group_id": "billing", "auto_offset_reset": "earliest"}
     app = App(
-        {"incoming": {"orders": {**orders, "commit_strategy": "tests.app.test_latest:Odd"}, "returns": {**orders}}}
+        {
+            "incoming": {
+                "orders": {**orders, "commit_strategy": "tests.app.test_latest:Odd"},
+                "returns": {**orders},
+            }
+        }
     )
 
     @app.incoming("orders")
@@ -272,7 +294,10 @@ async def test_a_strategy_that_raises_what_is_no_exception_fails_its_channel_and
 
 @in_virtual_time
 async def test_a_strategy_of_the_application_cannot_commit_what_is_not_settled() -> None:
-    app, messages = make_app(commit_strategy="tests.app.test_latest:every_third", ack="manual"), list[Message[bytes]]()
+    app, messages = (
+        make_app(commit_strategy="tests.app.test_latest:every_third", ack="manual"),
+        list[Message[bytes]](),
+    )
 
     @app.incoming("orders")
     async def handler(message: Message[bytes]) -> None:
@@ -288,8 +313,13 @@ async def test_a_strategy_of_the_application_cannot_commit_what_is_not_settled()
 
 
 @in_virtual_time
-async def test_an_ack_whose_commit_was_stored_unheard_is_complete_when_the_partition_comes_straight_back() -> None:
-    app, seen = make_app(commit_strategy="latest", commit_interval="1h", revoke_grace="1s"), list[int]()
+async def test_an_ack_whose_commit_was_stored_unheard_is_complete_when_the_partition_comes_straight_back() -> (
+    None
+):
+    app, seen = (
+        make_app(commit_strategy="latest", commit_interval="1h", revoke_grace="1s"),
+        list[int](),
+    )
 
     @app.incoming("orders")
     async def handler(message: Message[bytes]) -> None:

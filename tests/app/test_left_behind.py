@@ -1,4 +1,6 @@
-"""Handlers that nobody waits for any more: what they hold comes free, and what waits behind them keeps its order."""
+"""Handlers that nobody waits for any more: what they hold comes free, and what waits behind them
+keeps its order.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ from tests.app.test_rebalance import another_member
 
 @in_virtual_time
 async def test_what_waits_behind_a_batch_of_which_one_partition_went_is_handled() -> None:
-    app = make_app(revoke_grace="1s", batch_max_records=4, batch_max_wait="100ms", max_in_flight=100)
+    app = make_app(
+        revoke_grace="1s", batch_max_records=4, batch_max_wait="100ms", max_in_flight=100
+    )
     seen, calls, go_on = set[tuple[int, int]](), list[int](), asyncio.Event()
 
     @app.incoming("orders")
@@ -54,7 +58,9 @@ async def test_what_waits_behind_a_batch_of_which_one_partition_went_is_handled(
 async def test_a_second_stuck_record_behind_one_that_ignores_its_cancellation_is_dead_lettered_too(
     second_obeys: bool,
 ) -> None:
-    app = make_app(on_poison="dead-letter-queue", unprocessed_record_max_age="5s", commit_interval="100ms")
+    app = make_app(
+        on_poison="dead-letter-queue", unprocessed_record_max_age="5s", commit_interval="100ms"
+    )
     go_on = asyncio.Event()
 
     @app.incoming("orders")
@@ -78,11 +84,15 @@ async def test_a_second_stuck_record_behind_one_that_ignores_its_cancellation_is
 async def test_a_batch_that_was_left_behind_and_is_poison_gives_its_other_partition_free() -> None:
     app, broker = (
         make_app(
-            concurrency=2, batch_max_records=4, batch_max_wait="100ms", commit_interval="100ms",
-            on_poison="dead-letter-queue", unprocessed_record_max_age="5s",
+            concurrency=2,
+            batch_max_records=4,
+            batch_max_wait="100ms",
+            commit_interval="100ms",
+            on_poison="dead-letter-queue",
+            unprocessed_record_max_age="5s",
         ),
         make_broker(2),
-    )  # fmt: skip
+    )
     calls, go_on = list[int](), asyncio.Event()
 
     @app.incoming("orders")
@@ -108,7 +118,9 @@ async def test_a_batch_that_was_left_behind_and_is_poison_gives_its_other_partit
 
 @in_virtual_time
 async def test_a_record_that_is_given_back_late_still_comes_before_those_behind_it() -> None:
-    app = make_app(revoke_grace="1s", retry={"max_attempts": 5, "backoff": "500ms", "max_backoff": "500ms"})
+    app = make_app(
+        revoke_grace="1s", retry={"max_attempts": 5, "backoff": "500ms", "max_backoff": "500ms"}
+    )
     seen, failed, go_on = list[bytes](), list[bytes](), asyncio.Event()
 
     @app.incoming("orders")

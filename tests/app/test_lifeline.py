@@ -1,4 +1,6 @@
-"""A member that is cut off from its group: it starts no record once its session is over by its own clock."""
+"""A member that is cut off from its group: it starts no record once its session is over by its own
+clock.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,15 @@ from tests.app.helpers import (
 SESSION_S = 6.0
 
 
-def slow_app(began: list[tuple[float, int]], recorder: Recorder | None = None, **orders: Any) -> App:
+def slow_app(
+    began: list[tuple[float, int]], recorder: Recorder | None = None, **orders: Any
+) -> App:
     """It notes when each record began, and takes a second for it."""
-    settings = {"session_timeout_ms": round(1000 * SESSION_S), "commit_interval": "1s", "max_in_flight": 100} | orders
+    settings = {
+        "session_timeout_ms": round(1000 * SESSION_S),
+        "commit_interval": "1s",
+        "max_in_flight": 100,
+    } | orders
     app = make_app(recorder, **settings)
 
     @app.incoming("orders")
@@ -76,7 +84,9 @@ async def test_no_record_is_started_once_the_session_is_over() -> None:
 
 
 @in_virtual_time
-async def test_what_another_member_took_meanwhile_is_not_repeated_by_the_one_that_was_cut_off() -> None:
+async def test_what_another_member_took_meanwhile_is_not_repeated_by_the_one_that_was_cut_off() -> (
+    None
+):
     """Row B1 of the faults."""
     alone, others = list[tuple[float, int]](), list[tuple[float, int]]()
     broker = make_broker()
@@ -92,7 +102,9 @@ async def test_what_another_member_took_meanwhile_is_not_repeated_by_the_one_tha
     seen = [offset for _, offset in alone + others]
     assert set(seen) == set(range(60))
     repeated = len(seen) - 60
-    assert repeated <= SESSION_S + 2, "what was done in the session that was over, and not committed"
+    assert repeated <= SESSION_S + 2, (
+        "what was done in the session that was over, and not committed"
+    )
     await broker.close()
 
 
@@ -103,14 +115,17 @@ async def test_who_is_still_a_member_goes_on_where_it_stood() -> None:
     async with running(slow_app(began)) as test:
         await send(test, *[b""] * 20)
         await until(lambda: len(began) == 3)
-        test.broker.down = True  # for everybody: nobody is put out
+        # For everybody: nobody is put out.
+        test.broker.down = True
         await asyncio.sleep(20)
         assert len(began) < 12
         generation = test.broker.generation("billing")
         test.broker.down = False
         await test.settled(timeout=100)
         assert test.broker.generation("billing") == generation
-    assert [offset for _, offset in began] == list(range(20)), "nothing is repeated, and the order holds"
+    assert [offset for _, offset in began] == list(range(20)), (
+        "nothing is repeated, and the order holds"
+    )
 
 
 @pytest.mark.parametrize("ordering", ["partition", "key", "unordered"])
@@ -118,7 +133,9 @@ async def test_who_is_still_a_member_goes_on_where_it_stood() -> None:
 async def test_a_retry_is_a_start_too(ordering: str) -> None:
     calls = list[float]()
     app = make_app(
-        session_timeout_ms=6_000, ordering=ordering, retry={"max_attempts": 100, "backoff": "1s", "max_backoff": "1s"}
+        session_timeout_ms=6_000,
+        ordering=ordering,
+        retry={"max_attempts": 100, "backoff": "1s", "max_backoff": "1s"},
     )
 
     @app.incoming("orders")
@@ -142,7 +159,9 @@ async def test_a_retry_is_a_start_too(ordering: str) -> None:
 @in_virtual_time
 async def test_what_runs_may_end_and_its_ack_waits_for_the_group() -> None:
     kept = list[Message[bytes]]()
-    app = make_app(session_timeout_ms=6_000, heartbeat_interval_ms=2_000, ack="manual", commit_interval="1s")
+    app = make_app(
+        session_timeout_ms=6_000, heartbeat_interval_ms=2_000, ack="manual", commit_interval="1s"
+    )
 
     @app.incoming("orders")
     async def handler(message: Message[bytes]) -> None:
@@ -214,7 +233,8 @@ async def test_what_began_while_it_was_alone_is_read_once_the_group_answers(afte
         assert inside(app).session.clients[0].owned.is_alone
         broker.down = False
         asking.release()
-        await storing.arrived()  # its start is known, and not stored yet
+        # Its start is known, and not stored yet.
+        await storing.arrived()
         await asyncio.sleep(after_s)
         storing.release()
 

@@ -1,4 +1,6 @@
-"""What must hold when something ends at the wrong moment: starts, stops, rebuilds, failures, and handlers that hang."""
+"""What must hold when something ends at the wrong moment: starts, stops, rebuilds, failures, and
+handlers that hang.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ Partitions = frozenset[TopicPartition]
 
 
 def noting_app(seen: list[tuple[int, int]], *, hangs: bool = False, **orders: Any) -> App:
-    """An application that notes the partition and the offset of what it gets, and never ends with it if it *hangs*."""
+    """An application that notes the partition and the offset of what it gets, and never ends with
+    it if it *hangs*.
+    """
     app = make_app(**orders)
 
     @app.incoming("orders")
@@ -79,11 +83,17 @@ def story_app(story: list[str], **orders: Any) -> App:
 
 
 async def thrown_out(test: TestApp) -> None:
-    """Let the session of the only member end, and wait until it has its partitions anew, from what is committed."""
+    """Let the session of the only member end, and wait until it has its partitions anew, from what
+    is committed.
+    """
     (member,) = test.broker.members("billing")
     before = test.broker.generation("billing")
     test.broker.expire("billing", member)
-    await until(lambda: test.broker.generation("billing") >= before + 2 and test.app.channel("orders").is_ready)
+    await until(
+        lambda: (
+            test.broker.generation("billing") >= before + 2 and test.app.channel("orders").is_ready
+        )
+    )
 
 
 async def broker_with_one_handled(partitions: int) -> MemoryBroker:
@@ -114,7 +124,10 @@ async def test_a_start_at_the_end_is_committed_before_anything_flows_and_survive
     broker, first, second = make_broker(1), list[tuple[int, int]](), list[tuple[int, int]]()
     for _ in range(5):
         broker.produce("orders", b"old", partition=0)
-    app, were_flowing = noting_app(first, hangs=True, auto_offset_reset="latest", commit_interval="1h"), list[bool]()
+    app, were_flowing = (
+        noting_app(first, hangs=True, auto_offset_reset="latest", commit_interval="1h"),
+        list[bool](),
+    )
 
     def note(entry: CommitEntry) -> None:
         if not were_flowing:
@@ -127,7 +140,8 @@ async def test_a_start_at_the_end_is_committed_before_anything_flows_and_survive
         await send(test, b"in between")
         await until(lambda: first)
         (member,) = broker.members("billing")
-        broker.expire("billing", member, notice_after_s=3600)  # nothing that it does from here on counts
+        # Nothing that it does from here on counts.
+        broker.expire("billing", member, notice_after_s=3600)
         await app.stop(drain=False)
     assert positions(broker) == [5]
     async with running(noting_app(second, auto_offset_reset="latest"), broker=broker) as test:
@@ -136,10 +150,16 @@ async def test_a_start_at_the_end_is_committed_before_anything_flows_and_survive
 
 
 @in_virtual_time
-async def test_the_start_of_a_partition_that_appears_later_is_committed_and_not_skipped_by_who_joins() -> None:
+async def test_the_start_of_a_partition_that_appears_later_is_committed_and_not_skipped_by_who_joins() -> (
+    None
+):
     broker, mine, theirs = make_broker(1), list[tuple[int, int]](), list[tuple[int, int]]()
     broker.create_topic("orders", 1)
-    slow: dict[str, Any] = {"auto_offset_reset": "latest", "commit_interval": "1h", "revoke_grace": "0s"}
+    slow: dict[str, Any] = {
+        "auto_offset_reset": "latest",
+        "commit_interval": "1h",
+        "revoke_grace": "0s",
+    }
     app = noting_app(mine, hangs=True, concurrency=4, drain_timeout="0s", **slow)
     async with running(app, broker=broker) as test:
         broker.create_topic("orders", 2)
@@ -156,7 +176,9 @@ async def test_the_start_of_a_partition_that_appears_later_is_committed_and_not_
 
 
 @in_virtual_time
-async def test_without_a_position_a_channel_fails_and_a_rebalance_in_its_drain_brings_nobody_down() -> None:
+async def test_without_a_position_a_channel_fails_and_a_rebalance_in_its_drain_brings_nobody_down() -> (
+    None
+):
     broker, others, kept = await broker_with_one_handled(2), list[bytes](), list[Message[bytes]]()
     app = App(
         {
@@ -198,7 +220,9 @@ async def test_without_a_position_a_channel_fails_and_a_rebalance_in_its_drain_b
 async def test_an_unexpected_error_out_of_the_client_fails_its_channel_only(call: str) -> None:
     seen: list[bytes] = []
     names = ("orders", "others")
-    app = App({"incoming": {name: {"group_id": name, "auto_offset_reset": "earliest"} for name in names}})
+    app = App(
+        {"incoming": {name: {"group_id": name, "auto_offset_reset": "earliest"} for name in names}}
+    )
 
     @app.incoming("orders")
     @app.incoming("others")
@@ -240,7 +264,10 @@ async def test_a_channel_that_has_failed_still_shows_its_partitions_and_their_la
 
 @in_virtual_time
 async def test_a_loop_over_a_channel_ends_when_a_stop_begins_and_acks_after_it_count() -> None:
-    app, answers = make_app(value_deserializer="bytes", drain_timeout="30s", commit_interval="1h"), list[bool]()
+    app, answers = (
+        make_app(value_deserializer="bytes", drain_timeout="30s", commit_interval="1h"),
+        list[bool](),
+    )
 
     async def iterate() -> None:
         kept = [message async for message in app.channel("orders")]
@@ -345,20 +372,26 @@ async def test_a_cancelled_worker_is_passed_over_when_work_comes() -> None:
 
     tasks: list[asyncio.Task[None]] = []
 
-    def spawn(work: Callable[[], Awaitable[None]], name: str, context: Context | None = None) -> None:
+    def spawn(
+        work: Callable[[], Awaitable[None]], name: str, context: Context | None = None
+    ) -> None:
         tasks.append(asyncio.ensure_future(work()))
 
-    settings = IncomingSettings(name="orders", topics=("orders",), group_id="g", client={}, concurrency=2)
+    settings = IncomingSettings(
+        name="orders", topics=("orders",), group_id="g", client={}, concurrency=2
+    )
     invocation = Invocation(call=call, decode=None, wants_message=False, ack="post")
     setup = WorkerSetup(settings, Lanes(shared=False), FakeClock(), spawn, NoHook("orders"))
     workers = Dispatcher(setup, invocation, cast(Any, Nobody()))
     workers.work_is_there()
     await settle_down()
     tasks[0].cancel()
-    workers.work_is_there()  # before the cancelled one has had its turn
+    # Before the cancelled one has had its turn.
+    workers.work_is_there()
     assert len(tasks) == 2
     await settle_down()
-    assert tasks[0].done()  # nobody has closed the workers, so another task takes its place
+    # Nobody has closed the workers, so another task takes its place.
+    assert tasks[0].done()
     assert [task.done() for task in tasks[1:]] == [False, False]
     workers.close()
     await asyncio.wait(tasks)
@@ -384,8 +417,14 @@ async def test_a_handler_that_never_ends_loses_its_place_when_its_partition_is_r
 
 
 @in_virtual_time
-async def test_a_handler_that_never_ends_loses_its_place_when_its_partition_goes_to_another_member() -> None:
-    app, seen, broker = make_app(concurrency=1, revoke_grace="100ms", drain_timeout="1s"), [], make_broker(2)
+async def test_a_handler_that_never_ends_loses_its_place_when_its_partition_goes_to_another_member() -> (
+    None
+):
+    app, seen, broker = (
+        make_app(concurrency=1, revoke_grace="100ms", drain_timeout="1s"),
+        [],
+        make_broker(2),
+    )
     theirs: list[tuple[int, int]] = []
 
     @app.incoming("orders")
@@ -409,7 +448,10 @@ async def test_a_handler_that_never_ends_loses_its_place_when_its_partition_goes
 
 @in_virtual_time
 async def test_a_batch_that_never_ends_loses_its_place_too() -> None:
-    app, seen = make_app(concurrency=1, revoke_grace="100ms", drain_timeout="1s", batch_max_wait="10ms"), []
+    app, seen = (
+        make_app(concurrency=1, revoke_grace="100ms", drain_timeout="1s", batch_max_wait="10ms"),
+        [],
+    )
 
     @app.incoming("orders")
     async def handler(batch: Batch[bytes]) -> None:
@@ -426,7 +468,11 @@ async def test_a_batch_that_never_ends_loses_its_place_too() -> None:
 
 
 async def test_a_thread_that_never_ends_loses_its_place_too() -> None:
-    app, seen, go_on = make_app(concurrency=1, revoke_grace="20ms", drain_timeout="50ms"), [], threading.Event()
+    app, seen, go_on = (
+        make_app(concurrency=1, revoke_grace="20ms", drain_timeout="50ms"),
+        [],
+        threading.Event(),
+    )
 
     @app.incoming("orders")
     def handler(message: Message[bytes]) -> None:
@@ -458,7 +504,8 @@ async def test_a_loop_that_stood_still_is_told_and_in_what_it_stood() -> None:
 
     @app.incoming("orders")
     async def handler(value: bytes) -> None:
-        ask_the_price()  # this is what is to be found out
+        # This is what is to be found out.
+        ask_the_price()
 
     async with running(app) as test:
         before = threading.active_count()
@@ -468,7 +515,9 @@ async def test_a_loop_that_stood_still_is_told_and_in_what_it_stood() -> None:
         assert threading.active_count() == before
     assert blocked.lag_s >= 1
     here = Path(__file__).name
-    assert re.fullmatch(rf"{here}:\d+ handler > {here}:\d+ ask_the_price", blocked.where), blocked.where
+    assert re.fullmatch(rf"{here}:\d+ handler > {here}:\d+ ask_the_price", blocked.where), (
+        blocked.where
+    )
     assert blocked.text().endswith(f" s, in {blocked.where}")
     assert threading.active_count() == before - 1, "who looked has ended with the application"
 
@@ -483,7 +532,12 @@ def test_of_a_deep_stack_both_ends_are_told() -> None:
     found = {"__name__": "asyncio.events", "begins": begins}
     exec("def run(): return begins()", found)
     places = found["run"]().split(" > ")
-    assert [place.split(" ")[-1] for place in places] == ["begins", *["deeper"] * 3, "...", *["deeper"] * 4]
+    assert [place.split(" ")[-1] for place in places] == [
+        "begins",
+        *["deeper"] * 3,
+        "...",
+        *["deeper"] * 4,
+    ]
 
 
 def raises_deep_down() -> None:
@@ -495,11 +549,16 @@ def raises_deep_down() -> None:
     [
         {"failure_strategy": "fail"},
         {"failure_strategy": "ignore"},
-        {"failure_strategy": "ignore", "retry": {"max_attempts": 2, "backoff": "1h", "max_backoff": "1h"}},
+        {
+            "failure_strategy": "ignore",
+            "retry": {"max_attempts": 2, "backoff": "1h", "max_backoff": "1h"},
+        },
     ],
     ids=["fail", "ignore", "retry"],
 )
-async def test_the_log_shows_where_a_handler_raised(orders: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_log_shows_where_a_handler_raised(
+    orders: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
     app = make_app(**orders)
 
     @app.incoming("orders")

@@ -1,4 +1,6 @@
-"""Transactions whose answers are lost, with seeks and rebalances in between: no output is lost, and none is doubled."""
+"""Transactions whose answers are lost, with seeks and rebalances in between: no output is lost, and
+none is doubled.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,17 @@ from reactive_kafka import App, Message, TransientBrokerError
 from reactive_kafka.broker.memory.broker import Hold
 from reactive_kafka.observe.events import TransactionAborted
 from reactive_kafka.testing import TestApp, run_in_virtual_time
-from tests.app.helpers import Recorder, in_virtual_time, make_broker, now, rebalanced, running, send, tp, until
+from tests.app.helpers import (
+    Recorder,
+    in_virtual_time,
+    make_broker,
+    now,
+    rebalanced,
+    running,
+    send,
+    tp,
+    until,
+)
 from tests.app.test_exactly_once import app_with, position, values
 
 RECORDS = 4
@@ -29,10 +41,11 @@ class Step:
 
     Attributes:
         end: What becomes of the request that ends it.
-        back: By how many records somebody seeks back while that request is on its way, 0: to the record itself; None:
-            nobody seeks.
+        back: By how many records somebody seeks back while that request is on its way, 0: to the
+            record itself; None: nobody seeks.
         rebalances: Whether the group rebalances meanwhile, and the partition comes straight back.
-        claims: How many claims of the id fail afterwards, so that its outcome is in doubt for longer.
+        claims: How many claims of the id fail afterwards, so that its outcome is in doubt for
+            longer.
         late: Whether a held request or answer comes when the client has given up waiting.
     """
 
@@ -49,15 +62,18 @@ class Call:
 
     offset: int
     token: bytes
-    epoch: int  # how many seeks came before it
-    could_tell: bool  # the group's position is another one after its transaction than before
+    # How many seeks came before it.
+    epoch: int
+    # The group's position is another one after its transaction than before.
+    could_tell: bool
 
 
 @dataclass
 class Play:
     """One run: a handler that writes a token of its own for each call."""
 
-    steps: Mapping[int, Step]  # number of a call -> what happens to its transaction
+    # Number of a call -> what happens to its transaction.
+    steps: Mapping[int, Step]
     calls: list[Call] = field(default_factory=list)
     seeks: int = 0
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
@@ -87,7 +103,9 @@ class Play:
             task = asyncio.create_task(self._meanwhile(test, step, offset, hold))
             self.tasks.add(task)
         elif step.end != "answered":
-            broker.fail_next("end", TransientBrokerError("no answer"), stored=step.end == "stored, no answer")
+            broker.fail_next(
+                "end", TransientBrokerError("no answer"), stored=step.end == "stored, no answer"
+            )
         if step.claims:
             broker.fail_next("claim", TransientBrokerError("away"), times=step.claims)
 
@@ -103,23 +121,35 @@ class Play:
         hold.release()
 
     async def rests(self, test: TestApp) -> bool:
-        """Wait until all is handled and the position is at the end; whether nothing is handled in 20 s after that."""
-        await until(lambda: position(test.broker) == RECORDS and all(task.done() for task in self.tasks), 300)
+        """Wait until all is handled and the position is at the end; whether nothing is handled in
+        20 s after that.
+        """
+        await until(
+            lambda: position(test.broker) == RECORDS and all(task.done() for task in self.tasks),
+            300,
+        )
         seen, began = len(self.calls), now()
         await until(lambda: now() >= began + 20, 30)
         return seen == len(self.calls) and position(test.broker) == RECORDS
 
     def check(self, test: TestApp) -> None:
-        """Every record's last call counts, and of the calls between two seeks no more than one does."""
+        """Every record's last call counts, and of the calls between two seeks no more than one
+        does.
+        """
         seen = values(test.broker)
         assert len(seen) == len(set(seen))
         for offset in range(RECORDS):
             calls = [call for call in self.calls if call.offset == offset]
-            assert calls[-1].token in seen, f"the output of the last call of record {offset} is lost"
+            assert calls[-1].token in seen, (
+                f"the output of the last call of record {offset} is lost"
+            )
             for epoch in range(self.seeks + 1):
                 counted = [call for call in calls if call.epoch == epoch and call.token in seen]
-                # Where the position cannot tell what became of a transaction, its records are handled again.
-                assert len(counted) <= 1 or not all(call.could_tell for call in counted[:-1]), counted
+                # Where the position cannot tell what became of a transaction, its records are
+                # handled again.
+                assert len(counted) <= 1 or not all(call.could_tell for call in counted[:-1]), (
+                    counted
+                )
 
 
 async def played(steps: Mapping[int, Step]) -> Play:
@@ -137,19 +167,28 @@ async def played(steps: Mapping[int, Step]) -> Play:
 
 
 SEEK_IN_THE_END = {2: Step("held after", back=0), 3: Step("not stored, no answer")}
-DOUBTS = {2: Step("held after", back=0, late=True, claims=2), 3: Step("not stored, no answer", claims=1)}
+DOUBTS = {
+    2: Step("held after", back=0, late=True, claims=2),
+    3: Step("not stored, no answer", claims=1),
+}
 
 
 @pytest.mark.parametrize("steps", [SEEK_IN_THE_END, DOUBTS])
 @in_virtual_time
-async def test_a_record_that_is_read_again_while_its_transaction_ends_loses_no_output(steps: dict[int, Step]) -> None:
+async def test_a_record_that_is_read_again_while_its_transaction_ends_loses_no_output(
+    steps: dict[int, Step],
+) -> None:
     play = await played(steps)
     assert [call.offset for call in play.calls][:4] == [0, 1, 2, 2]
 
 
 @in_virtual_time
-async def test_a_partition_whose_transaction_is_in_doubt_is_retained_if_it_comes_straight_back() -> None:
-    """The group stands where only the transaction can have put it, so that is not told as aborted."""
+async def test_a_partition_whose_transaction_is_in_doubt_is_retained_if_it_comes_straight_back() -> (
+    None
+):
+    """The group stands where only the transaction can have put it, so that is not told as
+    aborted.
+    """
     recorder, calls = Recorder(), list[bytes]()
     app = app_with(recorder, revoke_grace="2s")
 
@@ -172,7 +211,9 @@ async def test_a_partition_whose_transaction_is_in_doubt_is_retained_if_it_comes
 
 STEPS = st.builds(
     Step,
-    end=st.sampled_from(["answered", "stored, no answer", "not stored, no answer", "held before", "held after"]),
+    end=st.sampled_from(
+        ["answered", "stored, no answer", "not stored, no answer", "held before", "held after"]
+    ),
     back=st.none() | st.integers(0, RECORDS - 1),
     rebalances=st.booleans(),
     claims=st.integers(0, 3),

@@ -1,4 +1,6 @@
-"""Outputs that cannot be written although their record is settled: they are told, counted, and warned of."""
+"""Outputs that cannot be written although their record is settled: they are told, counted, and
+warned of.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +29,16 @@ def lost(test: TestApp) -> int:
 def counted(app: App) -> float:
     """What a scrape says."""
     text = generate_latest(app.registry).decode()
-    (value,) = re.findall(r'^reactive_kafka_outputs_lost_total\{channel="orders"\} (\S+)$', text, re.MULTILINE)
+    (value,) = re.findall(
+        r'^reactive_kafka_outputs_lost_total\{channel="orders"\} (\S+)$', text, re.MULTILINE
+    )
     return float(value)
 
 
 def storing_app(recorder: Recorder, *, waits: bool, **orders: Any) -> App:
-    """An application with a store that has transactions, and an outgoing channel that waits for its writes, or not."""
+    """An application with a store that has transactions, and an outgoing channel that waits for its
+    writes, or not.
+    """
     app = App(
         {
             "incoming": {
@@ -192,11 +198,16 @@ def told(app: App, handler: Any, *, sends: bool = True) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "handler", [stores_and_returns, stores_all_and_returns, stores_by_a_helper, stores_in_a_function_inside]
+    "handler",
+    [stores_and_returns, stores_all_and_returns, stores_by_a_helper, stores_in_a_function_inside],
 )
-def test_a_handler_that_returns_what_is_sent_after_its_transaction_is_warned_of(handler: Any) -> None:
+def test_a_handler_that_returns_what_is_sent_after_its_transaction_is_warned_of(
+    handler: Any,
+) -> None:
     (warning,) = told(app_on(Rows()), handler)
-    assert 'commit_strategy = "checkpoint"' in warning or "commit_strategy = 'checkpoint'" in warning
+    assert (
+        'commit_strategy = "checkpoint"' in warning or "commit_strategy = 'checkpoint'" in warning
+    )
     assert "@app.outgoing('invoices')" in warning and handler.__name__ in warning
     assert "outbox" in warning
 

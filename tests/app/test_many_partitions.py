@@ -1,4 +1,6 @@
-"""A rebalance and a tick of many partitions: the client is asked as often as with few, for all of them at once."""
+"""A rebalance and a tick of many partitions: the client is asked as often as with few, for all of
+them at once.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ class CountedBroker(MemoryBroker):
 
 
 async def calls_with(partitions: int) -> Counter[str]:
-    """The calls of a rebalance after which everything is retained, with a record in flight in each partition."""
+    """The calls of a rebalance after which everything is retained, with a record in flight in each
+    partition.
+    """
     broker, kept = CountedBroker(partitions=partitions), list[Message[bytes]]()
     app = make_app(ack="manual", revoke_grace="100ms", commit_interval="1s")
 
@@ -65,14 +69,17 @@ async def calls_with(partitions: int) -> Counter[str]:
             message.ack()
         since = now()
         await until(lambda: facts(test).commits["ok"] >= 1 and now() > since + 2)
-        assert len(kept) == partitions  # all of them were retained
+        # All of them were retained.
+        assert len(kept) == partitions
         calls = Counter(broker.calls)
     await broker.close()
     return +calls
 
 
 @in_virtual_time
-async def test_a_rebalance_and_a_commit_take_as_many_calls_for_forty_partitions_as_for_two() -> None:
+async def test_a_rebalance_and_a_commit_take_as_many_calls_for_forty_partitions_as_for_two() -> (
+    None
+):
     few, many = await calls_with(2), await calls_with(40)
     assert few == many
     assert few["start_at"] == few["commit"] == 1

@@ -1,4 +1,6 @@
-"""Memory channels: values go from handler to handler as objects, and acks travel back to where they came from."""
+"""Memory channels: values go from handler to handler as objects, and acks travel back to where they
+came from.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,13 @@ from reactive_kafka import (
     RejectedRecordError,
     Sending,
 )
-from reactive_kafka.observe.events import ChannelFailed, HandlerFailed, RecordHandedBack, RecordIgnored, Unwritten
+from reactive_kafka.observe.events import (
+    ChannelFailed,
+    HandlerFailed,
+    RecordHandedBack,
+    RecordIgnored,
+    Unwritten,
+)
 from reactive_kafka.observe.facts import OutgoingFacts
 from reactive_kafka.testing import TestApp
 from tests.app.helpers import (
@@ -44,11 +52,17 @@ class Order:
     number: int
 
 
-def staged(recorder: Recorder | None = None, *, stage: dict[str, Any] | None = None, **orders: Any) -> App:
-    """An application with the incoming channel orders, the outgoing one invoices, and the memory channel stage."""
+def staged(
+    recorder: Recorder | None = None, *, stage: dict[str, Any] | None = None, **orders: Any
+) -> App:
+    """An application with the incoming channel orders, the outgoing one invoices, and the memory
+    channel stage.
+    """
     return App(
         {
-            "incoming": {"orders": {"group_id": "billing", "auto_offset_reset": "earliest", **orders}},
+            "incoming": {
+                "orders": {"group_id": "billing", "auto_offset_reset": "earliest", **orders}
+            },
             "outgoing": {"invoices": {}},
             "memory": {"stage": stage or {}},
         },
@@ -99,7 +113,14 @@ async def test_a_record_keeps_its_key_headers_and_time_and_a_plain_value_has_non
     @app.incoming("orders")
     @app.outgoing("stage")
     async def upstream(order: int) -> AsyncIterator[object]:
-        yield Record(Order(order), key="k", headers=[("h", b"1")], timestamp=at, partition=7, topic="elsewhere")
+        yield Record(
+            Order(order),
+            key="k",
+            headers=[("h", b"1")],
+            timestamp=at,
+            partition=7,
+            topic="elsewhere",
+        )
         yield Order(order)
 
     @app.incoming("stage")
@@ -110,7 +131,12 @@ async def test_a_record_keeps_its_key_headers_and_time_and_a_plain_value_has_non
         await send(test, 1)
         await test.settled()
     first, second = seen
-    assert (first.payload, first.key, first.headers, first.timestamp) == (Order(1), b"k", [("h", b"1")], at)
+    assert (first.payload, first.key, first.headers, first.timestamp) == (
+        Order(1),
+        b"k",
+        [("h", b"1")],
+        at,
+    )
     assert (second.payload, second.key, second.headers) == (Order(1), None, [])
     assert [(one.channel, one.topic, one.partition, one.offset) for one in seen] == [
         ("stage", "stage", 0, 0),
@@ -129,7 +155,8 @@ async def test_a_batch_and_a_blocking_handler_take_them_too() -> None:
     async with running(app) as test:
         await send(test, 1, 2, 3, 4)
         await test.settled()
-    assert seen == [[1, 2], [3, 4]]  # no batch waits for more than there is room for
+    # No batch waits for more than there is room for.
+    assert seen == [[1, 2], [3, 4]]
 
 
 async def test_what_does_not_fit_the_annotation_is_validated_or_nacked() -> None:
@@ -151,7 +178,9 @@ async def test_what_does_not_fit_the_annotation_is_validated_or_nacked() -> None
     assert seen == [Order(1)]
     (ignored,) = recorder.of(RecordIgnored)
     assert ignored.offset == 1
-    assert ignored.reason.startswith("DecodeError: does not fit Order: Input should be a dictionary or an instance of")
+    assert ignored.reason.startswith(
+        "DecodeError: does not fit Order: Input should be a dictionary or an instance of"
+    )
 
 
 # -- acks travel back
@@ -171,7 +200,11 @@ async def test_the_order_is_acked_when_its_handler_downstream_has_acked_and_at_o
         test.broker.watch_commits("billing", lambda entry: acked.append(entry.at))
         await send(test, 1)
         await asyncio.sleep(30)
-        assert (committed(test), facts(test).partitions[0].in_flight, of_stage(test).in_flight) == (None, 1, 1)
+        assert (committed(test), facts(test).partitions[0].in_flight, of_stage(test).in_flight) == (
+            None,
+            1,
+            1,
+        )
         go_on.set()
         await until(lambda: committed(test) == 1)
         assert acked[1] - acked[0] < 0.01
@@ -179,10 +212,18 @@ async def test_the_order_is_acked_when_its_handler_downstream_has_acked_and_at_o
 
 
 @in_virtual_time
-async def test_through_two_memory_channels_it_is_acked_when_the_broker_has_what_came_of_it() -> None:
+async def test_through_two_memory_channels_it_is_acked_when_the_broker_has_what_came_of_it() -> (
+    None
+):
     app = App(
         {
-            "incoming": {"orders": {"group_id": "billing", "auto_offset_reset": "earliest", "commit_interval": "1s"}},
+            "incoming": {
+                "orders": {
+                    "group_id": "billing",
+                    "auto_offset_reset": "earliest",
+                    "commit_interval": "1s",
+                }
+            },
             "outgoing": {"invoices": {}},
             "memory": {"stage": {}, "last": {}},
         }
@@ -208,7 +249,10 @@ async def test_through_two_memory_channels_it_is_acked_when_the_broker_has_what_
         assert committed(test) is None
         confirmation.release()
         await test.settled()
-        assert {(one.key, one.value) for one in test.records("invoices")} == {(b"a", b"7"), (b"b", b"-7")}
+        assert {(one.key, one.value) for one in test.records("invoices")} == {
+            (b"a", b"7"),
+            (b"b", b"-7"),
+        }
         assert committed(test) == 1
 
 
@@ -232,12 +276,15 @@ async def test_after_the_handlers_own_retries_the_failure_strategy_of_the_order_
         assert letter.value == b"1"
         assert headers["dead-letter-reason"] == b"no 1"
         assert committed(test) == 2
-    assert calls == [(1, 1), (1, 2), (1, 3), (2, 1), (2, 2)]  # in their order, and upstream is not called again
+    # In their order, and upstream is not called again.
+    assert calls == [(1, 1), (1, 2), (1, 3), (2, 1), (2, 2)]
     (event,) = recorder.of(RecordHandedBack)
     assert event.text() == "stage-0 offset 0 was nacked back to the sender: ValueError: no 1"
 
 
-async def test_with_the_strategy_fail_the_channel_of_the_order_stops_and_the_memory_channel_does_not() -> None:
+async def test_with_the_strategy_fail_the_channel_of_the_order_stops_and_the_memory_channel_does_not() -> (
+    None
+):
     app, by_hand = staged(), list[int]()
     emitter = app.emitter("stage")
     passing(app)
@@ -254,7 +301,10 @@ async def test_with_the_strategy_fail_the_channel_of_the_order_stops_and_the_mem
         assert facts(test).reason == "channel 'orders': orders-0 offset 0: ValueError: no"
         await emitter.send(2)
         assert by_hand == [2]
-        assert {one.name: one.status for one in app.health().checks} == {"orders": "DOWN", "stage": "UP"}
+        assert {one.name: one.status for one in app.health().checks} == {
+            "orders": "DOWN",
+            "stage": "UP",
+        }
 
 
 @pytest.mark.parametrize("wait_for_write", [True, False])
@@ -308,7 +358,9 @@ async def test_a_batch_upstream_is_acked_or_nacked_with_all_that_it_led_to() -> 
 
 @pytest.mark.parametrize("takes", [int, Batch[int]])
 @pytest.mark.parametrize("ack", ["pre", "none"])
-async def test_what_is_acked_before_its_handler_runs_is_acked_upstream_too(ack: Any, takes: Any) -> None:
+async def test_what_is_acked_before_its_handler_runs_is_acked_upstream_too(
+    ack: Any, takes: Any
+) -> None:
     recorder, go_on = Recorder(), asyncio.Event()
     app = staged(recorder, stage={"max_in_flight": 1})
     passing(app)
@@ -352,7 +404,9 @@ async def test_an_ack_and_a_nack_by_hand_count_whenever_they_come_and_once() -> 
         assert committed(test) == 3
         with pytest.raises(ValueError, match="goes back to the sender"):
             kept[1].nack(ValueError("no"), record=Record(b""))
-    assert [(one.offset, one.reason) for one in recorder.of(RecordIgnored)] == [(0, "ValueError: no")]
+    assert [(one.offset, one.reason) for one in recorder.of(RecordIgnored)] == [
+        (0, "ValueError: no")
+    ]
 
 
 async def test_a_handler_that_acks_and_then_raises_has_acked() -> None:
@@ -369,7 +423,9 @@ async def test_a_handler_that_acks_and_then_raises_has_acked() -> None:
         await send(test, 1)
         await test.settled()
         assert committed(test) == 1
-    assert [(one.channel, one.reason) for one in recorder.of(HandlerFailed)] == [("stage", "ValueError: too late")]
+    assert [(one.channel, one.reason) for one in recorder.of(HandlerFailed)] == [
+        ("stage", "ValueError: too late")
+    ]
     assert recorder.of(RecordHandedBack) == []
 
 
@@ -417,7 +473,8 @@ async def test_a_send_is_complete_when_its_value_is_acked_and_raises_why_it_is_n
         with pytest.raises(KeyError, match="two"):
             await emitter.send(2)
         waiting = emitter.send_nowait(40)
-        await emitter.flush()  # no send_timeout: how long it takes is the handler's matter
+        # No send_timeout: how long it takes is the handler's matter.
+        await emitter.flush()
         assert (await waiting).offset == 2
 
 
@@ -435,7 +492,9 @@ async def test_a_full_channel_refuses_send_nowait_and_a_source_waits() -> None:
     async def downstream(order: int) -> None:
         nonlocal most
         await go_on.wait()
-        most = max(most, next(one.in_flight for one in app.facts().outgoing if one.channel == "stage"))
+        most = max(
+            most, next(one.in_flight for one in app.facts().outgoing if one.channel == "stage")
+        )
         seen.append(order)
 
     async with running(app) as test:
@@ -443,7 +502,8 @@ async def test_a_full_channel_refuses_send_nowait_and_a_source_waits() -> None:
         await settle_down()
         assert (len(pulled), of_stage(test).in_flight) == (4, 3)
         with pytest.raises(
-            BufferFullError, match=r"memory channel 'stage': 3 values are not settled \(max_in_flight\)"
+            BufferFullError,
+            match=r"memory channel 'stage': 3 values are not settled \(max_in_flight\)",
         ):
             emitter.send_nowait(99)
         gives_up = asyncio.ensure_future(emitter.send(98))
@@ -552,7 +612,10 @@ async def test_a_stop_leaves_what_takes_too_long_to_the_next_owner_whatever_the_
     assert calls == [0, 1]
     assert recorder.of(RecordIgnored) == []
     (event,) = recorder.of(Unwritten)
-    assert event.text() == "stop: 3 records could not be written: the handler had not settled them in time"
+    assert (
+        event.text()
+        == "stop: 3 records could not be written: the handler had not settled them in time"
+    )
 
 
 @in_virtual_time
@@ -575,7 +638,9 @@ async def test_without_a_drain_nobody_waits() -> None:
 
 
 @in_virtual_time
-async def test_after_the_drain_no_handler_is_called_and_what_is_sent_then_is_told_at_the_end() -> None:
+async def test_after_the_drain_no_handler_is_called_and_what_is_sent_then_is_told_at_the_end() -> (
+    None
+):
     app, calls, kept = staged(drain_timeout="2s"), list[int](), list[Message[int]]()
     emitter = app.emitter("stage")
     passing(app)
@@ -606,7 +671,9 @@ async def test_after_the_drain_no_handler_is_called_and_what_is_sent_then_is_tol
 
 @pytest.mark.parametrize("upstream_takes", ["payload", "batch", "another memory channel"])
 @in_virtual_time
-async def test_a_handler_that_asks_the_process_to_end_leaves_its_value_and_those_behind_it(upstream_takes: str) -> None:
+async def test_a_handler_that_asks_the_process_to_end_leaves_its_value_and_those_behind_it(
+    upstream_takes: str,
+) -> None:
     recorder, calls = Recorder(), list[int]()
     app = App(
         {
@@ -648,7 +715,8 @@ async def test_a_handler_that_asks_the_process_to_end_leaves_its_value_and_those
     @app.incoming("stage")
     async def downstream(order: int) -> None:
         calls.append(order)
-        await asyncio.sleep(0 if order else 1)  # those behind 0 wait in line, and would run in one stretch
+        # Those behind 0 wait in line, and would run in one stretch.
+        await asyncio.sleep(0 if order else 1)
         if order == 1:
             raise SystemExit(3)
 
@@ -668,7 +736,9 @@ async def test_a_handler_that_asks_the_process_to_end_leaves_its_value_and_those
 
 
 @in_virtual_time
-async def test_a_rebalance_waits_for_what_is_in_memory_and_its_acks_count_if_the_partition_comes_back() -> None:
+async def test_a_rebalance_waits_for_what_is_in_memory_and_its_acks_count_if_the_partition_comes_back() -> (
+    None
+):
     app, go_on, calls = staged(revoke_grace="3s"), asyncio.Event(), list[int]()
     passing(app)
 
@@ -691,7 +761,9 @@ async def test_a_rebalance_waits_for_what_is_in_memory_and_its_acks_count_if_the
 
 @pytest.mark.parametrize("verdict", ["ack", "nack"])
 @in_virtual_time
-async def test_a_late_verdict_on_a_value_whose_partition_has_gone_changes_nothing(verdict: str) -> None:
+async def test_a_late_verdict_on_a_value_whose_partition_has_gone_changes_nothing(
+    verdict: str,
+) -> None:
     app, kept = staged(revoke_grace="100ms", commit_interval="100ms"), list[Message[int]]()
     passing(app)
 
@@ -704,7 +776,8 @@ async def test_a_late_verdict_on_a_value_whose_partition_has_gone_changes_nothin
         await until(lambda: kept)
         (member,) = test.broker.members("billing")
         test.broker.expire("billing", member, notice_after_s=0.5)
-        await until(lambda: len(kept) == 2)  # delivered again: nobody knows what became of it in between
+        # Delivered again: nobody knows what became of it in between.
+        await until(lambda: len(kept) == 2)
         if verdict == "ack":
             kept[0].ack()
         else:
@@ -718,7 +791,11 @@ async def test_a_late_verdict_on_a_value_whose_partition_has_gone_changes_nothin
 
 @in_virtual_time
 async def test_an_order_whose_value_hangs_downstream_is_poison_where_it_came_from() -> None:
-    app, calls, letters = staged(unprocessed_record_max_age="5s", on_poison="dead-letter-queue"), list[int](), 0
+    app, calls, letters = (
+        staged(unprocessed_record_max_age="5s", on_poison="dead-letter-queue"),
+        list[int](),
+        0,
+    )
     go_on = asyncio.Event()
     passing(app)
 

@@ -1,4 +1,6 @@
-"""Any tree of values that come of values: acks travel back once, when all is done, and nacks for what has failed."""
+"""Any tree of values that come of values: acks travel back once, when all is done, and nacks for
+what has failed.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from tests.app.helpers import Recorder, committed, running, send
 
 @dataclass
 class Node:
-    """A value: how often its handler fails first, whether it then nacks by hand, and what it sends on."""
+    """A value: how often its handler fails first, whether it then nacks by hand, and what it sends
+    on.
+    """
 
     fails: int
     kids: list[Node] = field(default_factory=list)
@@ -33,7 +37,9 @@ LEVELS = 4
 ATTEMPTS = 3
 NODES = st.recursive(
     st.builds(Node, fails=st.integers(0, 1)),
-    lambda kids: st.builds(Node, fails=st.sampled_from([0, 0, 1, 2, ATTEMPTS]), kids=st.lists(kids, max_size=3)),
+    lambda kids: st.builds(
+        Node, fails=st.sampled_from([0, 0, 1, 2, ATTEMPTS]), kids=st.lists(kids, max_size=3)
+    ),
     max_leaves=12,
 )
 
@@ -41,12 +47,18 @@ NODES = st.recursive(
 def cut(node: Node, name: str, levels: int = LEVELS) -> Node:
     """Number the nodes, and leave out those that are deeper than there are channels."""
     node.name = name
-    node.kids = [cut(kid, f"{name}.{at}", levels - 1) for at, kid in enumerate(node.kids)] if levels > 1 else []
+    node.kids = (
+        [cut(kid, f"{name}.{at}", levels - 1) for at, kid in enumerate(node.kids)]
+        if levels > 1
+        else []
+    )
     return node
 
 
 def tree_app(recorder: Recorder, trees: list[Node], *, room: int) -> App:
-    """Order number n is the tree n; a level hands the kids of each node on to the next one, in one of four ways."""
+    """Order number n is the tree n; a level hands the kids of each node on to the next one, in one
+    of four ways.
+    """
     levels = [f"level{number}" for number in range(LEVELS)]
     app = App(
         {
@@ -106,7 +118,9 @@ def tree_app(recorder: Recorder, trees: list[Node], *, room: int) -> App:
             except ValueError as error:
                 message.nack(error)
 
-    for number, (name, function) in enumerate(zip(levels, (listed, yielded, by_hand, last), strict=True)):
+    for number, (name, function) in enumerate(
+        zip(levels, (listed, yielded, by_hand, last), strict=True)
+    ):
         if number < LEVELS - 1:
             app.outgoing(f"level{number + 1}")(function)
         app.incoming(name, retry=retry)(function)
@@ -142,7 +156,9 @@ def test_an_order_is_acked_when_all_that_came_of_it_is_and_nacked_for_one_that_f
 
 @settings(max_examples=60, deadline=None)
 @given(trees=st.lists(NODES, min_size=1, max_size=6), room=st.integers(1, 4))
-def test_a_send_ends_when_all_that_came_of_it_has_and_no_sooner(trees: list[Node], room: int) -> None:
+def test_a_send_ends_when_all_that_came_of_it_has_and_no_sooner(
+    trees: list[Node], room: int
+) -> None:
     trees = [cut(tree, str(number)) for number, tree in enumerate(trees)]
 
     async def main(_: object) -> None:
@@ -163,6 +179,8 @@ def test_a_send_ends_when_all_that_came_of_it_has_and_no_sooner(trees: list[Node
             async with running(app) as test:
                 await asyncio.gather(*map(sent, trees))
                 await test.settled(timeout=120)
-                assert [one.in_flight for one in app.facts().outgoing] == [0] * len(app.facts().outgoing)
+                assert [one.in_flight for one in app.facts().outgoing] == [0] * len(
+                    app.facts().outgoing
+                )
 
     run_in_virtual_time(main)

@@ -100,7 +100,9 @@ def test_a_handler_that_sends_to_its_own_channel_is_a_circle() -> None:
     @app.outgoing("a")
     async def handler(value: int) -> int: ...
 
-    assert refused(app) == ["code: [memory.a]: [memory.a] -> [memory.a] is a circle: each ack would wait for itself"]
+    assert refused(app) == [
+        "code: [memory.a]: [memory.a] -> [memory.a] is a circle: each ack would wait for itself"
+    ]
 
 
 def test_a_misspelt_name_is_told_with_the_right_one() -> None:
@@ -112,8 +114,12 @@ def test_a_misspelt_name_is_told_with_the_right_one() -> None:
     async def handler(value: int) -> int: ...
 
     lines = refused(app)
-    assert lines[0].endswith("no [outgoing.stgae] is configured in code (there are 'stage'); did you mean 'stage'?")
-    assert lines[1].endswith("no [incoming.stag] is configured in code (there are 'stage'); did you mean 'stage'?")
+    assert lines[0].endswith(
+        "no [outgoing.stgae] is configured in code (there are 'stage'); did you mean 'stage'?"
+    )
+    assert lines[1].endswith(
+        "no [incoming.stag] is configured in code (there are 'stage'); did you mean 'stage'?"
+    )
 
 
 def test_hooks_of_partitions_and_two_handlers_are_refused() -> None:
@@ -175,11 +181,18 @@ async def test_health_metrics_and_pages_show_it() -> None:
                 {
                     "name": "stage",
                     "status": "UP",
-                    "data": {"direction": "memory", "state": "running", "reason": None, "in_flight": 0},
+                    "data": {
+                        "direction": "memory",
+                        "state": "running",
+                        "reason": None,
+                        "in_flight": 0,
+                    },
                 }
             ],
         }
-        client = httpx.AsyncClient(transport=httpx.ASGITransport(app.asgi), base_url="http://127.0.0.1")
+        client = httpx.AsyncClient(
+            transport=httpx.ASGITransport(app.asgi), base_url="http://127.0.0.1"
+        )
         (channel,) = (await client.get("/api/channels")).json()["outgoing"]
         assert (channel["channel"], channel["direction"], channel["sent"]) == (
             "stage",

@@ -1,4 +1,6 @@
-"""The user's strings beside positions, in a running application: whoever commits, whatever happens meanwhile."""
+"""The user's strings beside positions, in a running application: whoever commits, whatever happens
+meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def history(broker: MemoryBroker) -> list[Committed]:
 
 def keeping(kept: list[Message[bytes]], **orders: Any) -> App:
     """An application that settles by hand."""
-    app = make_app(**{"commit_interval": "1s", "revoke_grace": "100ms", "ordering": "unordered", **orders})
+    app = make_app(
+        **{"commit_interval": "1s", "revoke_grace": "100ms", "ordering": "unordered", **orders}
+    )
 
     @app.incoming("orders", ack="manual")
     async def handler(message: Message[bytes]) -> None:
@@ -52,7 +56,9 @@ async def taken(test: TestApp, kept: list[Message[bytes]], count: int = 5) -> No
 
 
 @in_virtual_time
-async def test_in_order_each_position_has_the_string_of_its_last_ack_and_a_later_one_has_none() -> None:
+async def test_in_order_each_position_has_the_string_of_its_last_ack_and_a_later_one_has_none() -> (
+    None
+):
     app = make_app(commit_interval="1s")
 
     @app.incoming("orders")
@@ -85,7 +91,9 @@ async def test_out_of_order_it_stands_beside_the_unchanged_position_at_the_next_
 
 @pytest.mark.parametrize(("strategy", "text"), [("current", "of zero"), ("exact", "of one")])
 @in_virtual_time
-async def test_current_takes_the_newest_and_exact_that_of_the_last_record(strategy: str, text: str) -> None:
+async def test_current_takes_the_newest_and_exact_that_of_the_last_record(
+    strategy: str, text: str
+) -> None:
     kept: list[Message[bytes]] = []
     async with running(keeping(kept, offset_metadata_strategy=strategy)) as test:
         await taken(test, kept)
@@ -97,7 +105,9 @@ async def test_current_takes_the_newest_and_exact_that_of_the_last_record(strate
 @in_virtual_time
 async def test_in_a_partitions_order_both_come_to_the_same() -> None:
     kept: list[Message[bytes]] = []
-    async with running(keeping(kept, ordering="partition", offset_metadata_strategy="exact")) as test:
+    async with running(
+        keeping(kept, ordering="partition", offset_metadata_strategy="exact")
+    ) as test:
         await taken(test, kept)
         kept[1].ack(metadata="of one")
         kept[0].ack(metadata="of zero")
@@ -221,7 +231,9 @@ async def test_a_seek_leaves_the_strings_of_acks_behind() -> None:
 
 @pytest.mark.parametrize("at", ["hook", "looked up"])
 @in_virtual_time
-async def test_straight_back_what_waits_for_a_new_position_outlives_a_seek_at_the_assignment(at: str) -> None:
+async def test_straight_back_what_waits_for_a_new_position_outlives_a_seek_at_the_assignment(
+    at: str,
+) -> None:
     kept: list[Message[bytes]] = []
     app = keeping(kept)
     rebalances: list[int] = []
@@ -238,7 +250,9 @@ async def test_straight_back_what_waits_for_a_new_position_outlives_a_seek_at_th
         hold = test.broker.hold("committed")
         test.broker.rebalance("billing")
         await hold.arrived()
-        seek = asyncio.create_task(app.channel("orders").seek(tp(), 2)) if at == "looked up" else None
+        seek = (
+            asyncio.create_task(app.channel("orders").seek(tp(), 2)) if at == "looked up" else None
+        )
         await asyncio.sleep(0.01)
         hold.release()
         if seek is not None:

@@ -35,7 +35,14 @@ LETTERS = "dead-letter-topic-orders"
 # -- a model of what a call does: layer by layer, attempt by attempt
 
 Place = Literal["app before", "router before", "handler", "router after", "app after", ""]
-PLACES: tuple[Place, ...] = ("app before", "router before", "handler", "router after", "app after", "")
+PLACES: tuple[Place, ...] = (
+    "app before",
+    "router before",
+    "handler",
+    "router after",
+    "app after",
+    "",
+)
 LAYERS = ("app", "router")
 
 
@@ -47,12 +54,16 @@ class Play:
     kind: Literal["async", "thread", "yields"]
     ack: Literal["post", "manual", "pre", "none"]
     sends: bool
-    waits: bool  # for the write
-    raises: tuple[Place, ...]  # one for each attempt that there may be
+    # For the write.
+    waits: bool
+    # One for each attempt that there may be.
+    raises: tuple[Place, ...]
 
     @property
     def is_possible(self) -> bool:
-        return (self.sends or self.kind != "yields") and (self.ack != "manual" or self.shape != "payload")
+        return (self.sends or self.kind != "yields") and (
+            self.ack != "manual" or self.shape != "payload"
+        )
 
 
 PLAYS = st.builds(
@@ -74,7 +85,8 @@ class Outcome:
     sent: list[bytes | None]
     letters: int
     position: int | None
-    raised_after: int  # handlers that have raised after their record's verdict
+    # Handlers that have raised after their record's verdict.
+    raised_after: int
 
 
 def expected(play: Play) -> Outcome:
@@ -84,7 +96,8 @@ def expected(play: Play) -> Outcome:
         trace += trace_of(place)
         if place in ("", "router after", "app after"):
             is_acked = is_acked or play.ack == "manual"
-        if not place:  # what a call yields is taken back at once where it fails
+        # What a call yields is taken back at once where it fails.
+        if not place:
             if play.sends:
                 sent += [b"first", b"second"] if play.kind == "yields" else [b"made router app"]
             is_acked = is_acked or play.ack == "post"
@@ -133,14 +146,18 @@ def played(play: Play) -> Outcome:
 async def _play(play: Play) -> Outcome:
     trace, raises, recorder = list[str](), list(play.raises), Recorder()
     table: dict[str, Any] = {
-        "ack": play.ack, "failure_strategy": "dead-letter-queue", "batch_max_wait": 0,
+        "ack": play.ack,
+        "failure_strategy": "dead-letter-queue",
+        "batch_max_wait": 0,
         "retry": {"max_attempts": len(raises), "backoff": 0.01},
-    }  # fmt: skip
+    }
     if play.ack == "none":
         table |= {"commit_strategy": "ignore"}
     app = App(
         {
-            "incoming": {"orders": {"group_id": "billing", "auto_offset_reset": "earliest", **table}},
+            "incoming": {
+                "orders": {"group_id": "billing", "auto_offset_reset": "earliest", **table}
+            },
             "outgoing": {"invoices": {"wait_for_write": play.waits}},
         },
         observer=recorder,
@@ -220,7 +237,9 @@ def handler_of(play: Play, trace: list[str], place: list[Place]) -> Any:
 
 @settings(max_examples=100, deadline=None)
 @given(PLAYS)
-def test_every_layer_is_called_in_its_order_at_each_attempt_and_what_it_raises_is_the_handlers(play: Play) -> None:
+def test_every_layer_is_called_in_its_order_at_each_attempt_and_what_it_raises_is_the_handlers(
+    play: Play,
+) -> None:
     assert played(play) == expected(play)
 
 
@@ -228,9 +247,13 @@ def test_every_layer_is_called_in_its_order_at_each_attempt_and_what_it_raises_i
 
 
 @in_virtual_time
-async def test_a_routers_middleware_covers_its_handlers_and_those_of_its_routers_inside_of_the_applications() -> None:
+async def test_a_routers_middleware_covers_its_handlers_and_those_of_its_routers_inside_of_the_applications() -> (
+    None
+):
     app, outer, inner = make_app(), Router(), Router()
-    app = App({"incoming": {name: {"group_id": "g", "auto_offset_reset": "earliest"} for name in "abc"}})
+    app = App(
+        {"incoming": {name: {"group_id": "g", "auto_offset_reset": "earliest"} for name in "abc"}}
+    )
     called = list[str]()
 
     def named(name: str) -> Callable[[Message[Any], CallNext], Awaitable[Any]]:
@@ -243,28 +266,42 @@ async def test_a_routers_middleware_covers_its_handlers_and_those_of_its_routers
     async def handler(value: bytes) -> None: ...
 
     app.incoming("a")(handler)
-    outer.incoming("b")(handler)  # the same function, which has other middleware there
+    # The same function, which has other middleware there.
+    outer.incoming("b")(handler)
     outer.include(inner)
     app.include(outer)
     inner.incoming("c")(handler)
-    for name, one in (("inner", inner), ("outer", outer), ("app", app), ("second", app)):  # what comes late counts, too
+    # What comes late counts, too.
+    for name, one in (("inner", inner), ("outer", outer), ("app", app), ("second", app)):
         one.middleware(named(name))
     async with running(app) as test:
         for name in "abc":
             await test.send(name, b"x")
             await test.settled()
     assert called == [
-        "app a", "second a",
-        "app b", "second b", "outer b",
-        "app c", "second c", "outer c", "inner c",
-    ]  # fmt: skip
+        "app a",
+        "second a",
+        "app b",
+        "second b",
+        "outer b",
+        "app c",
+        "second c",
+        "outer c",
+        "inner c",
+    ]
 
 
 @in_virtual_time
 async def test_memory_channels_have_it_and_a_nack_goes_back() -> None:
     app = App(
         {
-            "incoming": {"orders": {"group_id": "g", "auto_offset_reset": "earliest", "failure_strategy": "ignore"}},
+            "incoming": {
+                "orders": {
+                    "group_id": "g",
+                    "auto_offset_reset": "earliest",
+                    "failure_strategy": "ignore",
+                }
+            },
             "memory": {"inside": {}},
         }
     )
@@ -315,7 +352,9 @@ async def test_a_record_that_cannot_be_decoded_reaches_no_middleware() -> None:
 
 
 @in_virtual_time
-async def test_it_knows_what_the_handler_has_and_what_it_sets_is_seen_there_and_nowhere_else() -> None:
+async def test_it_knows_what_the_handler_has_and_what_it_sets_is_seen_there_and_nowhere_else() -> (
+    None
+):
     app, seen = make_app(), list[Any]()
 
     @app.middleware
@@ -344,7 +383,8 @@ async def test_it_is_around_the_whole_run_of_a_handler_that_yields_and_may_send_
     @app.middleware
     async def middleware(message: Message[Any], call_next: CallNext) -> Any:
         trace.append("begins")
-        assert await asyncio.wait_for(call_next(message), 5) is None  # in a task of its own, which is fine
+        # In a task of its own, which is fine.
+        assert await asyncio.wait_for(call_next(message), 5) is None
         trace.append("ends")
         return Record(b"last")
 
@@ -395,7 +435,9 @@ async def test_dependencies_are_made_and_ended_inside_of_it(is_blocking: bool) -
 
 @pytest.mark.parametrize("outcome", ["away", "lost", "late"])
 @in_virtual_time
-async def test_a_transaction_of_the_store_may_be_around_a_handler_that_takes_the_payload(outcome: Any) -> None:
+async def test_a_transaction_of_the_store_may_be_around_a_handler_that_takes_the_payload(
+    outcome: Any,
+) -> None:
     rows, connections = Rows(), list[Any]()
     app = app_on(rows)
 
@@ -429,7 +471,8 @@ async def test_call_next_may_be_called_not_at_all_or_again() -> None:
     @app.middleware
     async def middleware(message: Message[Any], call_next: CallNext) -> Any:
         if message.payload == b"known":
-            return b"cached"  # sent as if the handler had made it, and the record is acked
+            # Sent as if the handler had made it, and the record is acked.
+            return b"cached"
         try:
             return await call_next(message)
         except ValueError:
@@ -452,9 +495,14 @@ async def test_call_next_may_be_called_not_at_all_or_again() -> None:
 
 
 async def _refused(
-    shape: Any, pass_on: Callable[[Any, CallNext, list[Any]], Awaitable[Any]], *values: bytes, **orders: Any
+    shape: Any,
+    pass_on: Callable[[Any, CallNext, list[Any]], Awaitable[Any]],
+    *values: bytes,
+    **orders: Any,
 ) -> tuple[list[str], list[Any]]:
-    """Why records are nacked whose middleware passes something odd on; and what the handler has got."""
+    """Why records are nacked whose middleware passes something odd on; and what the handler has
+    got.
+    """
     recorder, handled, kept = Recorder(), list[Any](), list[Any]()
     app = make_app(recorder, failure_strategy="dead-letter-queue", **orders)
 
@@ -484,7 +532,9 @@ async def test_a_record_is_not_passed_on_in_the_place_of_another() -> None:
     assert handled == [b"a"]
     (reason,) = reasons
     assert "has called call_next(<Message orders-0 offset 0" in reason
-    assert "it takes the message that the middleware was given, <Message orders-0 offset 1" in reason
+    assert (
+        "it takes the message that the middleware was given, <Message orders-0 offset 1" in reason
+    )
 
     async def payload(message: Message[Any], call_next: CallNext, kept: list[Any]) -> Any:
         return await call_next(message.payload)
@@ -541,7 +591,10 @@ async def test_a_record_does_not_count_as_handled_before_its_handler_is_done() -
 
     reasons, handled = await _refused(Message[bytes], later, b"a", b"b")
     assert (len(reasons), handled) == (1, [b"a"])
-    assert "call_next of the middleware tests.app.test_middleware." in reasons[0] and "after its return" in reasons[0]
+    assert (
+        "call_next of the middleware tests.app.test_middleware." in reasons[0]
+        and "after its return" in reasons[0]
+    )
 
 
 # -- what can be middleware
@@ -569,7 +622,8 @@ def wrapper(*arguments: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "function", [right, Callable_(), Callable_().method, functools.partial(with_option, timeout=1), wrapper]
+    "function",
+    [right, Callable_(), Callable_().method, functools.partial(with_option, timeout=1), wrapper],
 )
 def test_what_is_async_and_takes_two_arguments_can_be_middleware(function: Any) -> None:
     app, router = make_app(), Router()
@@ -614,8 +668,12 @@ async def test_nothing_of_it_is_decorated_while_the_application_runs() -> None:
     app.include(router)
     async with running(app):
         for one in (app, router):
-            with pytest.raises(RuntimeError, match=r"@app\.middleware while the application is running"):
+            with pytest.raises(
+                RuntimeError, match=r"@app\.middleware while the application is running"
+            ):
                 one.middleware(right)
-            with pytest.raises(RuntimeError, match=r"@app\.send_middleware while the application is running"):
+            with pytest.raises(
+                RuntimeError, match=r"@app\.send_middleware while the application is running"
+            ):
                 one.send_middleware(right)
     app.middleware(right)

@@ -1,4 +1,6 @@
-"""Names of modules in data: nothing that a record, a dead letter or a request says is ever imported."""
+"""Names of modules in data: nothing that a record, a dead letter or a request says is ever
+imported.
+"""
 
 from __future__ import annotations
 
@@ -20,21 +22,31 @@ VALUES = [
     PLANTED.encode(),
     f'{{"__class__": "{PLANTED}", "py/object": "{NAME}.load", "@type": "{NAME}.load"}}'.encode(),
     f"!!python/object/apply:{NAME}.load []".encode(),
-    f"c{NAME}\nload\n(tR.".encode(),  # a pickle that calls it
+    # A pickle that calls it.
+    f"c{NAME}\nload\n(tR.".encode(),
 ]
 HEADERS = tuple(
     (name, PLANTED.encode())
     for name in (
-        "__TypeId__", "content-type", "deserializer", "value.deserializer", "dead-letter-reason", "dead-letter-cause",
-        "dead-letter-exception-class-name", "dead-letter-topic", "delayed-retry-exception-class-name",
+        "__TypeId__",
+        "content-type",
+        "deserializer",
+        "value.deserializer",
+        "dead-letter-reason",
+        "dead-letter-cause",
+        "dead-letter-exception-class-name",
+        "dead-letter-topic",
+        "delayed-retry-exception-class-name",
     )
-)  # fmt: skip
+)
 
 
 @pytest.fixture
 def imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """A module that anybody could import by its name; the list shows whether somebody has."""
-    (tmp_path / f"{NAME}.py").write_text("import sys\nsys.planted.append(__name__)\ndef load(data):\n    return data\n")
+    (tmp_path / f"{NAME}.py").write_text(
+        "import sys\nsys.planted.append(__name__)\ndef load(data):\n    return data\n"
+    )
     found: list[str] = []
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "planted", found, raising=False)
@@ -44,11 +56,17 @@ def imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[s
 
 def application(**orders: Any) -> App:
     settings = {"group_id": "billing", "auto_offset_reset": "earliest", **orders}
-    letters = {"group_id": "letters", "auto_offset_reset": "earliest", "topic": "dead-letter-topic-orders"}
+    letters = {
+        "group_id": "letters",
+        "auto_offset_reset": "earliest",
+        "topic": "dead-letter-topic-orders",
+    }
     return App({"incoming": {"orders": settings, "letters": letters}})
 
 
-async def test_what_a_record_a_letter_or_a_request_names_is_not_imported(imported: list[str]) -> None:
+async def test_what_a_record_a_letter_or_a_request_names_is_not_imported(
+    imported: list[str],
+) -> None:
     """Row S12 of the faults."""
     app = application(failure_strategy="dead-letter-queue", value_deserializer="json")
     seen, letters, broker = list[Any](), list[Message[bytes]](), MemoryBroker(partitions=1)
@@ -68,8 +86,17 @@ async def test_what_a_record_a_letter_or_a_request_names_is_not_imported(importe
         await test.settled()
         transport = httpx.ASGITransport(app=make_asgi(app))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            for path in ("/", "/health", "/metrics", "/api/facts", f"/{PLANTED}", f"/health/{NAME}"):
-                await client.get(path, params={"app": PLANTED}, headers={"x-module": PLANTED, "accept": PLANTED})
+            for path in (
+                "/",
+                "/health",
+                "/metrics",
+                "/api/facts",
+                f"/{PLANTED}",
+                f"/health/{NAME}",
+            ):
+                await client.get(
+                    path, params={"app": PLANTED}, headers={"x-module": PLANTED, "accept": PLANTED}
+                )
     await broker.close()
     assert len(seen) == 1, "only JSON is decoded"
     assert [letter.record.value for letter in letters] == VALUES
@@ -79,7 +106,11 @@ async def test_what_a_record_a_letter_or_a_request_names_is_not_imported(importe
 
 async def test_what_the_configuration_names_is(imported: list[str]) -> None:
     """Row S12 of the faults."""
-    app, seen, broker = application(value_deserializer=PLANTED), list[bytes](), MemoryBroker(partitions=1)
+    app, seen, broker = (
+        application(value_deserializer=PLANTED),
+        list[bytes](),
+        MemoryBroker(partitions=1),
+    )
 
     @app.incoming("orders")
     async def handler(value: bytes) -> None:

@@ -1,4 +1,6 @@
-"""Exceptions that do what exceptions should not: they fail their record as any other does, and nothing else."""
+"""Exceptions that do what exceptions should not: they fail their record as any other does, and
+nothing else.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ class Mute(Exception):
     """An exception whose text cannot be had."""
 
     def __str__(self) -> str:
-        return int("x")  # type: ignore[return-value]  # the mistake
+        # The mistake.
+        return int("x")  # type: ignore[return-value]
 
     __repr__ = __str__
 
@@ -31,7 +34,9 @@ def mute_app(seen: list[bytes], recorder: Recorder, **orders: Any) -> Any:
     return app
 
 
-@pytest.mark.parametrize(("strategy", "told"), [("dead-letter-queue", RecordDeadLettered), ("ignore", RecordIgnored)])
+@pytest.mark.parametrize(
+    ("strategy", "told"), [("dead-letter-queue", RecordDeadLettered), ("ignore", RecordIgnored)]
+)
 @in_virtual_time
 async def test_an_exception_without_a_text_meets_the_failure_strategy_and_what_follows_is_handled(
     strategy: str, told: type[Any]

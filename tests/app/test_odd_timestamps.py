@@ -1,4 +1,6 @@
-"""Records whose producer has a clock of its own: before all time, at its beginning, far in the future."""
+"""Records whose producer has a clock of its own: before all time, at its beginning, far in the
+future.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,16 @@ import pytest
 
 from reactive_kafka import Message
 from reactive_kafka.http.asgi import make_asgi
-from tests.app.helpers import committed, facts, in_virtual_time, make_app, make_broker, running, tp, until
+from tests.app.helpers import (
+    committed,
+    facts,
+    in_virtual_time,
+    make_app,
+    make_broker,
+    running,
+    tp,
+    until,
+)
 
 NOW_MS = 1_700_000_000_000
 YEAR_9999_MS = 253_402_300_799_999
@@ -18,12 +29,20 @@ ODD = (-1, 0, 1, YEAR_9999_MS, YEAR_9999_MS + 1, 2**63 - 1, NOW_MS)
 
 @pytest.mark.parametrize("strategy", ["dead-letter-queue", "delayed-retry-topic", "ignore"])
 @in_virtual_time
-async def test_records_of_any_time_are_handled_fail_come_back_and_end_as_letters(strategy: str) -> None:
+async def test_records_of_any_time_are_handled_fail_come_back_and_end_as_letters(
+    strategy: str,
+) -> None:
     """Row F14 of the faults."""
     broker, seen, times = make_broker(), list[tuple[str, Any]](), list[Any]()
-    more: dict[str, Any] = {"delayed_retry": {"topics": ["orders_retry_1000"]}} if "delayed" in strategy else {}
+    more: dict[str, Any] = (
+        {"delayed_retry": {"topics": ["orders_retry_1000"]}} if "delayed" in strategy else {}
+    )
     app = make_app(
-        failure_strategy=strategy, commit_interval="100ms", unprocessed_record_max_age="60s", on_poison="warn", **more
+        failure_strategy=strategy,
+        commit_interval="100ms",
+        unprocessed_record_max_age="60s",
+        on_poison="warn",
+        **more,
     )
 
     @app.incoming("orders")
@@ -47,7 +66,10 @@ async def test_records_of_any_time_are_handled_fail_come_back_and_end_as_letters
             await until(lambda: broker.end(tp(topic="dead-letter-topic-orders")) == len(ODD), 60)
         transport = httpx.ASGITransport(app=make_asgi(app))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            assert {(await client.get(path)).status_code for path in ("/", "/health", "/metrics", "/api/facts")} <= {
+            assert {
+                (await client.get(path)).status_code
+                for path in ("/", "/health", "/metrics", "/api/facts")
+            } <= {
                 200,
                 404,
             }

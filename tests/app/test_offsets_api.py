@@ -1,4 +1,6 @@
-"""The offsets in the application's hands: committed, lag, commit of given positions, metadata, and other groups."""
+"""The offsets in the application's hands: committed, lag, commit of given positions, metadata, and
+other groups.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,12 @@ from reactive_kafka.commit.metadata.codec import encode
 from reactive_kafka.commit.plans import PlannedRange
 from reactive_kafka.commit.strategy import Progress
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.errors import CommitStrategyError, FatalBrokerError, OutcomeUnknownError, TransientBrokerError
+from reactive_kafka.errors import (
+    CommitStrategyError,
+    FatalBrokerError,
+    OutcomeUnknownError,
+    TransientBrokerError,
+)
 from tests.app.checkpoints import app_on, row
 from tests.app.helpers import (
     committed,
@@ -51,12 +58,19 @@ def upper(text: str) -> str:
 
 
 class Kept:
-    """An application whose handler keeps its messages unsettled, and which commits by itself once an hour."""
+    """An application whose handler keeps its messages unsettled, and which commits by itself once
+    an hour.
+    """
 
     def __init__(self, **orders: Any) -> None:
         self.messages: list[Message[bytes]] = []
         self.app: App = make_app(
-            **{"commit_interval": "1h", "unprocessed_record_max_age": 0, "drain_timeout": "100ms", **orders}
+            **{
+                "commit_interval": "1h",
+                "unprocessed_record_max_age": 0,
+                "drain_timeout": "100ms",
+                **orders,
+            }
         )
 
         @self.app.incoming("orders", ack="manual")
@@ -82,14 +96,17 @@ async def test_committed_and_lag_of_every_partition() -> None:
         await send(test, b"", partition=1)
         await kept.have(6)
         assert await kept.channel.committed() == {tp(0): None, tp(1): None}
-        assert await kept.channel.lag() == {tp(0): 5, tp(1): 1}  # from where reading began
+        # From where reading began.
+        assert await kept.channel.lag() == {tp(0): 5, tp(1): 1}
         for message in kept.messages[:2]:
             message.ack()
         await kept.channel.commit()
         [done] = [place for place in (tp(0), tp(1)) if committed(test, place.partition) is not None]
         assert (await kept.channel.committed())[done] == committed(test, done.partition)
         await send(test, b"", partition=done.partition)
-        assert (await kept.channel.lag())[done] == test.broker.end(done) - (committed(test, done.partition) or 0)
+        assert (await kept.channel.lag())[done] == test.broker.end(done) - (
+            committed(test, done.partition) or 0
+        )
         assert kept.channel.assignment == {tp(0), tp(1)}
 
 
@@ -111,7 +128,9 @@ async def test_committed_is_what_the_group_has_now_and_not_what_was_known() -> N
     broker = make_broker(1)
     async with running(kept.app, broker=broker) as test:
         member = next(iter(broker.members("billing")))
-        broker._state.group("billing").commit(member, broker.generation("billing"), {tp(): Committed(7)})
+        broker._state.group("billing").commit(
+            member, broker.generation("billing"), {tp(): Committed(7)}
+        )
         assert facts(test).partitions[0].committed is None
         assert await kept.channel.committed() == {tp(): 7}
 
@@ -150,7 +169,9 @@ async def test_commit_stores_what_is_settled_at_once() -> None:
 
 
 @in_virtual_time
-async def test_commit_is_refused_while_there_is_no_client_and_stores_what_was_settled_when_there_is_one() -> None:
+async def test_commit_is_refused_while_there_is_no_client_and_stores_what_was_settled_when_there_is_one() -> (
+    None
+):
     kept = Kept()
     async with running(kept.app) as test:
         await send(test, b"", b"")
@@ -165,7 +186,9 @@ async def test_commit_is_refused_while_there_is_no_client_and_stores_what_was_se
         # The one that broke could not leave its group, and the next one waits for its session.
         await until(lambda: kept.channel.assignment, 60)
         await kept.channel.commit()
-        assert len(kept.messages) == 2, "nobody else had the partition: it goes on where it was left"
+        assert len(kept.messages) == 2, (
+            "nobody else had the partition: it goes on where it was left"
+        )
         assert positions(test.broker) == [1]
 
 
@@ -265,7 +288,9 @@ class Refuses:
 
 
 @pytest.mark.parametrize("positions_given", [None, {tp(): 1}])
-@pytest.mark.parametrize("kind", [NotOwnerError, OutcomeUnknownError, FatalBrokerError, TransientBrokerError])
+@pytest.mark.parametrize(
+    "kind", [NotOwnerError, OutcomeUnknownError, FatalBrokerError, TransientBrokerError]
+)
 @in_virtual_time
 async def test_whatever_keeps_a_commit_from_being_stored_is_raised_as_what_it_is(
     kind: type[BrokerError], positions_given: Any
@@ -284,7 +309,9 @@ async def test_whatever_keeps_a_commit_from_being_stored_is_raised_as_what_it_is
 
 
 @in_virtual_time
-async def test_of_several_clients_each_commits_what_it_can_and_what_one_could_not_is_raised() -> None:
+async def test_of_several_clients_each_commits_what_it_can_and_what_one_could_not_is_raised() -> (
+    None
+):
     kept = Kept(consumers=2)
     async with running(kept.app, partitions=2) as test:
         await send(test, b"", partition=0)
@@ -311,7 +338,9 @@ async def test_a_commit_that_its_strategy_keeps_from_being_sent_is_raised() -> N
 
 
 @in_virtual_time
-async def test_a_commit_in_the_midst_of_a_rebalance_says_that_what_is_settled_was_not_stored() -> None:
+async def test_a_commit_in_the_midst_of_a_rebalance_says_that_what_is_settled_was_not_stored() -> (
+    None
+):
     kept = Kept(revoke_grace="100ms")
     async with running(kept.app) as test:
         await send(test, b"", b"")
@@ -319,7 +348,8 @@ async def test_a_commit_in_the_midst_of_a_rebalance_says_that_what_is_settled_wa
         asked = test.broker.hold("committed")
         test.broker.rebalance("billing")
         await asked.arrived()
-        await kept.channel.commit()  # nothing is settled
+        # Nothing is settled.
+        await kept.channel.commit()
         kept.messages[0].ack()
         with pytest.raises(NotOwnerError, match="channel 'orders': a rebalance has orders-0"):
             await kept.channel.commit()
@@ -331,7 +361,9 @@ async def test_a_commit_in_the_midst_of_a_rebalance_says_that_what_is_settled_wa
 
 
 @in_virtual_time
-async def test_a_commit_that_waits_for_the_one_before_it_says_that_the_connection_was_lost_meanwhile() -> None:
+async def test_a_commit_that_waits_for_the_one_before_it_says_that_the_connection_was_lost_meanwhile() -> (
+    None
+):
     kept = Kept()
     async with running(kept.app) as test:
         await send(test, b"", b"")
@@ -345,7 +377,8 @@ async def test_a_commit_that_waits_for_the_one_before_it_says_that_the_connectio
         second = asyncio.create_task(kept.channel.commit())
         test.broker.fail_next("poll", TransientBrokerError("the client is broken"))
         await until(lambda: not test.broker.members("billing"))
-        test.broker.down = True  # or another client would connect at once
+        # Or another client would connect at once.
+        test.broker.down = True
         await asyncio.wait({first, second})
         assert isinstance(first.exception(), BrokerError)
         assert isinstance(second.exception(), BrokerError)
@@ -361,7 +394,11 @@ async def test_all_of_it_works_in_the_hooks() -> None:
     @kept.app.on_assigned("orders")
     async def assigned(partitions: frozenset[TopicPartition]) -> None:
         story.append(
-            (kept.channel.assignment, await kept.channel.committed(), await kept.channel.offset_metadata(tp()))
+            (
+                kept.channel.assignment,
+                await kept.channel.committed(),
+                await kept.channel.offset_metadata(tp()),
+            )
         )
 
     async def end(who: str) -> None:
@@ -371,7 +408,9 @@ async def test_all_of_it_works_in_the_hooks() -> None:
         assert await kept.channel.ack_up_to(kept.messages[at])
         stored = kept.channel.store_offset_metadata(tp(), f"by {who}")
         await kept.channel.commit({tp(): at + 1})
-        story.append((who, stored, await kept.channel.committed(), await kept.channel.offset_metadata(tp())))
+        story.append(
+            (who, stored, await kept.channel.committed(), await kept.channel.offset_metadata(tp()))
+        )
 
     @kept.app.on_revoked("orders")
     async def revoked(partitions: frozenset[TopicPartition]) -> None:
@@ -454,7 +493,10 @@ async def test_a_partition_that_goes_while_it_is_asked_for_has_none() -> None:
         asking = asyncio.ensure_future(kept.channel.offset_metadata(tp(1)))
         await held.arrived()
         async with running(joining.app, broker=broker):
-            await until(lambda: (kept.channel.assignment, joining.channel.assignment) == ({tp(0)}, {tp(1)}), 60)
+            await until(
+                lambda: (kept.channel.assignment, joining.channel.assignment) == ({tp(0)}, {tp(1)}),
+                60,
+            )
             held.release()
             assert await asking is None
 
@@ -472,7 +514,9 @@ async def test_what_was_read_is_kept_until_a_rebalance_or_asked_for_each_time(ca
         assert await kept.channel.offset_metadata(tp()) == "ours"
 
         member = next(iter(broker.members("billing")))
-        broker._state.group("billing").commit(member, broker.generation("billing"), {tp(): Committed(1, "theirs")})
+        broker._state.group("billing").commit(
+            member, broker.generation("billing"), {tp(): Committed(1, "theirs")}
+        )
         assert await kept.channel.offset_metadata(tp()) == ("ours" if cache else "theirs")
         await rebalanced(test)
         assert await kept.channel.offset_metadata(tp()) == "theirs"
@@ -513,7 +557,9 @@ async def test_what_it_cannot_read_is_an_error_at_the_read_with_the_cause() -> N
         await kept.have(1)
         await kept.messages[0].ack(metadata="no json")
         await kept.channel.commit()
-        with pytest.raises(DecodeError, match=r"channel 'orders': the metadata of orders-0 .* 'json'") as told:
+        with pytest.raises(
+            DecodeError, match=r"channel 'orders': the metadata of orders-0 .* 'json'"
+        ) as told:
             await kept.channel.offset_metadata(tp())
         assert isinstance(told.value.__cause__, json.JSONDecodeError)
         with pytest.raises(DecodeError, match="orders-0"):
@@ -532,7 +578,9 @@ async def test_a_handler_in_a_thread_stores_metadata() -> None:
 
     @app.incoming("orders")
     def handler(message: Message[bytes]) -> None:
-        stored = app.channel("orders").store_offset_metadata(message.topic_partition, "from a thread")
+        stored = app.channel("orders").store_offset_metadata(
+            message.topic_partition, "from a thread"
+        )
         told.append((threading.get_ident() != ours, stored))
 
     async with running(app) as test:
@@ -585,7 +633,9 @@ async def test_any_groups_positions_and_strings_can_be_read_without_our_own_part
     broker = make_broker(2)
     ours = encode(4, (PlannedRange(4, 9),), "their stage")
     async with running(kept.app, broker=broker):
-        broker._state.group("shipping").commit("", -1, {tp(0): Committed(4, ours), tp(1): Committed(2)})
+        broker._state.group("shipping").commit(
+            "", -1, {tp(0): Committed(4, ours), tp(1): Committed(2)}
+        )
         group = kept.app.offsets("shipping")
         assert await group.positions() == {tp(0): 4, tp(1): 2}
         assert await group.metadata(tp(0)) == "their stage"
@@ -616,7 +666,10 @@ async def test_the_embedded_broker_of_an_application_that_is_not_running_cannot_
 async def test_all_of_it_on_a_real_cluster(kafka: str) -> None:
     topic = group = f"offsets-{uuid4().hex[:8]}"
     place, connector = TopicPartition(topic, 0), KafkaConnector(kafka)
-    inspector, producer = connector.inspector(properties={}), connector.producer(name="test", properties={})
+    inspector, producer = (
+        connector.inspector(properties={}),
+        connector.producer(name="test", properties={}),
+    )
     await inspector.start()
     await inspector.create_topic(topic, 1)
     await producer.start()
@@ -625,8 +678,15 @@ async def test_all_of_it_on_a_real_cluster(kafka: str) -> None:
         for _ in range(count):
             await (await producer.send(topic, b"1", partition=0))
 
-    kept = Kept(topic=topic, group_id=group, offset_metadata_cache=False, offset_metadata_deserializer="json")
-    kept.app.configure(overrides={"kafka": {"bootstrap_servers": kafka}, "http": {"enabled": False}})
+    kept = Kept(
+        topic=topic,
+        group_id=group,
+        offset_metadata_cache=False,
+        offset_metadata_deserializer="json",
+    )
+    kept.app.configure(
+        overrides={"kafka": {"bootstrap_servers": kafka}, "http": {"enabled": False}}
+    )
     await write(4)
     async with kept.app:
         await kept.have(4)
@@ -641,7 +701,8 @@ async def test_all_of_it_on_a_real_cluster(kafka: str) -> None:
             await kept.channel.commit({place: 4})
 
         kept.channel.pause()
-        await asyncio.sleep(0)  # the poll that is on its way ends
+        # The poll that is on its way ends.
+        await asyncio.sleep(0)
         await write(2)
         assert await kept.channel.ack_up_to(kept.messages[3], metadata='"marked"')
         await kept.channel.commit()
@@ -652,7 +713,10 @@ async def test_all_of_it_on_a_real_cluster(kafka: str) -> None:
         await kept.have(6)
     assert await kept.app.offsets(group).positions() == {place: 4}
     assert await kept.app.offsets(group).metadata(place) == "marked"
-    assert await App({"kafka": {"bootstrap_servers": kafka}}).offsets(group).metadata(place) == '"marked"'
+    assert (
+        await App({"kafka": {"bootstrap_servers": kafka}}).offsets(group).metadata(place)
+        == '"marked"'
+    )
     await producer.stop()
     await inspector.stop()
 
@@ -666,7 +730,24 @@ async def test_a_channel_shows_what_is_its_users_and_nothing_else() -> None:
         assert channel.name == "orders"
         assert repr(channel) == "<Channel 'orders'>"
         assert [name for name in dir(channel) if not name.startswith("_")] == [
-            "ack_up_to", "assignment", "commit", "committed", "facts", "in_flight", "is_ready", "is_started",
-            "is_stopped", "lag", "name", "offset_metadata", "pause", "paused", "restart", "resume", "seek", "start",
-            "stop", "store_offset_metadata",
-        ]  # fmt: skip
+            "ack_up_to",
+            "assignment",
+            "commit",
+            "committed",
+            "facts",
+            "in_flight",
+            "is_ready",
+            "is_started",
+            "is_stopped",
+            "lag",
+            "name",
+            "offset_metadata",
+            "pause",
+            "paused",
+            "restart",
+            "resume",
+            "seek",
+            "start",
+            "stop",
+            "store_offset_metadata",
+        ]

@@ -1,4 +1,5 @@
-"""Outages that last longer than every limit: whatever is away, and whatever a channel does meanwhile.
+"""Outages that last longer than every limit: whatever is away, and whatever a channel does
+meanwhile.
 
 Each cell of the table in docs/faults.md ("Outages") is a case here, in virtual time.
 """
@@ -21,13 +22,24 @@ from reactive_kafka.schemas.answers import RegistryAway
 from reactive_kafka.schemas.registry import Source
 from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.checkpoints import app_on
-from tests.app.helpers import Recorder, committed, in_virtual_time, make_broker, running, send, tp, until
+from tests.app.helpers import (
+    Recorder,
+    committed,
+    in_virtual_time,
+    make_broker,
+    running,
+    send,
+    tp,
+    until,
+)
 from tests.app.spark_stage import DEAD, WAITS, spark_app
 from tests.app.spark_stage import letters as dead_letters
 from tests.app.test_outgoing_outages import two_clusters
 
 OUTAGE_S = 200.0
-"""Longer than the poison limit (60 s), the session (45 s), ``send_timeout`` and ``drain_timeout`` (30 s)."""
+"""Longer than the poison limit (60 s), the session (45 s), ``send_timeout`` and ``drain_timeout``
+(30 s).
+"""
 HEALED_S = 10.0
 RECORDS = 12
 
@@ -35,7 +47,8 @@ Play = Callable[[], App]
 
 
 def app_with(*, orders: dict[str, Any] | None = None, **tables: Any) -> App:
-    # Handlers take what the deserializer yields: with an override of that the same values come with a schema.
+    # Handlers take what the deserializer yields: with an override of that the same values come with
+    # a schema.
     ours = {"group_id": "billing", "auto_offset_reset": "earliest", "commit_interval": "1s"}
     incoming = {**ours, "value_deserializer": "bytes", **(orders or {})}
     return App({"incoming": {"orders": incoming}, "outgoing": {"invoices": {}}, **tables})
@@ -290,17 +303,23 @@ AWAY: dict[str, Callable[[TestApp], Coroutine[Any, Any, Callable[[], None]]]] = 
     "the right to write": right_withdrawn,
 }
 TO_ANOTHER_CLUSTER = [play for play in PLAYS if play not in ("exactly once", "delayed retries")]
-"""Positions are committed with the output in one transaction, and retries are read where they are written."""
+"""Positions are committed with the output in one transaction, and retries are read where they are
+written.
+"""
 
 
 @pytest.mark.parametrize("away", AWAY)
 @pytest.mark.parametrize("play", PLAYS)
-def test_an_outage_longer_than_every_limit_stops_nothing_and_loses_nothing(play: str, away: str) -> None:
+def test_an_outage_longer_than_every_limit_stops_nothing_and_loses_nothing(
+    play: str, away: str
+) -> None:
     """Row A14 of the faults."""
     in_virtual_time(sits_out)(PLAYS[play](), AWAY[away])
 
 
-async def sits_out(app: App, take_away: Callable[[TestApp], Coroutine[Any, Any, Callable[[], None]]]) -> None:
+async def sits_out(
+    app: App, take_away: Callable[[TestApp], Coroutine[Any, Any, Callable[[], None]]]
+) -> None:
     async with running(app) as test:
         await send(test, *(b"%d" % number for number in range(RECORDS)))
         await asyncio.sleep(0.5)
@@ -314,7 +333,9 @@ async def sits_out(app: App, take_away: Callable[[TestApp], Coroutine[Any, Any, 
 
 @pytest.mark.parametrize("play", TO_ANOTHER_CLUSTER)
 @in_virtual_time
-async def test_an_outgoing_cluster_that_is_away_for_longer_than_every_limit_stops_nothing(play: str) -> None:
+async def test_an_outgoing_cluster_that_is_away_for_longer_than_every_limit_stops_nothing(
+    play: str,
+) -> None:
     """Row A14 of the faults."""
     app = PLAYS[play]()
     clock = asyncio.get_running_loop().time
@@ -452,7 +473,9 @@ REGISTERED: dict[str, tuple[list[str], dict[str, Any]]] = {
     # Letters and delayed retries are written as they were read.
     "the registry, writing": ([play for play in PLAYS if play != "letters"], WRITES),
 }
-"""Column -> the channels that need the registry for that, and what is added to their configuration."""
+"""Column -> the channels that need the registry for that, and what is added to their
+configuration.
+"""
 
 
 class RegistryIsAway:
@@ -466,7 +489,8 @@ class RegistryIsAway:
 
 
 @pytest.mark.parametrize(
-    ("play", "needed_for"), [(play, column) for column, (plays, _) in REGISTERED.items() for play in plays]
+    ("play", "needed_for"),
+    [(play, column) for column, (plays, _) in REGISTERED.items() for play in plays],
 )
 @in_virtual_time
 async def test_a_schema_registry_that_is_away_for_longer_than_every_limit_stops_nothing(
@@ -476,7 +500,9 @@ async def test_a_schema_registry_that_is_away_for_longer_than_every_limit_stops_
     app, broker, recorder = PLAYS[play](), make_broker(), Recorder()
     app.observe(recorder)
     reads = needed_for == "the registry, reading"
-    async with TestApp(app, broker=broker, overrides=REGISTERED[needed_for][1] | WITH_REGISTRY) as test:
+    async with TestApp(
+        app, broker=broker, overrides=REGISTERED[needed_for][1] | WITH_REGISTRY
+    ) as test:
         assert app._run is not None
         assert app._run.channels is not None
         # Answers are kept for good, so it is away before the first record comes.
@@ -486,12 +512,18 @@ async def test_a_schema_registry_that_is_away_for_longer_than_every_limit_stops_
             assert await source.register(subject, BYTES) == 1
         registry.source = RegistryIsAway()
         for number in range(RECORDS):
-            broker.produce("orders", framed(b"%d" % number) if reads else b"%d" % number, partition=0)
+            broker.produce(
+                "orders", framed(b"%d" % number) if reads else b"%d" % number, partition=0
+            )
         await stays_alive(test, OUTAGE_S, told_after_s=7)
         assert "registry" in str(app.health().ready.to_json())
         told = Counter((event.channel, event.asked) for event in recorder.of(SchemaUnavailable))
         assert set(told.values()) == {1}
-        assert broker.committed_log(tp(topic="invoices")) == [] if "invoices" in broker.topics() else True
+        assert (
+            broker.committed_log(tp(topic="invoices")) == []
+            if "invoices" in broker.topics()
+            else True
+        )
         registry.source = source
         await heals(test)
         written = [record.value for record in broker.committed_log(tp(topic="invoices"))]
@@ -519,14 +551,18 @@ SPARK: dict[str, dict[str, Any]] = {
 
 SPARK_AWAY: dict[str, ClusterError] = {
     "Spark's executors": ClusterError("the cluster has given no executors"),
-    "Spark's driver": SessionLostError("the Spark driver has died; starting Spark again", was_alone=True),
+    "Spark's driver": SessionLostError(
+        "the Spark driver has died; starting Spark again", was_alone=True
+    ),
 }
 
 
 @pytest.mark.parametrize("away", SPARK_AWAY)
 @pytest.mark.parametrize("play", SPARK)
 @in_virtual_time
-async def test_a_spark_that_is_away_for_longer_than_every_limit_stops_nothing(play: str, away: str) -> None:
+async def test_a_spark_that_is_away_for_longer_than_every_limit_stops_nothing(
+    play: str, away: str
+) -> None:
     """Row A14 of the faults."""
     broker, recorder = make_broker(), Recorder()
     app, engine = spark_app(broker, recorder, **SPARK[play])

@@ -12,7 +12,18 @@ import pytest
 
 from reactive_kafka import App, FatalBrokerError, Message, Record, TransientBrokerError
 from reactive_kafka.observe.events import RecordIgnored, SendFailed
-from tests.app.helpers import Recorder, committed, facts, in_virtual_time, now, running, send, settle_down, tp, until
+from tests.app.helpers import (
+    Recorder,
+    committed,
+    facts,
+    in_virtual_time,
+    now,
+    running,
+    send,
+    settle_down,
+    tp,
+    until,
+)
 from tests.app.sabotage import Sabotage
 
 
@@ -21,10 +32,14 @@ class Invoice:
     order: int
 
 
-def sending_app(recorder: Recorder | None = None, *, orders: dict[str, Any] | None = None, **invoices: Any) -> App:
+def sending_app(
+    recorder: Recorder | None = None, *, orders: dict[str, Any] | None = None, **invoices: Any
+) -> App:
     return App(
         {
-            "incoming": {"orders": {"group_id": "billing", "auto_offset_reset": "earliest", **(orders or {})}},
+            "incoming": {
+                "orders": {"group_id": "billing", "auto_offset_reset": "earliest", **(orders or {})}
+            },
             "outgoing": {"invoices": invoices, "audit": {"value_serializer": "string"}},
         },
         observer=recorder,
@@ -42,7 +57,10 @@ async def test_a_returned_value_is_sent_and_none_sends_nothing() -> None:
     async with running(app) as test:
         await send(test, 1, 2, 3)
         await test.settled()
-        assert [json.loads(record.value or b"") for record in test.records("invoices")] == [{"order": 1}, {"order": 3}]
+        assert [json.loads(record.value or b"") for record in test.records("invoices")] == [
+            {"order": 1},
+            {"order": 3},
+        ]
         assert committed(test) == 3
         assert app.facts().outgoing[0].sent == {"ok": 2, "failed": 0}
 
@@ -53,7 +71,9 @@ async def test_a_record_sets_key_headers_partition_timestamp_and_topic() -> None
     @app.incoming("orders")
     @app.outgoing("invoices")
     async def handler(order: bytes) -> Record:
-        return Record({"a": 1}, key="k", headers=[("h", b"1")], partition=2, timestamp=at, topic="elsewhere")
+        return Record(
+            {"a": 1}, key="k", headers=[("h", b"1")], partition=2, timestamp=at, topic="elsewhere"
+        )
 
     async with running(app, partitions=3) as test:
         await send(test, b"")
@@ -77,7 +97,8 @@ async def test_the_order_is_acked_only_when_the_broker_has_the_invoice() -> None
         await send(test, b"one")
         await confirmation.arrived()
         await asyncio.sleep(5)
-        assert test.records("invoices")  # written, and the broker has not said so
+        # Written, and the broker has not said so.
+        assert test.records("invoices")
         assert committed(test) is None
         confirmation.release()
         await asyncio.sleep(0.2)
@@ -120,7 +141,8 @@ async def test_at_most_max_in_flight_wait_for_the_broker() -> None:
         holds = [test.broker.hold("send") for _ in range(2)]
         await send(test, *[b""] * 10)
         await asyncio.sleep(1)
-        assert seen == [0, 1, 2]  # the third has been handled, and waits for room
+        # The third has been handled, and waits for room.
+        assert seen == [0, 1, 2]
         assert app.facts().outgoing[0].in_flight == 2
         for hold in holds:
             hold.release()
@@ -168,7 +190,9 @@ async def test_a_value_that_cannot_be_written_is_a_nack() -> None:
 
 
 @pytest.mark.parametrize("topic", ["bad name!", "..", "x" * 250])
-async def test_a_record_for_a_topic_that_can_never_be_is_a_nack_that_says_which_can(topic: str) -> None:
+async def test_a_record_for_a_topic_that_can_never_be_is_a_nack_that_says_which_can(
+    topic: str,
+) -> None:
     recorder = Recorder()
     app = sending_app(recorder, orders={"failure_strategy": "ignore"})
 
@@ -190,7 +214,10 @@ async def test_a_record_for_a_topic_that_can_never_be_is_a_nack_that_says_which_
 async def test_a_record_that_the_broker_refuses_is_a_nack(wait: bool) -> None:
     recorder = Recorder()
     app = sending_app(
-        recorder, orders={"failure_strategy": "ignore"}, wait_for_write=wait, **{"max.request.size": 1000}
+        recorder,
+        orders={"failure_strategy": "ignore"},
+        wait_for_write=wait,
+        **{"max.request.size": 1000},
     )
 
     @app.incoming("orders")
@@ -225,7 +252,9 @@ async def test_a_header_of_text_is_a_nack_in_tests_as_it_is_on_kafka() -> None:
 
 
 @pytest.mark.parametrize("wait", [True, False])
-async def test_a_returned_value_that_makes_no_sense_is_a_nack_and_not_the_end_of_the_application(wait: bool) -> None:
+async def test_a_returned_value_that_makes_no_sense_is_a_nack_and_not_the_end_of_the_application(
+    wait: bool,
+) -> None:
     recorder = Recorder()
     app = sending_app(recorder, orders={"failure_strategy": "ignore"}, wait_for_write=wait)
 
@@ -278,7 +307,10 @@ async def test_a_value_that_one_of_several_channels_cannot_write_is_a_nack(wait:
         await send(test, b"", b"")
         await test.settled()
     assert len(recorder.of(RecordIgnored)) == 2
-    assert "audit" in recorder.of(RecordIgnored)[0].reason or "EncodeError" in recorder.of(RecordIgnored)[0].reason
+    assert (
+        "audit" in recorder.of(RecordIgnored)[0].reason
+        or "EncodeError" in recorder.of(RecordIgnored)[0].reason
+    )
 
 
 @in_virtual_time
@@ -302,7 +334,10 @@ async def test_a_write_that_is_cancelled_beside_another_one_is_no_success() -> N
         loop.set_task_factory(None)
     assert sabotage.hit == "write to audit-0"
     (event,) = recorder.of(RecordIgnored)
-    assert event.reason == "UnexpectedEndError: the task 'write to audit-0' was ended by CancelledError"
+    assert (
+        event.reason
+        == "UnexpectedEndError: the task 'write to audit-0' was ended by CancelledError"
+    )
 
 
 async def test_a_send_that_fails_runs_the_handler_again_where_retries_are_configured() -> None:

@@ -1,4 +1,6 @@
-"""An outgoing channel whose brokers are away says so within five seconds, sent or not, and is well again by itself."""
+"""An outgoing channel whose brokers are away says so within five seconds, sent or not, and is well
+again by itself.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ HEALED_S = 10.0
 
 
 class TwoClusters(Passing[Connector]):
-    """Consumers are one cluster's, what is written is another's, as where channels name servers of their own."""
+    """Consumers are one cluster's, what is written is another's, as where channels name servers of
+    their own.
+    """
 
     def __init__(self, here: MemoryBroker, there: MemoryBroker) -> None:
         super().__init__(here.connector())
@@ -47,7 +51,9 @@ async def two_clusters(app: App) -> AsyncIterator[tuple[MemoryBroker, MemoryBrok
 
 
 def reason(app: App, channel: str) -> str:
-    return next(str(check.data["reason"]) for check in app.health().ready.checks if check.name == channel)
+    return next(
+        str(check.data["reason"]) for check in app.health().ready.checks if check.name == channel
+    )
 
 
 def with_emitter(recorder: Recorder, **invoices: Any) -> App:
@@ -83,7 +89,9 @@ KINDS = {
 @pytest.mark.parametrize("down_s", [6.0, 100.0])
 @pytest.mark.parametrize("kind", KINDS)
 @in_virtual_time
-async def test_with_nothing_sent_it_is_not_ready_for_as_long_as_its_brokers_are_away(kind: str, down_s: float) -> None:
+async def test_with_nothing_sent_it_is_not_ready_for_as_long_as_its_brokers_are_away(
+    kind: str, down_s: float
+) -> None:
     recorder = Recorder()
     app = KINDS[kind](recorder)
     async with two_clusters(app) as (_, there):
@@ -117,7 +125,9 @@ async def test_a_send_that_was_given_up_leaves_no_reason_behind(kind: str) -> No
 
 @pytest.mark.parametrize("down_s", [3.0, 7.0, 13.0, 17.0, 22.0, 31.0, 50.0])
 @in_virtual_time
-async def test_what_waits_to_be_written_is_written_within_ten_seconds_of_the_end_of_an_outage(down_s: float) -> None:
+async def test_what_waits_to_be_written_is_written_within_ten_seconds_of_the_end_of_an_outage(
+    down_s: float,
+) -> None:
     app = with_handler(Recorder())
     async with two_clusters(app) as (here, there):
         here.produce("orders", b"1", partition=0)
@@ -131,7 +141,9 @@ async def test_what_waits_to_be_written_is_written_within_ten_seconds_of_the_end
 
 
 @in_virtual_time
-async def test_dead_letters_of_another_cluster_that_is_away_are_named_before_any_is_written() -> None:
+async def test_dead_letters_of_another_cluster_that_is_away_are_named_before_any_is_written() -> (
+    None
+):
     recorder = Recorder()
     letters = {"topic": "dead", "bootstrap_servers": "elsewhere:9092"}
     app = App(

@@ -1,4 +1,6 @@
-"""Many records of one call: lists, generators, batches; sources; and what outgoing channels pass on."""
+"""Many records of one call: lists, generators, batches; sources; and what outgoing channels pass
+on.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,15 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import App, Batch, EncodeError, Message, Record, RejectedRecordError, TransientBrokerError
+from reactive_kafka import (
+    App,
+    Batch,
+    EncodeError,
+    Message,
+    Record,
+    RejectedRecordError,
+    TransientBrokerError,
+)
 from reactive_kafka.observe.events import ChannelFailed, RecordIgnored, Unwritten
 from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.helpers import (
@@ -25,9 +35,18 @@ from tests.app.helpers import (
 )
 
 
-def sending_app(recorder: Recorder | None = None, *, orders: dict[str, Any] | None = None, **invoices: Any) -> App:
-    incoming = {"group_id": "billing", "auto_offset_reset": "earliest", "failure_strategy": "ignore", **(orders or {})}
-    return App({"incoming": {"orders": incoming}, "outgoing": {"invoices": invoices}}, observer=recorder)
+def sending_app(
+    recorder: Recorder | None = None, *, orders: dict[str, Any] | None = None, **invoices: Any
+) -> App:
+    incoming = {
+        "group_id": "billing",
+        "auto_offset_reset": "earliest",
+        "failure_strategy": "ignore",
+        **(orders or {}),
+    }
+    return App(
+        {"incoming": {"orders": incoming}, "outgoing": {"invoices": invoices}}, observer=recorder
+    )
 
 
 def values(test: TestApp, topic: str = "invoices") -> list[bytes | None]:
@@ -67,7 +86,11 @@ async def test_all_that_a_handler_yields_is_written_before_its_record_is_acked(w
 @in_virtual_time
 async def test_a_generator_is_not_pulled_further_after_a_record_that_is_refused(wait: bool) -> None:
     recorder = Recorder()
-    app, pulled, closed = sending_app(recorder, wait_for_write=wait, max_in_flight=1), list[int](), list[bool]()
+    app, pulled, closed = (
+        sending_app(recorder, wait_for_write=wait, max_in_flight=1),
+        list[int](),
+        list[bool](),
+    )
 
     @app.incoming("orders")
     @app.outgoing("invoices")
@@ -141,8 +164,12 @@ async def test_a_record_inside_of_another_value_is_a_nack_that_says_what_to_do()
 
 @pytest.mark.parametrize("yields", [True, False])
 @in_virtual_time
-async def test_a_batch_is_acked_when_all_that_its_handler_made_of_it_is_written(yields: bool) -> None:
-    app = sending_app(orders={"commit_interval": "100ms", "batch_max_records": 3, "batch_max_wait": "1s"})
+async def test_a_batch_is_acked_when_all_that_its_handler_made_of_it_is_written(
+    yields: bool,
+) -> None:
+    app = sending_app(
+        orders={"commit_interval": "100ms", "batch_max_records": 3, "batch_max_wait": "1s"}
+    )
 
     if yields:
 
@@ -199,7 +226,9 @@ async def test_the_keys_order_survives_writes_that_fail() -> None:
         await send(test, *[b"a", b"b", b"c", b"d"] * 10)
         await test.settled(timeout=30)
         for key in (b"a", b"b", b"c", b"d"):
-            of_key = [int(record.value or b"") for record in test.records("invoices") if record.key == key]
+            of_key = [
+                int(record.value or b"") for record in test.records("invoices") if record.key == key
+            ]
             assert of_key == sorted(of_key)
             assert len(of_key) == 10
 
@@ -207,7 +236,9 @@ async def test_the_keys_order_survives_writes_that_fail() -> None:
 # -- what is passed on
 
 
-async def test_the_incoming_key_and_the_named_headers_are_passed_on_unless_the_record_has_its_own() -> None:
+async def test_the_incoming_key_and_the_named_headers_are_passed_on_unless_the_record_has_its_own() -> (
+    None
+):
     app = sending_app(propagate_key=True, propagate_headers=["trace", "tenant"])
 
     @app.incoming("orders")
@@ -221,8 +252,14 @@ async def test_the_incoming_key_and_the_named_headers_are_passed_on_unless_the_r
             await test.send("orders", value, key=b"theirs", headers=headers, partition=0)
         await test.settled()
         plain, own = test.records("invoices")
-    assert (plain.key, list(plain.headers)) == (b"theirs", [("trace", b"1"), ("tenant", b"t"), ("trace", b"2")])
-    assert (own.key, list(own.headers)) == (b"own", [("trace", b"1"), ("trace", b"2"), ("tenant", b"mine")])
+    assert (plain.key, list(plain.headers)) == (
+        b"theirs",
+        [("trace", b"1"), ("tenant", b"t"), ("trace", b"2")],
+    )
+    assert (own.key, list(own.headers)) == (
+        b"own",
+        [("trace", b"1"), ("trace", b"2"), ("tenant", b"mine")],
+    )
 
 
 def by_length(key: bytes | None, partitions: int) -> int:
@@ -241,7 +278,10 @@ async def test_a_partitioner_of_the_users_chooses_and_a_partition_that_is_none_i
     async with running(app, partitions=3) as test:
         await send(test, b"", b"a", b"bb", b"wrong")
         await test.settled()
-        logs = [[record.value for record in test.broker.log(tp(number, "invoices"))] for number in range(3)]
+        logs = [
+            [record.value for record in test.broker.log(tp(number, "invoices"))]
+            for number in range(3)
+        ]
     assert logs == [[b""], [b"a"], [b"bb"]]
     (ignored,) = recorder.of(RecordIgnored)
     assert "the partitioner chose 7" in ignored.reason
@@ -259,7 +299,9 @@ def odd(key: bytes | None, partitions: int) -> int:
 @pytest.mark.parametrize("is_first", [True, False])
 @pytest.mark.parametrize("key", ODD_ENDS)
 @in_virtual_time
-async def test_whatever_a_partitioner_raises_is_a_failure_of_its_record_alone(key: bytes, is_first: bool) -> None:
+async def test_whatever_a_partitioner_raises_is_a_failure_of_its_record_alone(
+    key: bytes, is_first: bool
+) -> None:
     recorder = Recorder()
     app = App({"outgoing": {"invoices": {"partitioner": f"{__name__}:odd"}}}, observer=recorder)
     emitter = app.emitter("invoices")
@@ -267,7 +309,9 @@ async def test_whatever_a_partitioner_raises_is_a_failure_of_its_record_alone(ke
         if not is_first:
             await emitter.send(b"before")
         refused, after = emitter.send_nowait(b"odd", key=key), emitter.send_nowait(b"after")
-        with pytest.raises(EncodeError, match=f"the partitioner raised {type(ODD_ENDS[key]).__name__}"):
+        with pytest.raises(
+            EncodeError, match=f"the partitioner raised {type(ODD_ENDS[key]).__name__}"
+        ):
             await refused
         await after
         assert values(test)[-1:] == [b"after"]
@@ -295,7 +339,9 @@ async def test_a_record_waits_for_others_as_long_as_linger_says() -> None:
 
 
 @in_virtual_time
-async def test_a_source_is_pulled_no_faster_than_the_broker_confirms_and_ends_with_the_application() -> None:
+async def test_a_source_is_pulled_no_faster_than_the_broker_confirms_and_ends_with_the_application() -> (
+    None
+):
     app, pulled, closed = sending_app(max_in_flight=2), list[int](), list[bool]()
 
     @app.outgoing("invoices")
@@ -320,9 +366,17 @@ async def test_a_source_is_pulled_no_faster_than_the_broker_confirms_and_ends_wi
 
 
 @in_virtual_time
-async def test_an_outgoing_channel_that_fails_is_not_taken_for_an_incoming_one_of_its_name() -> None:
+async def test_an_outgoing_channel_that_fails_is_not_taken_for_an_incoming_one_of_its_name() -> (
+    None
+):
     outgoing = {"orders": {"topic": "copies"}}
-    app = App({"incoming": {"orders": {"group_id": "g"}}, "outgoing": outgoing, "http": {"enabled": False}})
+    app = App(
+        {
+            "incoming": {"orders": {"group_id": "g"}},
+            "outgoing": outgoing,
+            "http": {"enabled": False},
+        }
+    )
 
     @app.incoming("orders")
     async def handler(order: bytes) -> None:
@@ -456,7 +510,9 @@ async def test_a_missing_topic_is_named_before_anything_is_sent_to_it() -> None:
 
 
 @in_virtual_time
-async def test_an_empty_list_that_was_to_hold_records_sends_nothing_and_settles_its_record() -> None:
+async def test_an_empty_list_that_was_to_hold_records_sends_nothing_and_settles_its_record() -> (
+    None
+):
     app = sending_app()
 
     @app.incoming("orders")

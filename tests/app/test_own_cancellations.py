@@ -1,4 +1,6 @@
-"""A handler that cancels itself, its children or its task late: as in a task of its own, it concerns that call only."""
+"""A handler that cancels itself, its children or its task late: as in a task of its own, it
+concerns that call only.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,17 @@ import pytest
 from reactive_kafka import App, Batch, Message
 from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.testing import FakeClock, MemoryBroker, TestApp, run_in_virtual_time
-from tests.app.helpers import committed, facts, in_virtual_time, make_app, now, running, send, tp, until
+from tests.app.helpers import (
+    committed,
+    facts,
+    in_virtual_time,
+    make_app,
+    now,
+    running,
+    send,
+    tp,
+    until,
+)
 
 TWICE = {"max_attempts": 2, "backoff": "10s"}
 
@@ -112,7 +124,9 @@ async def _fails() -> None:
 
 
 def app_of(does: Does, done: list[bytes], shape: str = "payload", **orders: Any) -> App:
-    """A handler that does that for ``bad`` records, and checks all that asyncio has at any other."""
+    """A handler that does that for ``bad`` records, and checks all that asyncio has at any
+    other.
+    """
     app = make_app(value_deserializer="bytes", batch_max_records=1, **orders)
 
     async def work(value: bytes) -> None:
@@ -185,7 +199,9 @@ async def test_it_is_told_where_its_record_was_acked_before_and_tried_again_wher
         calls.append(len(calls))
         await does()
 
-    app = app_of(noted, done, ack=ack, failure_strategy="ignore", retry={"max_attempts": 3, "backoff": "1s"})
+    app = app_of(
+        noted, done, ack=ack, failure_strategy="ignore", retry={"max_attempts": 3, "backoff": "1s"}
+    )
     async with running(app) as test:
         await send(test, b"bad", b"1")
         await until(lambda: done == [b"1"])
@@ -196,9 +212,13 @@ async def test_it_is_told_where_its_record_was_acked_before_and_tried_again_wher
 
 
 @in_virtual_time
-async def test_a_timeout_that_a_handler_swallows_is_no_failure_and_leaves_the_next_ones_alone() -> None:
+async def test_a_timeout_that_a_handler_swallows_is_no_failure_and_leaves_the_next_ones_alone() -> (
+    None
+):
     done = list[bytes]()
-    async with running(app_of(swallows_its_timeout, done, failure_strategy="ignore", concurrency=1)) as test:
+    async with running(
+        app_of(swallows_its_timeout, done, failure_strategy="ignore", concurrency=1)
+    ) as test:
         await send(test, b"bad", b"1", b"bad", b"2")
         await test.settled(60)
         assert done == [b"1", b"2"]
@@ -220,7 +240,8 @@ async def test_a_timer_that_nobody_stopped_cancels_no_record_once_one_has_gone_o
     async with running(app) as test:
         await send(test, b"")
         await until(lambda: done)
-        await asyncio.sleep(2)  # it goes off while no handler runs
+        # It goes off while no handler runs.
+        await asyncio.sleep(2)
         await send(test, *[b""] * 20)
         await test.settled(60)
         assert len(done) == 21
@@ -229,7 +250,9 @@ async def test_a_timer_that_nobody_stopped_cancels_no_record_once_one_has_gone_o
 
 
 @in_virtual_time
-async def test_a_timer_that_goes_off_while_the_next_attempt_or_a_dead_letter_is_waited_for_ends_neither() -> None:
+async def test_a_timer_that_goes_off_while_the_next_attempt_or_a_dead_letter_is_waited_for_ends_neither() -> (
+    None
+):
     app, calls = (
         make_app(failure_strategy="dead-letter-queue", retry={"max_attempts": 2, "backoff": "10s"}),
         list[float](),
@@ -256,7 +279,9 @@ async def test_a_timer_that_goes_off_while_the_next_attempt_or_a_dead_letter_is_
 
 @pytest.mark.parametrize("seen_before", [False, True])
 @in_virtual_time
-async def test_a_handler_that_is_cancelled_for_poison_may_clean_up_and_even_cancel_itself(seen_before: bool) -> None:
+async def test_a_handler_that_is_cancelled_for_poison_may_clean_up_and_even_cancel_itself(
+    seen_before: bool,
+) -> None:
     app = make_app(unprocessed_record_max_age="5s", on_poison="dead-letter-queue", concurrency=1)
     done, story = list[bytes](), list[str]()
 
@@ -283,7 +308,8 @@ async def test_a_handler_that_is_cancelled_for_poison_may_clean_up_and_even_canc
         assert done[1:] == [b"2", b"3"]
         assert story == ["cleaned up"]
         assert [record.value for record in test.records("dead-letter-topic-orders")] == [b"stuck"]
-        await until(lambda: test.app.health().ready.status == "UP")  # the next look finds it settled
+        # The next look finds it settled.
+        await until(lambda: test.app.health().ready.status == "UP")
         await runs_on(test)
 
 
@@ -293,7 +319,9 @@ async def test_a_handler_that_is_cancelled_for_poison_may_clean_up_and_even_canc
 async def test_at_the_drain_deadline_a_handler_is_cancelled_once_and_its_cleanup_may_wait(
     shape: str, apart_by: str
 ) -> None:
-    """Wherever its calls are made: inline, and once a handler has set a context variable or cancelled itself."""
+    """Wherever its calls are made: inline, and once a handler has set a context variable or
+    cancelled itself.
+    """
     app, story = make_app(drain_timeout="1s", concurrency=1, batch_max_records=1), list[str]()
 
     async def handler(given: Any) -> None:
@@ -327,12 +355,24 @@ async def test_at_the_drain_deadline_a_handler_is_cancelled_once_and_its_cleanup
 
 @pytest.mark.parametrize("seen_before", [False, True])
 def test_a_loop_that_ends_under_an_application_fails_no_record(seen_before: bool) -> None:
-    """``asyncio.run`` cancels every task when what it runs has raised: the record is left for the next start."""
+    """``asyncio.run`` cancels every task when what it runs has raised: the record is left for the
+    next start.
+    """
     story, brokers = list[bytes](), list[MemoryBroker]()
 
     async def main(clock: FakeClock) -> None:
-        table = {"group_id": "billing", "auto_offset_reset": "earliest", "failure_strategy": "ignore", "concurrency": 1}
-        app = App({"http": {"enabled": False}, "incoming": {"orders": {**table, "commit_interval": "10ms"}}})
+        table = {
+            "group_id": "billing",
+            "auto_offset_reset": "earliest",
+            "failure_strategy": "ignore",
+            "concurrency": 1,
+        }
+        app = App(
+            {
+                "http": {"enabled": False},
+                "incoming": {"orders": {**table, "commit_interval": "10ms"}},
+            }
+        )
 
         @app.incoming("orders")
         async def handler(value: bytes) -> None:
@@ -360,7 +400,9 @@ def test_a_loop_that_ends_under_an_application_fails_no_record(seen_before: bool
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
 @in_virtual_time
-async def test_a_handler_may_still_end_the_process_when_calls_have_tasks_of_their_own(error: BaseException) -> None:
+async def test_a_handler_may_still_end_the_process_when_calls_have_tasks_of_their_own(
+    error: BaseException,
+) -> None:
     app = make_app(drain_timeout="30s", failure_strategy="ignore", concurrency=1)
 
     @app.incoming("orders")

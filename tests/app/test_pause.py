@@ -33,9 +33,13 @@ LONG_S = 20.0
 
 
 class Handling:
-    """An application whose handler notes each offset, and holds the record *stop_at* until it may go on."""
+    """An application whose handler notes each offset, and holds the record *stop_at* until it may
+    go on.
+    """
 
-    def __init__(self, stop_at: int = -1, *, recorder: Recorder | None = None, **orders: Any) -> None:
+    def __init__(
+        self, stop_at: int = -1, *, recorder: Recorder | None = None, **orders: Any
+    ) -> None:
         self.seen: list[int] = []
         self.go_on = asyncio.Event()
         self.app = make_app(recorder, **{"commit_interval": "100ms", **orders})
@@ -60,7 +64,8 @@ async def test_the_running_handler_goes_on_and_nothing_that_waits_is_handled(ord
         await until(lambda: handling.seen == [0, 1] and facts(test).partitions[0].queued == 4)
         handling.channel.pause()
         handling.go_on.set()
-        await until(lambda: committed(test) == 2)  # commits go on
+        # Commits go on.
+        await until(lambda: committed(test) == 2)
         await asyncio.sleep(LONG_S)
         assert handling.seen == [0, 1]
 
@@ -99,11 +104,17 @@ async def test_nothing_is_fetched_and_what_comes_meanwhile_is_handled_after_it()
         await send(test, b"")
         await test.settled()
         handling.channel.pause()
-        await settle_down()  # a poll that was on its way may still bring something, which would wait
+        # A poll that was on its way may still bring something, which would wait.
+        await settle_down()
         await send(test, b"", b"")
         await asyncio.sleep(LONG_S)
         [partition] = facts(test).partitions
-        assert (partition.position, partition.queued, partition.paused, partition.lag) == (1, 0, True, 2)
+        assert (partition.position, partition.queued, partition.paused, partition.lag) == (
+            1,
+            0,
+            True,
+            2,
+        )
 
         handling.channel.resume()
         await test.settled()
@@ -116,7 +127,11 @@ async def test_a_paused_channel_says_why_and_is_ready() -> None:
     recorder = Recorder()
     handling = Handling(recorder=recorder)
     async with running(handling.app) as test:
-        assert (facts(test).state, facts(test).paused_by, handling.channel.paused) == ("running", (), False)
+        assert (facts(test).state, facts(test).paused_by, handling.channel.paused) == (
+            "running",
+            (),
+            False,
+        )
         handling.channel.pause("the bank is closed")
         assert (facts(test).state, facts(test).paused_by) == ("paused", ("the bank is closed",))
         assert handling.channel.paused
@@ -166,7 +181,12 @@ async def test_it_flows_again_when_each_reason_is_gone_and_a_reason_counts_once(
         assert not channel.paused
         await test.settled()
     assert handling.seen == [0]
-    assert [event.reasons for event in recorder.of(ChannelPaused)] == [("one",), ("one", "two"), ("two",), ()]
+    assert [event.reasons for event in recorder.of(ChannelPaused)] == [
+        ("one",),
+        ("one", "two"),
+        ("two",),
+        (),
+    ]
 
 
 @in_virtual_time
@@ -182,15 +202,20 @@ async def test_a_pause_outlives_rebalances_straight_back_and_by_way_of_another_m
         await asyncio.sleep(LONG_S)
         assert handling.seen == [0]
 
-        broker.create_topic("orders", 2)  # the group rebalances again, and there is a partition that was never ours
+        # The group rebalances again, and there is a partition that was never ours.
+        broker.create_topic("orders", 2)
         await until(lambda: len(facts(test).partitions) == 2)
         await send(test, b"", partition=1)
         await asyncio.sleep(LONG_S)
         assert handling.seen == [0]
 
         async with running(other.app, broker=broker):
-            await until(lambda: len(facts(test).partitions) == 1 and test.app.channel("orders").is_ready)
-        await until(lambda: len(facts(test).partitions) == 2 and test.app.channel("orders").is_ready)
+            await until(
+                lambda: len(facts(test).partitions) == 1 and test.app.channel("orders").is_ready
+            )
+        await until(
+            lambda: len(facts(test).partitions) == 2 and test.app.channel("orders").is_ready
+        )
         await asyncio.sleep(LONG_S)
         assert handling.seen == [0]
         assert other.seen, "the other member had no pause"
@@ -247,7 +272,8 @@ async def test_who_iterates_waits() -> None:
                 app.channel("orders").pause()
 
     async with running(app) as test:
-        app.channel("orders").pause()  # it has not even started
+        # It has not even started.
+        app.channel("orders").pause()
         task = asyncio.create_task(iterate())
         await until(lambda: app.channel("orders").is_ready)
         await send(test, b"", b"", b"")
@@ -298,7 +324,8 @@ async def test_only_some_partitions_may_be_paused() -> None:
         assert [partition.paused for partition in facts(test).partitions] == [False, True]
         assert (channel.paused, facts(test).state, facts(test).paused_by) == (False, "running", ())
 
-        channel.resume("skewed", partitions=[tp(0)])  # which was not paused
+        # Which was not paused.
+        channel.resume("skewed", partitions=[tp(0)])
         await asyncio.sleep(LONG_S)
         assert seen == {0: 2}
         channel.resume("skewed", partitions=[tp(1)])
@@ -336,7 +363,11 @@ async def test_a_reason_taken_away_without_partitions_is_taken_away_from_partiti
 
 @in_virtual_time
 async def test_a_batch_channel_makes_no_batch_while_it_is_paused() -> None:
-    app, sizes, go_on = make_app(batch_max_records=2, batch_max_wait="1s"), list[int](), asyncio.Event()
+    app, sizes, go_on = (
+        make_app(batch_max_records=2, batch_max_wait="1s"),
+        list[int](),
+        asyncio.Event(),
+    )
 
     @app.incoming("orders")
     async def handler(batch: Batch[bytes]) -> None:
@@ -357,9 +388,13 @@ async def test_a_batch_channel_makes_no_batch_while_it_is_paused() -> None:
 
 @pytest.mark.parametrize("mode", ["records", "ranges"])
 @in_virtual_time
-async def test_a_spark_channel_starts_no_job_while_it_is_paused_and_the_running_one_ends(mode: str) -> None:
+async def test_a_spark_channel_starts_no_job_while_it_is_paused_and_the_running_one_ends(
+    mode: str,
+) -> None:
     broker = make_broker()
-    app, engine = spark_app(broker, commit_interval="100ms", spark={"mode": mode, "batch_max_records": 2})
+    app, engine = spark_app(
+        broker, commit_interval="100ms", spark={"mode": mode, "batch_max_records": 2}
+    )
     engine.judge = lambda job: WAITS if job is engine.jobs[0] else None
     async with running(app, broker=broker) as test:
         await send(test, *range(5))
@@ -375,7 +410,10 @@ async def test_a_spark_channel_starts_no_job_while_it_is_paused_and_the_running_
 
 @in_virtual_time
 async def test_records_of_a_retry_topic_wait_as_well() -> None:
-    app, attempts = make_app(failure_strategy="delayed-retry-topic", delayed_retry={"topics": ["again_1000"]}), [0]
+    app, attempts = (
+        make_app(failure_strategy="delayed-retry-topic", delayed_retry={"topics": ["again_1000"]}),
+        [0],
+    )
 
     @app.incoming("orders")
     async def handler(message: Message[bytes]) -> None:
@@ -405,7 +443,11 @@ async def test_a_handler_in_a_thread_pauses_its_own_channel() -> None:
 
     async with running(app) as test:
         await send(test, b"", b"", b"")
-        await until(lambda: committed(test) is None and facts(test).state == "paused" and facts(test).partitions)
+        await until(
+            lambda: (
+                committed(test) is None and facts(test).state == "paused" and facts(test).partitions
+            )
+        )
         await until(lambda: facts(test).partitions[0].in_flight == 0)
         assert seen == [(0, True)]
 

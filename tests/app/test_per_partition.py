@@ -1,4 +1,6 @@
-"""How many handlers of one partition run at once: ``concurrency_per_partition``, and how all of them share without."""
+"""How many handlers of one partition run at once: ``concurrency_per_partition``, and how all of
+them share without.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,18 @@ class Inside:
     """Counts the handlers of each partition that run."""
 
     def __init__(self) -> None:
-        self.now, self.most, self.all, self.done = Counter[int](), Counter[int](), 0, list[tuple[int, int]]()
+        self.now, self.most, self.all, self.done = (
+            Counter[int](),
+            Counter[int](),
+            0,
+            list[tuple[int, int]](),
+        )
 
     async def work(self, message: Message[Any], takes_s: float = 1.0) -> None:
         self.now[message.partition] += 1
-        self.most[message.partition] = max(self.most[message.partition], self.now[message.partition])
+        self.most[message.partition] = max(
+            self.most[message.partition], self.now[message.partition]
+        )
         self.all = max(self.all, self.now.total())
         await asyncio.sleep(takes_s)
         self.now[message.partition] -= 1
@@ -31,7 +40,9 @@ class Inside:
 @in_virtual_time
 async def test_a_partition_has_no_more_than_its_cap_at_once(ordering: str) -> None:
     inside = Inside()
-    app = make_app(ordering=ordering, concurrency=12, concurrency_per_partition=3, value_deserializer="bytes")
+    app = make_app(
+        ordering=ordering, concurrency=12, concurrency_per_partition=3, value_deserializer="bytes"
+    )
 
     @app.incoming("orders")
     async def handler(message: Message[bytes]) -> None:
@@ -40,12 +51,15 @@ async def test_a_partition_has_no_more_than_its_cap_at_once(ordering: str) -> No
     async with running(app, partitions=4) as test:
         began = now()
         for number in range(60):
-            await test.send("orders", b"", key=b"%d" % number, partition=0 if number < 30 else 1 + number % 3)
+            await test.send(
+                "orders", b"", key=b"%d" % number, partition=0 if number < 30 else 1 + number % 3
+            )
         await test.settled(60)
         assert max(inside.most.values()) == 3
         assert inside.all == 12
         assert len(set(inside.done)) == 60
-        assert 10 <= now() - began < 10.5  # 30 records of one partition, three at once
+        # 30 records of one partition, three at once.
+        assert 10 <= now() - began < 10.5
         test.broker.rebalance("billing")
         await test.settled()
 
@@ -54,7 +68,11 @@ async def test_a_partition_has_no_more_than_its_cap_at_once(ordering: str) -> No
 async def test_a_key_keeps_its_order_under_a_cap_through_rebalances() -> None:
     inside = Inside()
     app = make_app(
-        ordering="key", concurrency=8, concurrency_per_partition=2, revoke_grace="100ms", value_deserializer="bytes"
+        ordering="key",
+        concurrency=8,
+        concurrency_per_partition=2,
+        revoke_grace="100ms",
+        value_deserializer="bytes",
     )
     seen = dict[bytes, list[int]]()
 
@@ -79,9 +97,12 @@ async def test_a_key_keeps_its_order_under_a_cap_through_rebalances() -> None:
 async def test_a_record_that_waits_for_its_retry_counts_and_others_of_the_cap_go_on() -> None:
     seen = list[int]()
     app = make_app(
-        ordering="unordered", concurrency=4, concurrency_per_partition=2, value_deserializer="bytes",
+        ordering="unordered",
+        concurrency=4,
+        concurrency_per_partition=2,
+        value_deserializer="bytes",
         retry={"max_attempts": 3, "backoff": "1s", "max_backoff": "1s"},
-    )  # fmt: skip
+    )
 
     @app.incoming("orders")
     async def handler(message: Message[bytes]) -> None:
@@ -101,9 +122,13 @@ async def test_a_record_that_waits_for_its_retry_counts_and_others_of_the_cap_go
 async def test_batches_of_one_partition_are_capped_too() -> None:
     now_running, most = 0, 0
     app = make_app(
-        ordering="unordered", concurrency=4, concurrency_per_partition=2, value_deserializer="bytes",
-        batch_max_records=5, batch_max_wait="0s",
-    )  # fmt: skip
+        ordering="unordered",
+        concurrency=4,
+        concurrency_per_partition=2,
+        value_deserializer="bytes",
+        batch_max_records=5,
+        batch_max_wait="0s",
+    )
 
     @app.incoming("orders")
     async def handler(batch: Batch[bytes]) -> None:
@@ -122,7 +147,9 @@ async def test_batches_of_one_partition_are_capped_too() -> None:
 
 @pytest.mark.parametrize("ordering", ["key", "unordered"])
 @in_virtual_time
-async def test_partitions_with_work_share_the_workers_alike_whoever_came_first(ordering: str) -> None:
+async def test_partitions_with_work_share_the_workers_alike_whoever_came_first(
+    ordering: str,
+) -> None:
     inside = Inside()
     app = make_app(ordering=ordering, concurrency=30, value_deserializer="bytes")
 
@@ -139,7 +166,9 @@ async def test_partitions_with_work_share_the_workers_alike_whoever_came_first(o
         began = now()
         await until(lambda: all(inside.now[partition] >= 8 for partition in range(3)), 0.3)
         await asyncio.sleep(0.2)
-        assert [9 <= inside.now[partition] <= 11 for partition in range(3)] == [True] * 3, dict(inside.now)
+        assert [9 <= inside.now[partition] <= 11 for partition in range(3)] == [True] * 3, dict(
+            inside.now
+        )
         await test.settled(60)
         assert now() - began < 5, "workers had nothing to do while records waited"
         assert len(set(inside.done)) == 6000

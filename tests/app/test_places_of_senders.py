@@ -12,8 +12,12 @@ from tests.app.helpers import in_virtual_time, running, settle_down, until
 
 @pytest.mark.parametrize("turns", range(16))
 @in_virtual_time
-async def test_a_sender_that_is_cancelled_in_whatever_turn_of_the_loop_passes_its_place_on(turns: int) -> None:
-    """With room for one record. Between the turn that lets a sender in and its own next turn lies one of these."""
+async def test_a_sender_that_is_cancelled_in_whatever_turn_of_the_loop_passes_its_place_on(
+    turns: int,
+) -> None:
+    """With room for one record. Between the turn that lets a sender in and its own next turn lies
+    one of these.
+    """
     app = App({"outgoing": {"invoices": {"max_in_flight": 1}}})
     async with running(app) as test:
         emitter = app.emitter("invoices")

@@ -1,4 +1,6 @@
-"""Planned ranges from one owner of a partition to the next: stored before, found after, and dropped where they must."""
+"""Planned ranges from one owner of a partition to the next: stored before, found after, and dropped
+where they must.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ class Owner:
         self.recorder = recorder
 
     def tracker(self, partition: int = 0) -> OffsetTracker:
-        return next(one for one in self.channel.session.clients.trackers() if one.partition == tp(partition))
+        return next(
+            one for one in self.channel.session.clients.trackers() if one.partition == tp(partition)
+        )
 
     @property
     def dropped(self) -> list[PlanDropped]:
@@ -44,18 +48,34 @@ class Owner:
 
 
 @asynccontextmanager
-async def owning(broker: MemoryBroker, *, keeps_plans: bool = True, **settings: Any) -> AsyncIterator[Owner]:
+async def owning(
+    broker: MemoryBroker, *, keeps_plans: bool = True, **settings: Any
+) -> AsyncIterator[Owner]:
     """The channel orders on a broker, from the moment it reads until it has left its group."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualTimeLoop)
     recorder, tasks = Recorder(), Tasks()
-    given = {"topics": ("orders",), "group_id": "billing", "auto_offset_reset": "earliest", **settings}
+    given = {
+        "topics": ("orders",),
+        "group_id": "billing",
+        "auto_offset_reset": "earliest",
+        **settings,
+    }
     settings = IncomingSettings(name="orders", **given)
     services = RunServices(
-        connector=broker.connector(), clock=loop.clock, observer=recorder, tasks=tasks, exit=lambda _: None
+        connector=broker.connector(),
+        clock=loop.clock,
+        observer=recorder,
+        tasks=tasks,
+        exit=lambda _: None,
     )
     channel = ChannelLifecycle(
-        ChannelSpec(settings=settings, strategy=strategy_for(settings), services=services, keeps_plans=keeps_plans)
+        ChannelSpec(
+            settings=settings,
+            strategy=strategy_for(settings),
+            services=services,
+            keeps_plans=keeps_plans,
+        )
     )
     channel.start()
     try:
@@ -68,8 +88,12 @@ async def owning(broker: MemoryBroker, *, keeps_plans: bool = True, **settings: 
 
 
 @asynccontextmanager
-async def broker_with(stored: Committed | None = None, *, partitions: int = 1) -> AsyncIterator[MemoryBroker]:
-    """A broker with 30 records in each partition of orders, and what the group has stored for the first one."""
+async def broker_with(
+    stored: Committed | None = None, *, partitions: int = 1
+) -> AsyncIterator[MemoryBroker]:
+    """A broker with 30 records in each partition of orders, and what the group has stored for the
+    first one.
+    """
     broker = make_broker(partitions)
     for partition in range(partitions):
         for _ in range(30):
@@ -92,7 +116,11 @@ async def rebalanced(broker: MemoryBroker, owner: Owner) -> None:
 def stored_in(broker: MemoryBroker, partition: int = 0) -> Committed | None:
     """What the group has stored, without the topic's id, which stands beside each plan."""
     found = broker.committed("billing").get(tp(partition))
-    return None if found is None else Committed(found.offset, without_topic(found.metadata, found.offset))
+    return (
+        None
+        if found is None
+        else Committed(found.offset, without_topic(found.metadata, found.offset))
+    )
 
 
 # -- from one owner to the next
@@ -100,10 +128,17 @@ def stored_in(broker: MemoryBroker, partition: int = 0) -> Committed | None:
 
 @pytest.mark.parametrize(("topic", "is_there"), [("id-1", True), ("", True), ("id-0", False)])
 @in_virtual_time
-async def test_a_plan_of_the_old_topic_cuts_no_batch_of_the_one_that_was_made_anew(topic: str, is_there: bool) -> None:
-    async with broker_with(Committed(10, encode(10, (SECOND,), topic=topic))) as broker, owning(broker) as owner:
+async def test_a_plan_of_the_old_topic_cuts_no_batch_of_the_one_that_was_made_anew(
+    topic: str, is_there: bool
+) -> None:
+    async with (
+        broker_with(Committed(10, encode(10, (SECOND,), topic=topic))) as broker,
+        owning(broker) as owner,
+    ):
         tracker = owner.tracker()
-        assert (tracker.start, tracker.planned_beyond(0)) == ((10, (SECOND,)) if is_there else (0, ()))
+        assert (tracker.start, tracker.planned_beyond(0)) == (
+            (10, (SECOND,)) if is_there else (0, ())
+        )
         expected = [] if is_there else [(SECOND.start, SECOND.until, "reading begins at 0")]
         assert [(one.start, one.until, one.reason) for one in owner.dropped] == expected
 
@@ -135,7 +170,10 @@ async def test_what_is_done_is_gone_with_the_position_behind_it() -> None:
 
 @in_virtual_time
 async def test_a_partition_that_comes_straight_back_keeps_its_own_plans() -> None:
-    async with broker_with(Committed(0, encode(0, (FIRST,)))) as broker, owning(broker, revoke_grace_s=0.1) as owner:
+    async with (
+        broker_with(Committed(0, encode(0, (FIRST,)))) as broker,
+        owning(broker, revoke_grace_s=0.1) as owner,
+    ):
         tracker = owner.tracker()
         tracker.plan(SECOND)
         await rebalanced(broker, owner)
@@ -147,7 +185,10 @@ async def test_a_partition_that_comes_straight_back_keeps_its_own_plans() -> Non
 
 @in_virtual_time
 async def test_what_has_gone_from_the_group_meanwhile_is_stored_again() -> None:
-    async with broker_with(Committed(0, encode(0, (FIRST,)))) as broker, owning(broker, revoke_grace_s=0.1) as owner:
+    async with (
+        broker_with(Committed(0, encode(0, (FIRST,)))) as broker,
+        owning(broker, revoke_grace_s=0.1) as owner,
+    ):
         tracker = owner.tracker()
         assert await owner.channel.session.clients.store_plans([tracker])
         broker._state.group("billing").commits[tp()] = Committed(0)
@@ -162,14 +203,22 @@ async def test_each_client_of_a_channel_stores_the_plans_of_its_partitions() -> 
     async with broker_with(partitions=2) as broker, owning(broker, consumers=2) as owner:
         for partition in (0, 1):
             owner.tracker(partition).plan(SECOND)
-        assert await owner.channel.session.clients.store_plans(owner.channel.session.clients.trackers())
-        assert [stored_in(broker, one) for one in (0, 1)] == [Committed(0, encode(0, (SECOND,)))] * 2
+        assert await owner.channel.session.clients.store_plans(
+            owner.channel.session.clients.trackers()
+        )
+        assert [stored_in(broker, one) for one in (0, 1)] == [
+            Committed(0, encode(0, (SECOND,)))
+        ] * 2
 
 
 @in_virtual_time
 async def test_foreign_text_begins_with_the_position_and_stays_beside_it() -> None:
     async with broker_with(Committed(10, "stage 3")) as broker, owning(broker) as owner:
-        assert (owner.tracker().position >= 10, owner.tracker().plans, owner.dropped) == (True, (), [])
+        assert (owner.tracker().position >= 10, owner.tracker().plans, owner.dropped) == (
+            True,
+            (),
+            [],
+        )
         owner.tracker().plan(SECOND)
         assert await owner.channel.session.clients.store_plans([owner.tracker()])
         assert stored_in(broker) == Committed(10, encode(10, (SECOND,), "stage 3"))
@@ -181,11 +230,21 @@ async def test_foreign_text_begins_with_the_position_and_stays_beside_it() -> No
 @in_virtual_time
 async def test_a_plan_beyond_the_end_of_the_log_is_dropped_with_a_warning() -> None:
     beyond = PlannedRange(30, 31)
-    async with broker_with(Committed(0, encode(0, (FIRST, LAST, beyond)))) as broker, owning(broker) as owner:
+    async with (
+        broker_with(Committed(0, encode(0, (FIRST, LAST, beyond)))) as broker,
+        owning(broker) as owner,
+    ):
         assert owner.tracker().plans == (FIRST, LAST)
         (dropped,) = owner.dropped
-        assert (dropped.level, dropped.partition, dropped.start, dropped.until) == ("warning", tp(), 30, 31)
-        assert dropped.text() == "orders-0: the planned range [30, 31) is dropped: the log ends at 30"
+        assert (dropped.level, dropped.partition, dropped.start, dropped.until) == (
+            "warning",
+            tp(),
+            30,
+            31,
+        )
+        assert (
+            dropped.text() == "orders-0: the planned range [30, 31) is dropped: the log ends at 30"
+        )
 
 
 @pytest.mark.parametrize(
@@ -197,7 +256,9 @@ async def test_a_plan_beyond_the_end_of_the_log_is_dropped_with_a_warning() -> N
     ],
 )
 @in_virtual_time
-async def test_plans_that_cannot_be_read_are_told_and_the_position_is_used(text: str, reason: str) -> None:
+async def test_plans_that_cannot_be_read_are_told_and_the_position_is_used(
+    text: str, reason: str
+) -> None:
     async with broker_with(Committed(10, text)) as broker, owning(broker) as owner:
         assert (owner.tracker().start, owner.tracker().plans) == (10, ())
         (dropped,) = owner.dropped
@@ -206,7 +267,10 @@ async def test_plans_that_cannot_be_read_are_told_and_the_position_is_used(text:
 
 @in_virtual_time
 async def test_a_position_that_was_reset_has_no_plans_and_says_so() -> None:
-    async with broker_with(Committed(500, encode(500, (PlannedRange(500, 510),)))) as broker, owning(broker) as owner:
+    async with (
+        broker_with(Committed(500, encode(500, (PlannedRange(500, 510),)))) as broker,
+        owning(broker) as owner,
+    ):
         assert (owner.tracker().start, owner.tracker().plans) == (0, ())
         (dropped,) = owner.dropped
         assert (dropped.start, dropped.until, dropped.reason) == (500, 510, "reading begins at 0")
@@ -238,7 +302,9 @@ async def test_a_chosen_start_has_no_plans() -> None:
         chosen = (AssignedPartition(partition=tp(), start=0),)
         async with owning(broker, topics=(), assign=chosen) as owner:
             assert owner.tracker().plans == ()
-        async with owning(broker, topics=(), assign=(AssignedPartition(partition=tp(), start=None),)) as owner:
+        async with owning(
+            broker, topics=(), assign=(AssignedPartition(partition=tp(), start=None),)
+        ) as owner:
             assert owner.tracker().plans == (FIRST,)
 
 
@@ -260,7 +326,10 @@ async def test_a_channel_that_is_restarted_finds_its_plans_where_no_group_assign
 
 @in_virtual_time
 async def test_a_channel_that_keeps_no_plans_begins_without_them() -> None:
-    async with broker_with(Committed(0, encode(0, (FIRST,)))) as broker, owning(broker, keeps_plans=False) as owner:
+    async with (
+        broker_with(Committed(0, encode(0, (FIRST,)))) as broker,
+        owning(broker, keeps_plans=False) as owner,
+    ):
         assert (owner.tracker().plans, owner.dropped) == ((), [])
 
 

@@ -1,4 +1,6 @@
-"""Records left without a verdict: found in time with no other traffic, told once, and what each ``on_poison`` does."""
+"""Records left without a verdict: found in time with no other traffic, told once, and what each
+``on_poison`` does.
+"""
 
 from __future__ import annotations
 
@@ -63,15 +65,22 @@ def probes(test: TestApp) -> tuple[str, str, str]:
 
 async def stuck(test: TestApp, kept: list[Message[bytes]], partition: int = 0) -> float:
     """Send a record that is never settled; when its handler got it."""
-    began = now()  # nothing between takes time
+    # Nothing between takes time.
+    began = now()
     await send(test, b"stuck", partition=partition)
-    await until(lambda: any(message.partition == partition and message.payload == b"stuck" for message in kept))
+    await until(
+        lambda: any(
+            message.partition == partition and message.payload == b"stuck" for message in kept
+        )
+    )
     return began
 
 
 @pytest.mark.parametrize("on_poison", ["fail", "pause-partition", "warn"])
 @in_virtual_time
-async def test_poison_is_found_within_a_second_of_the_limit_with_no_other_traffic(on_poison: str) -> None:
+async def test_poison_is_found_within_a_second_of_the_limit_with_no_other_traffic(
+    on_poison: str,
+) -> None:
     """Row D7 of the faults."""
     recorder, kept = Found(), list[Message[bytes]]()
     async with running(stuck_app(recorder, kept, on_poison=on_poison)) as test:
@@ -79,10 +88,16 @@ async def test_poison_is_found_within_a_second_of_the_limit_with_no_other_traffi
         began = await stuck(test, kept)
         await asyncio.sleep(200)
         assert 0 <= recorder.at[0] - began - LIMIT_S < 1
-        assert len(recorder.at) == 1  # told once
+        # Told once.
+        assert len(recorder.at) == 1
         assert facts(test).totals[tp()].poison == 1
         (event,) = recorder.of(RecordPoisoned)
-        assert (event.partition, event.offset, event.on_poison, event.limit_s) == (tp(), 0, on_poison, LIMIT_S)
+        assert (event.partition, event.offset, event.on_poison, event.limit_s) == (
+            tp(),
+            0,
+            on_poison,
+            LIMIT_S,
+        )
         kept[0].ack()
 
 
@@ -98,7 +113,12 @@ async def test_fail_stops_the_channel_commits_what_is_before_and_names_the_recor
         data = test.app.health().live.checks[0].data
         assert data["state"] == "failed"
         (named,) = data["poison"]
-        assert (named["topic"], named["partition"], named["offset"], named["waiting"]) == ("orders", 0, 1, 0)
+        assert (named["topic"], named["partition"], named["offset"], named["waiting"]) == (
+            "orders",
+            0,
+            1,
+            0,
+        )
         assert named["age_seconds"] >= LIMIT_S
         assert "poison: orders-0 offset 1" in data["reason"]
         await until(lambda: not test.broker.members("billing"))
@@ -108,9 +128,16 @@ async def test_fail_stops_the_channel_commits_what_is_before_and_names_the_recor
 @pytest.mark.parametrize("ordering", ["partition", "key"])
 @pytest.mark.parametrize(("ack", "returns"), [("manual", True), ("manual", False), ("post", False)])
 @in_virtual_time
-async def test_a_forgotten_ack_is_told_from_a_handler_that_hangs(ack: str, returns: bool, ordering: str) -> None:
+async def test_a_forgotten_ack_is_told_from_a_handler_that_hangs(
+    ack: str, returns: bool, ordering: str
+) -> None:
     recorder, go_on = Recorder(), asyncio.Event()
-    orders = {"ack": ack, "ordering": ordering, "on_poison": "warn", "unprocessed_record_max_age": "60s"}
+    orders = {
+        "ack": ack,
+        "ordering": ordering,
+        "on_poison": "warn",
+        "unprocessed_record_max_age": "60s",
+    }
     app = make_app(recorder, **orders)
 
     @app.incoming("orders")
@@ -197,7 +224,8 @@ async def test_a_record_does_not_age_while_it_waits_for_a_handler() -> None:
         await asyncio.sleep(40)
 
     async with running(app) as test:
-        await send(test, *[b""] * 5)  # the last one waits 160 seconds for its turn
+        # The last one waits 160 seconds for its turn.
+        await send(test, *[b""] * 5)
         await asyncio.sleep(201)
         await test.settled()
     assert recorder.of(RecordPoisoned) == []
@@ -334,7 +362,11 @@ async def test_no_attempt_is_made_while_the_channel_is_paused() -> None:
 async def test_a_handler_that_hangs_is_poison_in_every_ordering(ordering: str) -> None:
     recorder, go_on = Found(), asyncio.Event()
     app = make_app(
-        recorder, unprocessed_record_max_age="60s", on_poison="pause-partition", ordering=ordering, concurrency=3
+        recorder,
+        unprocessed_record_max_age="60s",
+        on_poison="pause-partition",
+        ordering=ordering,
+        concurrency=3,
     )
 
     @app.incoming("orders")
@@ -355,7 +387,9 @@ async def test_a_handler_that_hangs_is_poison_in_every_ordering(ordering: str) -
 @in_virtual_time
 async def test_a_batch_that_hangs_is_poison_at_its_first_record() -> None:
     recorder, go_on = Found(), asyncio.Event()
-    app = make_app(recorder, unprocessed_record_max_age="60s", on_poison="warn", batch_max_wait="1s")
+    app = make_app(
+        recorder, unprocessed_record_max_age="60s", on_poison="warn", batch_max_wait="1s"
+    )
 
     @app.incoming("orders")
     async def handler(batch: Batch[bytes]) -> None:
@@ -410,7 +444,11 @@ async def test_a_limit_of_zero_turns_the_watch_off() -> None:
 async def test_poison_of_one_channel_leaves_the_others_alone() -> None:
     app = App(
         {
-            "kafka": {"group_id": "g", "auto_offset_reset": "earliest", "unprocessed_record_max_age": "60s"},
+            "kafka": {
+                "group_id": "g",
+                "auto_offset_reset": "earliest",
+                "unprocessed_record_max_age": "60s",
+            },
             "incoming": {"bad": {"drain_timeout": "1s"}, "good": {}},
         }
     )
@@ -435,20 +473,30 @@ async def test_poison_of_one_channel_leaves_the_others_alone() -> None:
 
 
 class Hanging:
-    """A handler that hangs on ``stuck`` the first time, takes 100 s for ``slow`` ones, and notes what ends."""
+    """A handler that hangs on ``stuck`` the first time, takes 100 s for ``slow`` ones, and notes
+    what ends.
+    """
 
     def __init__(self, when_cancelled: str = "ends", **orders: Any) -> None:
         self.when_cancelled = when_cancelled
         self.ends: list[str] = []
         self.messages: list[Message[bytes]] = []
         self.go_on = asyncio.Event()
-        settings = {"unprocessed_record_max_age": "60s", "on_poison": "fail", "drain_timeout": "10m", "concurrency": 4}
+        settings = {
+            "unprocessed_record_max_age": "60s",
+            "on_poison": "fail",
+            "drain_timeout": "10m",
+            "concurrency": 4,
+        }
         self.app = make_app(**{**settings, **orders})
         self.app.incoming("orders")(self.handle)
 
     async def handle(self, message: Message[bytes]) -> None:
         self.messages.append(message)
-        if message.payload == b"stuck" and sum(one.payload == b"stuck" for one in self.messages) == 1:
+        if (
+            message.payload == b"stuck"
+            and sum(one.payload == b"stuck" for one in self.messages) == 1
+        ):
             await self.hang()
         await asyncio.sleep(100 if message.payload == b"slow" else 0)
         self.ends.append(message.payload.decode())
@@ -496,7 +544,8 @@ async def test_fail_does_not_wait_for_the_handler_that_it_found_stuck(
         failed_at = await failed_for_poison(test)
         await test.app.channel("orders").restart()
         assert takes_s - 0.01 <= now() - failed_at <= takes_s + 0.1
-        assert hanging.ends == ends  # cancelled once, whatever it did then
+        # Cancelled once, whatever it did then.
+        assert hanging.ends == ends
         assert committed(test) == 1
         await test.settled()
         assert hanging.ends == [*ends, "stuck"]
@@ -504,17 +553,26 @@ async def test_fail_does_not_wait_for_the_handler_that_it_found_stuck(
         hanging.go_on.set()
 
 
-@pytest.mark.parametrize(("when_cancelled", "takes_s"), [("ends", 0.0), ("cleans up", 0.5), ("goes on", INTERRUPTED_S)])
+@pytest.mark.parametrize(
+    ("when_cancelled", "takes_s"), [("ends", 0.0), ("cleans up", 0.5), ("goes on", INTERRUPTED_S)]
+)
 @in_virtual_time
-async def test_a_stop_at_that_moment_waits_for_the_healthy_handlers_only(when_cancelled: str, takes_s: float) -> None:
+async def test_a_stop_at_that_moment_waits_for_the_healthy_handlers_only(
+    when_cancelled: str, takes_s: float
+) -> None:
     """From the failure to the end of the application, which is what ``--exit-on-failure`` does."""
     hanging = Hanging(when_cancelled)
     async with running(hanging.app) as test:
         await send(test, b"a", b"stuck")
         failed_at = await failed_for_poison(test)
         await hanging.app.stop()
-        # What ignores its cancellation is given up after a second, and after the groups have been left again.
-        assert takes_s - 0.01 <= now() - failed_at <= takes_s + 1.1 * (when_cancelled == "goes on") + 0.1
+        # What ignores its cancellation is given up after a second, and after the groups have been
+        # left again.
+        assert (
+            takes_s - 0.01
+            <= now() - failed_at
+            <= takes_s + 1.1 * (when_cancelled == "goes on") + 0.1
+        )
         assert committed(test) == 1
     healthy = Hanging(when_cancelled)
     async with running(healthy.app, partitions=2) as test:
@@ -563,7 +621,9 @@ async def test_its_late_ack_is_refused_and_nothing_behind_it_is_committed() -> N
 
 
 @in_virtual_time
-async def test_other_handlers_have_the_time_that_a_drain_gives_and_their_records_are_committed() -> None:
+async def test_other_handlers_have_the_time_that_a_drain_gives_and_their_records_are_committed() -> (
+    None
+):
     hanging = Hanging()
     async with running(hanging.app, partitions=2) as test:
         await send(test, b"stuck")
@@ -593,7 +653,10 @@ async def test_a_record_without_a_handler_any_more_is_not_waited_for_either() ->
 
 @in_virtual_time
 async def test_a_batch_that_hangs_is_not_waited_for_either() -> None:
-    app, batches = make_app(batch_max_records=3, on_poison="fail", drain_timeout="10m"), list[Batch[bytes]]()
+    app, batches = (
+        make_app(batch_max_records=3, on_poison="fail", drain_timeout="10m"),
+        list[Batch[bytes]](),
+    )
 
     @app.incoming("orders")
     async def handler(batch: Batch[bytes]) -> None:
@@ -613,7 +676,11 @@ async def test_a_batch_that_hangs_is_not_waited_for_either() -> None:
 
 
 async def test_a_thread_that_hangs_is_left_behind_at_once() -> None:
-    app, go_on, calls = make_app(on_poison="fail", unprocessed_record_max_age="1s"), threading.Event(), list[int]()
+    app, go_on, calls = (
+        make_app(on_poison="fail", unprocessed_record_max_age="1s"),
+        threading.Event(),
+        list[int](),
+    )
 
     @app.incoming("orders")
     def handler(message: Message[bytes]) -> None:
@@ -641,7 +708,9 @@ async def test_a_handler_that_hangs_behind_one_that_has_sent_to_memory_is_poison
     orders = {"group_id": "billing", "auto_offset_reset": "earliest", "broadcast": True}
     app = App(
         {
-            "incoming": {"orders": {**orders, "unprocessed_record_max_age": "30s", "on_poison": "warn"}},
+            "incoming": {
+                "orders": {**orders, "unprocessed_record_max_age": "30s", "on_poison": "warn"}
+            },
             "memory": {"checked": {}},
         },
         observer=recorder,
@@ -675,10 +744,16 @@ async def test_a_batch_that_hangs_when_it_is_called_again_is_poison() -> None:
     recorder = Found()
     stuck = asyncio.Event()
     calls: list[int] = []
-    orders = {"group_id": "billing", "auto_offset_reset": "earliest", "retry": {"max_attempts": 2, "backoff": "1s"}}
+    orders = {
+        "group_id": "billing",
+        "auto_offset_reset": "earliest",
+        "retry": {"max_attempts": 2, "backoff": "1s"},
+    }
     app = App(
         {
-            "incoming": {"orders": {**orders, "unprocessed_record_max_age": "30s", "on_poison": "warn"}},
+            "incoming": {
+                "orders": {**orders, "unprocessed_record_max_age": "30s", "on_poison": "warn"}
+            },
             "memory": {"checked": {}},
         },
         observer=recorder,

@@ -43,7 +43,12 @@ def test_what_cannot_be_decoded_stops_the_channel_unless_it_says_otherwise(
             await send(test, b'{"id": 1}')
             await test.settled()
             await send(test, b"no json")
-            await until(lambda: facts(test).state == "failed" or len(test.records("dead-letter-topic-orders")) == 2)
+            await until(
+                lambda: (
+                    facts(test).state == "failed"
+                    or len(test.records("dead-letter-topic-orders")) == 2
+                )
+            )
             assert facts(test).state == state
             dead = [record.value for record in test.records("dead-letter-topic-orders")]
             assert dead == [b'{"id": 1}', *letters]
@@ -68,7 +73,9 @@ class Busy:
             self.seen.setdefault(message.partition, []).append(message.offset)
 
 
-@pytest.mark.parametrize(("attributes", "at_once"), [({}, 1), ({"concurrency": "3"}, 3), ({"partitions": "3"}, 1)])
+@pytest.mark.parametrize(
+    ("attributes", "at_once"), [({}, 1), ({"concurrency": "3"}, 3), ({"partitions": "3"}, 1)]
+)
 def test_copies_of_a_channel_handle_partitions_at_once_and_each_in_its_order(
     attributes: dict[str, str], at_once: int, tmp_path: Path
 ) -> None:
@@ -121,9 +128,14 @@ def test_a_key_is_text(tmp_path: Path) -> None:
 
 
 @in_virtual_time
-async def test_a_channel_that_is_paused_at_its_assignment_reads_nothing_until_it_is_resumed() -> None:
+async def test_a_channel_that_is_paused_at_its_assignment_reads_nothing_until_it_is_resumed() -> (
+    None
+):
     """What initially-paused is refused for."""
-    app, seen = App({"incoming": {"orders": {"group_id": "billing", "auto_offset_reset": "earliest"}}}), []
+    app, seen = (
+        App({"incoming": {"orders": {"group_id": "billing", "auto_offset_reset": "earliest"}}}),
+        [],
+    )
 
     @app.on_assigned("orders")
     async def pause(_: frozenset[object]) -> None:
@@ -147,7 +159,9 @@ async def test_a_channel_that_is_paused_at_its_assignment_reads_nothing_until_it
 
 async def test_several_functions_may_send_to_one_channel() -> None:
     """What merge is needed for with SmallRye."""
-    app = App({"incoming": {"a": {"group_id": "g"}, "b": {"group_id": "g"}}, "outgoing": {"out": {}}})
+    app = App(
+        {"incoming": {"a": {"group_id": "g"}, "b": {"group_id": "g"}}, "outgoing": {"out": {}}}
+    )
 
     @app.incoming("a")
     @app.outgoing("out")

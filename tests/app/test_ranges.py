@@ -16,7 +16,17 @@ from reactive_kafka.broker.memory.broker import MemoryBroker
 from reactive_kafka.observe.events import OffsetReset
 from reactive_kafka.records import Committed
 from reactive_kafka.testing import FakeClock, run_in_virtual_time
-from tests.app.helpers import Recorder, facts, in_virtual_time, make_broker, now, positions, running, tp, until
+from tests.app.helpers import (
+    Recorder,
+    facts,
+    in_virtual_time,
+    make_broker,
+    now,
+    positions,
+    running,
+    tp,
+    until,
+)
 
 Seen = list[tuple[int, int]]
 
@@ -31,10 +41,15 @@ def broker_with(*records: int) -> MemoryBroker:
     return broker
 
 
-def noting_app(seen: Seen, *assign: str, recorder: Recorder | None = None, handles: bool = True, **orders: Any) -> App:
+def noting_app(
+    seen: Seen, *assign: str, recorder: Recorder | None = None, handles: bool = True, **orders: Any
+) -> App:
     """An application that notes partition and offset of what it gets."""
     settings = {"group_id": "billing", "commit_interval": "100ms", "assign": list(assign), **orders}
-    app = App({"incoming": {"orders": {key: value for key, value in settings.items() if value}}}, observer=recorder)
+    app = App(
+        {"incoming": {"orders": {key: value for key, value in settings.items() if value}}},
+        observer=recorder,
+    )
 
     if handles:
 
@@ -67,7 +82,10 @@ async def test_exactly_the_ranges_are_handled_in_their_order_and_then_the_channe
         health = app.health()
         assert health.status == "UP"
         (data,) = [check.data for check in health.checks if check.name == "orders"]
-        assert (data["state"], [one["done"] for one in data["partitions"]]) == ("done", [True, True])
+        assert (data["state"], [one["done"] for one in data["partitions"]]) == (
+            "done",
+            [True, True],
+        )
         assert not any(one["paused"] for one in data["partitions"])
     await broker.close()
 
@@ -75,7 +93,10 @@ async def test_exactly_the_ranges_are_handled_in_their_order_and_then_the_channe
 @in_virtual_time
 async def test_a_hole_between_ranges_is_never_passed_by_the_committed_position() -> None:
     seen, broker = Seen(), broker_with(60)
-    app, errors = noting_app(seen, "orders:0:10..20", "orders:0:20..25", "orders:0:50..55", handles=False), list[str]()
+    app, errors = (
+        noting_app(seen, "orders:0:10..20", "orders:0:20..25", "orders:0:50..55", handles=False),
+        list[str](),
+    )
 
     @app.incoming("orders")
     async def waiting(message: Message[bytes]) -> None:
@@ -88,7 +109,9 @@ async def test_a_hole_between_ranges_is_never_passed_by_the_committed_position()
     async with running(app, broker=broker) as test:
         await until(lambda: facts(test).state == "done")
         channel = test.app.channel("orders")
-        with pytest.raises(CommitRefusedError, match="lies behind 25, and the offsets from there on are not read"):
+        with pytest.raises(
+            CommitRefusedError, match="lies behind 25, and the offsets from there on are not read"
+        ):
             await channel.commit({tp(): 51})
         assert errors == ["channel 'orders' commits nothing from offset 25 on"] * 5
     assert offsets(seen) == [*range(10, 25), *range(50, 55)]
@@ -120,7 +143,9 @@ async def test_it_begins_anew_at_every_start_whatever_its_group_has() -> None:
 
 
 @in_virtual_time
-async def test_a_range_beyond_the_end_of_the_log_waits_for_its_records_and_reads_none_before_them() -> None:
+async def test_a_range_beyond_the_end_of_the_log_waits_for_its_records_and_reads_none_before_them() -> (
+    None
+):
     seen, broker = Seen(), broker_with(10)
     async with running(noting_app(seen, "orders:0:8..9", "orders:0:15..17"), broker=broker) as test:
         await until(lambda: offsets(seen) == [8])
@@ -139,10 +164,14 @@ async def test_a_range_beyond_the_end_of_the_log_waits_for_its_records_and_reads
 async def test_what_retention_has_deleted_of_a_range_is_told_and_the_rest_is_read() -> None:
     recorder, seen, broker = Recorder(), Seen(), broker_with(30)
     broker.delete_records(tp(), before=12)
-    async with running(noting_app(seen, "orders:0:10..14", recorder=recorder), broker=broker) as test:
+    async with running(
+        noting_app(seen, "orders:0:10..14", recorder=recorder), broker=broker
+    ) as test:
         await until(lambda: facts(test).state == "done")
     assert offsets(seen) == [12, 13]
-    assert [(one.from_offset, one.to_offset, one.skipped) for one in recorder.of(OffsetReset)] == [(10, 12, 2)]
+    assert [(one.from_offset, one.to_offset, one.skipped) for one in recorder.of(OffsetReset)] == [
+        (10, 12, 2)
+    ]
     await broker.close()
 
 
@@ -160,9 +189,12 @@ async def test_ranges_that_retention_has_deleted_are_done_at_once() -> None:
 @in_virtual_time
 async def test_ends_that_compaction_or_markers_have_taken_are_reached_all_the_same() -> None:
     seen, broker = Seen(), broker_with(20)
-    broker.append_markers(tp(), 2)  # at 20 and 21
+    # At 20 and 21.
+    broker.append_markers(tp(), 2)
     broker.compact(tp(), [8, 9, 10, 11])
-    async with running(noting_app(seen, "orders:0:6..10", "orders:0:18..22"), broker=broker) as test:
+    async with running(
+        noting_app(seen, "orders:0:6..10", "orders:0:18..22"), broker=broker
+    ) as test:
         await until(lambda: facts(test).state == "done")
     assert offsets(seen) == [6, 7, 18, 19]
     await broker.close()
@@ -172,7 +204,15 @@ async def test_ends_that_compaction_or_markers_have_taken_are_reached_all_the_sa
 async def test_a_batch_does_not_wait_to_fill_when_nothing_more_will_come() -> None:
     sizes, broker = list[int](), broker_with(20)
     app = App(
-        {"incoming": {"orders": {"assign": ["orders:0:2..9"], "batch_max_wait": "10m", "batch_max_records": 5}}},
+        {
+            "incoming": {
+                "orders": {
+                    "assign": ["orders:0:2..9"],
+                    "batch_max_wait": "10m",
+                    "batch_max_records": 5,
+                }
+            }
+        },
     )
 
     @app.incoming("orders")
@@ -189,10 +229,18 @@ async def test_a_batch_does_not_wait_to_fill_when_nothing_more_will_come() -> No
 @in_virtual_time
 async def test_a_restart_goes_on_in_its_range_and_still_passes_no_hole() -> None:
     seen, broker, failing = Seen(), broker_with(60), [52]
-    app = App({"incoming": {"orders": {
-        "group_id": "billing", "commit_interval": "100ms", "assign": ["orders:0:10..12", "orders:0:50..55"],
-        "restart": {"max_attempts": 3, "backoff": "100ms"},
-    }}})  # fmt: skip
+    app = App(
+        {
+            "incoming": {
+                "orders": {
+                    "group_id": "billing",
+                    "commit_interval": "100ms",
+                    "assign": ["orders:0:10..12", "orders:0:50..55"],
+                    "restart": {"max_attempts": 3, "backoff": "100ms"},
+                }
+            }
+        }
+    )
 
     @app.incoming("orders")
     async def handler(message: Message[bytes]) -> None:
@@ -211,7 +259,9 @@ async def test_a_restart_goes_on_in_its_range_and_still_passes_no_hole() -> None
 @in_virtual_time
 async def test_a_seek_into_ranges_reads_what_of_them_follows() -> None:
     seen, broker = Seen(), broker_with(60)
-    async with running(noting_app(seen, "orders:0:10..12", "orders:0:50..53"), broker=broker) as test:
+    async with running(
+        noting_app(seen, "orders:0:10..12", "orders:0:50..53"), broker=broker
+    ) as test:
         await until(lambda: facts(test).state == "done")
         seen.clear()
         await test.app.channel("orders").seek(tp(), 30)
@@ -227,7 +277,9 @@ async def test_a_seek_into_ranges_reads_what_of_them_follows() -> None:
 @in_virtual_time
 async def test_a_client_that_is_built_anew_goes_on_in_the_ranges() -> None:
     seen, broker = Seen(), broker_with(60)
-    async with running(noting_app(seen, "orders:0:10..12", "orders:0:90..93"), broker=broker) as test:
+    async with running(
+        noting_app(seen, "orders:0:10..12", "orders:0:90..93"), broker=broker
+    ) as test:
         await until(lambda: offsets(seen) == [10, 11])
         broker.down = True
         await asyncio.sleep(90)
@@ -239,7 +291,9 @@ async def test_a_client_that_is_built_anew_goes_on_in_the_ranges() -> None:
     await broker.close()
 
 
-PAIRS = st.lists(st.integers(1, 5), min_size=2, max_size=8).filter(lambda steps: len(steps) % 2 == 0)
+PAIRS = st.lists(st.integers(1, 5), min_size=2, max_size=8).filter(
+    lambda steps: len(steps) % 2 == 0
+)
 
 
 @given(
@@ -252,7 +306,13 @@ PAIRS = st.lists(st.integers(1, 5), min_size=2, max_size=8).filter(lambda steps:
     ordering=st.sampled_from(["partition", "unordered"]),
 )
 def test_whatever_the_log_is_like_exactly_what_of_the_ranges_is_there_is_handled(
-    steps: list[int], first: int, records: int, begins: int, gone: set[int], window: int, ordering: str
+    steps: list[int],
+    first: int,
+    records: int,
+    begins: int,
+    gone: set[int],
+    window: int,
+    ordering: str,
 ) -> None:
     bounds = [first]
     for step in steps[1:]:
@@ -291,7 +351,8 @@ async def test_a_group_that_is_ahead_of_the_ranges_does_not_go_back(strategy: st
     async def handler(message: Message[bytes]) -> None:
         seen.append((message.partition, message.offset))
         told.append(await message.ack())
-        await message.committed()  # the group has passed it before
+        # The group has passed it before.
+        await message.committed()
 
     async with running(app, broker=broker) as test:
         await until(lambda: facts(test).state == "done", 60)

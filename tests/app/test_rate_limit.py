@@ -1,4 +1,6 @@
-"""A channel with a rate limit: when its records start, and that nothing waits for those that do not."""
+"""A channel with a rate limit: when its records start, and that nothing waits for those that do
+not.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ KINDS: list[dict[str, Any]] = [
 class Starting:
     """An application that notes when each record starts, counted from the first."""
 
-    def __init__(self, handler_s: float = 0.0, recorder: Recorder | None = None, **orders: Any) -> None:
+    def __init__(
+        self, handler_s: float = 0.0, recorder: Recorder | None = None, **orders: Any
+    ) -> None:
         self.at: list[float] = []
         self.app = make_app(recorder, **orders)
 
@@ -55,7 +59,9 @@ class Starting:
 
 @pytest.mark.parametrize("orders", KINDS, ids=str)
 @in_virtual_time
-async def test_after_a_burst_of_a_second_the_others_start_one_by_one(orders: dict[str, Any]) -> None:
+async def test_after_a_burst_of_a_second_the_others_start_one_by_one(
+    orders: dict[str, Any],
+) -> None:
     starting = Starting(rate_limit="10/s", **orders)
     async with running(starting.app, partitions=3) as test:
         for number in range(60):
@@ -117,7 +123,10 @@ async def test_the_limit_holds_through_a_restart_of_the_channel() -> None:
 
 @in_virtual_time
 async def test_a_retry_in_place_is_no_start() -> None:
-    app, calls = make_app(rate_limit="1/h", retry={"max_attempts": 3, "backoff": "1s"}), list[float]()
+    app, calls = (
+        make_app(rate_limit="1/h", retry={"max_attempts": 3, "backoff": "1s"}),
+        list[float](),
+    )
 
     @app.incoming("orders")
     async def handler(message: Message[bytes]) -> None:
@@ -133,7 +142,10 @@ async def test_a_retry_in_place_is_no_start() -> None:
 
 @in_virtual_time
 async def test_a_batch_counts_its_records_and_runs_though_it_is_larger_than_the_burst() -> None:
-    app, calls = make_app(rate_limit="10/s", batch_max_wait="100ms", batch_max_records=30), list[tuple[float, int]]()
+    app, calls = (
+        make_app(rate_limit="10/s", batch_max_wait="100ms", batch_max_records=30),
+        list[tuple[float, int]](),
+    )
 
     @app.incoming("orders")
     async def handler(batch: Batch[bytes]) -> None:

@@ -1,4 +1,6 @@
-"""Topics that are not there and leaders that do not answer: not ready, with the reason, and alive."""
+"""Topics that are not there and leaders that do not answer: not ready, with the reason, and
+alive.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,16 @@ from reactive_kafka.observe.events import (
     TopicMissing,
 )
 from reactive_kafka.testing import TestApp, VirtualTimeLoop
-from tests.app.helpers import Recorder, in_virtual_time, make_app, make_broker, now, running, tp, until
+from tests.app.helpers import (
+    Recorder,
+    in_virtual_time,
+    make_app,
+    make_broker,
+    now,
+    running,
+    tp,
+    until,
+)
 
 MISSING = "the topic 'orders' does not exist and the broker creates none: create it"
 
@@ -53,7 +64,9 @@ def is_ready(app: App) -> bool:
 
 @pytest.mark.parametrize("orders", [{}, {"consumers": 3}, {"topics": ["orders", "others"]}])
 @in_virtual_time
-async def test_a_topic_that_does_not_exist_is_not_ready_alive_and_read_when_it_appears(orders: dict[str, Any]) -> None:
+async def test_a_topic_that_does_not_exist_is_not_ready_alive_and_read_when_it_appears(
+    orders: dict[str, Any],
+) -> None:
     recorder, seen, broker = Recorder(), list[tuple[int, int]](), bare_broker()
     broker.create_topic("others", 1)
     app = noting_app(seen, recorder, **orders)
@@ -64,7 +77,9 @@ async def test_a_topic_that_does_not_exist_is_not_ready_alive_and_read_when_it_a
     await asyncio.sleep(30)
     assert not is_ready(app)
     assert app.health().live.status == "UP"
-    assert [(event.topic, event.reason) for event in recorder.of(TopicMissing)] == [("orders", MISSING)]
+    assert [(event.topic, event.reason) for event in recorder.of(TopicMissing)] == [
+        ("orders", MISSING)
+    ]
     broker.create_topic("orders", 1)
     broker.produce("orders", b"", partition=0)
     await until(lambda: seen == [(0, 0)])
@@ -76,7 +91,9 @@ async def test_a_topic_that_does_not_exist_is_not_ready_alive_and_read_when_it_a
 
 
 @in_virtual_time
-async def test_a_topic_that_is_deleted_under_work_is_told_within_seconds_and_read_when_it_is_made_anew() -> None:
+async def test_a_topic_that_is_deleted_under_work_is_told_within_seconds_and_read_when_it_is_made_anew() -> (
+    None
+):
     recorder, seen, broker = Recorder(), list[tuple[int, int]](), bare_broker()
     broker.create_topic("orders", 2)
     app = noting_app(seen, recorder)
@@ -109,7 +126,9 @@ async def test_a_topic_that_the_broker_creates_is_ready_and_nothing_is_told() ->
 
 @pytest.mark.parametrize("consumers", [1, 3])
 @in_virtual_time
-async def test_a_pattern_that_fits_nothing_is_told_once_and_ready_and_reads_what_appears(consumers: int) -> None:
+async def test_a_pattern_that_fits_nothing_is_told_once_and_ready_and_reads_what_appears(
+    consumers: int,
+) -> None:
     recorder, seen, broker = Recorder(), list[tuple[int, int]](), bare_broker()
     broker.create_topic("others", 1)
     app = noting_app(seen, recorder, pattern="orders.*", consumers=consumers)
@@ -128,7 +147,9 @@ async def test_a_static_assignment_of_a_missing_topic_names_it() -> None:
     recorder, seen, broker = Recorder(), list[tuple[int, int]](), bare_broker()
     app = noting_app(seen, recorder, assign=["orders:0"])
     starting = asyncio.ensure_future(TestApp(app, broker=broker, start_timeout_s=100).__aenter__())
-    await until(lambda: app._run is not None and app._run.channels is not None and MISSING in not_ready(app))
+    await until(
+        lambda: app._run is not None and app._run.channels is not None and MISSING in not_ready(app)
+    )
     await asyncio.sleep(5)
     broker.create_topic("orders", 1)
     broker.produce("orders", b"", partition=0)
@@ -179,7 +200,10 @@ async def test_an_outgoing_topic_that_is_there_soon_is_not_told_of() -> None:
 
 @pytest.mark.parametrize(
     ("node", "why"),
-    [(None, "no node leads it"), ("2 at host:9092", "its leader, node 2 at host:9092, does not answer")],
+    [
+        (None, "no node leads it"),
+        ("2 at host:9092", "its leader, node 2 at host:9092, does not answer"),
+    ],
 )
 @in_virtual_time
 async def test_a_partition_whose_leader_is_away_for_five_seconds_is_not_ready_until_it_answers(
@@ -242,7 +266,12 @@ async def test_a_partition_that_goes_to_another_member_takes_its_leader_s_absenc
         starting = asyncio.ensure_future(other.__aenter__())
         await until(lambda: first.channel("orders").assignment == {tp(0)}, 30)
         await until(lambda: is_ready(first), 3)
-        await until(lambda: "orders-1 cannot be read: its leader, node 2, does not answer" in not_ready(second), 20)
+        await until(
+            lambda: (
+                "orders-1 cannot be read: its leader, node 2, does not answer" in not_ready(second)
+            ),
+            20,
+        )
         broker.leader_back(tp(1))
         await starting
         await until(lambda: is_ready(second), 5)

@@ -1,4 +1,6 @@
-"""Partitions that come, go, and come straight back: what is in flight, what waits, and what is committed."""
+"""Partitions that come, go, and come straight back: what is in flight, what waits, and what is
+committed.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ from tests.app.helpers import (
 
 
 @asynccontextmanager
-async def another_member(broker: MemoryBroker, **orders: Any) -> AsyncIterator[list[Message[bytes]]]:
+async def another_member(
+    broker: MemoryBroker, **orders: Any
+) -> AsyncIterator[list[Message[bytes]]]:
     """A second application in the group; what it handles."""
     app, seen = make_app(**orders), list[Message[bytes]]()
 
@@ -55,7 +59,9 @@ def manual_app(kept: list[Message[bytes]], recorder: Recorder | None = None, **o
     return app
 
 
-def waiting_app(go_on: asyncio.Event, seen: list[int], recorder: Recorder | None = None, **orders: Any) -> App:
+def waiting_app(
+    go_on: asyncio.Event, seen: list[int], recorder: Recorder | None = None, **orders: Any
+) -> App:
     """An application whose handler waits for *go_on*."""
     app = make_app(recorder, **orders)
 
@@ -95,7 +101,9 @@ async def test_a_revocation_waits_for_handlers_then_hooks_then_the_rest_then_com
 
     async with running(app, partitions=2) as test:
         began = now()
-        test.broker.watch_commits("billing", lambda entry: story.append(("commit", round(entry.at - began))))
+        test.broker.watch_commits(
+            "billing", lambda entry: story.append(("commit", round(entry.at - began)))
+        )
         await send(test, b"", partition=0)
         await send(test, b"", partition=1)
         await until(lambda: kept)
@@ -134,7 +142,9 @@ async def test_after_the_grace_it_goes_on_without_the_handler_and_says_so() -> N
 
 
 @in_virtual_time
-async def test_what_waits_when_a_partition_is_revoked_waits_on_until_it_comes_straight_back() -> None:
+async def test_what_waits_when_a_partition_is_revoked_waits_on_until_it_comes_straight_back() -> (
+    None
+):
     go_on, seen = asyncio.Event(), list[int]()
     app = waiting_app(go_on, seen, revoke_grace="1s")
     async with running(app) as test:
@@ -193,7 +203,11 @@ async def test_what_is_in_flight_is_not_delivered_again_and_its_ack_counts() -> 
 
 @in_virtual_time
 async def test_a_batch_in_flight_is_not_delivered_again() -> None:
-    app, seen, go_on = make_app(revoke_grace="100ms", batch_max_records=3, batch_max_wait="100ms"), [], asyncio.Event()
+    app, seen, go_on = (
+        make_app(revoke_grace="100ms", batch_max_records=3, batch_max_wait="100ms"),
+        [],
+        asyncio.Event(),
+    )
 
     @app.incoming("orders")
     async def handler(batch: Batch[bytes]) -> None:
@@ -224,12 +238,15 @@ async def test_an_ack_between_two_assignments_is_answered_when_the_partition_is_
         assert (ack.done(), nack.done(), second.done()) == (False, False, True)
         asking.release()
         assert (await ack, await nack, await second) == (True, True, False)
-        await until(lambda: facts(test).state == "failed")  # the nack is carried out now
+        # The nack is carried out now.
+        await until(lambda: facts(test).state == "failed")
         await until(lambda: committed(test) == 1)
 
 
 @in_virtual_time
-async def test_a_partition_that_was_elsewhere_in_between_answers_false_and_is_read_from_its_position() -> None:
+async def test_a_partition_that_was_elsewhere_in_between_answers_false_and_is_read_from_its_position() -> (
+    None
+):
     """Row C6 of the faults."""
     kept: list[Message[bytes]] = []
     app = manual_app(kept, revoke_grace="100ms")
@@ -237,13 +254,17 @@ async def test_a_partition_that_was_elsewhere_in_between_answers_false_and_is_re
         await send(test, b"", partition=0)
         await send(test, b"", partition=1)
         await until(lambda: len(kept) == 2)
-        async with another_member(test.broker) as theirs:  # which gets partition 1, and keeps it for a while
+        # Which gets partition 1, and keeps it for a while.
+        async with another_member(test.broker) as theirs:
             await until(lambda: theirs)
             assert theirs[0].topic_partition == tp(1)
             (lost,) = (message for message in kept if message.partition == 1)
             assert await lost.ack() is False
         await until(lambda: len(test.app.channel("orders").assignment) == 2)
-        assert {known.partition: known.position for known in facts(test).partitions} == {tp(0): 1, tp(1): 1}
+        assert {known.partition: known.position for known in facts(test).partitions} == {
+            tp(0): 1,
+            tp(1): 1,
+        }
         assert len(kept) == 2
         assert await lost.ack() is False
         assert await kept[1 - kept.index(lost)].ack() is True
@@ -262,7 +283,8 @@ async def test_a_late_ack_of_a_handler_that_outlived_its_assignment_commits_noth
         before = test.broker.generation("billing")
         test.broker.expire("billing", member, notice_after_s=0.5)
         await until(lambda: test.broker.generation("billing") >= before + 2 and len(seen) == 2)
-        assert seen == [0, 0]  # delivered again: nobody knows what became of it in between
+        # Delivered again: nobody knows what became of it in between.
+        assert seen == [0, 0]
         assert committed(test) is None
         go_on.set()
         await test.settled()
@@ -270,13 +292,16 @@ async def test_a_late_ack_of_a_handler_that_outlived_its_assignment_commits_noth
 
 
 @in_virtual_time
-async def test_acks_of_earlier_assignments_to_the_same_member_answer_false_and_count_as_nothing() -> None:
+async def test_acks_of_earlier_assignments_to_the_same_member_answer_false_and_count_as_nothing() -> (
+    None
+):
     """Row C6 of the faults."""
     kept: list[Message[bytes]] = []
     app = manual_app(kept, revoke_grace="100ms", commit_interval="100ms")
     async with running(app) as test:
         await send(test, b"", b"")
-        for times in (1, 2):  # it is thrown out, and gets its partition anew, without anybody else having had it
+        # It is thrown out, and gets its partition anew, without anybody else having had it.
+        for times in (1, 2):
             await until(lambda: len(kept) == 2 * times)  # noqa: B023
             (member,) = test.broker.members("billing")
             before = test.broker.generation("billing")
@@ -298,7 +323,9 @@ async def test_acks_of_earlier_assignments_to_the_same_member_answer_false_and_c
 
 
 @in_virtual_time
-async def test_a_member_that_was_thrown_out_has_lost_its_partitions_and_commits_nothing_of_them() -> None:
+async def test_a_member_that_was_thrown_out_has_lost_its_partitions_and_commits_nothing_of_them() -> (
+    None
+):
     """Row C4 of the faults."""
     recorder, kept = Recorder(), list[Message[bytes]]()
     app = manual_app(kept, recorder, revoke_grace="100ms", commit_interval="1s")
@@ -321,7 +348,11 @@ async def test_a_member_that_was_thrown_out_has_lost_its_partitions_and_commits_
 
 @in_virtual_time
 async def test_a_member_that_joins_and_leaves_gracefully_costs_no_record_and_no_duplicate() -> None:
-    app, mine, broker = make_app(concurrency=4, commit_interval="500ms"), list[Message[bytes]](), make_broker(4)
+    app, mine, broker = (
+        make_app(concurrency=4, commit_interval="500ms"),
+        list[Message[bytes]](),
+        make_broker(4),
+    )
 
     @app.incoming("orders")
     async def handler(message: Message[bytes]) -> None:
@@ -391,7 +422,8 @@ async def test_a_member_without_partitions_is_ready() -> None:
 @pytest.mark.parametrize("seed", range(6))
 @in_virtual_time
 async def test_a_storm_of_rebalances_loses_nothing_and_never_commits_ahead(seed: int) -> None:
-    """Members come and go, rebalances come at any moment, acks come out of order: every record is handled.
+    """Members come and go, rebalances come at any moment, acks come out of order: every record is
+    handled.
 
     Row C2 of the faults.
     """
@@ -429,7 +461,11 @@ async def test_a_storm_of_rebalances_loses_nothing_and_never_commits_ahead(seed:
                 await send(test, b"", partition=chance.randrange(3))
                 sent += 1
             happening: Callable[[], Any] = chance.choice(
-                [lambda: broker.rebalance("billing"), lambda: rebalanced(test), lambda: asyncio.sleep(1)]
+                [
+                    lambda: broker.rebalance("billing"),
+                    lambda: rebalanced(test),
+                    lambda: asyncio.sleep(1),
+                ]
             )
             waiting = happening()
             if waiting is not None:
@@ -440,7 +476,9 @@ async def test_a_storm_of_rebalances_loses_nothing_and_never_commits_ahead(seed:
             await asyncio.sleep(chance.random() * 0.3)
         await test.settled(timeout=60)
         for partition in range(3):
-            assert positions(broker, partition) == sorted(positions(broker, partition)), "a position went back"
+            assert positions(broker, partition) == sorted(positions(broker, partition)), (
+                "a position went back"
+            )
     assert len(handled) == sent
     assert ahead == []
 
@@ -484,7 +522,9 @@ async def test_twenty_members_that_come_at_once_and_go_cost_no_record_and_no_com
             apps = [TestApp(member(), broker=broker) for _ in range(members - 1)]
             await asyncio.gather(*(app.__aenter__() for app in apps))
             assert len(broker.members("billing")) == members
-            assert {len(owned) for owned in broker.members("billing").values()} == {partitions // members}
+            assert {len(owned) for owned in broker.members("billing").values()} == {
+                partitions // members
+            }
             assert broker.generation("billing") > generation
             stored = len(broker.commits("billing"))
             await asyncio.sleep(1)
@@ -495,16 +535,22 @@ async def test_twenty_members_that_come_at_once_and_go_cost_no_record_and_no_com
         ends = {broker.end(tp(partition)) for partition in range(partitions)}
         assert {committed(test, partition) for partition in range(partitions)} == ends
     assert ahead == []
-    assert set(handled) == {(partition, offset) for partition in range(partitions) for offset in range(max(ends))}
+    assert set(handled) == {
+        (partition, offset) for partition in range(partitions) for offset in range(max(ends))
+    }
     assert set(handled.values()) == {1}, "handlers end within the grace: nothing is repeated"
     for partition in range(partitions):
         assert positions(broker, partition) == sorted(positions(broker, partition))
 
 
 @in_virtual_time
-async def test_a_revocation_does_not_wait_for_the_next_attempt_and_the_record_is_tried_again_when_it_is_back() -> None:
+async def test_a_revocation_does_not_wait_for_the_next_attempt_and_the_record_is_tried_again_when_it_is_back() -> (
+    None
+):
     calls: list[float] = []
-    app = make_app(revoke_grace="30s", retry={"max_attempts": 5, "backoff": "1m", "max_backoff": "1m"})
+    app = make_app(
+        revoke_grace="30s", retry={"max_attempts": 5, "backoff": "1m", "max_backoff": "1m"}
+    )
 
     @app.incoming("orders")
     async def handler(value: bytes) -> None:
@@ -526,7 +572,11 @@ async def test_a_revocation_does_not_wait_for_the_next_attempt_and_the_record_is
 
 @in_virtual_time
 async def test_a_batch_of_which_one_partition_has_gone_settles_the_records_of_the_others() -> None:
-    app, go_on, broker = make_app(batch_max_wait="10ms", revoke_grace="0s"), asyncio.Event(), make_broker(2)
+    app, go_on, broker = (
+        make_app(batch_max_wait="10ms", revoke_grace="0s"),
+        asyncio.Event(),
+        make_broker(2),
+    )
     sizes: list[int] = []
 
     @app.incoming("orders")

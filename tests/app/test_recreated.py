@@ -1,4 +1,6 @@
-"""A topic that was deleted and made anew is told by its id, and nothing of the new one is skipped."""
+"""A topic that was deleted and made anew is told by its id, and nothing of the new one is
+skipped.
+"""
 
 from __future__ import annotations
 
@@ -92,8 +94,12 @@ async def test_under_a_running_reader_it_is_read_from_its_beginning(
 
 
 @in_virtual_time
-async def test_records_below_the_position_of_a_reader_that_is_assigned_nothing_anew_are_read() -> None:
-    """Row F6 of the faults, where nothing but the id tells: no rebalance comes, and the position is in the log."""
+async def test_records_below_the_position_of_a_reader_that_is_assigned_nothing_anew_are_read() -> (
+    None
+):
+    """Row F6 of the faults, where nothing but the id tells: no rebalance comes, and the position is
+    in the log.
+    """
     recorder, seen, broker = Recorder(), list[bytes](), make_broker()
     fill(broker, TEN)
     app = noting_app(recorder, seen, auto_offset_reset="latest", assign=["orders:0"])
@@ -105,7 +111,9 @@ async def test_records_below_the_position_of_a_reader_that_is_assigned_nothing_a
         await until_all_of(seen, new_values(50), 5)
         [reset] = told(recorder)
         assert (reset.from_offset is not None, reset.to_offset, reset.to) == (True, 0, "earliest")
-        assert "topic 'orders' was deleted and made anew: its id was id-1, and is id-2" in reset.text()
+        assert (
+            "topic 'orders' was deleted and made anew: its id was id-1, and is id-2" in reset.text()
+        )
         assert facts(test).resets["earliest"] == 1
         await until(lambda: committed(test) == 50)
         await asyncio.sleep(30)
@@ -145,9 +153,13 @@ async def test_what_was_read_of_the_old_topic_moves_no_position_of_the_new_one()
 
 @in_virtual_time
 async def test_a_commit_that_was_on_its_way_is_gone_back_behind() -> None:
-    """A position of the old topic may be stored for the new one after all: the beginning is committed after it."""
+    """A position of the old topic may be stored for the new one after all: the beginning is
+    committed after it.
+    """
     recorder, seen, broker = Recorder(), list[bytes](), make_broker()
-    app = noting_app(recorder, seen, auto_offset_reset="earliest", assign=["orders:0"], failure_strategy="fail")
+    app = noting_app(
+        recorder, seen, auto_offset_reset="earliest", assign=["orders:0"], failure_strategy="fail"
+    )
     async with running(app, broker=broker) as test:
         held = broker.hold("commit")
         fill(broker, TEN)
@@ -164,14 +176,18 @@ async def test_a_commit_that_was_on_its_way_is_gone_back_behind() -> None:
 
 @pytest.mark.parametrize("orders", [{}, {"assign": ["orders:0"]}])
 @in_virtual_time
-async def test_while_it_is_stopped_the_group_s_position_goes_with_the_topic(orders: dict[str, Any]) -> None:
+async def test_while_it_is_stopped_the_group_s_position_goes_with_the_topic(
+    orders: dict[str, Any],
+) -> None:
     recorder, seen, broker = Recorder(), list[bytes](), make_broker()
     fill(broker, TEN)
     app = noting_app(recorder, seen, auto_offset_reset="earliest", **orders)
     async with running(app, broker=broker) as test:
         await until(lambda: committed(test) == 10)
     recreate(broker, new_values(50))
-    async with running(noting_app(recorder, seen, auto_offset_reset="earliest", **orders), broker=broker):
+    async with running(
+        noting_app(recorder, seen, auto_offset_reset="earliest", **orders), broker=broker
+    ):
         await until_all_of(seen, new_values(50))
     await broker.close()
 
@@ -180,7 +196,9 @@ async def test_while_it_is_stopped_the_group_s_position_goes_with_the_topic(orde
 async def test_a_channel_that_is_restarted_does_not_go_on_where_the_old_topic_stood() -> None:
     recorder, seen, broker = Recorder(), list[bytes](), make_broker()
     fill(broker, TEN)
-    app = make_app(recorder, auto_offset_reset="earliest", assign=["orders:0"], commit_strategy="ignore")
+    app = make_app(
+        recorder, auto_offset_reset="earliest", assign=["orders:0"], commit_strategy="ignore"
+    )
 
     @app.incoming("orders")
     async def note(message: Message[bytes]) -> None:
@@ -204,7 +222,9 @@ async def test_a_channel_that_is_restarted_does_not_go_on_where_the_old_topic_st
 async def test_fail_stops_the_channel_and_names_both_ids() -> None:
     recorder, seen, broker = Recorder(), list[bytes](), make_broker()
     fill(broker, TEN)
-    app = noting_app(recorder, seen, auto_offset_reset="earliest", assign=["orders:0"], on_recreated_topic="fail")
+    app = noting_app(
+        recorder, seen, auto_offset_reset="earliest", assign=["orders:0"], on_recreated_topic="fail"
+    )
     async with running(app, broker=broker):
         await until(lambda: seen == TEN)
         recreate(broker, new_values(5))
@@ -224,7 +244,12 @@ async def test_fail_holds_for_the_next_process_whatever_the_old_reader_committed
 ) -> None:
     recorder, seen, broker = Recorder(), list[bytes](), make_broker()
     fill(broker, TEN)
-    settings = {"on_recreated_topic": "fail", "commit_interval": "100ms", "commit_strategy": strategy, **orders}
+    settings = {
+        "on_recreated_topic": "fail",
+        "commit_interval": "100ms",
+        "commit_strategy": strategy,
+        **orders,
+    }
     async with running(noting_app(recorder, seen, **settings), broker=broker):
         await until(lambda: seen == TEN)
         recreate(broker, new_values(50))
@@ -244,7 +269,9 @@ async def test_fail_holds_for_the_next_process_whatever_the_old_reader_committed
 
 
 @pytest.mark.parametrize("interval", ["100ms", "100s"])
-@pytest.mark.parametrize("orders", [{}, {"assign": ["orders:0"]}, {"restart": {"max_attempts": 2, "backoff": "1s"}}])
+@pytest.mark.parametrize(
+    "orders", [{}, {"assign": ["orders:0"]}, {"restart": {"max_attempts": 2, "backoff": "1s"}}]
+)
 @in_virtual_time
 async def test_a_channel_that_fails_goes_on_once_somebody_has_set_a_position_and_not_by_a_restart(
     orders: dict[str, Any], interval: str
@@ -256,9 +283,11 @@ async def test_a_channel_that_fails_goes_on_once_somebody_has_set_a_position_and
         await until(lambda: seen == TEN)
         recreate(broker, new_values(50))
         await until(lambda: recorder.of(ChannelFailed))
-        await asyncio.sleep(30)  # it may come back by itself, and may not go on
+        # It may come back by itself, and may not go on.
+        await asyncio.sleep(30)
         assert facts(test).state == "failed"
-        broker._state.group("billing").commits.clear()  # as where nothing was committed meanwhile
+        # As where nothing was committed meanwhile.
+        broker._state.group("billing").commits.clear()
         await app.channel("orders").restart()
         await until(lambda: facts(test).state == "failed")
         assert "set the group's position and restart" in str(facts(test).reason)
@@ -272,7 +301,9 @@ async def test_a_channel_that_fails_goes_on_once_somebody_has_set_a_position_and
 
 @pytest.mark.parametrize("orders", [{}, {"consumers": 2}, {"assign": ["orders:0"]}])
 @in_virtual_time
-async def test_latest_skips_nothing_of_a_topic_that_is_made_anew_under_a_reader(orders: dict[str, Any]) -> None:
+async def test_latest_skips_nothing_of_a_topic_that_is_made_anew_under_a_reader(
+    orders: dict[str, Any],
+) -> None:
     recorder, seen, broker = Recorder(), list[bytes](), make_broker()
     app = noting_app(recorder, seen, auto_offset_reset="latest", **orders)
     async with running(app, broker=broker):
@@ -312,7 +343,8 @@ async def test_a_seek_after_it_is_no_reason_to_begin_anew_again() -> None:
         recreate(broker, new_values(50))
         await until_all_of(seen, new_values(50))
         await app.channel("orders").seek(tp(), 48)
-        await until(lambda: seen[-2:] == new_values(50)[48:] and len(seen) == 102)  # 40 of them twice
+        # 40 of them twice.
+        await until(lambda: seen[-2:] == new_values(50)[48:] and len(seen) == 102)
         await asyncio.sleep(10)
         assert len(told(recorder)) == 1
     await broker.close()
@@ -322,20 +354,29 @@ async def test_a_seek_after_it_is_no_reason_to_begin_anew_again() -> None:
 
 
 def leave(broker: MemoryBroker, stored: Committed) -> None:
-    """Let the group have a position of the old topic: a commit of its last member landed after the topic had gone."""
+    """Let the group have a position of the old topic: a commit of its last member landed after the
+    topic had gone.
+    """
     broker._state.group("billing").commits[tp()] = stored
 
 
 @in_virtual_time
 async def test_acks_that_were_kept_for_the_old_topic_skip_no_record_of_the_new_one() -> None:
-    """Row F6 of the faults. The position is the log's beginning in both, so nothing but the id can tell."""
+    """Row F6 of the faults. The position is the log's beginning in both, so nothing but the id can
+    tell.
+    """
     recorder, seen, broker = Recorder(), list[bytes](), make_broker()
     fill(broker, TEN)
-    orders = {"auto_offset_reset": "earliest", "keep_out_of_order_acks": True, "ordering": "unordered"}
+    orders = {
+        "auto_offset_reset": "earliest",
+        "keep_out_of_order_acks": True,
+        "ordering": "unordered",
+    }
     kept = Committed(0, encode(0, (), acks=ackmap.encode([0], 0, 10, 1000)[0], topic="id-1"))
     leave(broker, kept)
     async with running(noting_app(recorder, seen, **orders), broker=broker):
-        await until(lambda: seen == TEN[:1])  # of the same topic, it is taken over
+        # Of the same topic, it is taken over.
+        await until(lambda: seen == TEN[:1])
     seen.clear()
     recreate(broker, new_values(10))
     leave(broker, kept)

@@ -18,7 +18,9 @@ from tests.app.test_recreated import TEN, fill, new_values, recreate, told, unti
 @pytest.mark.parametrize("count", [3, 50])
 @in_virtual_time
 async def test_the_row_goes_back_with_the_reader(orders: dict[str, Any], count: int) -> None:
-    """Row F6 of the faults: nobody deletes the row of a deleted topic, and a running reader does not believe it."""
+    """Row F6 of the faults: nobody deletes the row of a deleted topic, and a running reader does
+    not believe it.
+    """
     rows, recorder, seen, broker = Rows(), Recorder(), list[bytes](), make_broker()
     fill(broker, TEN)
     app = app_on(rows, recorder, **orders)
@@ -40,8 +42,16 @@ async def test_the_row_goes_back_with_the_reader(orders: dict[str, Any], count: 
 @pytest.mark.parametrize("count", [10, 50])
 @in_virtual_time
 async def test_a_row_of_a_store_knows_its_topic(count: int) -> None:
-    """A store keeps what Kafka drops with the topic: position and state of a topic that is no more."""
-    recorder, seen, states, broker, rows = Recorder(), list[bytes](), list[Any](), make_broker(), Rows()
+    """A store keeps what Kafka drops with the topic: position and state of a topic that is no
+    more.
+    """
+    recorder, seen, states, broker, rows = (
+        Recorder(),
+        list[bytes](),
+        list[Any](),
+        make_broker(),
+        Rows(),
+    )
     fill(broker, TEN)
 
     def app() -> App:
@@ -68,7 +78,8 @@ async def test_a_row_of_a_store_knows_its_topic(count: int) -> None:
     assert (reset.from_offset, reset.to_offset, reset.to) == (10, 0, "earliest")
     assert "its id was id-1, and is id-2" in reset.text()
     seen.clear()
-    async with running(app(), broker=broker) as test:  # the row is of the new topic by now
+    # The row is of the new topic by now.
+    async with running(app(), broker=broker) as test:
         fill(broker, [b"last"])
         await until(lambda: seen == [b"last"])
         await test.settled()

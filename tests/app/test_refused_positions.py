@@ -1,4 +1,6 @@
-"""Positions of one partition are refused (its topic was deleted, its right withdrawn): the others do not wait (N29)."""
+"""Positions of one partition are refused (its topic was deleted, its right withdrawn): the others
+do not wait (N29).
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def reason(test: Any) -> str:
 
 
 @in_virtual_time
-async def test_what_is_stored_beside_a_refused_position_counts_and_readiness_names_the_refused_partition() -> None:
+async def test_what_is_stored_beside_a_refused_position_counts_and_readiness_names_the_refused_partition() -> (
+    None
+):
     recorder = Recorder()
     app = make_app(recorder, commit_interval="1s")
 
@@ -84,7 +88,9 @@ async def test_the_bound_of_a_refused_partition_stops_that_one_alone() -> None:
 
 @pytest.mark.parametrize("seconds", [5, 60])
 @in_virtual_time
-async def test_acks_that_wait_for_their_commit_do_not_wait_for_a_refused_partition(seconds: int) -> None:
+async def test_acks_that_wait_for_their_commit_do_not_wait_for_a_refused_partition(
+    seconds: int,
+) -> None:
     app, took = make_app(commit_strategy="latest", concurrency=4), list[float]()
 
     @app.incoming("orders")
@@ -102,7 +108,9 @@ async def test_acks_that_wait_for_their_commit_do_not_wait_for_a_refused_partiti
             await send(test, b"", partition=GOOD)
         await until(lambda: len(took) == seconds)
         assert max(took) < 0.1
-        assert facts(test).commits["failed"] <= 4 + seconds / 4, "the refused one is tried at growing intervals"
+        assert facts(test).commits["failed"] <= 4 + seconds / 4, (
+            "the refused one is tried at growing intervals"
+        )
         test.broker.accept_positions(tp(BAD))
         await until(lambda: committed(test, BAD) == 1, 10)
 
@@ -128,7 +136,9 @@ async def test_committed_of_a_record_does_not_wait_for_a_refused_partition() -> 
 
 
 @in_virtual_time
-async def test_a_rebalance_and_a_stop_wait_no_longer_for_a_refused_partition_than_for_one_more_attempt() -> None:
+async def test_a_rebalance_and_a_stop_wait_no_longer_for_a_refused_partition_than_for_one_more_attempt() -> (
+    None
+):
     recorder = Recorder()
     app = make_app(recorder, commit_interval="1h")
 
@@ -153,7 +163,9 @@ async def test_a_rebalance_and_a_stop_wait_no_longer_for_a_refused_partition_tha
 
 
 @in_virtual_time
-async def test_a_commit_that_is_asked_for_stores_the_others_and_raises_for_the_refused_partition() -> None:
+async def test_a_commit_that_is_asked_for_stores_the_others_and_raises_for_the_refused_partition() -> (
+    None
+):
     app = make_app(commit_interval="1h")
 
     @app.incoming("orders")
@@ -174,7 +186,9 @@ async def test_a_commit_that_is_asked_for_stores_the_others_and_raises_for_the_r
 
 
 @in_virtual_time
-async def test_a_refused_position_is_stored_soon_after_it_may_be_however_long_the_interval_is() -> None:
+async def test_a_refused_position_is_stored_soon_after_it_may_be_however_long_the_interval_is() -> (
+    None
+):
     app = make_app(commit_interval="1h")
 
     @app.incoming("orders")
@@ -193,10 +207,18 @@ async def test_a_refused_position_is_stored_soon_after_it_may_be_however_long_th
 
 
 @in_virtual_time
-async def test_a_tick_of_an_exactly_once_channel_stores_the_positions_that_are_not_refused() -> None:
+async def test_a_tick_of_an_exactly_once_channel_stores_the_positions_that_are_not_refused() -> (
+    None
+):
     app = App(
         {
-            "incoming": {"orders": {"group_id": "billing", "auto_offset_reset": "earliest", "commit_interval": "1s"}},
+            "incoming": {
+                "orders": {
+                    "group_id": "billing",
+                    "auto_offset_reset": "earliest",
+                    "commit_interval": "1s",
+                }
+            },
             "outgoing": {"invoices": {"transactional_id": "own"}},
         }
     )

@@ -1,4 +1,6 @@
-"""A client that gives out an offset twice: its record is handled once, and positions never go back."""
+"""A client that gives out an offset twice: its record is handled once, and positions never go
+back.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,19 @@ from tests.app.helpers import facts, in_virtual_time, make_app, positions, send,
 
 
 class Repeats(Passing[Consumer]):
-    """Gives out each chunk twice at once, and with the next chunk of its partition all that came before once more."""
+    """Gives out each chunk twice at once, and with the next chunk of its partition all that came
+    before once more.
+    """
 
     def __init__(self, inner: Consumer, repeated: list[int]) -> None:
         super().__init__(inner)
-        self._repeated = repeated  # the offsets that came again
+        # The offsets that came again.
+        self._repeated = repeated
         self._before: dict[TopicPartition, list[Any]] = {}
 
-    async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None) -> Poll:
+    async def poll(
+        self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None
+    ) -> Poll:
         poll = await self._inner.poll(budgets, timeout_s, most)
         chunks = list[Chunk]()
         for chunk in poll.chunks:
@@ -64,13 +71,17 @@ async def test_an_offset_that_the_client_gives_out_twice_is_handled_once(orderin
         seen.append((message.partition, message.offset))
 
     async with TestApp(app, broker=broker) as test:
-        for count in (3, 1, 5):  # more than one poll
+        # More than one poll.
+        for count in (3, 1, 5):
             for partition in (0, 1):
                 await send(test, *[b""] * count, partition=partition)
             await test.settled()
         await until(lambda: positions(broker, 0)[-1:] == positions(broker, 1)[-1:] == [9])
         assert len(broker.repeated) > 18, "nothing was given out twice"
         assert sorted(seen) == [(partition, offset) for partition in (0, 1) for offset in range(9)]
-        assert all(positions(broker, partition) == sorted(positions(broker, partition)) for partition in (0, 1))
+        assert all(
+            positions(broker, partition) == sorted(positions(broker, partition))
+            for partition in (0, 1)
+        )
         assert facts(test).state == "running"
     await broker.close()

@@ -24,10 +24,24 @@ from reactive_kafka import (
     TransientBrokerError,
 )
 from reactive_kafka.broker.memory.rules import MemoryRecord
-from reactive_kafka.observe.events import BrokerAvailable, BrokerUnavailable, ChannelFailed, RecordIgnored
+from reactive_kafka.observe.events import (
+    BrokerAvailable,
+    BrokerUnavailable,
+    ChannelFailed,
+    RecordIgnored,
+)
 from reactive_kafka.outgoing.replies import CORRELATION_ID, PARTITION, TOPIC
 from reactive_kafka.testing import MemoryBroker, TestApp
-from tests.app.helpers import Recorder, in_virtual_time, make_broker, now, running, settle_down, tp, until
+from tests.app.helpers import (
+    Recorder,
+    in_virtual_time,
+    make_broker,
+    now,
+    running,
+    settle_down,
+    tp,
+    until,
+)
 from tests.app.sabotage import Sabotage
 
 IGNORED = {"failure_strategy": "ignore"}
@@ -38,7 +52,12 @@ def asking_app(recorder: Recorder | None = None, *, handles: bool = True, **requ
     app = App(
         {
             "incoming": {
-                "asked": {"topic": "requests", "group_id": "answers", "auto_offset_reset": "earliest", **IGNORED}
+                "asked": {
+                    "topic": "requests",
+                    "group_id": "answers",
+                    "auto_offset_reset": "earliest",
+                    **IGNORED,
+                }
             },
             "outgoing": {"requests": requests, "answers": {}},
         },
@@ -62,7 +81,9 @@ def request_of(test: TestApp, number: int = 0) -> dict[str, bytes | None]:
 
 
 def answer(test: TestApp, value: bytes | None, of: bytes | None, partition: int = 0) -> None:
-    test.broker.produce("requests-replies", value, partition=partition, headers=[(CORRELATION_ID, of)])
+    test.broker.produce(
+        "requests-replies", value, partition=partition, headers=[(CORRELATION_ID, of)]
+    )
 
 
 async def test_a_request_gets_the_reply_to_it() -> None:
@@ -70,7 +91,10 @@ async def test_a_request_gets_the_reply_to_it() -> None:
     async with running(app, partitions=3) as test:
         test.broker.produce("requests-replies", b"0", headers=[(CORRELATION_ID, b"old")])
         emitter = app.emitter("requests")
-        assert await emitter.request(21, key="k", headers=[("h", b"1"), (PARTITION, b"of another")]) == 42
+        assert (
+            await emitter.request(21, key="k", headers=[("h", b"1"), (PARTITION, b"of another")])
+            == 42
+        )
         assert await emitter.request(Record(4, partition=2)) == 8
         (first,) = (record for record in test.records("requests") if record.value == b"21")
         assert (first.key, first.headers[0]) == (b"k", ("h", b"1"))
@@ -78,7 +102,9 @@ async def test_a_request_gets_the_reply_to_it() -> None:
         sent = dict(first.headers)
         assert sent.keys() == {"h", CORRELATION_ID, TOPIC}
         assert sent[TOPIC] == b"requests-replies"
-        assert [dict(one.headers).keys() for one in test.records("requests-replies")] == [{CORRELATION_ID}] * 3
+        assert [dict(one.headers).keys() for one in test.records("requests-replies")] == [
+            {CORRELATION_ID}
+        ] * 3
         assert test.records("answers") == []
 
 
@@ -115,8 +141,12 @@ async def test_a_reply_is_read_in_the_channels_format_as_the_type_that_is_asked_
         assert await asking == value
 
 
-@pytest.mark.parametrize(("reply_type", "reply"), [(Answer, b'{"txt":1}'), (bytes, None), (int, b"x")])
-async def test_a_reply_that_does_not_fit_is_told_to_whoever_asked(reply_type: Any, reply: bytes | None) -> None:
+@pytest.mark.parametrize(
+    ("reply_type", "reply"), [(Answer, b'{"txt":1}'), (bytes, None), (int, b"x")]
+)
+async def test_a_reply_that_does_not_fit_is_told_to_whoever_asked(
+    reply_type: Any, reply: bytes | None
+) -> None:
     app = asking_app(handles=False)
     async with running(app) as test:
         asking = asyncio.create_task(app.emitter("requests").request(1, reply_type=reply_type))
@@ -146,7 +176,9 @@ async def test_what_can_never_be_asked_is_told_at_once() -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 @in_virtual_time
-async def test_many_requests_at_once_get_each_its_own_reply_in_whatever_order_these_come(seed: int) -> None:
+async def test_many_requests_at_once_get_each_its_own_reply_in_whatever_order_these_come(
+    seed: int,
+) -> None:
     chance = random.Random(seed)
     app = asking_app(handles=False, max_in_flight=40)
     async with running(app, partitions=3) as test:
@@ -159,19 +191,25 @@ async def test_many_requests_at_once_get_each_its_own_reply_in_whatever_order_th
                 open_ones = [
                     (record, of)
                     for record in test.records("requests")
-                    if (of := dict(record.headers)[CORRELATION_ID]) is not None and of not in answered
+                    if (of := dict(record.headers)[CORRELATION_ID]) is not None
+                    and of not in answered
                 ]
                 most = max(most, len(open_ones))
-                for record, of in chance.sample(open_ones, len(open_ones) // 2 + (len(open_ones) == 1)):
+                for record, of in chance.sample(
+                    open_ones, len(open_ones) // 2 + (len(open_ones) == 1)
+                ):
                     assert record.value is not None
-                    for _ in range(chance.choice([1, 1, 2])):  # whoever answers may do so twice
+                    # Whoever answers may do so twice.
+                    for _ in range(chance.choice([1, 1, 2])):
                         answer(test, b"-" + record.value, of, chance.randrange(3))
                     answer(test, b"0", b"of another process", chance.randrange(3))
                     answered.add(of)
                 await asyncio.sleep(chance.choice([0, 0.01, 0.1]))
 
         replying = asyncio.create_task(reply())
-        replies = await asyncio.gather(*(app.emitter("requests").request(n, timeout="1h") for n in range(1, 201)))
+        replies = await asyncio.gather(
+            *(app.emitter("requests").request(n, timeout="1h") for n in range(1, 201))
+        )
         await replying
         assert replies == [-n for n in range(1, 201)]
         assert 20 < most <= 40
@@ -185,7 +223,9 @@ async def test_a_request_without_a_reply_is_over_in_time_and_what_comes_late_is_
     app = asking_app(handles=False)
     async with running(app) as test:
         emitter, began = app.emitter("requests"), now()
-        with pytest.raises(ReplyTimeoutError, match=r"^requests: no reply in requests-replies within 5 s$") as raised:
+        with pytest.raises(
+            ReplyTimeoutError, match=r"^requests: no reply in requests-replies within 5 s$"
+        ) as raised:
             await emitter.request(1)
         assert 4.99 < now() - began < 5.2
         assert isinstance(raised.value, TimeoutError)
@@ -271,7 +311,8 @@ async def test_what_arrives_while_the_reader_makes_another_client_is_not_lost() 
         await until(lambda: test.records("requests"))
         test.broker.fail_next("topics", TransientBrokerError("broken"))
         held = test.broker.hold("start")
-        await held.arrived()  # another client starts
+        # Another client starts.
+        await held.arrived()
         answer(test, b"1", request_of(test)[CORRELATION_ID])
         held.release()
         assert await asking == 1
@@ -329,13 +370,19 @@ async def test_a_reply_topic_that_nobody_creates_is_told_in_the_error() -> None:
     broker.create_topic("requests", 1)
     broker.create_topic("answers", 1)
     async with running(app, broker=broker) as test:
-        with pytest.raises(ReplyTimeoutError, match="topic 'nowhere' does not exist, and the broker does not create"):
+        with pytest.raises(
+            ReplyTimeoutError,
+            match="topic 'nowhere' does not exist, and the broker does not create",
+        ):
             await app.emitter("requests").request(1)
-        assert test.records("requests") == []  # or its reply could be lost
+        # Or its reply could be lost.
+        assert test.records("requests") == []
         broker.create_topic("nowhere", 1)
         asking = asyncio.create_task(app.emitter("requests").request(2, timeout=60))
         await until(lambda: test.records("requests"), 60)
-        broker.produce("nowhere", b"2", headers=[(CORRELATION_ID, request_of(test)[CORRELATION_ID])])
+        broker.produce(
+            "nowhere", b"2", headers=[(CORRELATION_ID, request_of(test)[CORRELATION_ID])]
+        )
         assert await asking == 2
 
 
@@ -343,7 +390,9 @@ async def test_a_reply_topic_that_nobody_creates_is_told_in_the_error() -> None:
 async def test_a_stop_tells_all_that_wait_and_closes_the_reader() -> None:
     app = asking_app(handles=False, max_in_flight=3)
     async with running(app) as test:
-        asking = [asyncio.create_task(app.emitter("requests").request(n, timeout=600)) for n in range(6)]
+        asking = [
+            asyncio.create_task(app.emitter("requests").request(n, timeout=600)) for n in range(6)
+        ]
         await until(lambda: len(test.records("requests")) == 3)
         await app.stop()
         ends = await asyncio.gather(*asking, return_exceptions=True)
@@ -370,10 +419,17 @@ async def test_a_stop_before_the_reader_has_found_its_place_tells_who_waits() ->
 async def test_a_reply_goes_where_the_request_says_and_a_record_with_a_topic_where_that_says(
     wait_for_write: bool,
 ) -> None:
-    app = App({
-        "incoming": {"requests": {"group_id": "g", "auto_offset_reset": "earliest"}},
-        "outgoing": {"answers": {"wait_for_write": wait_for_write, "propagate_headers": [CORRELATION_ID, "trace"]}},
-    })  # fmt: skip
+    app = App(
+        {
+            "incoming": {"requests": {"group_id": "g", "auto_offset_reset": "earliest"}},
+            "outgoing": {
+                "answers": {
+                    "wait_for_write": wait_for_write,
+                    "propagate_headers": [CORRELATION_ID, "trace"],
+                }
+            },
+        }
+    )
 
     @app.incoming("requests")
     @app.outgoing("answers")
@@ -447,13 +503,15 @@ async def test_a_request_that_nothing_can_be_sent_to_is_a_nack_and_the_next_one_
 
 @in_virtual_time
 async def test_a_handler_that_raises_answers_nobody_and_a_batch_has_no_single_origin() -> None:
-    app = App({
-        "incoming": {
-            "requests": {"group_id": "g", "auto_offset_reset": "earliest", **IGNORED},
-            "batches": {"group_id": "h", "auto_offset_reset": "earliest"},
-        },
-        "outgoing": {"requests": {}, "batches": {}, "answers": {}},
-    })  # fmt: skip
+    app = App(
+        {
+            "incoming": {
+                "requests": {"group_id": "g", "auto_offset_reset": "earliest", **IGNORED},
+                "batches": {"group_id": "h", "auto_offset_reset": "earliest"},
+            },
+            "outgoing": {"requests": {}, "batches": {}, "answers": {}},
+        }
+    )
 
     @app.incoming("requests")
     @app.outgoing("answers")
@@ -495,7 +553,8 @@ async def test_a_reply_in_the_moment_in_which_the_time_is_over_counts() -> None:
     async with running(app) as test:
         emitter = app.emitter("requests")
         with pytest.raises(ReplyTimeoutError):
-            await emitter.request(0)  # the reader has begun
+            # The reader has begun.
+            await emitter.request(0)
         asking = asyncio.create_task(emitter.request(1))
         began = now()
         await until(lambda: len(test.records("requests")) == 2)

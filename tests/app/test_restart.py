@@ -1,4 +1,6 @@
-"""A channel that has failed comes back without the process: by a call, or by itself, a few times in a row."""
+"""A channel that has failed comes back without the process: by a call, or by itself, a few times in
+a row.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,11 @@ async def test_restart_takes_up_where_the_failed_channel_had_committed() -> None
         assert state(test) == "connecting"
         await test.settled()
         assert handling.seen == [0, 1, 2, 2, 3]
-        assert (state(test), facts(test).reason, test.app.health().status) == ("running", None, "UP")
+        assert (state(test), facts(test).reason, test.app.health().status) == (
+            "running",
+            None,
+            "UP",
+        )
         assert positions(test.broker) == sorted(positions(test.broker))
         assert len(test.broker.members("billing")) == 1
 
@@ -101,7 +107,9 @@ async def test_only_a_channel_that_has_failed_can_be_restarted(when: str) -> Non
         channel = test.app.channel("orders")
         if when == "stopped":
             await test.app.stop()
-        with pytest.raises(ChannelClosedError, match=r"'orders' is (running|stopping): restart\(\) is for one that"):
+        with pytest.raises(
+            ChannelClosedError, match=r"'orders' is (running|stopping): restart\(\) is for one that"
+        ):
             await channel.restart()
 
 
@@ -180,7 +188,13 @@ async def test_handlers_that_hang_from_before_take_no_place_after_a_restart() ->
 
 
 @pytest.mark.parametrize(
-    "orders", [{}, {"failure_routes": {"KeyError": "dead-letter-queue"}}, {"consumers": 3}, {"ordering": "key"}]
+    "orders",
+    [
+        {},
+        {"failure_routes": {"KeyError": "dead-letter-queue"}},
+        {"consumers": 3},
+        {"ordering": "key"},
+    ],
 )
 @in_virtual_time
 async def test_restarts_leave_no_tasks_behind(orders: dict[str, Any]) -> None:
@@ -202,7 +216,10 @@ async def test_restarts_leave_no_tasks_behind(orders: dict[str, Any]) -> None:
 async def test_handlers_that_were_given_up_before_a_restart_are_counted_after_it() -> None:
     never, calls = asyncio.Event(), list[bytes]()
     app = make_app(
-        on_poison="dead-letter-queue", unprocessed_record_max_age="2s", drain_timeout="1s", revoke_grace="1s"
+        on_poison="dead-letter-queue",
+        unprocessed_record_max_age="2s",
+        drain_timeout="1s",
+        revoke_grace="1s",
     )
 
     @app.incoming("orders")
@@ -226,7 +243,8 @@ async def test_handlers_that_were_given_up_before_a_restart_are_counted_after_it
             await test.settled()
             assert facts(test).abandoned_handlers == before
         finally:
-            never.set()  # else the stop would be in its hands
+            # Else the stop would be in its hands.
+            never.set()
 
 
 @in_virtual_time
@@ -258,7 +276,9 @@ async def test_an_application_that_iterates_ends_with_the_failure_and_may_iterat
 
 
 @in_virtual_time
-async def test_it_comes_back_by_itself_after_longer_and_longer_waits_until_the_attempts_are_used_up() -> None:
+async def test_it_comes_back_by_itself_after_longer_and_longer_waits_until_the_attempts_are_used_up() -> (
+    None
+):
     handling = Handling(0, restart={"backoff": "2s", "max_backoff": "5s", "max_attempts": 3})
     async with running(handling.app) as test:
         await send(test, b"")
@@ -267,7 +287,9 @@ async def test_it_comes_back_by_itself_after_longer_and_longer_waits_until_the_a
         await asyncio.sleep(300)
         assert len(handling.failed_at) == 4
         assert state(test) == "failed"
-        assert (facts(test).reason or "").endswith("; the channel stays down: its 3 restarts are used up")
+        assert (facts(test).reason or "").endswith(
+            "; the channel stays down: its 3 restarts are used up"
+        )
 
 
 @in_virtual_time
@@ -289,7 +311,9 @@ async def test_one_event_tells_of_a_failure_and_of_the_restart_after_it() -> Non
         await send(test, b"")
         await until(lambda: len(recorder.of(ChannelFailed)) == 2)
         first, second = (event.reason for event in recorder.of(ChannelFailed))
-        assert first.endswith("ValueError: no; the channel is started again in 0.4 s (attempt 1 of 1)")
+        assert first.endswith(
+            "ValueError: no; the channel is started again in 0.4 s (attempt 1 of 1)"
+        )
         assert second.endswith("ValueError: no; the channel stays down: its 1 restart is used up")
 
 
@@ -300,7 +324,10 @@ async def test_a_restart_without_a_wait_comes_at_once() -> None:
     async with running(handling.app) as test:
         await send(test, b"")
         await until(lambda: len(recorder.of(ChannelFailed)) == 2)
-        assert "the channel is started again at once (attempt 1 of 1)" in recorder.of(ChannelFailed)[0].reason
+        assert (
+            "the channel is started again at once (attempt 1 of 1)"
+            in recorder.of(ChannelFailed)[0].reason
+        )
 
 
 @in_virtual_time
@@ -308,8 +335,8 @@ async def test_a_channel_that_is_stopped_while_it_waits_has_not_used_its_attempt
     handling = Handling(0, restart={"backoff": "30s", "max_attempts": 1})
     reasons: list[str | None] = []
     async with running(handling.app) as test:
-
-        async def note() -> None:  # a plain function would run in a thread, which virtual time does not wait for
+        # A plain function would run in a thread, which virtual time does not wait for.
+        async def note() -> None:
             reasons.append(facts(test).reason)
 
         handling.app.before_stop(note)
@@ -318,7 +345,9 @@ async def test_a_channel_that_is_stopped_while_it_waits_has_not_used_its_attempt
     assert reasons == ["channel 'orders': orders-0 offset 0: ValueError: no"]
 
 
-@pytest.mark.parametrize("error", [ValueError("sabotage"), asyncio.CancelledError(), Odd("sabotage")])
+@pytest.mark.parametrize(
+    "error", [ValueError("sabotage"), asyncio.CancelledError(), Odd("sabotage")]
+)
 @in_virtual_time
 async def test_it_comes_back_whatever_goes_wrong_while_it_lets_go(error: BaseException) -> None:
     recorder, loop = Recorder(), asyncio.get_running_loop()
@@ -358,7 +387,8 @@ async def test_a_channel_that_has_run_for_long_enough_has_all_of_its_attempts_ag
         await until(lambda: state(test) == "failed")
         handling.bad.discard(0)
         await until(lambda: state(test) == "running")
-        await asyncio.sleep(71)  # max_backoff, and the limit of poison
+        # max_backoff, and the limit of poison.
+        await asyncio.sleep(71)
         await send(test, b"")
         await until(lambda: state(test) == "failed")
         assert "attempt 1 of 1" in (facts(test).reason or "")
@@ -370,9 +400,10 @@ async def test_a_channel_that_has_run_for_long_enough_has_all_of_its_attempts_ag
 @in_virtual_time
 async def test_a_channel_that_meets_the_same_poison_each_time_runs_out_of_attempts() -> None:
     app = make_app(
-        unprocessed_record_max_age="20s", restart={"backoff": "1s", "max_backoff": "10s", "max_attempts": 2},
+        unprocessed_record_max_age="20s",
+        restart={"backoff": "1s", "max_backoff": "10s", "max_attempts": 2},
         drain_timeout="1s",
-    )  # fmt: skip
+    )
     starts: list[float] = []
 
     @app.incoming("orders")
@@ -486,7 +517,10 @@ async def test_a_restart_by_hand_during_the_wait_is_the_only_one() -> None:
 
 @in_virtual_time
 async def test_an_application_that_iterates_goes_on_when_the_channel_comes_back_by_itself() -> None:
-    app, seen = make_app(value_deserializer="bytes", restart={"backoff": "1s", "max_attempts": 2}), list[int]()
+    app, seen = (
+        make_app(value_deserializer="bytes", restart={"backoff": "1s", "max_attempts": 2}),
+        list[int](),
+    )
 
     async def consume() -> None:
         async for message in app.channel("orders"):
@@ -510,7 +544,10 @@ async def test_an_application_that_iterates_goes_on_when_the_channel_comes_back_
 async def test_exit_on_failure_ends_the_application_only_when_the_attempts_are_used_up(
     attempts: int, ends_after: int
 ) -> None:
-    handling, broker = Handling(0, restart={"backoff": "1s", "max_attempts": attempts}), make_broker()
+    handling, broker = (
+        Handling(0, restart={"backoff": "1s", "max_attempts": attempts}),
+        make_broker(),
+    )
     app: App = handling.app
     app.configure(overrides={"http": {"enabled": False}})
     app._connector, app._clock = broker.connector(), broker._state.clock
@@ -534,7 +571,9 @@ async def test_a_failed_channel_without_health_turns_no_probe_down() -> None:
         await send(test, b"")
         await until(lambda: state(test) == "failed")
         found = test.app.health()
-        assert [(probe.status, probe.checks) for probe in (found, found.live, found.ready)] == [("UP", ())] * 3
+        assert [(probe.status, probe.checks) for probe in (found, found.live, found.ready)] == [
+            ("UP", ())
+        ] * 3
 
 
 async def test_an_outgoing_channel_without_health_has_no_check() -> None:

@@ -1,4 +1,6 @@
-"""A revocation ends while the group still waits for this member, whatever hangs: hooks, handlers, the commit."""
+"""A revocation ends while the group still waits for this member, whatever hangs: hooks, handlers,
+the commit.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +11,45 @@ import pytest
 
 from reactive_kafka import Message, TopicPartition
 from reactive_kafka.checkpoint.stores.memory import Rows
-from reactive_kafka.observe.events import HandlerAbandoned, HookFailed, RevocationCut, SettledNotStored
+from reactive_kafka.observe.events import (
+    HandlerAbandoned,
+    HookFailed,
+    RevocationCut,
+    SettledNotStored,
+)
 from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.checkpoints import app_on
-from tests.app.helpers import Recorder, in_virtual_time, make_app, make_broker, now, running, send, tp, until
+from tests.app.helpers import (
+    Recorder,
+    in_virtual_time,
+    make_app,
+    make_broker,
+    now,
+    running,
+    send,
+    tp,
+    until,
+)
 
-WAITS_S = 10.0  # the group, for its members
-PATIENCE_S = WAITS_S - 3 - 1  # less a heartbeat, and the join
-HEARD_S = 7.0  # after an assignment: two heartbeats have told that no rebalance has begun
-SHORT: dict[str, Any] = {"rebalance_timeout_ms": int(WAITS_S * 1000), "commit_interval": "100s", "concurrency": 4}
+# The group, for its members.
+WAITS_S = 10.0
+# Less a heartbeat, and the join.
+PATIENCE_S = WAITS_S - 3 - 1
+# After an assignment: two heartbeats have told that no rebalance has begun.
+HEARD_S = 7.0
+SHORT: dict[str, Any] = {
+    "rebalance_timeout_ms": int(WAITS_S * 1000),
+    "commit_interval": "100s",
+    "concurrency": 4,
+}
 
 Partitions = frozenset[TopicPartition]
 
 
 def hanging_app(app: Any, hooks: int = 1) -> list[float]:
-    """Give *app* a handler that does not return for "stuck", and hooks that never do; when each was called."""
+    """Give *app* a handler that does not return for "stuck", and hooks that never do; when each was
+    called.
+    """
     called: list[float] = []
 
     @app.incoming("orders")
@@ -46,7 +72,11 @@ async def moved_on(broker: MemoryBroker, generation: int, within_s: float = 2 * 
 
 async def rebalance_of(test: TestApp) -> tuple[float, bool]:
     """How long a rebalance has taken, and whether this member was in the group all the time."""
-    before, generation, began = list(test.broker.members("billing")), test.broker.generation("billing"), now()
+    before, generation, began = (
+        list(test.broker.members("billing")),
+        test.broker.generation("billing"),
+        now(),
+    )
     test.broker.rebalance("billing")
     await moved_on(test.broker, generation)
     took_s = now() - began
@@ -56,14 +86,18 @@ async def rebalance_of(test: TestApp) -> tuple[float, bool]:
 
 @pytest.mark.parametrize("grace", ["1s", "5s", "9s"])
 @in_virtual_time
-async def test_with_a_hook_and_a_handler_that_never_return_and_a_slow_commit_it_is_back_in_time(grace: str) -> None:
+async def test_with_a_hook_and_a_handler_that_never_return_and_a_slow_commit_it_is_back_in_time(
+    grace: str,
+) -> None:
     recorder = Recorder()
     app = make_app(recorder, revoke_grace=grace, **SHORT)
     hanging_app(app)
     async with running(app, partitions=2) as test:
         await send(test, b"settled", b"settled", partition=0)
         await send(test, b"settled", b"stuck", partition=1)
-        await until(lambda: [one.in_flight for one in app.channel("orders").facts().partitions] == [0, 1])
+        await until(
+            lambda: [one.in_flight for one in app.channel("orders").facts().partitions] == [0, 1]
+        )
         await asyncio.sleep(HEARD_S)
         test.broker.delay_next("commit", 1)
         took_s, stayed = await rebalance_of(test)
@@ -99,7 +133,8 @@ async def test_a_commit_that_is_never_answered_is_told_with_what_was_not_stored(
         assert (cut.hooks, cut.records, cut.unstored) == (1, 0, 1)
         assert len(recorder.of(SettledNotStored)) == 1
         held.release()
-    assert len(recorder.of(RevocationCut)) == 1  # the stop has all its time
+    # The stop has all its time.
+    assert len(recorder.of(RevocationCut)) == 1
 
 
 @in_virtual_time
@@ -112,8 +147,10 @@ async def test_several_hooks_share_the_time_and_none_of_them_goes_without() -> N
         assert stayed
         assert took_s <= PATIENCE_S
         first, second, third = called[:3]
-        assert second - first == pytest.approx(1, abs=0.01)  # a quarter of its share is left for its cleanup
-        assert third - second == pytest.approx(1.125, abs=0.01)  # and goes to the next ones if it does not need it
+        # A quarter of its share is left for its cleanup.
+        assert second - first == pytest.approx(1, abs=0.01)
+        # And goes to the next ones if it does not need it.
+        assert third - second == pytest.approx(1.125, abs=0.01)
 
 
 @in_virtual_time
@@ -177,4 +214,7 @@ async def test_a_checkpoint_store_that_does_not_answer_costs_no_membership() -> 
         took_s, stayed = await rebalance_of(test)
         assert stayed
         assert took_s <= PATIENCE_S
-        assert (recorder.of(RevocationCut)[0].hooks, recorder.of(RevocationCut)[0].unstored) == (1, 1)
+        assert (recorder.of(RevocationCut)[0].hooks, recorder.of(RevocationCut)[0].unstored) == (
+            1,
+            1,
+        )

@@ -1,4 +1,6 @@
-"""Routers: what modules of handlers declare without an application, and the application that includes them."""
+"""Routers: what modules of handlers declare without an application, and the application that
+includes them.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import App, ChannelClosedError, ConfigError, Message, Record, Router, TopicPartition
+from reactive_kafka import (
+    App,
+    ChannelClosedError,
+    ConfigError,
+    Message,
+    Record,
+    Router,
+    TopicPartition,
+)
 from tests.app.helpers import in_virtual_time, make_app, running, send
 
 
@@ -48,7 +58,8 @@ async def test_handlers_hooks_and_emitters_of_a_router_are_the_applications() ->
 @in_virtual_time
 async def test_one_function_may_be_declared_by_a_router_and_by_what_includes_it() -> None:
     app, outer, inner = make_app(), Router(), Router()
-    app.include(outer)  # what comes later counts, too
+    # What comes later counts, too.
+    app.include(outer)
     outer.include(inner)
 
     @app.outgoing("invoices")
@@ -69,7 +80,9 @@ async def test_one_function_may_be_declared_by_a_router_and_by_what_includes_it(
 async def test_emitters_that_were_asked_for_apart_send_to_the_same_channel_in_each_run() -> None:
     app, router = make_app(), Router()
     theirs, ours = router.emitter("invoices"), app.emitter("invoices")
-    with pytest.raises(ChannelClosedError, match="no application includes the router of this emitter"):
+    with pytest.raises(
+        ChannelClosedError, match="no application includes the router of this emitter"
+    ):
         await theirs.send({})
     app.include(router)
 
@@ -126,7 +139,8 @@ def test_a_channel_has_one_spark_function_wherever_it_stands() -> None:
 
     with pytest.raises(ConfigError, match="channel 'orders' has two Spark functions"):
         app.include(router)
-    assert list(app.declared.registry.spark) == ["orders"]  # nothing of the router
+    # Nothing of the router.
+    assert list(app.declared.registry.spark) == ["orders"]
 
 
 def test_a_router_names_no_channel_that_is_not_configured() -> None:
@@ -136,7 +150,8 @@ def test_a_router_names_no_channel_that_is_not_configured() -> None:
     with pytest.raises(ConfigError, match=r"app.emitter\('nowhere'\)"):
         app.configure()
     known = make_app()
-    known.incoming("orders")(lambda value: None)  # as a plain function
+    # As a plain function.
+    known.incoming("orders")(lambda value: None)
     known.configure()
     late.emitter("nowhere")
     with pytest.raises(ConfigError, match=r"app.emitter\('nowhere'\)"):
@@ -152,7 +167,9 @@ async def test_nothing_is_declared_on_a_router_while_its_application_runs() -> N
     async def handler(value: bytes) -> None: ...
 
     async with running(app):
-        with pytest.raises(RuntimeError, match=r"@app.incoming\('orders'\) while the application is running"):
+        with pytest.raises(
+            RuntimeError, match=r"@app.incoming\('orders'\) while the application is running"
+        ):
             router.incoming("orders")
         with pytest.raises(RuntimeError, match=r"@app\.include while the application is running"):
             app.include(Router())

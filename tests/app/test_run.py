@@ -1,4 +1,6 @@
-"""One run of an application: what goes wrong at its start, in its own things, and at each step of its end."""
+"""One run of an application: what goes wrong at its start, in its own things, and at each step of
+its end.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +51,14 @@ class Broken(MemoryStore):
 async def test_a_store_that_does_not_close_costs_no_other_channel_its_last_commit(how: str) -> None:
     recorder, handled = Recorder(), list[str]()
     tables: dict[str, Any] = {"auto_offset_reset": "earliest", "commit_interval": "9s"}
-    stored = {"commit_strategy": "checkpoint", "checkpoint": {"store": "memory://unused"}, "group_id": "a"}
-    app = App({"incoming": {"a": tables | stored, "b": tables | {"group_id": "b"}}}, observer=recorder)
+    stored = {
+        "commit_strategy": "checkpoint",
+        "checkpoint": {"store": "memory://unused"},
+        "group_id": "a",
+    }
+    app = App(
+        {"incoming": {"a": tables | stored, "b": tables | {"group_id": "b"}}}, observer=recorder
+    )
     app._stores = lambda _: Broken(how=how)
 
     @app.incoming("a")
@@ -73,7 +81,9 @@ async def test_a_store_that_does_not_close_costs_no_other_channel_its_last_commi
 # -- hooks of the application
 
 
-@pytest.mark.parametrize("error", [SystemExit(4), asyncio.CancelledError(), GeneratorExit(), ValueError("no")])
+@pytest.mark.parametrize(
+    "error", [SystemExit(4), asyncio.CancelledError(), GeneratorExit(), ValueError("no")]
+)
 @in_virtual_time
 async def test_whatever_before_stop_raises_the_last_commits_are_made_and_the_groups_are_left(
     error: BaseException,
@@ -160,7 +170,9 @@ async def leaves_a_timer() -> None:
 
 @pytest.mark.parametrize("does", [swallows_its_timeout, leaves_a_timer])
 @in_virtual_time
-async def test_a_start_hook_that_cancels_its_task_leaves_nothing_of_that_to_the_application(does: Any) -> None:
+async def test_a_start_hook_that_cancels_its_task_leaves_nothing_of_that_to_the_application(
+    does: Any,
+) -> None:
     app, handled = make_app(failure_strategy="ignore", commit_interval="100ms"), list[bytes]()
     app.on_start(does)
 
@@ -252,7 +264,9 @@ async def test_a_start_that_is_cancelled_at_any_moment_leaves_nobody_in_the_grou
 
 
 @in_virtual_time
-async def test_of_two_who_stop_at_once_one_may_start_again_and_the_other_takes_nothing_from_that() -> None:
+async def test_of_two_who_stop_at_once_one_may_start_again_and_the_other_takes_nothing_from_that() -> (
+    None
+):
     app, handled, broker = make_app(), list[bytes](), make_broker()
     app.incoming("orders")(_into(handled))
     app.configure(overrides={"http": {"enabled": False}})
@@ -305,7 +319,9 @@ async def test_a_handler_that_is_cut_off_at_the_deadline_may_await_in_its_cleanu
 
 
 @in_virtual_time
-async def test_a_handler_that_ignores_its_cancellation_meets_one_and_costs_nothing_after_the_stop() -> None:
+async def test_a_handler_that_ignores_its_cancellation_meets_one_and_costs_nothing_after_the_stop() -> (
+    None
+):
     app, met, go_on = make_app(drain_timeout="300ms"), list[float](), asyncio.Event()
 
     @app.incoming("orders")
@@ -395,7 +411,9 @@ async def test_a_log_handler_that_raises_ends_nothing(capsys: pytest.CaptureFixt
 @pytest.mark.usefixtures("full_log")
 @pytest.mark.parametrize("reason", ["a handler exits", "a channel fails", "a task goes wrong"])
 @in_virtual_time
-async def test_a_log_handler_that_raises_does_not_keep_an_application_from_its_end(reason: str) -> None:
+async def test_a_log_handler_that_raises_does_not_keep_an_application_from_its_end(
+    reason: str,
+) -> None:
     app, broker = make_app(), make_broker()
 
     @app.incoming("orders")
@@ -406,7 +424,9 @@ async def test_a_log_handler_that_raises_does_not_keep_an_application_from_its_e
     app._connector, app._clock = broker.connector(), broker._state.clock
     run = app._new_run(exit_on_failure=True)
     loop = asyncio.get_running_loop()
-    loop.set_task_factory(Sabotage("loop lag", ValueError("no")) if reason == "a task goes wrong" else None)
+    loop.set_task_factory(
+        Sabotage("loop lag", ValueError("no")) if reason == "a task goes wrong" else None
+    )
     try:
         await app._start(run)
         if reason != "a task goes wrong":

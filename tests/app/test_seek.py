@@ -1,4 +1,6 @@
-"""Going on from somewhere else: what was in flight, what is committed, and what a rebalance does afterwards."""
+"""Going on from somewhere else: what was in flight, what is committed, and what a rebalance does
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +96,9 @@ async def test_reading_goes_on_there(where: Any, next_offset: int) -> None:
 
 
 @in_virtual_time
-async def test_records_are_counted_from_the_first_one_without_a_verdict_however_many_are_queued() -> None:
+async def test_records_are_counted_from_the_first_one_without_a_verdict_however_many_are_queued() -> (
+    None
+):
     kept, broker = list[Message[bytes]](), broker_with(10)
     async with running(manual_app(kept), broker=broker) as test:
         await until(lambda: len(kept) == 10)
@@ -108,7 +112,9 @@ async def test_records_are_counted_from_the_first_one_without_a_verdict_however_
 
 @pytest.mark.parametrize(("policy", "first"), [("earliest", 2), ("latest", 8)])
 @in_virtual_time
-async def test_before_reading_begins_they_are_counted_from_where_it_would(policy: str, first: int) -> None:
+async def test_before_reading_begins_they_are_counted_from_where_it_would(
+    policy: str, first: int
+) -> None:
     seen, broker = list[int](), broker_with(10)
     app = noting_app(seen, auto_offset_reset=policy)
 
@@ -158,7 +164,9 @@ async def test_any_pair_of_topic_and_number_is_taken() -> None:
     ],
 )
 @in_virtual_time
-async def test_what_is_no_place_is_refused_and_moves_nothing(where: Any, error: type[Exception]) -> None:
+async def test_what_is_no_place_is_refused_and_moves_nothing(
+    where: Any, error: type[Exception]
+) -> None:
     seen: list[int] = []
     async with running(noting_app(seen)) as test:
         await send(test, b"", b"")
@@ -196,7 +204,10 @@ async def test_a_place_that_the_log_does_not_have_is_where_the_policy_says(
         await asyncio.sleep(1)
         await test.settled()
         assert seen == [5, *range(next_offset, 6)]
-        assert (recorder.of(OffsetReset)[-1].from_offset, recorder.of(OffsetReset)[-1].to) == (where, policy)
+        assert (recorder.of(OffsetReset)[-1].from_offset, recorder.of(OffsetReset)[-1].to) == (
+            where,
+            policy,
+        )
     await broker.close()
 
 
@@ -216,7 +227,8 @@ async def test_a_seek_moves_no_committed_position_by_itself_and_the_next_ack_doe
         for where, then in ((2, 3), (8, 9), (0, 1)):
             before = committed(test)
             await app.channel("orders").seek(tp(), where)
-            await until(lambda: len(kept) == 10 - where)  # noqa: B023  # awaited here
+            # Awaited here.
+            await until(lambda: len(kept) == 10 - where)  # noqa: B023
             await asyncio.sleep(5)
             assert committed(test) == before
             kept[0].ack()
@@ -423,7 +435,9 @@ async def test_a_place_outside_the_log_replays_all_of_it_whatever_commit_is_on_i
 
 
 @in_virtual_time
-async def test_a_commit_that_was_on_its_way_at_a_seek_does_not_undo_it_at_the_next_rebalance() -> None:
+async def test_a_commit_that_was_on_its_way_at_a_seek_does_not_undo_it_at_the_next_rebalance() -> (
+    None
+):
     app, seen, go_on = make_app(commit_interval="100ms"), list[int](), asyncio.Event()
     go_on.set()
 

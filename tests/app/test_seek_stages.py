@@ -1,4 +1,6 @@
-"""A seek at every stage of an assignment: what was sought last is where records come from, once, and never again."""
+"""A seek at every stage of an assignment: what was sought last is where records come from, once,
+and never again.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,16 @@ from reactive_kafka.partitions.start import Where
 from reactive_kafka.records import Committed
 from reactive_kafka.testing import TestApp
 from tests.app.checkpoints import app_on, row, store_of
-from tests.app.helpers import committed, in_virtual_time, make_app, make_broker, now, running, tp, until
+from tests.app.helpers import (
+    committed,
+    in_virtual_time,
+    make_app,
+    make_broker,
+    now,
+    running,
+    tp,
+    until,
+)
 
 START = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -45,7 +56,11 @@ KINDS = {
 }
 
 CALLS: list[tuple[str, Request]] = [
-    *[(kind, call) for kind in KINDS for call in ("committed", "beginning_offsets", "end_offsets", "topics")],
+    *[
+        (kind, call)
+        for kind in KINDS
+        for call in ("committed", "beginning_offsets", "end_offsets", "topics")
+    ],
     ("group without a position", "commit"),
     ("assign", "commit"),
     ("assign with a time", "offsets_for_times"),
@@ -65,7 +80,9 @@ def app_of(kind: Kind, seen: list[int]) -> App:
 
 @asynccontextmanager
 async def broker_of(kind: Kind) -> AsyncIterator[MemoryBroker]:
-    """A broker with ten records one second apart, from START on, and what the group has committed."""
+    """A broker with ten records one second apart, from START on, and what the group has
+    committed.
+    """
     broker = make_broker(1)
     for number in range(10):
         at = START + timedelta(seconds=number)
@@ -103,7 +120,8 @@ async def nothing_revives(broker: MemoryBroker, app: App, seen: list[int]) -> No
 @pytest.mark.parametrize("answer", [False, True], ids=["asked", "answered"])
 @pytest.mark.parametrize(("kind", "call"), CALLS)
 @pytest.mark.parametrize(
-    ("where", "first"), [([2], 2), ([9, "beginning"], 0), ([START + timedelta(seconds=3)], 3), (["end", 4, 3], 3)]
+    ("where", "first"),
+    [([2], 2), ([9, "beginning"], 0), ([START + timedelta(seconds=3)], 3), (["end", 4, 3], 3)],
 )
 @in_virtual_time
 async def test_while_reading_begins_it_begins_where_was_sought_last_and_that_never_revives(
@@ -133,7 +151,9 @@ async def test_while_reading_begins_it_begins_where_was_sought_last_and_that_nev
 
 @pytest.mark.parametrize("kind", KINDS)
 @in_virtual_time
-async def test_a_hook_of_the_assignment_and_a_task_beside_it_may_seek_and_the_last_one_wins(kind: str) -> None:
+async def test_a_hook_of_the_assignment_and_a_task_beside_it_may_seek_and_the_last_one_wins(
+    kind: str,
+) -> None:
     seen, it = list[int](), KINDS[kind]
     app, hooks = app_of(it, seen), list[int]()
 
@@ -155,7 +175,9 @@ async def test_a_hook_of_the_assignment_and_a_task_beside_it_may_seek_and_the_la
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("places", [[0], [8, 4], ["end", START + timedelta(seconds=6)]])
 @in_virtual_time
-async def test_right_after_reading_has_begun_the_last_of_them_wins(kind: str, places: list[Where]) -> None:
+async def test_right_after_reading_has_begun_the_last_of_them_wins(
+    kind: str, places: list[Where]
+) -> None:
     seen, it = list[int](), KINDS[kind]
     async with broker_of(it) as broker, running(app_of(it, seen), broker=broker) as test:
         channel = test.app.channel("orders")
@@ -172,11 +194,14 @@ async def test_right_after_reading_has_begun_the_last_of_them_wins(kind: str, pl
 
 @pytest.mark.parametrize("call", ["committed", "end_offsets"])
 @in_virtual_time
-async def test_a_seek_that_a_rebalance_overtakes_is_refused_and_not_carried_out(call: Request) -> None:
+async def test_a_seek_that_a_rebalance_overtakes_is_refused_and_not_carried_out(
+    call: Request,
+) -> None:
     seen, it = list[int](), KINDS["group"]
     async with broker_of(it) as broker:
         app = app_of(it, seen)
-        broker.fail_next(call, TransientBrokerError("not now"))  # the next one is asked beside the rebalance
+        # The next one is asked beside the rebalance.
+        broker.fail_next(call, TransientBrokerError("not now"))
         hold = broker.hold(call)
         starting = asyncio.ensure_future(TestApp(app, broker=broker).__aenter__())
         await hold.arrived()
@@ -196,7 +221,9 @@ async def test_a_seek_that_a_rebalance_overtakes_is_refused_and_not_carried_out(
 
 @pytest.mark.parametrize("kind", ["group", "assign", "checkpoint"])
 @in_virtual_time
-async def test_a_seek_under_way_when_the_partition_is_taken_away_is_refused_and_changes_nothing(kind: str) -> None:
+async def test_a_seek_under_way_when_the_partition_is_taken_away_is_refused_and_changes_nothing(
+    kind: str,
+) -> None:
     seen, it = list[int](), KINDS[kind]
     async with broker_of(it) as broker, running(app_of(it, seen), broker=broker) as test:
         channel = test.app.channel("orders")
@@ -220,7 +247,9 @@ async def test_a_seek_under_way_when_the_partition_is_taken_away_is_refused_and_
 
 
 @in_virtual_time
-async def test_a_seek_whose_place_is_found_while_the_partition_drains_is_refused_and_acks_count() -> None:
+async def test_a_seek_whose_place_is_found_while_the_partition_drains_is_refused_and_acks_count() -> (
+    None
+):
     app, kept = make_app(commit_interval="100ms", revoke_grace="5s"), list[Message[bytes]]()
 
     @app.incoming("orders", ack="manual")
@@ -233,7 +262,8 @@ async def test_a_seek_whose_place_is_found_while_the_partition_drains_is_refused
         seek = asyncio.create_task(app.channel("orders").seek(tp(), 0))
         await hold.arrived()
         broker.rebalance("billing")
-        await asyncio.sleep(1)  # the records in flight are waited for
+        # The records in flight are waited for.
+        await asyncio.sleep(1)
         hold.release()
         with pytest.raises(NotOwnerError):
             await asyncio.wait_for(seek, 1)
@@ -244,7 +274,9 @@ async def test_a_seek_whose_place_is_found_while_the_partition_drains_is_refused
 
 
 @in_virtual_time
-async def test_a_partition_that_came_straight_back_goes_where_was_sought_while_it_was_looked_up() -> None:
+async def test_a_partition_that_came_straight_back_goes_where_was_sought_while_it_was_looked_up() -> (
+    None
+):
     app, kept = make_app(commit_interval="100ms", revoke_grace="100ms"), list[Message[bytes]]()
 
     @app.incoming("orders", ack="manual")
@@ -267,7 +299,9 @@ async def test_a_partition_that_came_straight_back_goes_where_was_sought_while_i
 
 
 @in_virtual_time
-async def test_with_a_store_the_row_is_claimed_anew_for_a_place_that_was_sought_while_rows_were_claimed() -> None:
+async def test_with_a_store_the_row_is_claimed_anew_for_a_place_that_was_sought_while_rows_were_claimed() -> (
+    None
+):
     rows, seen = Rows(), list[int]()
     app = app_on(rows, commit_interval="100ms")
 
@@ -280,7 +314,8 @@ async def test_with_a_store_the_row_is_claimed_anew_for_a_place_that_was_sought_
         await asyncio.sleep(1)
         before = row(rows)
         hold = store_of(app).faults.hold("write")
-        broker.create_topic("orders", 2)  # its row is claimed beside one that is ours still
+        # Its row is claimed beside one that is ours still.
+        broker.create_topic("orders", 2)
         await hold.arrived()
         seek = asyncio.create_task(app.channel("orders").seek(tp(), 3))
         await asyncio.sleep(0.01)

@@ -1,4 +1,6 @@
-"""Middleware around sends: every way in which an application sends, and what a middleware may do to it."""
+"""Middleware around sends: every way in which an application sends, and what a middleware may do to
+it.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,12 @@ from reactive_kafka import (
     RecordMetadata,
     Router,
 )
-from reactive_kafka.observe.events import ChannelFailed, HandlerRetried, RecordDeadLettered, RecordDelayed
+from reactive_kafka.observe.events import (
+    ChannelFailed,
+    HandlerRetried,
+    RecordDeadLettered,
+    RecordDelayed,
+)
 from reactive_kafka.testing import TestApp
 from tests.app.helpers import Recorder, committed, in_virtual_time, make_app, running, send, until
 
@@ -116,15 +123,28 @@ def emits_in_thread(app: App, value: Any) -> Callable[[TestApp], Awaitable[None]
     return have_sent
 
 
-WAYS: list[Way] = [returns, returns_many, yields, in_thread, source, emits, emits_now, emits_in_thread]
+WAYS: list[Way] = [
+    returns,
+    returns_many,
+    yields,
+    in_thread,
+    source,
+    emits,
+    emits_now,
+    emits_in_thread,
+]
 OF_HANDLERS: list[Way] = [returns, returns_many, yields, in_thread]
 OF_EMITTERS: list[Way] = [emits, emits_now, emits_in_thread]
 
 
 @pytest.mark.parametrize("waits", [True, False])
 @pytest.mark.parametrize(
-    ("way", "is_exact"),  # a transactional channel has no send_nowait
-    [*((way, False) for way in WAYS), *((way, True) for way in WAYS if way not in (emits_now, emits_in_thread))],
+    # A transactional channel has no send_nowait.
+    ("way", "is_exact"),
+    [
+        *((way, False) for way in WAYS),
+        *((way, True) for way in WAYS if way not in (emits_now, emits_in_thread)),
+    ],
 )
 @in_virtual_time
 async def test_each_way_of_sending_goes_through_it_and_it_may_change_the_record(
@@ -132,13 +152,18 @@ async def test_each_way_of_sending_goes_through_it_and_it_may_change_the_record(
 ) -> None:
     orders = {"group_id": "billing", "auto_offset_reset": "earliest", "batch_max_wait": 0}
     invoices = {"wait_for_write": waits, **({"transactional_id": "t"} if is_exact else {})}
-    app, seen = App({"incoming": {"orders": orders}, "outgoing": {"invoices": invoices}}), list[Record]()
+    app, seen = (
+        App({"incoming": {"orders": orders}, "outgoing": {"invoices": invoices}}),
+        list[Record](),
+    )
     have_sent = way(app, {"n": 1})
 
     @app.send_middleware
     async def middleware(record: Record, call_next: CallNext) -> Any:
         seen.append(record)
-        return await call_next(replace(record, value=record.value | {"more": 2}, headers=[("sent-by", b"shop")]))
+        return await call_next(
+            replace(record, value=record.value | {"more": 2}, headers=[("sent-by", b"shop")])
+        )
 
     async with running(app) as test:
         await have_sent(test)
@@ -149,7 +174,9 @@ async def test_each_way_of_sending_goes_through_it_and_it_may_change_the_record(
 
 @pytest.mark.parametrize("way", OF_HANDLERS)
 @in_virtual_time
-async def test_what_it_raises_is_a_failure_of_the_handler_and_no_letter_goes_through_it(way: Way) -> None:
+async def test_what_it_raises_is_a_failure_of_the_handler_and_no_letter_goes_through_it(
+    way: Way,
+) -> None:
     recorder, calls = Recorder(), list[Record]()
     delayed = {"failure_strategy": "delayed-retry-topic", "delayed_retry": {"topics": ["r_1000"]}}
     app = make_app(recorder, retry={"max_attempts": 2, "backoff": 0}, batch_max_wait=0, **delayed)
@@ -209,7 +236,9 @@ async def test_the_first_is_the_outermost_and_a_routers_covers_what_its_function
     names = ("orders", "returns")
     app = App(
         {
-            "incoming": {name: {"group_id": "g", "auto_offset_reset": "earliest"} for name in names},
+            "incoming": {
+                name: {"group_id": "g", "auto_offset_reset": "earliest"} for name in names
+            },
             "outgoing": {"invoices": {}, "made": {}},
         }
     )
@@ -241,22 +270,38 @@ async def test_the_first_is_the_outermost_and_a_routers_covers_what_its_function
     router.send_middleware(named("router"))
     async with running(app) as test:
         await until(lambda: len(seen) == 6)
-        assert seen == ["first made m", "second made m", "router made m", "router done", "second done", "first done"]
-        for channel, sees in (("orders", ["first", "second"]), ("returns", ["first", "second", "router"])):
+        assert seen == [
+            "first made m",
+            "second made m",
+            "router made m",
+            "router done",
+            "second done",
+            "first done",
+        ]
+        for channel, sees in (
+            ("orders", ["first", "second"]),
+            ("returns", ["first", "second", "router"]),
+        ):
             seen.clear()
             await test.send(channel, "v")
             await test.settled()
             assert seen[: len(sees)] == [f"{name} invoices v" for name in sees]
             assert len(seen) == 2 * len(sees)
         seen.clear()
-        await theirs.send("e")  # an emitter is the application's, whoever has asked for it
+        # An emitter is the application's, whoever has asked for it.
+        await theirs.send("e")
         assert seen == ["first invoices e", "second invoices e", "second done", "first done"]
 
 
 @in_virtual_time
 async def test_several_channels_get_each_value_once_and_a_named_one_its_own() -> None:
-    app = App({"incoming": {"orders": {"group_id": "g", "auto_offset_reset": "earliest"}},
-               "outgoing": {"a": {}, "b": {}}, "memory": {"inside": {}}})  # fmt: skip
+    app = App(
+        {
+            "incoming": {"orders": {"group_id": "g", "auto_offset_reset": "earliest"}},
+            "outgoing": {"a": {}, "b": {}},
+            "memory": {"inside": {}},
+        }
+    )
     seen, inside = list[Any](), list[Any]()
 
     @app.send_middleware
@@ -279,7 +324,10 @@ async def test_several_channels_get_each_value_once_and_a_named_one_its_own() ->
         await send(test, 1)
         await test.settled()
         assert [one.value for one in test.records("a")] == [b"2"]
-        assert [(one.value, list(one.headers)) for one in test.records("b")] == [(b"2", []), (b"11", [("h", b"1")])]
+        assert [(one.value, list(one.headers)) for one in test.records("b")] == [
+            (b"2", []),
+            (b"11", [("h", b"1")]),
+        ]
     assert sorted(seen) == [("a", 1), ("b", 1), ("b", 10), ("inside", 1)]
     assert inside == [2]
 
@@ -308,7 +356,9 @@ async def test_in_a_transaction_it_is_around_each_record() -> None:
 async def test_a_request_goes_through_it_and_so_does_its_reply() -> None:
     app = App(
         {
-            "incoming": {"asked": {"topic": "requests", "group_id": "g", "auto_offset_reset": "earliest"}},
+            "incoming": {
+                "asked": {"topic": "requests", "group_id": "g", "auto_offset_reset": "earliest"}
+            },
             "outgoing": {"requests": {}, "answers": {}},
         }
     )
@@ -340,7 +390,8 @@ async def test_it_returns_when_whoever_sends_goes_on() -> None:
 
     @app.send_middleware
     async def middleware(record: Record, call_next: CallNext) -> None:
-        told.append(await call_next(record))  # its own return value is not asked for
+        # Its own return value is not asked for.
+        told.append(await call_next(record))
 
     returns(app, b"v")
     async with running(app) as test:
@@ -404,7 +455,9 @@ async def sends_elsewhere(record: Record, call_next: CallNext) -> Any:
     return await call_next(replace(record, channel="nowhere"))
 
 
-@pytest.mark.parametrize(("middleware", "error", "text"), ODD, ids=lambda one: getattr(one, "__name__", ""))
+@pytest.mark.parametrize(
+    ("middleware", "error", "text"), ODD, ids=lambda one: getattr(one, "__name__", "")
+)
 @pytest.mark.parametrize("way", [*OF_HANDLERS, *OF_EMITTERS])
 @in_virtual_time
 async def test_exactly_one_record_goes_on_to_the_same_channel(
@@ -458,7 +511,10 @@ async def test_what_waits_cannot_be_sent_at_once() -> None:
         return await call_next(record)
 
     async with running(app) as test:
-        with pytest.raises(RuntimeError, match=r"send_nowait\(\): a send_middleware waits for something; await send"):
+        with pytest.raises(
+            RuntimeError,
+            match=r"send_nowait\(\): a send_middleware waits for something; await send",
+        ):
             emitter.send_nowait(b"v")
         assert ended == ["ended"]
         await emitter.send(b"w")
@@ -494,7 +550,8 @@ async def test_emitters_find_it_in_each_run_as_it_was_declared_by_then() -> None
         return await call_next(replace(record, value=b"changed"))
 
     async with running(app) as test:
-        for _ in range(2):  # the second goes the quick way
+        # The second goes the quick way.
+        for _ in range(2):
             await emitter.send_nowait(b"v")
         assert [one.value for one in test.records("invoices")] == [b"v", b"v"]
     app.send_middleware(middleware)
@@ -503,4 +560,5 @@ async def test_emitters_find_it_in_each_run_as_it_was_declared_by_then() -> None
             await emitter.send_nowait(b"v")
         await to_thread.run_sync(lambda: emitter.send_nowait(b"v").result(5))
         assert [one.value for one in test.records("invoices")] == [b"changed"] * 3
-    assert threads == {threading.get_ident()}  # on the loop, whoever sends
+    # On the loop, whoever sends.
+    assert threads == {threading.get_ident()}

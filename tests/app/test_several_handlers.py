@@ -1,4 +1,6 @@
-"""Several handlers on one channel: which of them gets a record, with its own retries and outputs; what none takes."""
+"""Several handlers on one channel: which of them gets a record, with its own retries and outputs;
+what none takes.
+"""
 
 from __future__ import annotations
 
@@ -111,7 +113,8 @@ async def test_the_type_of_the_payload_decides_without_predicates() -> None:
         seen.append(("placed", order))
 
     @app.incoming("orders")
-    def cancelled(message: Message[Cancelled]) -> None:  # in a thread
+    # In a thread.
+    def cancelled(message: Message[Cancelled]) -> None:
         seen.append(("cancelled", message.payload))
 
     @app.incoming("orders")
@@ -146,7 +149,12 @@ async def test_the_tags_of_structs_decide_too_and_members_of_unions() -> None:
         seen.append(("closed", event))
 
     async with running(app) as test:
-        await send(test, {"kind": "closed", "id": 1}, {"kind": "opened", "id": 2}, {"kind": "closed", "id": 7})
+        await send(
+            test,
+            {"kind": "closed", "id": 1},
+            {"kind": "opened", "id": 2},
+            {"kind": "closed", "id": 7},
+        )
         await test.settled()
     assert seen == [("closed", Closed(1)), ("opened", Opened(2)), ("seven", Closed(7))]
 
@@ -168,7 +176,9 @@ async def test_a_predicate_of_a_type_is_not_asked_about_others() -> None:
     assert seen == [Cancelled(id=1), Placed(id=2)]
 
 
-async def test_types_that_cannot_be_told_apart_are_read_by_each_handler_once_its_predicate_has_chosen_it() -> None:
+async def test_types_that_cannot_be_told_apart_are_read_by_each_handler_once_its_predicate_has_chosen_it() -> (
+    None
+):
     """The predicates see what the format yields without a type."""
     app, seen, asked = make_app(failure_strategy="ignore"), list[Any](), list[Any]()
 
@@ -211,7 +221,12 @@ async def test_predicates_see_bytes_where_a_handler_wants_bytes_or_text() -> Non
 
 
 async def test_a_memory_channel_tells_objects_apart_by_their_classes() -> None:
-    app = App({"incoming": {"orders": {"group_id": "g", "auto_offset_reset": "earliest"}}, "memory": {"stage": {}}})
+    app = App(
+        {
+            "incoming": {"orders": {"group_id": "g", "auto_offset_reset": "earliest"}},
+            "memory": {"stage": {}},
+        }
+    )
     seen: list[Any] = []
 
     @app.incoming("orders")
@@ -260,12 +275,16 @@ def test_each_record_is_called_for_and_settled_as_the_rule_says(
     filters: bool,
     unmatched: str,
 ) -> None:
-    """Handler n takes the numbers of ``takes[n]``; the last one, if there is one, everything. 4 is filtered."""
+    """Handler n takes the numbers of ``takes[n]``; the last one, if there is one, everything. 4 is
+    filtered.
+    """
     if not takes and not has_rest:
         has_rest = True
 
     async def main(clock: FakeClock) -> None:
-        more: dict[str, Any] = {"filter": "tests.app.test_several_handlers:is_below_four"} if filters else {}
+        more: dict[str, Any] = (
+            {"filter": "tests.app.test_several_handlers:is_below_four"} if filters else {}
+        )
         app = make_app(
             value_deserializer="int",
             ordering=ordering,
@@ -286,7 +305,9 @@ def test_each_record_is_called_for_and_settled_as_the_rule_says(
             return handle
 
         for number, numbers in enumerate(takes):
-            app.incoming("orders", when=lambda message, numbers=numbers: message.payload in numbers)(handler(number))
+            app.incoming(
+                "orders", when=lambda message, numbers=numbers: message.payload in numbers
+            )(handler(number))
         if has_rest:
             app.incoming("orders")(handler(len(takes)))
         async with running(app) as test:
@@ -297,7 +318,9 @@ def test_each_record_is_called_for_and_settled_as_the_rule_says(
         skipped = {"filter": 0, "unmatched": 0}
         nacked = 0
         for value in sent:
-            mine = [number for number, numbers in enumerate(takes) if value in numbers] + [len(takes)] * has_rest
+            mine = [number for number, numbers in enumerate(takes) if value in numbers] + [
+                len(takes)
+            ] * has_rest
             if filters and value == 4:
                 skipped["filter"] += 1
             elif not mine:
@@ -324,7 +347,10 @@ def is_below_four(message: Message[int]) -> bool:
 
 @in_virtual_time
 async def test_each_handler_has_its_own_retries() -> None:
-    app, calls = make_app(value_deserializer="int", failure_strategy="ignore", retry={"max_attempts": 2}), list[Any]()
+    app, calls = (
+        make_app(value_deserializer="int", failure_strategy="ignore", retry={"max_attempts": 2}),
+        list[Any](),
+    )
 
     async def failing(message: Message[int]) -> None:
         calls.append((message.payload, message.attempt))
@@ -349,10 +375,18 @@ async def test_each_handler_has_its_own_retries() -> None:
 
 
 @in_virtual_time
-async def test_each_handler_sends_to_its_own_channels_and_its_record_is_acked_when_that_is_written() -> None:
+async def test_each_handler_sends_to_its_own_channels_and_its_record_is_acked_when_that_is_written() -> (
+    None
+):
     app = App(
         {
-            "incoming": {"orders": {"group_id": "g", "auto_offset_reset": "earliest", "value_deserializer": "int"}},
+            "incoming": {
+                "orders": {
+                    "group_id": "g",
+                    "auto_offset_reset": "earliest",
+                    "value_deserializer": "int",
+                }
+            },
             "outgoing": {"even": {"wait_for_write": False}, "odd": {}},
         }
     )
@@ -439,7 +473,11 @@ async def test_a_record_that_is_acked_before_its_call_is_chosen_for_too(ack: str
 
     async with running(app) as test:
         await send(test, 1, 2, 3)
-        await until(lambda: facts(test).totals.get(tp()) and sum(facts(test).totals[tp()].nacked.values()) == 2)
+        await until(
+            lambda: (
+                facts(test).totals.get(tp()) and sum(facts(test).totals[tp()].nacked.values()) == 2
+            )
+        )
     assert seen == [1, -2]
 
 
@@ -471,7 +509,9 @@ async def test_what_no_handler_takes_is_nacked_at_once_and_can_be_routed_by_name
 
 
 @in_virtual_time
-async def test_what_no_handler_takes_is_skipped_if_the_channel_says_so_and_told_once_an_interval() -> None:
+async def test_what_no_handler_takes_is_skipped_if_the_channel_says_so_and_told_once_an_interval() -> (
+    None
+):
     recorder = Recorder()
     app = make_app(recorder, value_deserializer="int", unmatched="skip")
 
@@ -488,13 +528,18 @@ async def test_what_no_handler_takes_is_skipped_if_the_channel_says_so_and_told_
         assert event.text() == "2 records skipped: no handler takes such a record"
         await send(test, 4)
         await test.settled()
-    assert [event.records for event in recorder.of(RecordsSkipped)] == [2, 1], "the rest is told at the end"
+    assert [event.records for event in recorder.of(RecordsSkipped)] == [2, 1], (
+        "the rest is told at the end"
+    )
 
 
 @in_virtual_time
 async def test_a_predicate_that_raises_is_a_failure_of_its_handler() -> None:
     recorder = Recorder()
-    app, asked = make_app(recorder, value_deserializer="int", failure_strategy="ignore"), list[int]()
+    app, asked = (
+        make_app(recorder, value_deserializer="int", failure_strategy="ignore"),
+        list[int](),
+    )
 
     def odd_predicate(message: Message[int]) -> bool:
         asked.append(message.attempt)
@@ -582,14 +627,18 @@ class SamePlaced(BaseModel):
         (str, bytes),
     ],
 )
-def test_handlers_that_cannot_be_told_apart_are_an_error_that_says_what_to_do(types: tuple[Any, Any]) -> None:
+def test_handlers_that_cannot_be_told_apart_are_an_error_that_says_what_to_do(
+    types: tuple[Any, Any],
+) -> None:
     with pytest.raises(ConfigError) as caught:
         app_of(*((one, None) for one in types)).configure()
     (problem,) = caught.value.problems
     assert problem.startswith("channel 'orders' has two handlers: ")
     assert "handler0" in problem
     assert "handler1" in problem
-    assert problem.endswith("give one of them when=, or types of a discriminated union, or set broadcast = true")
+    assert problem.endswith(
+        "give one of them when=, or types of a discriminated union, or set broadcast = true"
+    )
     app_of((types[0], lambda message: True), (types[1], None)).configure()
 
 
@@ -609,7 +658,9 @@ def test_handlers_of_a_channel_have_one_ack_mode() -> None:
     @app.incoming("orders")
     async def second(order: bytes) -> None: ...
 
-    with pytest.raises(ConfigError, match=r"'orders': its handlers have one ack mode, and .*first.* has 'pre'"):
+    with pytest.raises(
+        ConfigError, match=r"'orders': its handlers have one ack mode, and .*first.* has 'pre'"
+    ):
         app.configure()
 
 
@@ -628,7 +679,8 @@ def test_a_predicate_is_a_plain_function() -> None:
 @pytest.mark.parametrize("is_alone", [True, False])
 @pytest.mark.parametrize(
     ("retry", "calls"),
-    [(3, 1), ({"max_attempts": 3}, 3), (None, 1)],  # a table takes the place of the configured one
+    # A table takes the place of the configured one.
+    [(3, 1), ({"max_attempts": 3}, 3), (None, 1)],
 )
 @in_virtual_time
 async def test_a_number_of_calls_leaves_the_rest_of_the_retries_as_configured(
@@ -656,18 +708,29 @@ async def test_a_number_of_calls_leaves_the_rest_of_the_retries_as_configured(
 @pytest.mark.parametrize(
     ("handlers", "orders", "told"),
     [
-        ([(bytes, None)], {"broadcast": True}, ["broadcast = true: has no effect: the channel has one handler"]),
+        (
+            [(bytes, None)],
+            {"broadcast": True},
+            ["broadcast = true: has no effect: the channel has one handler"],
+        ),
         ([], {"broadcast": True}, ["broadcast = true: has no effect: the channel has no handler"]),
         ([(bytes, None)], {"unmatched": "skip"}, ["handler0"]),
         ([(bytes, has_kind(b"a")), (bytes, None)], {"unmatched": "skip"}, ["handler1"]),
         ([(bytes, has_kind(b"a"))], {"unmatched": "skip"}, []),
-        ([(Placed, None), (Cancelled, has_kind(b"a"))], {"unmatched": "skip"}, []),  # one without it is nobody's
+        # One without it is nobody's.
+        ([(Placed, None), (Cancelled, has_kind(b"a"))], {"unmatched": "skip"}, []),
         ([(Placed, None), (Cancelled, None)], {"unmatched": "skip"}, ["handler0"]),
-        ([(Cancelled, has_kind(b"a")), (Placed | Cancelled, None)], {"unmatched": "skip"}, ["handler1"]),
+        (
+            [(Cancelled, has_kind(b"a")), (Placed | Cancelled, None)],
+            {"unmatched": "skip"},
+            ["handler1"],
+        ),
         ([(bytes, has_kind(b"a")), (bytes, None)], {"broadcast": True}, []),
     ],
 )
-def test_what_has_no_effect_is_told(handlers: list[Any], orders: dict[str, Any], told: list[str]) -> None:
+def test_what_has_no_effect_is_told(
+    handlers: list[Any], orders: dict[str, Any], told: list[str]
+) -> None:
     warnings = app_of(*handlers, **orders).plan.warnings
     assert len(warnings) == len(told)
     for warning, text in zip(warnings, told, strict=True):
@@ -680,7 +743,11 @@ def test_what_has_no_effect_is_told(handlers: list[Any], orders: dict[str, Any],
 
 @in_virtual_time
 async def test_a_broadcast_record_is_acked_when_all_handlers_are_done() -> None:
-    app, seen, goes_on = make_app(broadcast=True, commit_interval="100ms"), list[Any](), asyncio.Event()
+    app, seen, goes_on = (
+        make_app(broadcast=True, commit_interval="100ms"),
+        list[Any](),
+        asyncio.Event(),
+    )
 
     @app.incoming("orders")
     async def first(value: bytes) -> None:
@@ -707,7 +774,13 @@ async def test_a_broadcast_record_is_acked_when_all_handlers_are_done() -> None:
         goes_on.set()
         await test.settled()
         assert facts(test).totals[tp()].acked == 2
-    assert seen == [("first", b"x"), ("second", b"x"), ("third", b"x"), ("first", b"y"), ("third", b"y")]
+    assert seen == [
+        ("first", b"x"),
+        ("second", b"x"),
+        ("third", b"x"),
+        ("first", b"y"),
+        ("third", b"y"),
+    ]
 
 
 @in_virtual_time
@@ -730,14 +803,28 @@ async def test_each_has_its_own_attempts_and_one_that_is_done_is_not_called_agai
         await test.settled(timeout=60)
         assert facts(test).retries == 3
         assert facts(test).totals[tp()].nacked == {}
-    assert calls == [("first", 1), ("first", 2), ("first", 3), ("second", 1), ("third", 1), ("third", 2)]
+    assert calls == [
+        ("first", 1),
+        ("first", 2),
+        ("first", 3),
+        ("second", 1),
+        ("third", 1),
+        ("third", 2),
+    ]
 
 
-@pytest.mark.parametrize("failing", [("first",), ("second",), ("third",), ("first", "third"), ("second", "third")])
+@pytest.mark.parametrize(
+    "failing", [("first",), ("second",), ("third",), ("first", "third"), ("second", "third")]
+)
 @in_virtual_time
-async def test_one_that_fails_for_good_has_the_record_nacked_once_the_others_are_done(failing: tuple[str, ...]) -> None:
+async def test_one_that_fails_for_good_has_the_record_nacked_once_the_others_are_done(
+    failing: tuple[str, ...],
+) -> None:
     recorder = Recorder()
-    app, calls = make_app(recorder, broadcast=True, failure_strategy="ignore", retry=None or {}), list[str]()
+    app, calls = (
+        make_app(recorder, broadcast=True, failure_strategy="ignore", retry=None or {}),
+        list[str](),
+    )
 
     def add(name: str) -> None:
         async def handle(value: bytes) -> None:
@@ -753,7 +840,9 @@ async def test_one_that_fails_for_good_has_the_record_nacked_once_the_others_are
         await send(test, b"x")
         await until(lambda: committed(test) == 1, 60)
         assert facts(test).totals[tp()].acked == 0
-    assert calls == [name for name in ("first", "second", "third") for _ in range(1 + (name in failing))]
+    assert calls == [
+        name for name in ("first", "second", "third") for _ in range(1 + (name in failing))
+    ]
     (ignored,) = recorder.of(RecordIgnored)
     assert ignored.reason == f"ValueError: {failing[0]}"
     told = [event.reason for event in recorder.events if type(event).__name__ == "AlsoFailed"]
@@ -805,7 +894,11 @@ async def test_with_latest_the_next_record_waits_for_the_commit_of_the_broadcast
 
 @in_virtual_time
 async def test_no_handler_settles_a_broadcast_record_alone() -> None:
-    app, errors, done = make_app(broadcast=True, failure_strategy="ignore"), list[str](), list[bytes]()
+    app, errors, done = (
+        make_app(broadcast=True, failure_strategy="ignore"),
+        list[str](),
+        list[bytes](),
+    )
 
     @app.incoming("orders")
     async def impatient(message: Message[bytes]) -> None:
@@ -817,7 +910,9 @@ async def test_no_handler_settles_a_broadcast_record_alone() -> None:
             lambda: message.nack(ValueError()),
             lambda: app.channel("orders").ack_up_to(message),
         ):
-            with pytest.raises(CommitRefusedError, match="would settle a record for all of its handlers"):
+            with pytest.raises(
+                CommitRefusedError, match="would settle a record for all of its handlers"
+            ):
                 settle()
             errors.append("refused")
 
@@ -852,7 +947,8 @@ async def test_a_broadcast_record_whose_partition_goes_is_given_to_no_more_handl
         await until(lambda: calls)
         (member,) = test.broker.members("billing")
         test.broker.expire("billing", member, notice_after_s=0.5)
-        await until(lambda: calls.count("first") == 2, 60)  # it comes again, with the new assignment
+        # It comes again, with the new assignment.
+        await until(lambda: calls.count("first") == 2, 60)
         await test.settled()
         goes_on.set()
         await until(lambda: "went on" in calls)
@@ -866,13 +962,18 @@ async def test_a_broadcast_record_whose_partition_goes_is_given_to_no_more_handl
         ({}, "manual", "has ack = 'manual'"),
         ({}, "pre", "has ack = 'pre'"),
         (
-            {"commit_strategy": "checkpoint", "checkpoint": {"store": "memory://", "state": "builtins:dict"}},
+            {
+                "commit_strategy": "checkpoint",
+                "checkpoint": {"store": "memory://", "state": "builtins:dict"},
+            },
             None,
             'commit_strategy is "checkpoint"',
         ),
     ],
 )
-def test_what_does_not_go_with_broadcast_is_refused_by_name(orders: dict[str, Any], ack: Any, said: str) -> None:
+def test_what_does_not_go_with_broadcast_is_refused_by_name(
+    orders: dict[str, Any], ack: Any, said: str
+) -> None:
     app = make_app(broadcast=True, **orders)
     for _ in range(2):
 
@@ -881,7 +982,9 @@ def test_what_does_not_go_with_broadcast_is_refused_by_name(orders: dict[str, An
 
     with pytest.raises(ConfigError) as caught:
         app.configure()
-    assert any("broadcast = true" in problem and said in problem for problem in caught.value.problems)
+    assert any(
+        "broadcast = true" in problem and said in problem for problem in caught.value.problems
+    )
 
 
 def test_exactly_once_does_not_go_with_broadcast() -> None:

@@ -1,4 +1,6 @@
-"""What many partitions bring where several workers take from them: no crumbs, and something for each worker."""
+"""What many partitions bring where several workers take from them: no crumbs, and something for
+each worker.
+"""
 
 from __future__ import annotations
 
@@ -65,18 +67,22 @@ async def test_fast_handlers_get_no_crumbs_however_many_workers_there_may_be(
     async with running(app, broker=broker) as test:
         await test.settled(timeout=60)
     assert sum(chunks) == 20_000
-    assert len(chunks) < 2_000  # of which 100 are the first ones: how fast handlers are is not known by then
+    # Of which 100 are the first ones: how fast handlers are is not known by then.
+    assert len(chunks) < 2_000
 
 
 @in_virtual_time
-async def test_consumers_that_share_the_workers_read_pieces_as_large_as_one_would(chunks: list[int]) -> None:
+async def test_consumers_that_share_the_workers_read_pieces_as_large_as_one_would(
+    chunks: list[int],
+) -> None:
     app, broker = make_app(concurrency=8, consumers=4, max_in_flight=4000), make_broker(32)
     waiting_handler(app, 0.002)
     write(broker, 32 * 500, 32)
     async with running(app, broker=broker) as test:
         await test.settled(timeout=60)
     assert sum(chunks) == 16_000
-    assert len(chunks) < 400  # 864 where each consumer reckons with all the workers
+    # 864 where each consumer reckons with all the workers.
+    assert len(chunks) < 400
 
 
 @in_virtual_time
@@ -86,12 +92,15 @@ async def test_by_key_pieces_are_large_because_workers_share_a_partition(chunks:
     write(broker, 100 * 200, 100)
     async with running(app, broker=broker) as test:
         await test.settled(timeout=60)
-    assert sum(chunks) / len(chunks) > 15  # 7 where each of the busy workers is to have a partition
+    # 7 where each of the busy workers is to have a partition.
+    assert sum(chunks) / len(chunks) > 15
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=str)
 @in_virtual_time
-async def test_partitions_whose_records_came_first_leave_room_for_those_of_all_workers(order: dict[str, Any]) -> None:
+async def test_partitions_whose_records_came_first_leave_room_for_those_of_all_workers(
+    order: dict[str, Any],
+) -> None:
     app, calls = make_app(concurrency=100, **order), Counter[int]()
 
     @app.incoming("orders")
@@ -109,7 +118,8 @@ async def test_partitions_whose_records_came_first_leave_room_for_those_of_all_w
         await asyncio.sleep(0.3)
         calls.clear()
         await asyncio.sleep(1)
-        assert calls.total() > 9_500  # each of 100 workers has one each 10 ms
+        # Each of 100 workers has one each 10 ms.
+        assert calls.total() > 9_500
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=str)
@@ -136,9 +146,15 @@ async def test_messages_that_are_kept_without_an_ack_keep_back_none_of_the_recor
 
 @pytest.mark.parametrize("order", ORDERS[1:], ids=str)
 @in_virtual_time
-async def test_records_that_wait_for_a_retry_have_no_share_in_what_workers_could_do(order: dict[str, Any]) -> None:
+async def test_records_that_wait_for_a_retry_have_no_share_in_what_workers_could_do(
+    order: dict[str, Any],
+) -> None:
     retry = {"max_attempts": 3, "backoff": "20s", "max_backoff": "20s"}
-    app, done, failed = make_app(concurrency=10, retry=retry, **order), list[int](), set[tuple[int, int]]()
+    app, done, failed = (
+        make_app(concurrency=10, retry=retry, **order),
+        list[int](),
+        set[tuple[int, int]](),
+    )
 
     @app.incoming("orders")
     async def handler(message: Message[bytes]) -> None:
@@ -155,7 +171,8 @@ async def test_records_that_wait_for_a_retry_have_no_share_in_what_workers_could
         broker.produce("orders", b"", key=b"%d" % number, partition=0)
     async with running(app, broker=broker) as test:
         await asyncio.sleep(5)
-        assert len(done) > 600  # with as many that failed: two thirds of the window
+        # With as many that failed: two thirds of the window.
+        assert len(done) > 600
         await test.settled(timeout=300)
 
 
@@ -185,11 +202,15 @@ async def test_a_thousand_partitions_that_fill_the_window_are_not_looked_at_for_
         await until(lambda: len(calls) > 5 * concurrency)
         before, seen = len(calls), len(looks)
         await asyncio.sleep(2)
-        assert len(calls) - before >= 199 * concurrency  # each worker has one each 10 ms
-        assert len(looks) - seen < 100  # 220 to 250 where each record that is settled may bring one
+        # Each worker has one each 10 ms.
+        assert len(calls) - before >= 199 * concurrency
+        # 220 to 250 where each record that is settled may bring one.
+        assert len(looks) - seen < 100
 
 
-@pytest.mark.parametrize(("partitions", "concurrency", "wait_s"), [(500, 8, 0.001), (200, 20, 0.001), (150, 20, 0.001)])
+@pytest.mark.parametrize(
+    ("partitions", "concurrency", "wait_s"), [(500, 8, 0.001), (200, 20, 0.001), (150, 20, 0.001)]
+)
 @in_virtual_time
 async def test_no_poll_is_made_for_the_little_that_a_few_partitions_may_bring(
     partitions: int, concurrency: int, wait_s: float, looks: list[float]
@@ -202,11 +223,14 @@ async def test_no_poll_is_made_for_the_little_that_a_few_partitions_may_bring(
         before, seen = len(calls), len(looks)
         await asyncio.sleep(0.4)
         assert len(calls) - before >= 0.99 * concurrency * 0.4 / wait_s
-        assert len(looks) - seen < 60  # 140 to 210 where pieces and equal shares leave a third of the window
+        # 140 to 210 where pieces and equal shares leave a third of the window.
+        assert len(looks) - seen < 60
 
 
 @in_virtual_time
-async def test_where_no_more_comes_the_end_of_a_record_is_no_reason_to_poll(looks: list[float]) -> None:
+async def test_where_no_more_comes_the_end_of_a_record_is_no_reason_to_poll(
+    looks: list[float],
+) -> None:
     app, broker = make_app(concurrency=8), make_broker(500)
     calls = waiting_handler(app, 0.005)
     async with running(app, broker=broker) as test:
@@ -215,7 +239,8 @@ async def test_where_no_more_comes_the_end_of_a_record_is_no_reason_to_poll(look
         seen, began = len(looks), now()
         await test.settled(timeout=60)
         assert len(calls) == 1000
-        assert len(looks) - seen < 10 + 60 * (now() - began)  # 16; 69 where it is one
+        # 16; 69 where it is one.
+        assert len(looks) - seen < 10 + 60 * (now() - began)
 
 
 @pytest.mark.parametrize(
@@ -223,16 +248,25 @@ async def test_where_no_more_comes_the_end_of_a_record_is_no_reason_to_poll(look
     [
         (100, 1000, {"ordering": "unordered"}, 0.01, 0.98),
         (1000, 1000, {"ordering": "unordered"}, 0.01, 0.98),
-        (200, 100, {}, 0.002, 0.99),  # 0.72 where a piece is what all workers do in its time, and not what one does
-        (100, 100, {}, 0.002, 0.99),  # 0.61
-        (1000, 100, {}, 0.002, 0.99),  # 0.64
-        (100, 20, {"max_in_flight": 100}, 0.001, 0.99),  # 0.71
-        (50, 20, {"max_in_flight": 30}, 0.001, 0.99),  # 0.4
-        (1000, 1000, {}, 0.01, 0.99),  # 0.23
-        (20, 20, {}, 0.0005, 0.95),  # 0.83 where lanes count as work that others are on the way to
+        # 0.72 where a piece is what all workers do in its time, and not what one does.
+        (200, 100, {}, 0.002, 0.99),
+        # 0.61.
+        (100, 100, {}, 0.002, 0.99),
+        # 0.64.
+        (1000, 100, {}, 0.002, 0.99),
+        # 0.71.
+        (100, 20, {"max_in_flight": 100}, 0.001, 0.99),
+        # 0.4.
+        (50, 20, {"max_in_flight": 30}, 0.001, 0.99),
+        # 0.23.
+        (1000, 1000, {}, 0.01, 0.99),
+        # 0.83 where lanes count as work that others are on the way to.
+        (20, 20, {}, 0.0005, 0.95),
         (200, 100, {"consumers": 4}, 0.002, 0.99),
-        (100, 1, {"max_in_flight": 10}, 0.0005, 0.98),  # an eighth where what is settled does not wake the poll
-        (50, 20, {"max_in_flight": 200, "ordering": "unordered"}, 0.0005, 0.9987),  # 0.925 in that case
+        # An eighth where what is settled does not wake the poll.
+        (100, 1, {"max_in_flight": 10}, 0.0005, 0.98),
+        # 0.925 in that case.
+        (50, 20, {"max_in_flight": 200, "ordering": "unordered"}, 0.0005, 0.9987),
     ],
     ids=str,
 )
@@ -266,4 +300,5 @@ async def test_where_there_is_room_the_next_poll_is_not_put_off() -> None:
         for partition in range(200, 300):
             broker.produce("orders", b"", partition=partition)
             await asyncio.sleep(0.001)
-            assert facts(test).partitions[partition].position == 1  # 20 ms later where a poll that left room put it off
+            # 20 ms later where a poll that left room put it off.
+            assert facts(test).partitions[partition].position == 1

@@ -20,7 +20,14 @@ from tests.app.sizes import grown, kept_frames, sizes
 from tests.simulation.held import timers
 
 EPISODES = 10
-BESIDE = ("reactive_kafka.broker.memory", "reactive_kafka.testing", "tests", "_pytest", "hypothesis", "pytest")
+BESIDE = (
+    "reactive_kafka.broker.memory",
+    "reactive_kafka.testing",
+    "tests",
+    "_pytest",
+    "hypothesis",
+    "pytest",
+)
 
 BOUNDED = {
     "items in Allowance._lines": "the kinds of log lines, KINDS_KEPT",
@@ -39,7 +46,9 @@ LEFT_BEHIND = {
 
 
 class Service:
-    """An application of several channels, and what can happen to it. Each episode ends where it began."""
+    """An application of several channels, and what can happen to it. Each episode ends where it
+    began.
+    """
 
     def __init__(self) -> None:
         quick = {"group_id": "billing", "auto_offset_reset": "earliest", "commit_interval": "100ms"}
@@ -57,7 +66,12 @@ class Service:
                         "delayed_retry": {"topics": ["later_retry_1000"]},
                     },
                     "once": {**quick, "group_id": "once", "failure_strategy": "dead-letter-queue"},
-                    "keyed": {**quick, "group_id": "keyed", "ordering": "key", "retry": {"max_attempts": 2}},
+                    "keyed": {
+                        **quick,
+                        "group_id": "keyed",
+                        "ordering": "key",
+                        "retry": {"max_attempts": 2},
+                    },
                     "fresh": {**quick, "group_id": "fresh", "max_record_age": "1h"},
                     "avro": {
                         **quick,
@@ -124,7 +138,9 @@ class Service:
 Episode = Callable[[Service, TestApp, int], Awaitable[None]]
 
 
-async def handled(service: Service, test: TestApp, topic: str, value: bytes, calls: int = 1, **more: Any) -> None:
+async def handled(
+    service: Service, test: TestApp, topic: str, value: bytes, calls: int = 1, **more: Any
+) -> None:
     """Send a record and wait until it has been handled."""
     before = service.seen
     test.broker.produce(topic, value, partition=0, **more)
@@ -205,7 +221,9 @@ async def pauses(service: Service, test: TestApp, number: int) -> None:
     test.app.channel("orders").resume()
 
 
-async def seeks_over_a_retry_that_a_pause_holds_up(service: Service, test: TestApp, number: int) -> None:
+async def seeks_over_a_retry_that_a_pause_holds_up(
+    service: Service, test: TestApp, number: int
+) -> None:
     keyed = test.app.channel("keyed")
     await handled(service, test, "keyed", b"good")
     keyed.pause()
@@ -262,7 +280,9 @@ async def unknown_schemas(service: Service, test: TestApp, number: int) -> None:
     test.broker.produce("avro", b"\0" + (1000 + number).to_bytes(4, "big") + b"x", partition=0)
 
     def ignored() -> int:
-        return sum(one.nacked.get("ignore", 0) for one in test.app.channel("avro").facts().totals.values())
+        return sum(
+            one.nacked.get("ignore", 0) for one in test.app.channel("avro").facts().totals.values()
+        )
 
     await until(lambda: ignored() > number, 60)
 
@@ -271,7 +291,9 @@ async def skipped_records(service: Service, test: TestApp, number: int) -> None:
     test.broker.produce("fresh", b"old", partition=0, timestamp_ms=1000)
 
     def skipped() -> int:
-        return sum(sum(one.skipped.values()) for one in test.app.channel("fresh").facts().totals.values())
+        return sum(
+            sum(one.skipped.values()) for one in test.app.channel("fresh").facts().totals.values()
+        )
 
     before = skipped()
     await until(lambda: skipped() > before, 60)
@@ -342,7 +364,11 @@ async def test_sizes_at_rest_do_not_grow_with_the_number_of(episode: Episode) ->
             assert kept_frames(service.app, (*BESIDE, "reactive_kafka.observe.logs")) == []
         # What is made once, late, grows in one of the phases only.
         steps = [grown(before, after, EPISODES // 2) for before, after in pairwise(looks)]
-        more = {label: count for label, count in steps[1].items() if label in steps[0] and label not in BOUNDED}
+        more = {
+            label: count
+            for label, count in steps[1].items()
+            if label in steps[0] and label not in BOUNDED
+        }
         assert more == {}
         await test.broker.close()
 

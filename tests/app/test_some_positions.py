@@ -1,4 +1,6 @@
-"""What the broker does not tell of one partition keeps no other from its start (neighbours of N29)."""
+"""What the broker does not tell of one partition keeps no other from its start (neighbours of
+N29).
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,23 @@ from reactive_kafka.errors import FatalBrokerError, TransientBrokerError
 from reactive_kafka.observe.events import PositionsKnown, PositionsUnknown
 from reactive_kafka.records import Committed
 from tests.app.checkpoints import app_on
-from tests.app.helpers import Recorder, in_virtual_time, make_app, make_broker, now, running, send, tp, until
+from tests.app.helpers import (
+    Recorder,
+    in_virtual_time,
+    make_app,
+    make_broker,
+    now,
+    running,
+    send,
+    tp,
+    until,
+)
 
 TOLD, NOT_TOLD = 0, 1
-REASONS = [TransientBrokerError("it is part of an open transaction"), FatalBrokerError("the right DESCRIBE is missing")]
+REASONS = [
+    TransientBrokerError("it is part of an open transaction"),
+    FatalBrokerError("the right DESCRIBE is missing"),
+]
 
 
 def reason(test: Any) -> str:
@@ -27,7 +42,9 @@ def reason(test: Any) -> str:
 
 @pytest.mark.parametrize("why", REASONS, ids=["transient", "fatal"])
 @in_virtual_time
-async def test_a_partition_whose_position_is_not_told_keeps_no_other_from_its_start(why: Any) -> None:
+async def test_a_partition_whose_position_is_not_told_keeps_no_other_from_its_start(
+    why: Any,
+) -> None:
     recorder = Recorder()
     app, seen = make_app(recorder), list[tuple[int, bytes]]()
 
@@ -50,7 +67,9 @@ async def test_a_partition_whose_position_is_not_told_keeps_no_other_from_its_st
         await until(lambda: (TOLD, b"after") in seen, 1)
         assert (NOT_TOLD, b"after") not in seen
         assert f"{tp(NOT_TOLD)}: {why}" in reason(test)
-        assert {told.partitions for told in recorder.of(PositionsUnknown)} == {frozenset({tp(NOT_TOLD)})}
+        assert {told.partitions for told in recorder.of(PositionsUnknown)} == {
+            frozenset({tp(NOT_TOLD)})
+        }
         await until(lambda: (NOT_TOLD, b"after") in seen, 120)
         assert len(recorder.of(PositionsKnown)) == 1
         assert len(seen) == 4, "nothing is handled twice"
@@ -60,9 +79,15 @@ async def test_a_partition_whose_position_is_not_told_keeps_no_other_from_its_st
 @pytest.mark.parametrize("question", ["beginning_offsets", "end_offsets"])
 @pytest.mark.parametrize("why", REASONS, ids=["transient", "fatal"])
 @in_virtual_time
-async def test_a_topic_whose_log_is_not_told_keeps_no_other_topic_from_its_start(question: Any, why: Any) -> None:
+async def test_a_topic_whose_log_is_not_told_keeps_no_other_topic_from_its_start(
+    question: Any, why: Any
+) -> None:
     recorder = Recorder()
-    app, seen, broker = make_app(recorder, topics=["told", "untold"]), list[tuple[str, float]](), make_broker()
+    app, seen, broker = (
+        make_app(recorder, topics=["told", "untold"]),
+        list[tuple[str, float]](),
+        make_broker(),
+    )
 
     @app.incoming("orders")
     async def handler(message: Message[bytes]) -> None:

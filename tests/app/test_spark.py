@@ -1,4 +1,6 @@
-"""A Spark channel from its records to the commit: what is planned, run, run again, split, settled and nacked."""
+"""A Spark channel from its records to the commit: what is planned, run, run again, split, settled
+and nacked.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ async def test_records_are_acked_when_the_function_has_returned(mode: str) -> No
 
 @pytest.mark.parametrize("mode", ["records", "ranges"])
 @in_virtual_time
-async def test_the_plan_is_in_the_group_at_the_unchanged_position_before_the_function_runs(mode: str) -> None:
+async def test_the_plan_is_in_the_group_at_the_unchanged_position_before_the_function_runs(
+    mode: str,
+) -> None:
     broker = make_broker()
     app, engine = spark_app(broker, spark={"mode": mode})
     seen = []
@@ -49,7 +53,9 @@ async def test_the_plan_is_in_the_group_at_the_unchanged_position_before_the_fun
 
 @pytest.mark.parametrize("mode", ["records", "ranges"])
 @in_virtual_time
-async def test_after_a_crash_the_planned_range_runs_first_under_its_id_though_more_has_come(mode: str) -> None:
+async def test_after_a_crash_the_planned_range_runs_first_under_its_id_though_more_has_come(
+    mode: str,
+) -> None:
     broker = make_broker()
     first, engine = spark_app(broker, spark={"mode": mode})
     engine.judge = lambda job: WAITS
@@ -105,7 +111,9 @@ async def test_bisection_finds_the_bad_records_and_only_those_are_dead_letters(m
     async with running(app, broker=broker, partitions=2) as test:
         await send(test, *range(8))
         await send(test, *range(10, 18), partition=1)
-        await until(lambda: [test.committed("orders").get(tp(number)) for number in (0, 1)] == [8, 8], 60)
+        await until(
+            lambda: [test.committed("orders").get(tp(number)) for number in (0, 1)] == [8, 8], 60
+        )
     assert sorted(letters(broker, 2)) == [b"15", b"3"]
     good = [value for job in engine.jobs if not {3, 15} & set(job.values) for value in job.values]
     assert sorted(good) == [0, 1, 2, 4, 5, 6, 7, 10, 11, 12, 13, 14, 16, 17]
@@ -114,15 +122,22 @@ async def test_bisection_finds_the_bad_records_and_only_those_are_dead_letters(m
     assert all(len(job.batch.ranges) == 1 for job in parts)
     assert parts[0].batch.supersedes == ()
     smaller = [job for job in parts if len(job.values) < 8]
-    assert all(whole.batch.ranges[job.batch.ranges[0].partition].id in job.batch.supersedes for job in smaller)
+    assert all(
+        whole.batch.ranges[job.batch.ranges[0].partition].id in job.batch.supersedes
+        for job in smaller
+    )
 
 
 @in_virtual_time
-async def test_after_a_crash_in_a_bisection_only_what_is_left_runs_and_it_supersedes_the_failed_whole() -> None:
+async def test_after_a_crash_in_a_bisection_only_what_is_left_runs_and_it_supersedes_the_failed_whole() -> (
+    None
+):
     broker = make_broker()
     settings = {"spark": {"on_failure": "bisect"}, **DEAD}
     first, engine = spark_app(broker, **settings)
-    engine.judge = lambda job: WAITS if job.values == [2, 3] else bad_if(1, 3)(job) if len(job.values) == 4 else None
+    engine.judge = lambda job: (
+        WAITS if job.values == [2, 3] else bad_if(1, 3)(job) if len(job.values) == 4 else None
+    )
     async with running(first, broker=broker) as test:
         await send(test, *range(4))
         await until(lambda: engine.running)
@@ -157,7 +172,9 @@ async def test_a_rejected_record_is_nacked_alone_and_holds_the_position_of_its_r
 
 
 @in_virtual_time
-async def test_a_revocation_waits_for_its_grace_then_cancels_and_what_ran_runs_again_under_its_id() -> None:
+async def test_a_revocation_waits_for_its_grace_then_cancels_and_what_ran_runs_again_under_its_id() -> (
+    None
+):
     broker = make_broker()
     app, engine = spark_app(broker, revoke_grace=2.0, drain_timeout=20.0)
     engine.judge = lambda job: WAITS if len(engine.jobs) == 1 else None
@@ -207,10 +224,14 @@ async def test_a_stop_cancels_in_time_settles_nothing_and_lets_go_when_the_job_i
 
 
 @in_virtual_time
-async def test_a_range_of_gaps_that_fails_leaves_no_letter_and_lost_data_leaves_one_that_names_the_range() -> None:
+async def test_a_range_of_gaps_that_fails_leaves_no_letter_and_lost_data_leaves_one_that_names_the_range() -> (
+    None
+):
     broker = make_broker()
     app, engine = spark_app(broker, spark={"mode": "ranges"}, **DEAD)
-    engine.judge = lambda job: DataLossError("[2, 4) lost") if job.batch.ranges[0].start else OffloadError("bad code")
+    engine.judge = lambda job: (
+        DataLossError("[2, 4) lost") if job.batch.ranges[0].start else OffloadError("bad code")
+    )
     engine.inside = lambda batch: broker.delete_records(tp(), 3) if batch.ranges[0].start else None
     async with running(app, broker=broker) as test:
         broker.append_markers(tp(), 2)
@@ -222,7 +243,9 @@ async def test_a_range_of_gaps_that_fails_leaves_no_letter_and_lost_data_leaves_
 
 
 @in_virtual_time
-async def test_what_comes_after_a_bad_record_waits_for_its_letter_also_when_the_partition_went_and_came_back() -> None:
+async def test_what_comes_after_a_bad_record_waits_for_its_letter_also_when_the_partition_went_and_came_back() -> (
+    None
+):
     broker = make_broker()
     two = {"batch_max_records": 2, "max_concurrent_jobs": 2}
     app, engine = spark_app(broker, revoke_grace=0.5, drain_timeout=4.0, spark=two, **DEAD)
@@ -248,7 +271,9 @@ async def test_a_rejected_offset_of_one_partition_says_nothing_of_another() -> N
     async with running(app, broker=broker, partitions=2) as test:
         await send(test, 1, 2)
         await send(test, 11, 12, partition=1)
-        await until(lambda: [test.committed("orders").get(tp(number)) for number in (0, 1)] == [2, 2])
+        await until(
+            lambda: [test.committed("orders").get(tp(number)) for number in (0, 1)] == [2, 2]
+        )
     assert letters(broker, 2) == [b"11"]
     assert len(engine.jobs) == 1
 
@@ -273,7 +298,9 @@ async def test_a_seek_cancels_the_job_and_the_next_one_begins_when_it_is_over() 
 
 @pytest.mark.parametrize("mode", ["records", "ranges"])
 @in_virtual_time
-async def test_after_a_seek_back_a_crash_finds_each_range_that_ran_beyond_the_position_of_the_group(mode: str) -> None:
+async def test_after_a_seek_back_a_crash_finds_each_range_that_ran_beyond_the_position_of_the_group(
+    mode: str,
+) -> None:
     broker = make_broker()
     first, engine = spark_app(broker, spark={"mode": mode})
     engine.judge = lambda job: WAITS if 7 in job.values else None
@@ -299,7 +326,9 @@ async def test_after_a_seek_back_a_crash_finds_each_range_that_ran_beyond_the_po
 
 
 @in_virtual_time
-async def test_with_the_strategy_fail_the_channel_stops_at_the_first_record_of_a_failed_batch() -> None:
+async def test_with_the_strategy_fail_the_channel_stops_at_the_first_record_of_a_failed_batch() -> (
+    None
+):
     broker = make_broker()
     app, engine = spark_app(broker)
     engine.judge = bad_if(5)
@@ -339,16 +368,25 @@ async def test_faults_of_the_cluster_run_the_batch_again_under_its_id_until_it_w
 
 
 @in_virtual_time
-async def test_a_batch_that_kills_its_driver_twice_when_it_is_alone_is_not_run_a_third_time() -> None:
+async def test_a_batch_that_kills_its_driver_twice_when_it_is_alone_is_not_run_a_third_time() -> (
+    None
+):
     broker = make_broker()
     app, engine = spark_app(broker, **DEAD)
-    engine.judge = lambda job: SessionLostError("gone", was_alone=len(engine.jobs) > 1) if 1 in job.values else None
+    engine.judge = lambda job: (
+        SessionLostError("gone", was_alone=len(engine.jobs) > 1) if 1 in job.values else None
+    )
     async with running(app, broker=broker) as test:
         await send(test, 1)
         await until(lambda: test.committed("orders").get(tp()) == 1)
         await send(test, 2)
         await until(lambda: test.committed("orders").get(tp()) == 2)
-    assert [(job.values, job.alone) for job in engine.jobs] == [([1], False), ([1], True), ([1], True), ([2], False)]
+    assert [(job.values, job.alone) for job in engine.jobs] == [
+        ([1], False),
+        ([1], True),
+        ([1], True),
+        ([2], False),
+    ]
     assert letters(broker) == [b"1"]
 
 
@@ -376,7 +414,8 @@ async def test_jobs_of_several_partitions_run_at_once_and_one_partition_s_do_not
         await send(test, *range(10, 14), partition=1)
         await until(lambda: len(engine.running) == 2)
         await asyncio.sleep(5.0)
-        assert sorted(ranges(engine.jobs)) == [["orders-0 [0, 2)"], ["orders-1 [0, 2)"]]  # a poll begins with any
+        # A poll begins with any.
+        assert sorted(ranges(engine.jobs)) == [["orders-0 [0, 2)"], ["orders-1 [0, 2)"]]
         engine.jobs[0].end()
         await until(lambda: len(engine.jobs) == 3)
         assert ranges(engine.jobs[2:]) == [[ranges(engine.jobs)[0][0].replace("[0, 2)", "[2, 4)")]]
@@ -384,13 +423,19 @@ async def test_jobs_of_several_partitions_run_at_once_and_one_partition_s_do_not
             job.end()
         await until(lambda: len(engine.jobs) == 4)
         engine.jobs[3].end()
-        await until(lambda: [test.committed("orders").get(tp(number)) for number in (0, 1)] == [4, 4])
+        await until(
+            lambda: [test.committed("orders").get(tp(number)) for number in (0, 1)] == [4, 4]
+        )
 
 
 @in_virtual_time
-async def test_an_unordered_channel_runs_several_ranges_of_one_partition_and_commits_none_past_another() -> None:
+async def test_an_unordered_channel_runs_several_ranges_of_one_partition_and_commits_none_past_another() -> (
+    None
+):
     broker = make_broker()
-    app, engine = spark_app(broker, ordering="unordered", spark={"max_concurrent_jobs": 2, "batch_max_records": 2})
+    app, engine = spark_app(
+        broker, ordering="unordered", spark={"max_concurrent_jobs": 2, "batch_max_records": 2}
+    )
     engine.judge = lambda job: WAITS
     async with running(app, broker=broker) as test:
         await send(test, *range(4))
@@ -403,14 +448,18 @@ async def test_an_unordered_channel_runs_several_ranges_of_one_partition_and_com
 
 
 @in_virtual_time
-async def test_delayed_retries_come_as_ranges_of_the_retry_topic_and_survive_a_crash_as_they_were_cut() -> None:
+async def test_delayed_retries_come_as_ranges_of_the_retry_topic_and_survive_a_crash_as_they_were_cut() -> (
+    None
+):
     broker = make_broker()
     settings = {
         "failure_strategy": "delayed-retry-topic",
         "delayed_retry": {"topics": ["orders_retry_1000"], "max_retries": 1},
     }
     first, engine = spark_app(broker, **settings)
-    engine.judge = lambda job: OffloadError("not yet") if job.batch.ranges[0].topic == "orders" else WAITS
+    engine.judge = lambda job: (
+        OffloadError("not yet") if job.batch.ranges[0].topic == "orders" else WAITS
+    )
     async with running(first, broker=broker) as test:
         await send(test, 1, 2, 3)
         await until(lambda: engine.running, 30)
@@ -437,12 +486,19 @@ async def test_a_channel_that_failed_is_restarted_and_runs_the_planned_range_aga
 
 
 @in_virtual_time
-async def test_a_channel_is_restarted_while_a_job_of_another_partition_runs_and_they_never_overlap() -> None:
+async def test_a_channel_is_restarted_while_a_job_of_another_partition_runs_and_they_never_overlap() -> (
+    None
+):
     broker = make_broker(2)
     app, engine = spark_app(
-        broker, restart={"backoff": 0.1, "max_attempts": 3}, drain_timeout=10.0, spark={"max_concurrent_jobs": 2}
+        broker,
+        restart={"backoff": 0.1, "max_attempts": 3},
+        drain_timeout=10.0,
+        spark={"max_concurrent_jobs": 2},
     )
-    engine.judge = lambda job: WAITS if job.values == [1] and len(engine.jobs) == 1 else bad_once(engine)(job)
+    engine.judge = lambda job: (
+        WAITS if job.values == [1] and len(engine.jobs) == 1 else bad_once(engine)(job)
+    )
     engine.late_s = 2.0
     async with running(app, broker=broker, partitions=2) as test:
         await send(test, 1)
@@ -450,7 +506,9 @@ async def test_a_channel_is_restarted_while_a_job_of_another_partition_runs_and_
         await send(test, 9, partition=1)
         await until(lambda: len(engine.jobs) >= 3, 60)
         assert engine.jobs[0].is_over
-        await until(lambda: [test.committed("orders").get(tp(number)) for number in (0, 1)] == [1, 1], 30)
+        await until(
+            lambda: [test.committed("orders").get(tp(number)) for number in (0, 1)] == [1, 1], 30
+        )
 
 
 def bad_once(engine: Engine):  # type: ignore[no-untyped-def]
@@ -464,14 +522,18 @@ async def test_a_batch_takes_alike_of_all_partitions_unless_there_may_be_a_job_b
 ) -> None:
     broker = make_broker(4)
     app, engine = spark_app(
-        broker, spark={"mode": "ranges", "max_concurrent_jobs": jobs, "batch_max_records": 8}, max_in_flight=32
+        broker,
+        spark={"mode": "ranges", "max_concurrent_jobs": jobs, "batch_max_records": 8},
+        max_in_flight=32,
     )
     engine.judge = lambda job: WAITS
     async with running(app, broker=broker, partitions=4) as test:
         for partition in range(4):
             await send(test, *range(4), partition=partition)
         await until(lambda: len(engine.running) == jobs)
-        assert [[one.until - one.start for one in job.batch.ranges] for job in engine.running] == sizes
+        assert [
+            [one.until - one.start for one in job.batch.ranges] for job in engine.running
+        ] == sizes
         while engine.running:
             engine.running[0].end()
             await asyncio.sleep(1)
@@ -479,9 +541,14 @@ async def test_a_batch_takes_alike_of_all_partitions_unless_there_may_be_a_job_b
 
 @pytest.mark.parametrize("mode", ["records", "ranges"])
 @in_virtual_time
-async def test_the_bar_of_each_run_never_falls_through_new_jobs_retries_and_a_bisection(mode: str) -> None:
+async def test_the_bar_of_each_run_never_falls_through_new_jobs_retries_and_a_bisection(
+    mode: str,
+) -> None:
     broker = make_broker()
-    settings = {"spark": {"mode": mode, "on_failure": "bisect"}, "retry": {"max_attempts": 2, "backoff": 0.1}}
+    settings = {
+        "spark": {"mode": mode, "on_failure": "bisect"},
+        "retry": {"max_attempts": 2, "backoff": 0.1},
+    }
     app, engine = spark_app(broker, **settings, **DEAD)
     engine.judge = lambda job: WAITS
     ended = 0
@@ -503,7 +570,8 @@ async def test_the_bar_of_each_run_never_falls_through_new_jobs_retries_and_a_bi
                 job.end(bad_if(3)(job))
                 ended += 1
                 await until(lambda job=job: job.is_over)
-                # The run is over: the last one of the facts is its own, and another one begins with an empty bar.
+                # The run is over: the last one of the facts is its own, and another one begins with
+                # an empty bar.
                 (session,) = app.spark_facts()
                 assert all(one.share == 0.0 for one in session.running)
                 assert (session.last[-1].share == 1.0) == (session.last[-1].outcome == "ok")

@@ -1,4 +1,6 @@
-"""A Spark channel where something goes wrong on the way: nothing is forgotten, doubled, starved or tried endlessly."""
+"""A Spark channel where something goes wrong on the way: nothing is forgotten, doubled, starved or
+tried endlessly.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,29 @@ from reactive_kafka.errors import BadDataError, ClusterError, DataLossError, Not
 from reactive_kafka.observe.events import CommitFailed
 from reactive_kafka.spark.batches.runs import jobs_for
 from reactive_kafka.testing import MemoryBroker, VirtualTimeLoop
-from tests.app.helpers import Recorder, facts, in_virtual_time, inside, make_broker, running, send, tp, until
-from tests.app.spark_stage import DEAD, WAITS, Job, Outcome, bad_if, beside, letters, ranges, spark_app, stored
+from tests.app.helpers import (
+    Recorder,
+    facts,
+    in_virtual_time,
+    inside,
+    make_broker,
+    running,
+    send,
+    tp,
+    until,
+)
+from tests.app.spark_stage import (
+    DEAD,
+    WAITS,
+    Job,
+    Outcome,
+    bad_if,
+    beside,
+    letters,
+    ranges,
+    spark_app,
+    stored,
+)
 
 RETRIES = "orders_retry_1000"
 DELAYED: dict[str, Any] = {
@@ -39,13 +62,18 @@ def produce_large(broker: MemoryBroker, records: int, partition: int) -> None:
 
 
 @in_virtual_time
-async def test_all_that_a_bisection_gives_up_at_once_is_nacked_though_the_partition_goes_and_comes_back() -> None:
+async def test_all_that_a_bisection_gives_up_at_once_is_nacked_though_the_partition_goes_and_comes_back() -> (
+    None
+):
     broker = make_broker()
-    app, engine = spark_app(broker, spark={"on_failure": "bisect"}, revoke_grace=0.5, drain_timeout=2.0, **DEAD)
+    app, engine = spark_app(
+        broker, spark={"on_failure": "bisect"}, revoke_grace=0.5, drain_timeout=2.0, **DEAD
+    )
     given_up = asyncio.Event()
 
     def judge(job: Job) -> Outcome:
-        if len(engine.jobs) == 1 + 64:  # the last one that a bisection may run
+        # The last one that a bisection may run.
+        if len(engine.jobs) == 1 + 64:
             given_up.set()
         return BadDataError("all bad")
 
@@ -60,20 +88,28 @@ async def test_all_that_a_bisection_gives_up_at_once_is_nacked_though_the_partit
         hold.release()
         await until(lambda: test.committed("orders").get(tp()) == 50, 60)
     assert len(engine.jobs) == 65
-    assert sorted(letters(broker), key=repr) == sorted((b"%d" % value for value in range(50)), key=repr)
+    assert sorted(letters(broker), key=repr) == sorted(
+        (b"%d" % value for value in range(50)), key=repr
+    )
 
 
 @in_virtual_time
-async def test_of_two_rejected_records_the_second_is_nacked_too_though_the_partition_goes_and_comes_back() -> None:
+async def test_of_two_rejected_records_the_second_is_nacked_too_though_the_partition_goes_and_comes_back() -> (
+    None
+):
     broker = make_broker()
-    app, engine = spark_app(broker, spark={"batch_max_wait": 1.0}, revoke_grace=0.5, drain_timeout=2.0, **DEAD)
+    app, engine = spark_app(
+        broker, spark={"batch_max_wait": 1.0}, revoke_grace=0.5, drain_timeout=2.0, **DEAD
+    )
     engine.inside = lambda batch: batch.reject([("orders", 0, 7), ("orders", 0, 8)], "not for us")
     produce(broker, *range(6))
-    broker.append_markers(tp(), 1)  # what lies before a gap is forgotten when it is settled
+    # What lies before a gap is forgotten when it is settled.
+    broker.append_markers(tp(), 1)
     produce(broker, 7)
     hold = broker.hold("send")
     async with running(app, broker=broker) as test:
-        await asyncio.sleep(0.5)  # another piece of the batch: it is nacked after the one before it
+        # Another piece of the batch: it is nacked after the one before it.
+        await asyncio.sleep(0.5)
         produce(broker, 8)
         broker.append_markers(tp(), 200)
         produce(broker, 209)
@@ -91,7 +127,9 @@ async def test_of_two_rejected_records_the_second_is_nacked_too_though_the_parti
 
 
 @in_virtual_time
-async def test_a_partition_goes_to_another_member_when_the_job_that_a_seek_has_cancelled_is_over() -> None:
+async def test_a_partition_goes_to_another_member_when_the_job_that_a_seek_has_cancelled_is_over() -> (
+    None
+):
     broker = make_broker(2)
     settings: dict[str, Any] = {"revoke_grace": 2.0, "drain_timeout": 20.0}
     first, engine = spark_app(broker, **settings)
@@ -104,7 +142,8 @@ async def test_a_partition_goes_to_another_member_when_the_job_that_a_seek_has_c
         produce(broker, *range(4), partition=partition)
     async with running(first, broker=broker):
         await until(lambda: engine.jobs)
-        for partition in (0, 1):  # one of them goes
+        # One of them goes.
+        for partition in (0, 1):
             await first.channel("orders").seek(tp(partition), 0)
         assert engine.running
         async with running(second, broker=broker):
@@ -120,7 +159,8 @@ async def test_a_restarted_channel_waits_for_the_jobs_of_its_life_before(by_hand
     broker = make_broker(2)
     restart: dict[str, Any] = {} if by_hand else {"restart": {"backoff": 0.1, "max_attempts": 1}}
     app, engine = spark_app(broker, drain_timeout=20.0, spark={"max_concurrent_jobs": 2}, **restart)
-    engine.late_s = 15.0  # longer than what is kept of drain_timeout for ending jobs
+    # Longer than what is kept of drain_timeout for ending jobs.
+    engine.late_s = 15.0
     outcomes: list[Outcome | str] = [WAITS, BadDataError("once"), None, None]
     overlaps: list[Job] = []
 
@@ -136,7 +176,9 @@ async def test_a_restarted_channel_waits_for_the_jobs_of_its_life_before(by_hand
         if by_hand:
             await until(lambda: facts(test).state == "failed", 30)
             await app.channel("orders").restart()
-        await until(lambda: [test.committed("orders").get(tp(number)) for number in (0, 1)] == [1, 1], 60)
+        await until(
+            lambda: [test.committed("orders").get(tp(number)) for number in (0, 1)] == [1, 1], 60
+        )
     assert engine.jobs[0].was_cancelled
     assert overlaps == []
 
@@ -183,8 +225,11 @@ async def test_delayed_retries_whose_clocks_differ_make_one_range_and_not_one_of
     broker, wall_ms = make_broker(), int(loop.clock.wall() * 1000)
     app, engine = spark_app(broker, **DELAYED)
     broker.create_topic(RETRIES, 1)
-    for value in range(6):  # every second one would be due half a second before the one that it follows
-        broker.produce(RETRIES, b"%d" % value, partition=0, timestamp_ms=wall_ms - 500 * (value % 2))
+    # Every second one would be due half a second before the one that it follows.
+    for value in range(6):
+        broker.produce(
+            RETRIES, b"%d" % value, partition=0, timestamp_ms=wall_ms - 500 * (value % 2)
+        )
     async with running(app, broker=broker):
         await until(lambda: sum(len(job.values) for job in engine.jobs) == 6)
     assert ranges(engine.jobs) == [[f"{RETRIES}-0 [0, 6)"]]
@@ -200,18 +245,23 @@ async def test_plans_that_are_done_are_forgotten_where_nothing_is_ever_committed
         await asyncio.sleep(1.0)
         (tracker,) = inside(app).session.clients.trackers()
         assert tracker.committable == 20
-        assert len(tracker.planned_beyond(0)) <= 1  # until the next one is done
+        # Until the next one is done.
+        assert len(tracker.planned_beyond(0)) <= 1
 
 
 @in_virtual_time
-async def test_a_channel_with_a_chosen_start_that_restarts_keeps_to_the_ranges_that_it_planned() -> None:
+async def test_a_channel_with_a_chosen_start_that_restarts_keeps_to_the_ranges_that_it_planned() -> (
+    None
+):
     broker = make_broker()
     before, _ = spark_app(broker)
     async with running(before, broker=broker) as test:
         await send(test, 0)
         await until(lambda: stored(broker)[0] == 1)
     produce(broker, 1, 2, 3, 4, 5)
-    app, engine = spark_app(broker, assign=["orders:0:4"], restart={"backoff": 0.5, "max_attempts": 1})
+    app, engine = spark_app(
+        broker, assign=["orders:0:4"], restart={"backoff": 0.5, "max_attempts": 1}
+    )
 
     def judge(job: Job) -> Outcome:
         if len(engine.jobs) > 1:
@@ -227,9 +277,13 @@ async def test_a_channel_with_a_chosen_start_that_restarts_keeps_to_the_ranges_t
 
 
 @in_virtual_time
-async def test_a_channel_with_a_chosen_start_that_restarts_runs_no_range_again_whose_commit_was_lost() -> None:
+async def test_a_channel_with_a_chosen_start_that_restarts_runs_no_range_again_whose_commit_was_lost() -> (
+    None
+):
     broker = make_broker(2)
-    app, engine = spark_app(broker, assign=["orders:0:0", "orders:1:0"], restart={"backoff": 0.5, "max_attempts": 1})
+    app, engine = spark_app(
+        broker, assign=["orders:0:0", "orders:1:0"], restart={"backoff": 0.5, "max_attempts": 1}
+    )
 
     def inside(batch: SparkBatch) -> None:
         if len(engine.jobs) == 1:
@@ -241,10 +295,15 @@ async def test_a_channel_with_a_chosen_start_that_restarts_runs_no_range_again_w
         produce(broker, 1, partition=partition)
     async with running(app, broker=broker) as test:
         await until(lambda: test.committed("orders").get(tp(1)) == 1, 60)
-        assert stored(broker) == (0, ["[0, 1)"])  # the lost commit was of position 1
+        # The lost commit was of position 1.
+        assert stored(broker) == (0, ["[0, 1)"])
         await send(test, 2)
         await until(lambda: test.committed("orders").get(tp()) == 2, 60)
-    assert ranges(engine.jobs) == [["orders-0 [0, 1)", "orders-1 [0, 1)"], ["orders-1 [0, 1)"], ["orders-0 [1, 2)"]]
+    assert ranges(engine.jobs) == [
+        ["orders-0 [0, 1)", "orders-1 [0, 1)"],
+        ["orders-1 [0, 1)"],
+        ["orders-0 [1, 2)"],
+    ]
 
 
 @in_virtual_time
@@ -256,13 +315,18 @@ async def test_planned_ranges_go_together_into_one_batch_as_far_as_batch_max_byt
     async with running(first, broker=broker, partitions=3):
         for partition, records in enumerate([4, 4, 1]):
             produce_large(broker, records, partition)
-            await until(lambda: len(engine.jobs) == partition + 1)  # noqa: B023  # used before the next round
+            # Used before the next round.
+            await until(lambda: len(engine.jobs) == partition + 1)  # noqa: B023
         await first.stop(drain=False)
     second, later = spark_app(broker, **settings)
     async with running(second, broker=broker):
         await until(lambda: sum(len(job.values) for job in later.jobs) == 9)
-    (large, small), alone = ranges(later.jobs)  # a poll begins with any partition
-    assert (small, sorted([large, *alone])) == ("orders-2 [0, 1)", ["orders-0 [0, 4)", "orders-1 [0, 4)"])
+    # A poll begins with any partition.
+    (large, small), alone = ranges(later.jobs)
+    assert (small, sorted([large, *alone])) == (
+        "orders-2 [0, 1)",
+        ["orders-0 [0, 4)", "orders-1 [0, 4)"],
+    )
 
 
 # -- one partition and the others
@@ -278,13 +342,17 @@ async def test_data_lost_in_one_partition_makes_no_dead_letter_of_another() -> N
     for partition in (0, 1):
         produce(broker, 1, 2, partition=partition)
     async with running(app, broker=broker) as test:
-        await until(lambda: [test.committed("orders").get(tp(number)) for number in (0, 1)] == [2, 2], 30)
+        await until(
+            lambda: [test.committed("orders").get(tp(number)) for number in (0, 1)] == [2, 2], 30
+        )
     assert ranges(engine.jobs)[0] == ["orders-0 [0, 2)", "orders-1 [0, 2)"]
     assert letters(broker, 2) == [None]
 
 
 @in_virtual_time
-async def test_what_is_there_of_a_range_in_which_data_was_lost_is_retried_and_the_loss_is_told() -> None:
+async def test_what_is_there_of_a_range_in_which_data_was_lost_is_retried_and_the_loss_is_told() -> (
+    None
+):
     broker = make_broker()
     app, engine = spark_app(broker, spark={"mode": "ranges"}, **DELAYED)
     engine.inside = lambda batch: broker.delete_records(tp(), 1)
@@ -300,7 +368,9 @@ async def test_what_is_there_of_a_range_in_which_data_was_lost_is_retried_and_th
 @in_virtual_time
 async def test_a_partition_with_a_full_backlog_leaves_another_its_records() -> None:
     broker = make_broker(2)
-    app, engine = spark_app(broker, spark={"max_concurrent_jobs": 2, "batch_max_bytes": 4096}, max_in_flight=1000)
+    app, engine = spark_app(
+        broker, spark={"max_concurrent_jobs": 2, "batch_max_bytes": 4096}, max_in_flight=1000
+    )
     engine.judge = lambda job: WAITS if job.batch.ranges[0].partition == 0 else None
     produce_large(broker, 40, 0)
     async with running(app, broker=broker) as test:
@@ -319,7 +389,12 @@ async def test_a_partition_with_a_full_backlog_leaves_another_its_records() -> N
 async def test_attempts_go_on_counting_after_a_job_was_cut_off() -> None:
     broker = make_broker()
     app, engine = spark_app(broker, revoke_grace=0.5)
-    outcomes: list[Outcome | str] = [ClusterError("no executors"), ClusterError("still none"), WAITS, None]
+    outcomes: list[Outcome | str] = [
+        ClusterError("no executors"),
+        ClusterError("still none"),
+        WAITS,
+        None,
+    ]
     engine.judge = lambda job: outcomes[len(engine.jobs) - 1]
     async with running(app, broker=broker) as test:
         await send(test, 1)
@@ -332,18 +407,29 @@ async def test_attempts_go_on_counting_after_a_job_was_cut_off() -> None:
 
 @pytest.mark.parametrize("mode", ["records", "ranges"])
 @in_virtual_time
-async def test_ten_bad_records_are_found_alone_while_another_job_runs_and_others_are_rejected(mode: str) -> None:
+async def test_ten_bad_records_are_found_alone_while_another_job_runs_and_others_are_rejected(
+    mode: str,
+) -> None:
     """Row I5 of the faults."""
     broker, count = make_broker(2), 2_000
     bad, rejected = {0, 1, 2, 700, 702, 703, 1_000, 1_500, 1_998, 1_999}, {3, 701, 1_600}
-    settings = {"mode": mode, "on_failure": "bisect", "max_concurrent_jobs": 2, "batch_max_records": count}
+    settings = {
+        "mode": mode,
+        "on_failure": "bisect",
+        "max_concurrent_jobs": 2,
+        "batch_max_records": count,
+    }
     app, engine = spark_app(broker, spark=settings, **DEAD)
     breaks = bad_if(*bad)
     engine.judge = lambda job: WAITS if job.offsets[0][0] == 1 else breaks(job)
 
     def reject(batch: SparkBatch) -> None:
         (one,) = batch.ranges
-        mine = [offset for offset in sorted(rejected) if one.start <= offset < one.until and one.partition == 0]
+        mine = [
+            offset
+            for offset in sorted(rejected)
+            if one.start <= offset < one.until and one.partition == 0
+        ]
         batch.reject([("orders", 0, offset) for offset in mine], "not this one")
 
     engine.inside = reject
@@ -357,7 +443,9 @@ async def test_ten_bad_records_are_found_alone_while_another_job_runs_and_others
         other.end()
         await until(lambda: test.committed("orders").get(tp(1)) == 1)
     assert sorted(int(value or b"") for value in letters(broker, 2)) == sorted(bad | rejected)
-    worked = Counter(at for job in engine.jobs if not bad & set(job.values) for at in job.offsets if at[0] == 0)
+    worked = Counter(
+        at for job in engine.jobs if not bad & set(job.values) for at in job.offsets if at[0] == 0
+    )
     assert worked == Counter((0, offset) for offset in range(count) if offset not in bad)
     whole = next(job for job in engine.jobs if len(job.rows) == count)
     assert len(engine.jobs) - engine.jobs.index(whole) - 1 <= jobs_for(count)[1]

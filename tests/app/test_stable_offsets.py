@@ -1,4 +1,6 @@
-"""Somebody's open transaction: readers of what is committed wait for its end, and say what they wait for."""
+"""Somebody's open transaction: readers of what is committed wait for its end, and say what they
+wait for.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,16 @@ from reactive_kafka.broker.memory.broker import MemoryBroker
 from reactive_kafka.broker.transactional import TransactionalProducer
 from reactive_kafka.observe.events import TransactionHangs
 from reactive_kafka.records import RecordBytes
-from tests.app.helpers import Recorder, in_virtual_time, make_app, make_broker, now, running, tp, until
+from tests.app.helpers import (
+    Recorder,
+    in_virtual_time,
+    make_app,
+    make_broker,
+    now,
+    running,
+    tp,
+    until,
+)
 
 PATIENT = {"transaction_timeout_ms": 600_000}
 
@@ -26,7 +37,9 @@ def reading(recorder: Recorder, seen: list[bytes], **orders: object) -> App:
 
 async def open_transaction(broker: MemoryBroker) -> TransactionalProducer:
     """Somebody who has written a record in a transaction, and does not end it."""
-    producer = broker.connector().transactional_producer(name="other", transactional_id="other", properties=PATIENT)
+    producer = broker.connector().transactional_producer(
+        name="other", transactional_id="other", properties=PATIENT
+    )
     await producer.claim()
     producer.begin()
     await producer.write(tp(0), [RecordBytes(b"in it")])
@@ -38,7 +51,9 @@ def warnings(app: App) -> tuple[str, ...]:
 
 
 @in_virtual_time
-async def test_a_last_stable_offset_that_stands_still_is_a_warning_with_its_numbers_until_it_moves() -> None:
+async def test_a_last_stable_offset_that_stands_still_is_a_warning_with_its_numbers_until_it_moves() -> (
+    None
+):
     recorder, seen, broker = Recorder(), list[bytes](), make_broker(2)
     app = reading(recorder, seen, isolation_level="read_committed")
     async with running(app, broker=broker):
@@ -57,7 +72,9 @@ async def test_a_last_stable_offset_that_stands_still_is_a_warning_with_its_numb
         )
         assert app.health().ready.status == "UP"
         assert warning in app.health().ready.checks[0].data["warnings"]
-        assert [(told.partition, told.stable, told.end) for told in recorder.of(TransactionHangs)] == [(tp(0), 1, 3)]
+        assert [
+            (told.partition, told.stable, told.end) for told in recorder.of(TransactionHangs)
+        ] == [(tp(0), 1, 3)]
         assert seen == [b"before"]
         await producer.abort()
         await until(lambda: seen == [b"before", b"behind"])
@@ -69,7 +86,8 @@ async def test_transactions_that_end_and_those_that_nobody_waits_for_are_no_warn
     recorder, broker = Recorder(), make_broker(1)
     patient = reading(recorder, [], isolation_level="read_committed")
     async with running(patient, broker=broker):
-        for _ in range(4):  # one after the other, each of them open for eight seconds
+        # One after the other, each of them open for eight seconds.
+        for _ in range(4):
             producer = await open_transaction(broker)
             await asyncio.sleep(8)
             await producer.commit()

@@ -112,7 +112,9 @@ async def test_a_handler_that_never_ends_holds_up_nothing_beyond_the_deadline() 
 
 @pytest.mark.parametrize("first", ["revocation", "stop"])
 @in_virtual_time
-async def test_a_stop_and_a_revocation_at_once_each_tell_how_long_they_have_waited_themselves(first: str) -> None:
+async def test_a_stop_and_a_revocation_at_once_each_tell_how_long_they_have_waited_themselves(
+    first: str,
+) -> None:
     recorder = Recorder()
     app = make_app(recorder, revoke_grace="4s", drain_timeout="10s")
 
@@ -201,7 +203,10 @@ async def test_a_manual_message_left_unsettled_is_waited_for_and_may_still_be_ac
 @in_virtual_time
 async def test_a_stop_that_waits_for_records_says_once_for_which_and_for_how_long(ack: str) -> None:
     recorder, goes_on = Recorder(), asyncio.Event()
-    app, kept = make_app(recorder, ack=ack, concurrency=2, drain_timeout="30s"), list[Message[bytes]]()
+    app, kept = (
+        make_app(recorder, ack=ack, concurrency=2, drain_timeout="30s"),
+        list[Message[bytes]](),
+    )
 
     @app.incoming("orders")
     async def handler(message: Message[bytes]) -> None:
@@ -427,7 +432,9 @@ async def test_channels_are_only_there_while_the_application_runs() -> None:
     with pytest.raises(ChannelClosedError, match="is not running"):
         app.channel("orders")
     async with running(app):
-        with pytest.raises(ConfigError, match=r"no \[incoming.oders\] is configured .*; did you mean 'orders'\?"):
+        with pytest.raises(
+            ConfigError, match=r"no \[incoming.oders\] is configured .*; did you mean 'orders'\?"
+        ):
             app.channel("oders")
 
 
@@ -467,11 +474,17 @@ async def test_no_handler_runs_after_a_stop() -> None:
 
 
 @pytest.mark.parametrize(
-    ("where", "error"), [("configuration", ConfigError), ("hook", LookupError), ("client", ZeroDivisionError)]
+    ("where", "error"),
+    [("configuration", ConfigError), ("hook", LookupError), ("client", ZeroDivisionError)],
 )
-async def test_a_start_that_fails_raises_why_and_leaves_nothing_behind(where: str, error: type[Exception]) -> None:
+async def test_a_start_that_fails_raises_why_and_leaves_nothing_behind(
+    where: str, error: type[Exception]
+) -> None:
     """Row D13 of the faults."""
-    app, broker = make_app(max_in_flight="many" if where == "configuration" else 1000), make_broker()
+    app, broker = (
+        make_app(max_in_flight="many" if where == "configuration" else 1000),
+        make_broker(),
+    )
     app._connector = BrokenConnector(broker) if where == "client" else broker.connector()
     app._overrides = {"http": {"port": 0}}
 
@@ -511,7 +524,9 @@ class BrokenConnector:
             raise ZeroDivisionError("a bug")
 
 
-async def test_an_application_that_has_crashed_says_why_when_it_is_stopped_and_can_be_started_again() -> None:
+async def test_an_application_that_has_crashed_says_why_when_it_is_stopped_and_can_be_started_again() -> (
+    None
+):
     app, broker, seen = make_app(), make_broker(), list[bytes]()
 
     @app.incoming("orders")
@@ -550,18 +565,23 @@ async def test_a_start_that_is_cancelled_leaves_nothing_behind() -> None:
 
 
 def open_now() -> tuple[set[str], int]:
-    """The names of the threads outside of the loop's own pool, and how many descriptors there are."""
+    """The names of the threads outside of the loop's own pool, and how many descriptors there
+    are.
+    """
     threads = {one.name for one in threading.enumerate() if not one.name.startswith("asyncio_")}
     return threads, len(list(Path("/proc/self/fd").iterdir()))
 
 
 @pytest.mark.parametrize("end", ["cancel", "stop"])
-async def test_a_hundred_starts_that_end_half_way_leave_no_task_thread_or_descriptor(end: str) -> None:
+async def test_a_hundred_starts_that_end_half_way_leave_no_task_thread_or_descriptor(
+    end: str,
+) -> None:
     """Row D13 of the faults: they end at each of the steps that a start takes."""
     broker, half_way, reached = make_broker(), 0, 0
     before: tuple[set[str], int] | None = None
     for number in range(100):
-        steps = number % 16  # a start takes a dozen: some are over by then
+        # A start takes a dozen: some are over by then.
+        steps = number % 16
         app = make_app()
         app._connector = broker.connector()
         app._overrides = {"http": {"port": 0}}
@@ -587,7 +607,8 @@ async def test_a_hundred_starts_that_end_half_way_leave_no_task_thread_or_descri
         assert starting.cancelled() or starting.exception() is None or end == "stop"
         await app.stop()
         assert await tasks_left() == set(), steps
-        if number == 20:  # what the loop itself opens is there by then
+        # What the loop itself opens is there by then.
+        if number == 20:
             before = open_now()
     assert before is not None
     assert open_now() == before
@@ -659,8 +680,14 @@ async def test_a_stop_waits_for_the_dead_letter_of_a_nack_that_no_handler_waits_
 
 
 @in_virtual_time
-async def test_no_handler_is_called_during_a_stop_in_which_the_partition_comes_straight_back() -> None:
-    app, seen, go_on = make_app(revoke_grace="1s", drain_timeout="30s"), list[int](), asyncio.Event()
+async def test_no_handler_is_called_during_a_stop_in_which_the_partition_comes_straight_back() -> (
+    None
+):
+    app, seen, go_on = (
+        make_app(revoke_grace="1s", drain_timeout="30s"),
+        list[int](),
+        asyncio.Event(),
+    )
 
     @app.incoming("orders")
     async def handler(message: Message[bytes]) -> None:

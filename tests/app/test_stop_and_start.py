@@ -1,4 +1,6 @@
-"""One channel is stopped and started by hand, while the application and its other channels go on."""
+"""One channel is stopped and started by hand, while the application and its other channels go
+on.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,11 @@ async def test_a_stop_drains_commits_and_leaves_and_a_start_goes_on_there() -> N
         channel = test.app.channel("orders")
         await channel.stop()
         assert (state(test), channel.is_stopped, channel.is_ready) == ("stopped", True, False)
-        assert (committed(test), test.broker.members("billing"), channel.assignment) == (3, {}, frozenset())
+        assert (committed(test), test.broker.members("billing"), channel.assignment) == (
+            3,
+            {},
+            frozenset(),
+        )
         await send(test, b"")
         await asyncio.sleep(60)
         assert handling.seen == [0, 1, 2]
@@ -53,11 +59,14 @@ async def test_a_stopped_channel_is_ready_and_says_so_everywhere() -> None:
     async with running(Handling().app) as test:
         await test.app.channel("orders").stop()
         health = test.app.health()
-        assert [probe.status for probe in (health.live, health.ready, health.started, health)] == ["UP"] * 4
+        assert [probe.status for probe in (health.live, health.ready, health.started, health)] == [
+            "UP"
+        ] * 4
         data = health.ready.checks[0].data
         assert (data["state"], data["reason"]) == ("stopped", "stopped by the application")
         assert facts(test).stopped_by == "stopped by the application"
-        await test.settled()  # what is stopped is not waited for
+        # What is stopped is not waited for.
+        await test.settled()
 
 
 @in_virtual_time
@@ -74,9 +83,13 @@ async def test_both_calls_may_be_made_twice_and_at_once() -> None:
         await test.settled()
         changes = [(event.old, event.new) for event in recorder.of(ChannelStateChanged)]
         assert changes == [
-            ("starting", "connecting"), ("connecting", "running"), ("running", "stopping"), ("stopping", "stopped"),
-            ("stopped", "connecting"), ("connecting", "running"),
-        ]  # fmt: skip
+            ("starting", "connecting"),
+            ("connecting", "running"),
+            ("running", "stopping"),
+            ("stopping", "stopped"),
+            ("stopped", "connecting"),
+            ("connecting", "running"),
+        ]
 
 
 @in_virtual_time
@@ -108,7 +121,11 @@ FAILING = ("failed", "about to restart", "letting go")
 @pytest.mark.parametrize("moment", ["connecting", "rebalancing", *FAILING])
 @in_virtual_time
 async def test_a_channel_can_be_stopped_at_any_time_and_started_again(moment: str) -> None:
-    restart = {"max_attempts": 5, "backoff": "20s", "max_backoff": "60s"} if moment == "about to restart" else {}
+    restart = (
+        {"max_attempts": 5, "backoff": "20s", "max_backoff": "60s"}
+        if moment == "about to restart"
+        else {}
+    )
     handling, broker = Handling(restart=restart), make_broker()
     async with running(handling.app, broker=broker) as test:
         channel = test.app.channel("orders")
@@ -276,7 +293,9 @@ async def test_the_application_may_stop_while_a_channel_does_and_ends_it() -> No
         await app.stop()
         assert len(ends) == 1
         await stop
-        with pytest.raises(ChannelClosedError, match="'orders' cannot start: the application is stopping"):
+        with pytest.raises(
+            ChannelClosedError, match="'orders' cannot start: the application is stopping"
+        ):
             await start
         assert committed(test) == 1
         assert test.broker.members("billing") == {}
@@ -362,7 +381,8 @@ async def test_a_stop_ends_an_iteration_and_a_new_one_goes_on_after_a_start() ->
         await channel.stop()
         async with asyncio.timeout(1):
             await consumer
-        await consume()  # a channel that is stopped has nothing
+        # A channel that is stopped has nothing.
+        await consume()
         assert committed(test) == 1
         await send(test, b"b")
         await channel.start()
@@ -419,7 +439,10 @@ async def test_pauses_last_through_a_stop_and_a_late_ack_settles_nothing() -> No
 
 @in_virtual_time
 async def test_partitions_without_a_group_go_on_where_they_were_settled() -> None:
-    app, seen = App({"incoming": {"orders": {"assign": ["orders:0:0"], "commit_strategy": "ignore"}}}), list[int]()
+    app, seen = (
+        App({"incoming": {"orders": {"assign": ["orders:0:0"], "commit_strategy": "ignore"}}}),
+        list[int](),
+    )
 
     @app.incoming("orders")
     async def handler(message: Message[bytes]) -> None:
@@ -438,7 +461,9 @@ async def test_partitions_without_a_group_go_on_where_they_were_settled() -> Non
 @in_virtual_time
 async def test_other_channels_go_on() -> None:
     seen = list[str]()
-    incoming = {name: {"group_id": name, "auto_offset_reset": "earliest"} for name in ("orders", "payments")}
+    incoming = {
+        name: {"group_id": name, "auto_offset_reset": "earliest"} for name in ("orders", "payments")
+    }
     app = App({"incoming": incoming})
     for name in incoming:
 

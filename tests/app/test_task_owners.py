@@ -1,4 +1,6 @@
-"""Every place where a task is started, and what it costs when that task goes wrong: its owner, and nobody else."""
+"""Every place where a task is started, and what it costs when that task goes wrong: its owner, and
+nobody else.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,16 @@ from tests.app.spark_stage import spark_app
 from tests.spark.fakes import FakeMaker, FakeSession
 
 PACKAGE = Path(__file__).parent.parent.parent / "reactive_kafka"
-STARTS = {"create_task", "ensure_future", "start_soon", "spawn", "_spawn", "_in_background", "Handle", "TaskGroup"}
+STARTS = {
+    "create_task",
+    "ensure_future",
+    "start_soon",
+    "spawn",
+    "_spawn",
+    "_in_background",
+    "Handle",
+    "TaskGroup",
+}
 
 OWNED = {
     "runtime.run._supervise": ("loop lag",),
@@ -96,7 +107,11 @@ def places() -> set[str]:
         module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
         for function in ast.walk(ast.parse(path.read_text())):
             if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-                found |= {f"{module}.{function.name}" for call in ast.walk(function) if _starts_a_task(call)}
+                found |= {
+                    f"{module}.{function.name}"
+                    for call in ast.walk(function)
+                    if _starts_a_task(call)
+                }
     return found
 
 
@@ -104,9 +119,12 @@ def _starts_a_task(node: ast.AST) -> bool:
     if not isinstance(node, ast.Call):
         return False
     called = node.func
-    if isinstance(called, ast.Attribute) and called.attr == "start":  # of Tasks, in running.py
+    # Of Tasks, in running.py.
+    if isinstance(called, ast.Attribute) and called.attr == "start":
         return isinstance(called.value, ast.Name) and called.value.id == "tasks"
-    return (called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")) in STARTS
+    return (
+        called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+    ) in STARTS
 
 
 def test_every_place_where_a_task_is_started_is_known_and_its_task_has_an_owner() -> None:
@@ -141,13 +159,25 @@ TRANSACTIONAL = ("transaction of orders", "dead letters of orders-0")
 
 
 def app_of(
-    scene_handled: list[bytes], recorder: Recorder, orders: dict[str, Any], *, emits: bool, transactional: bool = False
+    scene_handled: list[bytes],
+    recorder: Recorder,
+    orders: dict[str, Any],
+    *,
+    emits: bool,
+    transactional: bool = False,
 ) -> App:
     tables: dict[str, Any] = {
-        "orders": {"group_id": "billing", "auto_offset_reset": "earliest", "drain_timeout": "2s", **orders},
+        "orders": {
+            "group_id": "billing",
+            "auto_offset_reset": "earliest",
+            "drain_timeout": "2s",
+            **orders,
+        },
         "others": {"group_id": "others", "auto_offset_reset": "earliest", "commit_interval": "1h"},
     }
-    invoices: dict[str, Any] = {"transactional_id": "billing"} if transactional else {"wait_for_write": False}
+    invoices: dict[str, Any] = (
+        {"transactional_id": "billing"} if transactional else {"wait_for_write": False}
+    )
     app = App(
         {"http": {"enabled": False}, "incoming": tables, "outgoing": {"invoices": invoices}},
         observer=recorder,
@@ -170,18 +200,29 @@ def app_of(
 
 
 LETTERS = {"failure_strategy": "dead-letter-queue"}
-RETRIES = {"failure_strategy": "delayed-retry-topic", "delayed_retry": {"topics": ["orders_retry_1000"]}}
+RETRIES = {
+    "failure_strategy": "delayed-retry-topic",
+    "delayed_retry": {"topics": ["orders_retry_1000"]},
+}
 
 
 @asynccontextmanager
 async def scene(pattern: str, error: BaseException | None, **orders: Any) -> AsyncIterator[Scene]:
-    """The application under way, with one task of it that goes wrong; in the end every promise of the neighbour's."""
+    """The application under way, with one task of it that goes wrong; in the end every promise of
+    the neighbour's.
+    """
     broker, recorder, handled = make_broker(1), Recorder(), list[bytes]()
     sabotage = Sabotage(pattern, error)
     loop = asyncio.get_running_loop()
     loop.set_task_factory(sabotage)
     transactional = pattern in TRANSACTIONAL
-    app = app_of(handled, recorder, orders, emits="invoices" in pattern or transactional, transactional=transactional)
+    app = app_of(
+        handled,
+        recorder,
+        orders,
+        emits="invoices" in pattern or transactional,
+        transactional=transactional,
+    )
     app._connector = broker.connector()
     app._stores = lambda _: MemoryStore(Rows())
     assert isinstance(loop, VirtualTimeLoop)
@@ -220,13 +261,17 @@ OF_ORDERS: dict[str, dict[str, Any]] = {
     "outgoing orders": LETTERS,
     "dead letters of orders-0": LETTERS,
     "auto-commit": {"commit_strategy": "ignore", "enable_auto_commit": True},
-    "commits to Kafka of orders": {"commit_strategy": "checkpoint", "checkpoint": {"store": "memory://unused"}},
+    "commits to Kafka of orders": {
+        "commit_strategy": "checkpoint",
+        "checkpoint": {"store": "memory://unused"},
+    },
 }
 """The tasks of the channel orders -> settings with which it has them."""
 
 
 ALL_OF_ORDERS = [(name, how) for name in OF_ORDERS for how in HOWS]
-ALL_OF_ORDERS.remove(("worker 1 of orders", "is cancelled"))  # by a handler that has left something behind: it goes on
+# By a handler that has left something behind: it goes on.
+ALL_OF_ORDERS.remove(("worker 1 of orders", "is cancelled"))
 
 
 @pytest.mark.parametrize(("name", "how"), ALL_OF_ORDERS)
@@ -247,12 +292,17 @@ async def test_a_task_of_a_channel_that_goes_wrong_fails_its_channel_with_a_reas
         assert neighbour.status == "UP"
 
 
-OF_WRITING = {name: {"failure_strategy": "ignore"} for name in ("write to invoices-0", "transaction of orders")}
+OF_WRITING = {
+    name: {"failure_strategy": "ignore"}
+    for name in ("write to invoices-0", "transaction of orders")
+}
 
 
 @pytest.mark.parametrize("how", HOWS)
 @in_virtual_time
-async def test_a_write_that_goes_wrong_is_the_failure_of_its_record_and_of_nothing_else(how: str) -> None:
+async def test_a_write_that_goes_wrong_is_the_failure_of_its_record_and_of_nothing_else(
+    how: str,
+) -> None:
     async with scene("write to invoices-0", HOWS[how](), failure_strategy="ignore") as here:
         await until(lambda: len(here.recorder.of(RecordIgnored)) == 2, 30)
         reason = here.recorder.of(RecordIgnored)[1].reason
@@ -262,8 +312,12 @@ async def test_a_write_that_goes_wrong_is_the_failure_of_its_record_and_of_nothi
 
 
 @in_virtual_time
-async def test_the_end_of_a_transaction_that_goes_wrong_is_the_failure_of_its_record_and_of_nothing_else() -> None:
-    async with scene("transaction of orders", ZeroDivisionError("sabotage"), failure_strategy="ignore") as here:
+async def test_the_end_of_a_transaction_that_goes_wrong_is_the_failure_of_its_record_and_of_nothing_else() -> (
+    None
+):
+    async with scene(
+        "transaction of orders", ZeroDivisionError("sabotage"), failure_strategy="ignore"
+    ) as here:
         await until(lambda: len(here.recorder.of(RecordIgnored)) == 2, 30)
         assert "sabotage" in here.recorder.of(RecordIgnored)[1].reason
         await here.neighbour_handles(b"goes on")
@@ -272,7 +326,9 @@ async def test_the_end_of_a_transaction_that_goes_wrong_is_the_failure_of_its_re
 
 @pytest.mark.parametrize("how", ["is cancelled", "ends oddly"])
 @in_virtual_time
-async def test_the_end_of_a_transaction_that_is_ended_by_something_else_fails_its_channel(how: str) -> None:
+async def test_the_end_of_a_transaction_that_is_ended_by_something_else_fails_its_channel(
+    how: str,
+) -> None:
     async with scene("transaction of orders", HOWS[how](), failure_strategy="ignore") as here:
         await until(lambda: here.failed == ["orders"], 30)
         await here.neighbour_handles(b"goes on")
@@ -280,14 +336,20 @@ async def test_the_end_of_a_transaction_that_is_ended_by_something_else_fails_it
 
 @pytest.mark.parametrize("name", [*OF_ORDERS, *OF_WRITING, "end of orders"])
 @in_virtual_time
-async def test_a_task_of_a_channel_that_hangs_holds_up_neither_its_neighbour_nor_the_stop(name: str) -> None:
-    async with scene(name, None, **(OF_ORDERS | OF_WRITING).get(name, {"failure_strategy": "fail"})) as here:
+async def test_a_task_of_a_channel_that_hangs_holds_up_neither_its_neighbour_nor_the_stop(
+    name: str,
+) -> None:
+    async with scene(
+        name, None, **(OF_ORDERS | OF_WRITING).get(name, {"failure_strategy": "fail"})
+    ) as here:
         await here.neighbour_handles(b"goes on")
 
 
 @pytest.mark.parametrize("how", HOWS)
 @in_virtual_time
-async def test_what_goes_wrong_while_a_failed_channel_lets_go_is_told_and_costs_no_other(how: str) -> None:
+async def test_what_goes_wrong_while_a_failed_channel_lets_go_is_told_and_costs_no_other(
+    how: str,
+) -> None:
     async with scene("end of orders", HOWS[how](), failure_strategy="fail") as here:
         await until(lambda: here.recorder.of(EndFailed) or len(here.failed) > 1, 30)
         await here.neighbour_handles(b"goes on")
@@ -296,7 +358,9 @@ async def test_what_goes_wrong_while_a_failed_channel_lets_go_is_told_and_costs_
 
 @pytest.mark.parametrize("how", HOWS)
 @in_virtual_time
-async def test_an_outgoing_channel_whose_task_goes_wrong_has_failed_and_its_neighbours_go_on(how: str) -> None:
+async def test_an_outgoing_channel_whose_task_goes_wrong_has_failed_and_its_neighbours_go_on(
+    how: str,
+) -> None:
     async with scene("outgoing invoices", HOWS[how](), failure_strategy="ignore") as here:
         await until(lambda: here.failed == ["invoices"], 30)
         (check,) = (check for check in here.app.health().live.checks if check.name == "invoices")
@@ -306,14 +370,18 @@ async def test_an_outgoing_channel_whose_task_goes_wrong_has_failed_and_its_neig
 
 @pytest.mark.parametrize("how", HOWS)
 @in_virtual_time
-async def test_a_task_of_the_application_that_goes_wrong_ends_it_in_order_and_every_probe_says_down(how: str) -> None:
+async def test_a_task_of_the_application_that_goes_wrong_ends_it_in_order_and_every_probe_says_down(
+    how: str,
+) -> None:
     async with scene("loop lag", HOWS[how]()) as here:
         here.broker.produce("others", b"one")
         run = here.app._run
         assert run is not None
         await until(lambda: run.has_ended, 60)
         health = here.app.health()
-        assert {health.live.status, health.ready.status, health.started.status, health.status} == {"DOWN"}
+        assert {health.live.status, health.ready.status, health.started.status, health.status} == {
+            "DOWN"
+        }
         (application,) = (check for check in health.live.checks if check.name == "application")
         assert "the application has failed: " in application.data["reason"]
         assert here.broker.members("billing") == here.broker.members("others") == {}
@@ -323,7 +391,9 @@ async def test_a_task_of_the_application_that_goes_wrong_ends_it_in_order_and_ev
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("name", ["spark batches of orders", "spark batch 1 of orders"])
 @in_virtual_time
-async def test_a_task_of_a_spark_channel_that_goes_wrong_fails_its_channel(name: str, how: str) -> None:
+async def test_a_task_of_a_spark_channel_that_goes_wrong_fails_its_channel(
+    name: str, how: str
+) -> None:
     broker, recorder = make_broker(1), Recorder()
     app, _ = spark_app(broker, recorder)
     sabotage = Sabotage(name, HOWS[how]())
@@ -341,7 +411,9 @@ async def test_a_task_of_a_spark_channel_that_goes_wrong_fails_its_channel(name:
 
 
 @pytest.mark.parametrize("how", HOWS)
-async def test_the_http_server_whose_task_goes_wrong_ends_the_application_in_order(how: str) -> None:
+async def test_the_http_server_whose_task_goes_wrong_ends_the_application_in_order(
+    how: str,
+) -> None:
     broker, loop = make_broker(1), asyncio.get_running_loop()
     app = App({"http": {"port": 0}, "incoming": {"orders": {"group_id": "billing"}}})
     app.incoming("orders")(_nothing)

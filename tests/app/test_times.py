@@ -25,7 +25,9 @@ def counted(histogram: DurationHistogram) -> int:
 
 @pytest.mark.parametrize("orders", KINDS, ids=str)
 @in_virtual_time
-async def test_each_record_is_timed_to_its_handler_and_to_its_settlement(orders: dict[str, Any]) -> None:
+async def test_each_record_is_timed_to_its_handler_and_to_its_settlement(
+    orders: dict[str, Any],
+) -> None:
     app = make_app(**orders)
 
     @app.incoming("orders")
@@ -60,7 +62,9 @@ async def test_batches_iteration_and_what_fails_are_timed_as_well() -> None:
 
 
 @in_virtual_time
-async def test_an_ack_that_comes_when_nothing_else_happens_is_timed_within_a_tenth_of_a_second() -> None:
+async def test_an_ack_that_comes_when_nothing_else_happens_is_timed_within_a_tenth_of_a_second() -> (
+    None
+):
     app, held = make_app(ack="manual", commit_interval="100s"), list[Message[bytes]]()
 
     @app.incoming("orders")

@@ -1,4 +1,6 @@
-"""Transactions used as nobody should, and left in the lurch: nothing is lost, doubled, or held for ever."""
+"""Transactions used as nobody should, and left in the lurch: nothing is lost, doubled, or held for
+ever.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ async def test_blocks_with_many_tasks_use_up_no_producers() -> None:
 
 
 @in_virtual_time
-async def test_a_block_that_has_lost_records_to_an_error_which_it_has_caught_is_not_committed() -> None:
+async def test_a_block_that_has_lost_records_to_an_error_which_it_has_caught_is_not_committed() -> (
+    None
+):
     app = app_with()
     emitter = app.emitter("invoices")
     async with running(app) as test:
@@ -117,7 +121,9 @@ async def test_a_block_that_waits_for_a_producer_hears_that_the_application_has_
 @in_virtual_time
 async def test_a_letter_that_the_broker_refuses_fails_no_record_of_the_batch_around_it() -> None:
     recorder = Recorder()
-    app = exactly_once(recorder, batch_max_records=4, batch_max_wait="1s", failure_strategy="dead-letter-queue")
+    app = exactly_once(
+        recorder, batch_max_records=4, batch_max_wait="1s", failure_strategy="dead-letter-queue"
+    )
     batches = list[list[int]]()
 
     @app.incoming("orders")
@@ -163,7 +169,8 @@ async def test_what_a_task_still_writes_for_a_block_that_has_ended_is_in_no_othe
         if is_cancelled:
             ends.cancel()
             await asyncio.sleep(0.1)
-        if is_over:  # the write comes to its end before anybody else begins
+        # The write comes to its end before anybody else begins.
+        if is_over:
             sending.release()
             await asyncio.gather(ends, *writing, return_exceptions=True)
         others = [asyncio.create_task(alone(emitter, b"%d" % number)) for number in range(3)]
@@ -173,7 +180,9 @@ async def test_what_a_task_still_writes_for_a_block_that_has_ended_is_in_no_othe
         await asyncio.gather(*others)
         for number in range(MOST_PRODUCERS):
             await alone(emitter, b"%d" % (3 + number))
-        assert sorted(seen(test.broker)) == sorted(b"%d" % number for number in range(3 + MOST_PRODUCERS))
+        assert sorted(seen(test.broker)) == sorted(
+            b"%d" % number for number in range(3 + MOST_PRODUCERS)
+        )
 
 
 async def alone(emitter: Emitter, value: bytes) -> None:

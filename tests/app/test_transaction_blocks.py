@@ -1,4 +1,6 @@
-"""What the block of a transaction refuses, and what becomes of records whose transaction could not be."""
+"""What the block of a transaction refuses, and what becomes of records whose transaction could not
+be.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,18 @@ from reactive_kafka.errors import (
 from reactive_kafka.observe.events import HandlerFailed, HandlerRetried
 from reactive_kafka.records import TopicPartition
 from tests.app.checkpoints import app_on, row, store_of
-from tests.app.helpers import Recorder, facts, in_virtual_time, make_broker, now, rebalanced, running, send, tp, until
+from tests.app.helpers import (
+    Recorder,
+    facts,
+    in_virtual_time,
+    make_broker,
+    now,
+    rebalanced,
+    running,
+    send,
+    tp,
+    until,
+)
 
 Verdict = Callable[[App, Message[bytes]], Awaitable[object]]
 
@@ -54,7 +67,9 @@ class Locked(MemoryStore):
     at: str | None = None
 
     @asynccontextmanager
-    async def transaction(self, group: str, writes: Mapping[TopicPartition, Write]) -> AsyncIterator[dict[Any, Any]]:
+    async def transaction(
+        self, group: str, writes: Mapping[TopicPartition, Write]
+    ) -> AsyncIterator[dict[Any, Any]]:
         if self.at == "enter":
             raise FatalBrokerError("password authentication failed")
         async with super().transaction(group, writes) as connection:
@@ -99,7 +114,9 @@ async def test_a_verdict_in_the_block_is_refused_and_the_record_is_handled_again
 
 
 @in_virtual_time
-async def test_a_later_message_cannot_ack_up_to_past_an_open_transaction_and_others_can_be_acked() -> None:
+async def test_a_later_message_cannot_ack_up_to_past_an_open_transaction_and_others_can_be_acked() -> (
+    None
+):
     rows, kept, refused = Rows(), list[Message[bytes]](), list[CheckpointError]()
     app = app_on(rows, ordering="unordered", concurrency=3)
     entered, go_on = asyncio.Event(), asyncio.Event()
@@ -125,7 +142,8 @@ async def test_a_later_message_cannot_ack_up_to_past_an_open_transaction_and_oth
             refused.append(error)
         assert "orders-0 offset 1" in str(refused[0])
         assert facts(test).partitions[0].in_flight == 2
-        assert not app.channel("orders").ack_up_to(kept[0]).result()  # what lies before is not the transaction's
+        # What lies before is not the transaction's.
+        assert not app.channel("orders").ack_up_to(kept[0]).result()
         assert await kept[-1].ack()
         go_on.set()
         await until(lambda: facts(test).partitions[0].committed == 3)
@@ -175,7 +193,9 @@ async def test_after_the_block_a_verdict_does_nothing_and_is_no_error() -> None:
 
 
 @in_virtual_time
-async def test_a_poison_record_whose_handler_goes_on_in_its_block_has_a_letter_and_no_rows() -> None:
+async def test_a_poison_record_whose_handler_goes_on_in_its_block_has_a_letter_and_no_rows() -> (
+    None
+):
     rows, ended = Rows(), list[type[BaseException]]()
     app = app_on(rows, on_poison="dead-letter-queue", unprocessed_record_max_age="5s")
 
@@ -188,7 +208,8 @@ async def test_a_poison_record_whose_handler_goes_on_in_its_block_has_a_letter_a
                     try:
                         await asyncio.sleep(60)
                     except asyncio.CancelledError:
-                        pass  # as code does that swallows everything
+                        # As code does that swallows everything.
+                        pass
         except BaseException as error:
             ended.append(type(error))
             raise
@@ -203,7 +224,9 @@ async def test_a_poison_record_whose_handler_goes_on_in_its_block_has_a_letter_a
 
 @pytest.mark.parametrize("late", [True, False])
 @in_virtual_time
-async def test_while_the_end_of_a_transaction_is_on_its_way_its_record_does_not_become_poison(late: bool) -> None:
+async def test_while_the_end_of_a_transaction_is_on_its_way_its_record_does_not_become_poison(
+    late: bool,
+) -> None:
     rows, calls = Rows(), list[int]()
     app = app_on(rows, on_poison="dead-letter-queue", unprocessed_record_max_age="5s")
 
@@ -231,7 +254,9 @@ async def test_while_the_end_of_a_transaction_is_on_its_way_its_record_does_not_
 
 @pytest.mark.parametrize("lands", [True, False])
 @in_virtual_time
-async def test_a_handler_that_gives_up_while_its_commit_is_on_its_way_has_rows_or_a_letter(lands: bool) -> None:
+async def test_a_handler_that_gives_up_while_its_commit_is_on_its_way_has_rows_or_a_letter(
+    lands: bool,
+) -> None:
     rows, calls = Rows(), list[int]()
     app = app_on(rows, failure_strategy="dead-letter-queue")
 
@@ -245,10 +270,12 @@ async def test_a_handler_that_gives_up_while_its_commit_is_on_its_way_has_rows_o
         faults = store_of(app).faults
         away: list[Outcome] = ["away"]
         if lands:
-            faults.script("exit", "lost")  # it is stored; and what became of it cannot be asked for as yet
+            # It is stored; and what became of it cannot be asked for as yet.
+            faults.script("exit", "lost")
             faults.script("read", *away * 20)
         else:
-            faults.hold("exit")  # never arrives
+            # Never arrives.
+            faults.hold("exit")
             faults.script("read", "away", "away", "away")
         await send(test, b"x")
         await until(lambda: facts(test).partitions and facts(test).partitions[0].committed == 1, 60)
@@ -326,7 +353,9 @@ async def test_a_transaction_inside_of_another_is_refused_at_once(shape: str) ->
 @pytest.mark.parametrize("strategy", ["ignore", "dead-letter-queue", "fail"])
 @pytest.mark.parametrize("call", ["enter", "exit", "read", "locked enter", "locked exit"])
 @in_virtual_time
-async def test_a_store_that_must_be_mended_stops_the_channel_and_leaves_the_record(call: Any, strategy: str) -> None:
+async def test_a_store_that_must_be_mended_stops_the_channel_and_leaves_the_record(
+    call: Any, strategy: str
+) -> None:
     rows, calls = Rows(), list[int]()
     app = app_on(rows, failure_strategy=strategy)
     store = Locked(rows, who="a")
@@ -349,7 +378,10 @@ async def test_a_store_that_must_be_mended_stops_the_channel_and_leaves_the_reco
             store.faults.script(call, "corrupt")
         await send(test, b"y", b"z")
         await until(lambda: facts(test).state == "failed")
-        assert any(word in (facts(test).reason or "") for word in ("password", "permission", "cannot be read"))
+        assert any(
+            word in (facts(test).reason or "")
+            for word in ("password", "permission", "cannot be read")
+        )
         await asyncio.sleep(5)
         assert calls == [0, 1]
         assert rows.data == {0: 1}
@@ -385,7 +417,9 @@ async def test_a_batch_is_left_whole_where_the_store_must_be_mended() -> None:
 
 @pytest.mark.parametrize("raises", [True, False])
 @in_virtual_time
-async def test_whatever_a_handler_makes_of_a_store_that_must_be_mended_its_record_is_left(raises: bool) -> None:
+async def test_whatever_a_handler_makes_of_a_store_that_must_be_mended_its_record_is_left(
+    raises: bool,
+) -> None:
     rows = Rows()
     app = app_on(rows, failure_strategy="ignore")
 
@@ -480,14 +514,17 @@ async def test_handlers_that_raise_our_errors_by_themselves_are_not_called_for_e
         await until(lambda: facts(test).state == "failed", 20)
         assert rows.data == {}
         if kind is AlreadyStoredError:
-            assert now() - since < 1  # nothing was settled: it is the handler's own
+            # Nothing was settled: it is the handler's own.
+            assert now() - since < 1
 
 
 # -- what is known of a transaction of before
 
 
 @in_virtual_time
-async def test_a_record_whose_first_commit_was_found_by_a_rebalance_is_not_stored_a_second_time() -> None:
+async def test_a_record_whose_first_commit_was_found_by_a_rebalance_is_not_stored_a_second_time() -> (
+    None
+):
     rows, calls, ended = Rows(), list[int](), list[type[BaseException]]()
     app = app_on(rows, revoke_grace="100ms")
     go_on = asyncio.Event()
@@ -496,7 +533,8 @@ async def test_a_record_whose_first_commit_was_found_by_a_rebalance_is_not_store
     async def store(message: Message[bytes]) -> None:
         calls.append(message.offset)
         if len(calls) == 2:
-            await go_on.wait()  # it works before its block
+            # It works before its block.
+            await go_on.wait()
         try:
             async with message.transaction() as connection:
                 connection[message.offset] = rows.data.get(message.offset, 0) + 1
@@ -510,7 +548,8 @@ async def test_a_record_whose_first_commit_was_found_by_a_rebalance_is_not_store
         await send(test, b"x")
         await until(lambda: len(calls) == 2)
         assert [one.stored for one in rows.land()] == [True]
-        await rebalanced(test)  # it comes straight back, and its row is read
+        # It comes straight back, and its row is read.
+        await rebalanced(test)
         go_on.set()
         await until(lambda: facts(test).duplicates_dropped == 1, 30)
         await send(test, b"y")
@@ -535,7 +574,8 @@ async def test_an_error_behind_the_block_is_told_and_the_record_stays_stored(sha
         async with message.transaction() as connection:
             connection[message.offset] = 1
         if shape == "output":
-            return object()  # cannot be written
+            # Cannot be written.
+            return object()
         raise ValueError("too late")
 
     async def store_all(batch: Batch[bytes]) -> None:
@@ -579,7 +619,9 @@ async def test_an_error_in_a_batch_after_some_of_its_transactions_is_that_of_the
 
 
 @in_virtual_time
-async def test_a_stop_does_not_wait_for_a_store_that_cannot_tell_and_the_next_owner_finds_the_row() -> None:
+async def test_a_stop_does_not_wait_for_a_store_that_cannot_tell_and_the_next_owner_finds_the_row() -> (
+    None
+):
     rows, calls, broker = Rows(), list[int](), make_broker()
 
     def storing(who: str) -> App:
@@ -613,7 +655,9 @@ async def test_a_stop_does_not_wait_for_a_store_that_cannot_tell_and_the_next_ow
 
 
 @in_virtual_time
-async def test_a_failure_that_waits_for_the_store_is_carried_out_when_its_partition_came_straight_back() -> None:
+async def test_a_failure_that_waits_for_the_store_is_carried_out_when_its_partition_came_straight_back() -> (
+    None
+):
     rows, calls = Rows(), list[int]()
     app = app_on(rows, failure_strategy="ignore", revoke_grace="1s")
 
@@ -641,7 +685,9 @@ async def test_a_failure_that_waits_for_the_store_is_carried_out_when_its_partit
 
 
 @in_virtual_time
-async def test_a_handler_that_never_ends_its_block_keeps_neither_the_dead_letter_nor_what_comes_after() -> None:
+async def test_a_handler_that_never_ends_its_block_keeps_neither_the_dead_letter_nor_what_comes_after() -> (
+    None
+):
     rows, calls, ended = Rows(), list[int](), list[str]()
     app = app_on(rows, on_poison="dead-letter-queue", unprocessed_record_max_age="5s")
     go_on = asyncio.Event()
@@ -673,7 +719,9 @@ async def test_a_handler_that_never_ends_its_block_keeps_neither_the_dead_letter
 
 
 @in_virtual_time
-async def test_a_state_that_is_set_for_a_partition_that_has_gone_is_no_failure_of_the_rest_of_its_batch() -> None:
+async def test_a_state_that_is_set_for_a_partition_that_has_gone_is_no_failure_of_the_rest_of_its_batch() -> (
+    None
+):
     rows, errors = Rows(), list[type[BaseException]]()
     broker = make_broker(2)
     app = app_on(rows, failure_strategy="ignore", batch_max_wait="100ms", revoke_grace="100ms")
@@ -697,7 +745,9 @@ async def test_a_state_that_is_set_for_a_partition_that_has_gone_is_no_failure_o
         other = app_on(rows, who="b", batch_max_wait="100ms")
         other.incoming("orders")(store)
         async with running(other, broker=broker):
-            await until(lambda: len(facts(test).partitions) == 1 and test.app.channel("orders").is_ready, 30)
+            await until(
+                lambda: len(facts(test).partitions) == 1 and test.app.channel("orders").is_ready, 30
+            )
             go_on.set()
             await until(lambda: errors == [CheckpointRefusedError])
             await until(lambda: row(rows).position == row(rows, 1).position == 1, 30)
@@ -713,7 +763,10 @@ async def test_a_transaction_waits_for_the_failure_before_it_that_asks_the_store
     async def take() -> None:
         async for message in app.channel("orders"):
             try:
-                async with asyncio.timeout(1 if message.offset == 0 else None), message.transaction() as connection:
+                async with (
+                    asyncio.timeout(1 if message.offset == 0 else None),
+                    message.transaction() as connection,
+                ):
                     connection[message.offset] = 1
             except TimeoutError as error:
                 store_of(app).faults.script("read", "away", "away")
@@ -723,7 +776,8 @@ async def test_a_transaction_waits_for_the_failure_before_it_that_asks_the_store
                 message.nack(error)
 
     async with running(app) as test:
-        store_of(app).faults.hold("exit")  # never arrives
+        # Never arrives.
+        store_of(app).faults.hold("exit")
         taking = asyncio.create_task(take())
         await send(test, b"0", b"1")
         await until(lambda: facts(test).partitions and facts(test).partitions[0].committed == 2, 30)

@@ -1,4 +1,6 @@
-"""``message.transaction()``: the application's rows and the position are stored together, once, whatever happens."""
+"""``message.transaction()``: the application's rows and the position are stored together, once,
+whatever happens.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ from tests.app.helpers import (
     until,
 )
 
-Calls = list[int]  # offsets
+# Offsets.
+Calls = list[int]
 
 
 def storing(app: App, calls: Calls, **settings: Any) -> None:
@@ -71,7 +74,9 @@ async def test_rows_position_and_state_are_stored_by_the_end_of_the_block() -> N
 @pytest.mark.parametrize("outcome", ["away", "lost", "late"])
 @pytest.mark.parametrize("call", ["enter", "exit"])
 @in_virtual_time
-async def test_however_a_transaction_ends_each_record_is_stored_once(call: Any, outcome: Outcome) -> None:
+async def test_however_a_transaction_ends_each_record_is_stored_once(
+    call: Any, outcome: Outcome
+) -> None:
     rows, calls = Rows(), Calls()
     app = app_on(rows)
     storing(app, calls)
@@ -87,11 +92,14 @@ async def test_however_a_transaction_ends_each_record_is_stored_once(call: Any, 
         assert row(rows) == (1, 10, "10", "")
         assert not facts(test).totals[tp()].nacked
         if call == "exit" and outcome == "away":
-            assert len(calls) > 10  # it was handled again
+            # It was handled again.
+            assert len(calls) > 10
 
 
 @in_virtual_time
-async def test_a_transaction_that_lands_after_its_record_is_handled_again_is_found_and_the_record_dropped() -> None:
+async def test_a_transaction_that_lands_after_its_record_is_handled_again_is_found_and_the_record_dropped() -> (
+    None
+):
     rows, calls = Rows(), Calls()
     app = app_on(rows)
     storing(app, calls)
@@ -101,7 +109,8 @@ async def test_a_transaction_that_lands_after_its_record_is_handled_again_is_fou
         held = store_of(app).faults.hold("exit")
         await until(lambda: len(calls) == 2)
         await held.arrived()
-        assert [one.stored for one in rows.land()] == [True]  # now, while the second one is about to end
+        # Now, while the second one is about to end.
+        assert [one.stored for one in rows.land()] == [True]
         held.release()
         await until(lambda: facts(test).duplicates_dropped == 1)
         await send(test, b"y")
@@ -253,7 +262,8 @@ async def test_another_owner_in_the_middle_of_a_transaction_ends_it_without_a_tr
         try:
             async with message.transaction() as connection:
                 connection[message.offset] = 1
-                if not outcomes:  # somebody else takes the row over
+                # Somebody else takes the row over.
+                if not outcomes:
                     there = row(rows)
                     rows.put(GROUP, tp(), there._replace(token=there.token + 1))
         except BaseException as error:
@@ -275,7 +285,9 @@ async def test_another_owner_in_the_middle_of_a_transaction_ends_it_without_a_tr
 @in_virtual_time
 async def test_a_batch_is_stored_whole_over_its_partitions() -> None:
     rows = Rows()
-    app = app_on(rows, commit_interval="1h", checkpoint={"unsynced_max_age": "2h"}, batch_max_wait="100ms")
+    app = app_on(
+        rows, commit_interval="1h", checkpoint={"unsynced_max_age": "2h"}, batch_max_wait="100ms"
+    )
     sizes: list[int] = []
 
     @app.incoming("orders")
@@ -305,7 +317,8 @@ async def test_the_committer_and_a_transaction_do_not_get_into_each_others_way()
     async def store(message: Message[bytes]) -> None:
         calls.append(message.offset)
         if message.offset % 3:
-            return  # without a transaction
+            # Without a transaction.
+            return
         async with message.transaction() as connection:
             await asyncio.sleep(0.5)
             connection[message.offset] = 1
@@ -340,7 +353,9 @@ async def test_a_channel_without_a_store_says_so() -> None:
 
 
 @in_virtual_time
-async def test_a_handler_that_a_seek_has_left_in_its_transaction_stores_nothing_and_holds_up_nobody() -> None:
+async def test_a_handler_that_a_seek_has_left_in_its_transaction_stores_nothing_and_holds_up_nobody() -> (
+    None
+):
     rows, calls, ended = Rows(), Calls(), list[type[BaseException]]()
     app = app_on(rows)
     stuck = asyncio.Event()
@@ -371,13 +386,16 @@ async def test_a_handler_that_a_seek_has_left_in_its_transaction_stores_nothing_
 
 
 @in_virtual_time
-async def test_a_record_that_was_stored_before_its_partition_came_straight_back_is_dropped_before_its_handler() -> None:
+async def test_a_record_that_was_stored_before_its_partition_came_straight_back_is_dropped_before_its_handler() -> (
+    None
+):
     rows, calls = Rows(), Calls()
     app = app_on(rows, revoke_grace="1s")
     storing(app, calls)
     async with running(app) as test:
         store_of(app).faults.script("exit", "lost")
-        held = store_of(app).faults.hold("read")  # its look at what became of it
+        # Its look at what became of it.
+        held = store_of(app).faults.hold("read")
         await send(test, b"x", b"y")
         await held.arrived()
         store_of(app).faults.away = True
@@ -462,7 +480,9 @@ async def test_a_store_without_transactions_is_named() -> None:
 @in_virtual_time
 async def test_a_long_transaction_does_not_hold_up_the_commits_of_other_partitions() -> None:
     rows = Rows()
-    app = app_on(rows, commit_interval="100ms", checkpoint={"unsynced_max_age": "2h"}, concurrency=2)
+    app = app_on(
+        rows, commit_interval="100ms", checkpoint={"unsynced_max_age": "2h"}, concurrency=2
+    )
     go_on = asyncio.Event()
 
     @app.incoming("orders")
@@ -527,7 +547,9 @@ async def test_while_a_handler_waits_to_be_called_again_its_record_does_not_age(
 
 
 @in_virtual_time
-async def test_without_a_group_a_restart_goes_on_behind_a_transaction_whose_end_was_not_heard() -> None:
+async def test_without_a_group_a_restart_goes_on_behind_a_transaction_whose_end_was_not_heard() -> (
+    None
+):
     rows, calls = Rows(), Calls()
     app = app_on(rows, assign=["orders:0:0"], drain_timeout="1s")
     storing(app, calls)
@@ -551,7 +573,9 @@ async def test_without_a_group_a_restart_goes_on_behind_a_transaction_whose_end_
 
 
 @in_virtual_time
-async def test_a_transaction_that_lands_after_its_partition_began_anew_is_refused_though_nobody_else_had_it() -> None:
+async def test_a_transaction_that_lands_after_its_partition_began_anew_is_refused_though_nobody_else_had_it() -> (
+    None
+):
     rows, calls = Rows(), Calls()
     app = app_on(rows, drain_timeout="1s", revoke_grace="1s")
     storing(app, calls)
@@ -559,13 +583,15 @@ async def test_a_transaction_that_lands_after_its_partition_began_anew_is_refuse
         await send(test, b"x")
         await test.settled()
         store_of(app).faults.script("exit", "late")
-        held = store_of(app).faults.hold("read")  # the look at what became of it
+        # The look at what became of it.
+        held = store_of(app).faults.hold("read")
         await send(test, b"y")
         await held.arrived()
         (member,) = test.broker.members(GROUP)
         test.broker.expire(GROUP, member, notice_after_s=1)
         await asyncio.sleep(1)
-        test.broker.rebalance(GROUP)  # two generations later it is not taken up
+        # Two generations later it is not taken up.
+        test.broker.rebalance(GROUP)
         store_of(app).faults.away = True
         held.release()
         await asyncio.sleep(3)
@@ -578,9 +604,13 @@ async def test_a_transaction_that_lands_after_its_partition_began_anew_is_refuse
 
 
 @in_virtual_time
-async def test_a_position_by_hand_is_refused_while_a_transaction_is_open_and_holds_up_nobody() -> None:
+async def test_a_position_by_hand_is_refused_while_a_transaction_is_open_and_holds_up_nobody() -> (
+    None
+):
     rows, refused = Rows(), list[str]()
-    app = app_on(rows, commit_interval="100ms", checkpoint={"unsynced_max_age": "2h"}, concurrency=2)
+    app = app_on(
+        rows, commit_interval="100ms", checkpoint={"unsynced_max_age": "2h"}, concurrency=2
+    )
     go_on = asyncio.Event()
 
     @app.incoming("orders")
@@ -591,7 +621,8 @@ async def test_a_position_by_hand_is_refused_while_a_transaction_is_open_and_hol
             with pytest.raises(CommitRefusedError, match="open transaction") as caught:
                 await app.channel("orders").commit({tp(): 0})
             refused.append(str(caught.value))
-            await app.channel("orders").commit()  # of all that is due elsewhere
+            # Of all that is due elsewhere.
+            await app.channel("orders").commit()
             await go_on.wait()
 
     async with running(app, partitions=2) as test:
@@ -607,9 +638,13 @@ async def test_a_position_by_hand_is_refused_while_a_transaction_is_open_and_hol
 async def test_kept_acks_beside_an_open_transaction_hold_up_nobody() -> None:
     rows, go_on = Rows(), asyncio.Event()
     app = app_on(
-        rows, commit_interval="100ms", checkpoint={"unsynced_max_age": "2h"},
-        keep_out_of_order_acks=True, ordering="unordered", concurrency=4,
-    )  # fmt: skip
+        rows,
+        commit_interval="100ms",
+        checkpoint={"unsynced_max_age": "2h"},
+        keep_out_of_order_acks=True,
+        ordering="unordered",
+        concurrency=4,
+    )
 
     @app.incoming("orders")
     async def store(message: Message[bytes]) -> None:
@@ -629,7 +664,9 @@ async def test_kept_acks_beside_an_open_transaction_hold_up_nobody() -> None:
 @in_virtual_time
 async def test_a_revocation_stores_what_was_settled_before_an_open_transaction() -> None:
     rows, calls, go_on = Rows(), Calls(), asyncio.Event()
-    app = app_on(rows, commit_interval="1h", checkpoint={"unsynced_max_age": "2h"}, revoke_grace="1s")
+    app = app_on(
+        rows, commit_interval="1h", checkpoint={"unsynced_max_age": "2h"}, revoke_grace="1s"
+    )
 
     @app.incoming("orders")
     async def store(message: Message[bytes]) -> None:
@@ -648,15 +685,20 @@ async def test_a_revocation_stores_what_was_settled_before_an_open_transaction()
         assert row(rows) == Checkpoint(1, 3, "2")
         go_on.set()
         await until(lambda: len(calls) == 5)
-        assert rows.data == {}  # it was refused: its row had moved
+        # It was refused: its row had moved.
+        assert rows.data == {}
     assert row(rows)[1:3] == (4, "3")
     assert calls == [0, 1, 2, 3, 3]
 
 
 @in_virtual_time
-async def test_what_is_due_goes_with_a_transaction_that_ends_after_its_partition_was_let_go() -> None:
+async def test_what_is_due_goes_with_a_transaction_that_ends_after_its_partition_was_let_go() -> (
+    None
+):
     rows, go_on = Rows(), asyncio.Event()
-    app = app_on(rows, commit_interval="1h", checkpoint={"unsynced_max_age": "2h"}, revoke_grace="1s")
+    app = app_on(
+        rows, commit_interval="1h", checkpoint={"unsynced_max_age": "2h"}, revoke_grace="1s"
+    )
 
     @app.incoming("orders")
     async def store(message: Message[bytes]) -> None:
@@ -670,7 +712,8 @@ async def test_what_is_due_goes_with_a_transaction_that_ends_after_its_partition
         await until(lambda: facts(test).partitions[0].in_flight)
         hold = store_of(app).faults.hold("read")
         test.broker.rebalance(GROUP)
-        await hold.arrived()  # the grace is over, and nobody has claimed the row yet
+        # The grace is over, and nobody has claimed the row yet.
+        await hold.arrived()
         go_on.set()
         await until(lambda: rows.data == {0: 1})
         assert row(rows) == Checkpoint(1, 1, None, "the stage")
@@ -715,17 +758,20 @@ async def test_a_record_does_not_age_while_its_transaction_waits_for_the_store(a
         rows.faults.away = is_first and at == "entry"
         async with message.transaction() as connection:
             connection[message.offset] = 1
-            await asyncio.sleep(50 if at == "entry" else 5)  # which counts
+            # Which counts.
+            await asyncio.sleep(50 if at == "entry" else 5)
             rows.faults.away = is_first and at == "end"
 
     async with running(app) as test:
         await send(test, b"x")
         await until(lambda: rows.faults.away, 60)
-        for _ in range(2000):  # 200 s, all the while looked at
+        # 200 s, all the while looked at.
+        for _ in range(2000):
             await asyncio.sleep(0.1)
             assert test.app.health().live.is_up
         rows.faults.away = False
-        await asyncio.sleep(45)  # less than what is left to the record, more than what its time away would have left
+        # Less than what is left to the record, more than what its time away would have left.
+        await asyncio.sleep(45)
         assert test.app.health().live.is_up
         await until(lambda: rows.data == {0: 1}, 60)
         assert not recorder.of(RecordPoisoned)

@@ -1,4 +1,6 @@
-"""A send that somebody has forgotten to await is an error of that function, and its record is not acked."""
+"""A send that somebody has forgotten to await is an error of that function, and its record is not
+acked.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from reactive_kafka.observe.events import HandlerRetried, HookFailed, JobFailed,
 from tests.app.helpers import Recorder, committed, in_virtual_time, running, settle_down, until
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore:coroutine '.*' was never awaited:RuntimeWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+    "ignore:coroutine '.*' was never awaited:RuntimeWarning",
+    "ignore::pytest.PytestUnraisableExceptionWarning",
 )
 
 
@@ -150,8 +153,16 @@ FORGETTING = [
 
 
 def told_app(recorder: Recorder, **orders: Any) -> App:
-    table = {"group_id": "billing", "auto_offset_reset": "earliest", "failure_strategy": "ignore", **orders}
-    return App({"incoming": {"orders": table}, "outgoing": {"invoices": {}, "copies": {}}}, observer=recorder)
+    table = {
+        "group_id": "billing",
+        "auto_offset_reset": "earliest",
+        "failure_strategy": "ignore",
+        **orders,
+    }
+    return App(
+        {"incoming": {"orders": table}, "outgoing": {"invoices": {}, "copies": {}}},
+        observer=recorder,
+    )
 
 
 async def ignored(app: App, recorder: Recorder) -> RecordIgnored:
@@ -253,7 +264,16 @@ TASKS: list[Any] = []
 
 
 @pytest.mark.parametrize(
-    "use", [awaits, gathers, waits_for, leaves_to_a_task, leaves_to_a_group, leaves_to_a_future, keeps_for_later]
+    "use",
+    [
+        awaits,
+        gathers,
+        waits_for,
+        leaves_to_a_task,
+        leaves_to_a_group,
+        leaves_to_a_future,
+        keeps_for_later,
+    ],
 )
 def test_a_send_that_begins_now_or_later_is_sent_and_no_error(use: Callable[[Any], Any]) -> None:
     @in_virtual_time
@@ -341,7 +361,9 @@ async def test_a_start_hook_that_forgets_an_await_fails_the_start() -> None:
     async def boot() -> None:
         emitter.send(b"started")  # type: ignore[unused-coroutine]
 
-    with pytest.raises(RuntimeError, match=r"boot .* has called emitter\.send\(\.\.\.\) without await"):
+    with pytest.raises(
+        RuntimeError, match=r"boot .* has called emitter\.send\(\.\.\.\) without await"
+    ):
         async with running(app):
             pass
 

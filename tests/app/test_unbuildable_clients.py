@@ -1,4 +1,6 @@
-"""A client that cannot be made, or started, is tried again and named by readiness; it ends nothing."""
+"""A client that cannot be made, or started, is tried again and named by readiness; it ends
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,11 @@ def application(broken: str, client: dict[str, Any]) -> App:
 
     The client of retries connects once their topics were looked at: for it there is a broker.
     """
-    servers, paid = ("embedded", {}) if broken == "retries" else ("127.0.0.1:1", {"paid": {"transactional_id": "p"}})
+    servers, paid = (
+        ("embedded", {})
+        if broken == "retries"
+        else ("127.0.0.1:1", {"paid": {"transactional_id": "p"}})
+    )
     of: Callable[[str], dict[str, Any]] = lambda name: client if name == broken else {}  # noqa: E731
     app = App(
         {
@@ -49,7 +55,8 @@ def application(broken: str, client: dict[str, Any]) -> App:
                     **of("incoming"),
                 }
             },
-            "outgoing": {"invoices": of("outgoing")} | {name: one | of("transactional") for name, one in paid.items()},
+            "outgoing": {"invoices": of("outgoing")}
+            | {name: one | of("transactional") for name, one in paid.items()},
         }
     )
 
@@ -68,7 +75,9 @@ def reasons(app: App) -> str:
 
 
 @pytest.mark.parametrize("where", WHERE)
-async def test_a_certificate_that_is_being_replaced_is_waited_for_and_ends_nothing(where: str, tmp_path: Path) -> None:
+async def test_a_certificate_that_is_being_replaced_is_waited_for_and_ends_nothing(
+    where: str, tmp_path: Path
+) -> None:
     """Row J7 of the faults."""
     file = tmp_path / "ca.pem"
     file.write_text(CA)
@@ -88,7 +97,9 @@ async def test_a_certificate_that_is_being_replaced_is_waited_for_and_ends_nothi
 
 
 @pytest.mark.parametrize("where", WHERE)
-async def test_a_file_that_is_missing_at_the_start_is_a_problem_of_the_configuration(where: str) -> None:
+async def test_a_file_that_is_missing_at_the_start_is_a_problem_of_the_configuration(
+    where: str,
+) -> None:
     """Row J6 of the faults."""
     app = application(where, {"security_protocol": "SSL", "ssl_cafile": "/nowhere.pem"})
     with pytest.raises(ConfigError, match=r"ssl_cafile = '/nowhere.pem': there is no such file"):
@@ -117,7 +128,9 @@ async def test_attempts_to_make_a_client_come_at_growing_intervals() -> None:
 
     # A reason is told once, so each attempt has one of its own.
     for name in "abcdefg":
-        broker.fail_next("start", FatalBrokerError(f"TLS cannot be set up with ssl_cafile = '{name}.pem'"))
+        broker.fail_next(
+            "start", FatalBrokerError(f"TLS cannot be set up with ssl_cafile = '{name}.pem'")
+        )
     app = make_app()
     app.observe(Note())
 

@@ -11,12 +11,25 @@ import pytest
 from reactive_kafka import App, Message
 from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.observe.events import ReadFailed, UnreadableSkipped
-from tests.app.helpers import Recorder, facts, in_virtual_time, make_app, make_broker, now, running, send, tp, until
+from tests.app.helpers import (
+    Recorder,
+    facts,
+    in_virtual_time,
+    make_app,
+    make_broker,
+    now,
+    running,
+    send,
+    tp,
+    until,
+)
 
 VALUES = [b"0", b"1", b"2", b"3", b"4", b"5"]
 
 
-def noting_app(handled: list[tuple[int, int]], recorder: Recorder | None = None, **orders: Any) -> App:
+def noting_app(
+    handled: list[tuple[int, int]], recorder: Recorder | None = None, **orders: Any
+) -> App:
     app = make_app(recorder, **{"commit_interval": "0.1s", **orders})
 
     @app.incoming("orders")
@@ -34,7 +47,9 @@ def is_ready(app: App) -> bool:
 
 
 @in_virtual_time
-async def test_it_waits_with_growing_intervals_is_not_ready_after_5_s_and_goes_on_when_it_can() -> None:
+async def test_it_waits_with_growing_intervals_is_not_ready_after_5_s_and_goes_on_when_it_can() -> (
+    None
+):
     """Row F7 of the faults."""
     handled: list[tuple[int, int]] = []
     recorder = Recorder()
@@ -55,8 +70,11 @@ async def test_it_waits_with_growing_intervals_is_not_ready_after_5_s_and_goes_o
         assert test.committed("orders") == {tp(0): 2, tp(1): 6}
         await asyncio.sleep(began + 125 - now())
         told = recorder.of(ReadFailed)
-        assert {(one.partition, one.offset, one.reason) for one in told} == {(tp(0), 2, "it was spoiled")}
-        assert len(told) == 9  # at 0, 0.5, 1.5, 3.5, 7.5, 15.5, 31.5, 63.5 and 123.5 s, and a poll's wait later
+        assert {(one.partition, one.offset, one.reason) for one in told} == {
+            (tp(0), 2, "it was spoiled")
+        }
+        # At 0, 0.5, 1.5, 3.5, 7.5, 15.5, 31.5, 63.5 and 123.5 s, and a poll's wait later.
+        assert len(told) == 9
         assert facts(test).unreadable == {"wait": 2}
         test.broker.mend(tp(0))
         await test.settled(timeout=70)
@@ -112,7 +130,9 @@ async def test_it_passes_over_what_cannot_be_read_tells_it_once_and_commits_behi
 
 @pytest.mark.parametrize("tells_end", [True, False])
 @in_virtual_time
-async def test_at_the_end_of_the_log_the_position_passes_it_and_what_comes_later_is_read(tells_end: bool) -> None:
+async def test_at_the_end_of_the_log_the_position_passes_it_and_what_comes_later_is_read(
+    tells_end: bool,
+) -> None:
     handled: list[tuple[int, int]] = []
     app = noting_app(handled, on_unreadable="skip")
     async with running(app) as test:
@@ -178,7 +198,9 @@ async def test_a_seek_during_a_search_ends_it() -> None:
 @in_virtual_time
 async def test_kept_acks_behind_an_unreadable_place_still_count() -> None:
     handled: list[tuple[int, int]] = []
-    app = make_app(on_unreadable="skip", keep_out_of_order_acks=True, ack="manual", commit_interval="0.1s")
+    app = make_app(
+        on_unreadable="skip", keep_out_of_order_acks=True, ack="manual", commit_interval="0.1s"
+    )
     taken: list[Message[bytes]] = []
 
     @app.incoming("orders")

@@ -14,7 +14,16 @@ from reactive_kafka.broker.memory.broker import MemoryBroker
 from reactive_kafka.commit.strategy import Progress
 from reactive_kafka.observe.events import RangeBeyondEnd
 from reactive_kafka.records import Committed
-from tests.app.helpers import Recorder, in_virtual_time, make_app, make_broker, now, running, tp, until
+from tests.app.helpers import (
+    Recorder,
+    in_virtual_time,
+    make_app,
+    make_broker,
+    now,
+    running,
+    tp,
+    until,
+)
 
 LETTERS = "dead-letter-topic-orders"
 RETRIES = {
@@ -24,7 +33,11 @@ RETRIES = {
 
 
 async def run_to_its_end(
-    app: App, broker: MemoryBroker, *, within_s: float = 300.0, meanwhile: Callable[[], object] | None = None
+    app: App,
+    broker: MemoryBroker,
+    *,
+    within_s: float = 300.0,
+    meanwhile: Callable[[], object] | None = None,
 ) -> int:
     """Run until the application ends by itself; its exit code."""
     app.configure(overrides={"http": {"enabled": False}})
@@ -64,10 +77,17 @@ async def test_what_was_there_is_handled_and_committed_and_the_run_ends_with_0()
     app = make_app(commit_interval="1h")
     seen = noting(app, takes_s=1.0)
     assert await run_to_its_end(app, broker) == 0
-    assert sorted(seen) == [*((0, offset) for offset in range(7)), *((2, offset) for offset in range(3))]
-    assert {one.partition: kept.offset for one, kept in broker.committed("billing").items()} == {0: 7, 2: 3}
+    assert sorted(seen) == [
+        *((0, offset) for offset in range(7)),
+        *((2, offset) for offset in range(3)),
+    ]
+    assert {one.partition: kept.offset for one, kept in broker.committed("billing").items()} == {
+        0: 7,
+        2: 3,
+    }
     assert broker.members("billing") == {}
-    assert await run_to_its_end(app, broker) == 0  # nothing is left
+    # Nothing is left.
+    assert await run_to_its_end(app, broker) == 0
     assert len(seen) == 10
     await broker.close()
 
@@ -152,15 +172,26 @@ async def test_a_batch_runs_at_once_when_the_end_is_reached() -> None:
 @in_virtual_time
 async def test_ranges_end_where_the_log_does_and_that_is_told() -> None:
     recorder, broker = Recorder(), broker_with(10, 10)
-    app = App({"incoming": {"orders": {
-        "assign": ["orders:0:7..9", "orders:0:20..30", "orders:1:8..12"], "group_id": "billing",
-    }}}, observer=recorder)  # fmt: skip
+    app = App(
+        {
+            "incoming": {
+                "orders": {
+                    "assign": ["orders:0:7..9", "orders:0:20..30", "orders:1:8..12"],
+                    "group_id": "billing",
+                }
+            }
+        },
+        observer=recorder,
+    )
     seen = noting(app)
     assert await run_to_its_end(app, broker) == 0
     assert sorted(seen) == [(0, 7), (0, 8), (1, 8), (1, 9)]
     told = {(one.partition.partition, one.until, one.end) for one in recorder.of(RangeBeyondEnd)}
     assert told == {(0, 30, 10), (1, 12, 10)}
-    assert {one.partition: kept.offset for one, kept in broker.committed("billing").items()} == {0: 9, 1: 10}
+    assert {one.partition: kept.offset for one, kept in broker.committed("billing").items()} == {
+        0: 9,
+        1: 10,
+    }
     await broker.close()
 
 
@@ -172,9 +203,15 @@ async def test_a_channel_that_fails_for_good_is_1_when_the_others_are_at_their_e
     broker = broker_with(3)
     for number in range(4):
         broker.produce("refunds", b"%d" % number, partition=0)
-    app = App({"kafka": {"group_id": "a", "auto_offset_reset": "earliest"}, "incoming": {
-        "orders": {"restart": {"max_attempts": attempts}}, "refunds": {"group_id": "b"},
-    }})  # fmt: skip
+    app = App(
+        {
+            "kafka": {"group_id": "a", "auto_offset_reset": "earliest"},
+            "incoming": {
+                "orders": {"restart": {"max_attempts": attempts}},
+                "refunds": {"group_id": "b"},
+            },
+        }
+    )
     refunds, calls = list[int](), list[int]()
 
     @app.incoming("orders")
@@ -192,7 +229,10 @@ async def test_a_channel_that_fails_for_good_is_1_when_the_others_are_at_their_e
         assert await run_to_its_end(app, broker) == 1
     assert refunds == [0, 1, 2, 3]
     assert calls == [0, *[1] * (attempts + 1)]
-    assert "is handled and committed: channel 'orders': orders-0 offset 1: ValueError: no" in caplog.text
+    assert (
+        "is handled and committed: channel 'orders': orders-0 offset 1: ValueError: no"
+        in caplog.text
+    )
     assert broker.committed("a")[tp()].offset == 1
     await broker.close()
 
@@ -247,12 +287,15 @@ async def test_a_channel_that_the_application_stops_before_its_end_is_1(
 
     @app.on_caught_up("orders")
     async def caught_up(partitions: frozenset[TopicPartition]) -> None:
-        await app.channel("orders").stop()  # at the end
+        # At the end.
+        await app.channel("orders").stop()
 
     with caplog.at_level(logging.ERROR, "reactive_kafka"):
         assert await run_to_its_end(app, broker) == (0 if stops_at is None else 1)
     assert len(seen) == broker.committed("billing")[tp()].offset == (4 if stops_at is None else 2)
-    assert ("'orders' was stopped by the application before its end" in caplog.text) == (stops_at is not None)
+    assert ("'orders' was stopped by the application before its end" in caplog.text) == (
+        stops_at is not None
+    )
     await broker.close()
 
 
@@ -262,7 +305,11 @@ async def test_channels_that_begin_meanwhile_come_to_their_end_too(how: str) -> 
     broker, late = broker_with(3), list[int]()
     for number in range(5):
         broker.produce("late", b"%d" % number, partition=0)
-    table = {"group_id": "late", "auto_offset_reset": "earliest", "enabled": how == "stopped and started"}
+    table = {
+        "group_id": "late",
+        "auto_offset_reset": "earliest",
+        "enabled": how == "stopped and started",
+    }
     orders = {"group_id": "billing", "auto_offset_reset": "earliest"}
     app = App({"incoming": {"orders": orders, **({} if how == "added" else {"late": table})}})
 
@@ -293,7 +340,9 @@ async def test_channels_that_begin_meanwhile_come_to_their_end_too(how: str) -> 
 
 
 @in_virtual_time
-async def test_a_channel_that_is_stopped_at_its_end_and_whose_last_commit_is_not_stored_is_1() -> None:
+async def test_a_channel_that_is_stopped_at_its_end_and_whose_last_commit_is_not_stored_is_1() -> (
+    None
+):
     broker = broker_with(3)
     app = make_app(commit_interval="1h", drain_timeout="2s")
     noting(app)
@@ -360,7 +409,9 @@ AT_THE_END = AtTheEnd()
 
 @pytest.mark.parametrize("stored", [True, False])
 @in_virtual_time
-async def test_a_last_commit_that_only_the_stop_makes_and_that_is_not_stored_is_1(stored: bool) -> None:
+async def test_a_last_commit_that_only_the_stop_makes_and_that_is_not_stored_is_1(
+    stored: bool,
+) -> None:
     broker = broker_with(3)
     app = make_app(commit_strategy="tests.app.test_until_end:AT_THE_END", drain_timeout="2s")
     noting(app)
@@ -388,7 +439,9 @@ async def test_a_broker_that_is_away_for_a_while_is_waited_for() -> None:
 
 @pytest.mark.parametrize("flushes", [True, False])
 @in_virtual_time
-async def test_what_the_application_holds_back_is_settled_by_its_hook_before_the_stop_or_is_1(flushes: bool) -> None:
+async def test_what_the_application_holds_back_is_settled_by_its_hook_before_the_stop_or_is_1(
+    flushes: bool,
+) -> None:
     broker, held = broker_with(5), list[Message[bytes]]()
     app = make_app(ack="manual", unprocessed_record_max_age="0s")
 
@@ -428,11 +481,19 @@ async def test_acks_that_come_later_are_waited_for_as_long_as_they_come() -> Non
 
 
 @in_virtual_time
-async def test_a_channel_without_a_handler_is_told_and_not_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_channel_without_a_handler_is_told_and_not_waited_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     broker = broker_with(3)
-    app = App({"kafka": {"group_id": "billing", "auto_offset_reset": "earliest"}, "incoming": {
-        "orders": {}, "refunds": {"group_id": "b"},
-    }})  # fmt: skip
+    app = App(
+        {
+            "kafka": {"group_id": "billing", "auto_offset_reset": "earliest"},
+            "incoming": {
+                "orders": {},
+                "refunds": {"group_id": "b"},
+            },
+        }
+    )
     seen = noting(app)
     with caplog.at_level(logging.WARNING, "reactive_kafka"):
         assert await run_to_its_end(app, broker) == 0
@@ -450,7 +511,11 @@ async def test_members_of_one_group_each_come_to_the_end_of_what_they_have() -> 
     assert codes == [0, 0]
     every = [(partition, offset) for partition in range(3) for offset in range(20)]
     assert sorted(set(seen[0] + seen[1])) == every
-    assert {one.partition: kept.offset for one, kept in broker.committed("billing").items()} == {0: 20, 1: 20, 2: 20}
+    assert {one.partition: kept.offset for one, kept in broker.committed("billing").items()} == {
+        0: 20,
+        1: 20,
+        2: 20,
+    }
     await broker.close()
 
 
@@ -485,13 +550,17 @@ async def test_a_topic_that_is_made_anew_meanwhile_has_another_end() -> None:
             broker.produce("orders", b"new", partition=0)
 
     tasks: list[asyncio.Task[None]] = []
-    code = await run_to_its_end(app, broker, meanwhile=lambda: tasks.append(asyncio.create_task(recreate())))
+    code = await run_to_its_end(
+        app, broker, meanwhile=lambda: tasks.append(asyncio.create_task(recreate()))
+    )
     assert (code, seen[-1]) == (0, (0, 4))
     await broker.close()
 
 
 def replay_of(folder: Path, replay: str) -> App:
-    """An application with the configuration of a service, and one on top of it that reads a part of the topic again."""
+    """An application with the configuration of a service, and one on top of it that reads a part of
+    the topic again.
+    """
     base, on_top = folder / "base.toml", folder / "replay.toml"
     base.write_text('[incoming.orders]\ngroup_id = "billing"\nauto_offset_reset = "earliest"\n')
     on_top.write_text(f"[incoming.orders]\n{replay}\n")

@@ -1,4 +1,6 @@
-"""Verdicts on earlier messages in ``on_assigned``: answered at once, while nothing new is handled before it ends."""
+"""Verdicts on earlier messages in ``on_assigned``: answered at once, while nothing new is handled
+before it ends.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ Partitions = frozenset[TopicPartition]
 
 
 class Keeps:
-    """An application that keeps its messages, and does something with those of before in its second assignment."""
+    """An application that keeps its messages, and does something with those of before in its second
+    assignment.
+    """
 
     def __init__(self, app: App) -> None:
         self.app = app
@@ -64,7 +68,12 @@ class Keeps:
 
 
 def app_of(kind: str, recorder: Recorder, **more: Any) -> App:
-    orders = {"revoke_grace": "100ms", "drain_timeout": "100ms", "unprocessed_record_max_age": 0, **more}
+    orders = {
+        "revoke_grace": "100ms",
+        "drain_timeout": "100ms",
+        "unprocessed_record_max_age": 0,
+        **more,
+    }
     if kind == "checkpoint":
         return app_on(Rows(), recorder, **orders)
     return make_app(recorder, **{"commit_strategy": kind, "commit_interval": "1s", **orders})
@@ -75,7 +84,9 @@ KINDS = pytest.mark.parametrize("kind", ["throttled", "latest", "checkpoint"])
 
 @KINDS
 @in_virtual_time
-async def test_an_ack_of_before_is_true_at_once_where_the_partition_came_straight_back(kind: str) -> None:
+async def test_an_ack_of_before_is_true_at_once_where_the_partition_came_straight_back(
+    kind: str,
+) -> None:
     recorder = Recorder()
     keeps = Keeps(app_of(kind, recorder))
     async with running(keeps.app) as test:
@@ -120,7 +131,9 @@ async def taking_nothing(message: Message[bytes]) -> None:
 
 @KINDS
 @in_virtual_time
-async def test_an_ack_of_before_is_false_at_once_where_another_has_moved_the_groups_position(kind: str) -> None:
+async def test_an_ack_of_before_is_false_at_once_where_another_has_moved_the_groups_position(
+    kind: str,
+) -> None:
     recorder = Recorder()
     keeps = Keeps(app_of(kind, recorder))
     async with running(keeps.app) as test:
@@ -129,7 +142,8 @@ async def test_an_ack_of_before_is_false_at_once_where_another_has_moved_the_gro
         generation = test.broker.generation("billing")
         test.broker.rebalance("billing")
         await until(lambda: test.broker.generation("billing") > generation, 60)
-        test.broker.rebalance("billing")  # another generation between: somebody may have had it
+        # Another generation between: somebody may have had it.
+        test.broker.rebalance("billing")
         await until(lambda: keeps.assigned >= 2 and keeps.app.channel("orders").is_ready, 60)
         assert keeps.took_s < 1
     assert recorder.of(HookFailed) == []
@@ -137,7 +151,9 @@ async def test_an_ack_of_before_is_false_at_once_where_another_has_moved_the_gro
 
 @KINDS
 @in_virtual_time
-async def test_nacks_commits_and_committed_complete_in_the_hook_too_and_then_reading_goes_on(kind: str) -> None:
+async def test_nacks_commits_and_committed_complete_in_the_hook_too_and_then_reading_goes_on(
+    kind: str,
+) -> None:
     recorder = Recorder()
     keeps = Keeps(app_of(kind, recorder, failure_strategy="dead-letter-queue"))
     channel = keeps.app.channel
@@ -210,7 +226,9 @@ async def test_a_seek_in_the_hook_before_such_an_ack_makes_it_false() -> None:
 
 
 @in_virtual_time
-async def test_where_the_group_cannot_be_asked_at_first_it_is_asked_again_while_the_hook_runs() -> None:
+async def test_where_the_group_cannot_be_asked_at_first_it_is_asked_again_while_the_hook_runs() -> (
+    None
+):
     recorder = Recorder()
     keeps = Keeps(app_of("throttled", recorder))
     async with running(keeps.app) as test:

@@ -1,4 +1,6 @@
-"""Waiting for a verdict, and giving that up: each caller has a future of its own, so nobody else notices."""
+"""Waiting for a verdict, and giving that up: each caller has a future of its own, so nobody else
+notices.
+"""
 
 from __future__ import annotations
 
@@ -99,11 +101,16 @@ async def test_a_future_of_a_nack_that_is_cancelled_is_that_callers_alone() -> N
 
 
 @in_virtual_time
-async def test_an_interrupted_batch_holds_its_lane_until_the_letter_that_its_handler_waited_for_is_written() -> None:
+async def test_an_interrupted_batch_holds_its_lane_until_the_letter_that_its_handler_waited_for_is_written() -> (
+    None
+):
     app = make_app(
-        failure_strategy="dead-letter-queue", on_poison="dead-letter-queue", unprocessed_record_max_age="5s",
-        batch_max_records=2, batch_max_wait="10ms",
-    )  # fmt: skip
+        failure_strategy="dead-letter-queue",
+        on_poison="dead-letter-queue",
+        unprocessed_record_max_age="5s",
+        batch_max_records=2,
+        batch_max_wait="10ms",
+    )
     broker, story = make_broker(), list[Any]()
     broker.create_topic(LETTERS, 1)
 
@@ -120,7 +127,8 @@ async def test_an_interrupted_batch_holds_its_lane_until_the_letter_that_its_han
             raise
 
     async with running(app, broker=broker) as test:
-        hold = broker.hold("send", of=LETTERS)  # of the nack; that of the poison record is written
+        # Of the nack; that of the poison record is written.
+        hold = broker.hold("send", of=LETTERS)
         broker.answer_timeout_s = 600
         await send(test, *[b""] * 4)
         await until(lambda: "interrupted" in story, 20)
@@ -133,7 +141,9 @@ async def test_an_interrupted_batch_holds_its_lane_until_the_letter_that_its_han
 
 
 @in_virtual_time
-async def test_a_stop_does_not_wait_longer_for_a_handler_that_awaits_a_letter_and_leaves_the_record() -> None:
+async def test_a_stop_does_not_wait_longer_for_a_handler_that_awaits_a_letter_and_leaves_the_record() -> (
+    None
+):
     app = make_app(ack="manual", failure_strategy="dead-letter-queue", drain_timeout="2s")
     broker, story = away(), list[Any]()
 
@@ -157,7 +167,9 @@ async def test_a_stop_does_not_wait_longer_for_a_handler_that_awaits_a_letter_an
 
 
 @in_virtual_time
-async def test_a_nack_between_a_revocation_and_the_assignment_holds_its_lane_whoever_waits_for_it() -> None:
+async def test_a_nack_between_a_revocation_and_the_assignment_holds_its_lane_whoever_waits_for_it() -> (
+    None
+):
     app = make_app(ack="manual", failure_strategy="dead-letter-queue", revoke_grace="100ms")
     broker, go_on, story = away(), asyncio.Event(), list[Any]()
 
@@ -213,7 +225,8 @@ async def test_of_two_who_wait_until_a_store_has_told_what_it_has_one_may_give_u
         second.add_done_callback(lambda done: story.append(done.result()))
 
     async with running(app) as test:
-        store_of(app).faults.hold("exit")  # never arrives: nobody knows whether it is stored
+        # Never arrives: nobody knows whether it is stored.
+        store_of(app).faults.hold("exit")
         await send(test, b"0", b"1")
         await until(lambda: store_of(app).faults.away)
         await asyncio.sleep(10)
@@ -228,7 +241,9 @@ async def test_of_two_who_wait_until_a_store_has_told_what_it_has_one_may_give_u
 
 
 @in_virtual_time
-async def test_nobody_has_to_look_at_what_committed_comes_to(caplog: pytest.LogCaptureFixture) -> None:
+async def test_nobody_has_to_look_at_what_committed_comes_to(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     app, kept = make_app(ack="manual", drain_timeout="100ms"), list[Message[bytes]]()
 
     @app.incoming("orders")

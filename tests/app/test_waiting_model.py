@@ -1,4 +1,6 @@
-"""Whoever gives up waiting for a verdict changes nothing: random callers against a run in which all of them wait on."""
+"""Whoever gives up waiting for a verdict changes nothing: random callers against a run in which all
+of them wait on.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ Call = Literal["ack", "nack", "committed"]
 
 @dataclass(frozen=True)
 class Caller:
-    """One who asks, and how long that one waits: endlessly, for so many seconds, or not at all, and cancels.
+    """One who asks, and how long that one waits: endlessly, for so many seconds, or not at all, and
+    cancels.
 
     Attributes:
         is_handler: The handler itself waits; else a task beside it.
@@ -38,7 +41,8 @@ class Play:
     """What a run meets.
 
     Attributes:
-        records: (key, how long its handler works before it asks, who asks then), in the order of the log.
+        records: (key, how long its handler works before it asks, who asks then), in the order of
+            the log.
         away: From when and for how long dead letters cannot be written.
         rebalances: When there is one that gives everything straight back.
         slow_commits_s: How long the first commits take.
@@ -54,13 +58,16 @@ class Play:
 
 @dataclass
 class Seen:
-    """What can be seen of a run: the order of handlers and letters in each lane, the answers, and what is committed."""
+    """What can be seen of a run: the order of handlers and letters in each lane, the answers, and
+    what is committed.
+    """
 
     started: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     letters: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     answers: dict[tuple[int, int], Any] = field(default_factory=dict)
     committed: int | None = None
-    overtaken: list[int] = field(default_factory=list)  # nacked, and their lane went on before the letter
+    # Nacked, and their lane went on before the letter.
+    overtaken: list[int] = field(default_factory=list)
 
 
 def played(play: Play, *, all_wait: bool) -> Seen:
@@ -68,7 +75,9 @@ def played(play: Play, *, all_wait: bool) -> Seen:
     seen, escaped = Seen(), list[Any]()
 
     async def main(clock: FakeClock) -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda loop, context: escaped.append(context))
+        asyncio.get_running_loop().set_exception_handler(
+            lambda loop, context: escaped.append(context)
+        )
         async with asyncio.timeout(3600):
             await _play(play, seen, all_wait=all_wait)
 
@@ -79,11 +88,18 @@ def played(play: Play, *, all_wait: bool) -> Seen:
 
 async def _play(play: Play, seen: Seen, *, all_wait: bool) -> None:
     app = make_app(
-        commit_strategy=play.strategy, commit_interval="2s", ack="manual", failure_strategy="dead-letter-queue",
-        ordering=play.ordering, revoke_grace="1s", concurrency=4, unprocessed_record_max_age=0,
-    )  # fmt: skip
+        commit_strategy=play.strategy,
+        commit_interval="2s",
+        ack="manual",
+        failure_strategy="dead-letter-queue",
+        ordering=play.ordering,
+        revoke_grace="1s",
+        concurrency=4,
+        unprocessed_record_max_age=0,
+    )
     waiting = set[asyncio.Task[None]]()
-    nacked = dict[int, str]()  # offset -> its lane
+    # Offset -> its lane.
+    nacked = dict[int, str]()
     broker = make_broker(1)
 
     def lane_of(key: str) -> str:
@@ -158,9 +174,14 @@ def _asked(message: Message[bytes], call: Call) -> asyncio.Future[Any]:
 SECONDS = st.sampled_from((0.0, 0.01, 0.5, 1.0, 3.0, 7.0))
 WAITS = st.one_of(st.none(), SECONDS)
 VERDICTS = st.builds(Caller, st.sampled_from(("ack", "nack", "nack")), WAITS, st.booleans())
-MORE = st.lists(st.builds(Caller, st.sampled_from(("ack", "nack", "committed")), WAITS, st.booleans()), max_size=3)
+MORE = st.lists(
+    st.builds(Caller, st.sampled_from(("ack", "nack", "committed")), WAITS, st.booleans()),
+    max_size=3,
+)
 RECORDS = st.tuples(
-    st.sampled_from(("ada", "bob")), SECONDS, st.builds(lambda first, more: (first, *more), VERDICTS, MORE)
+    st.sampled_from(("ada", "bob")),
+    SECONDS,
+    st.builds(lambda first, more: (first, *more), VERDICTS, MORE),
 )
 PLAYS = st.builds(
     Play,

@@ -1,4 +1,6 @@
-"""A wall clock that is wrong, jumps or stands still: what is measured in seconds is measured by the other clock."""
+"""A wall clock that is wrong, jumps or stands still: what is measured in seconds is measured by the
+other clock.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,15 @@ from tests.app.helpers import Recorder, make_app, make_broker, now, running, sen
 
 DELAY_S = 10.0
 LIMIT_S = 60.0
-HOUR_S = 3600.0  # a DST change, where somebody sets the clock to local time
+# A DST change, where somebody sets the clock to local time.
+HOUR_S = 3600.0
 IN_1970, IN_2023, IN_2099 = 0.0, 1_700_000_000.0, 4_070_908_800.0
 
 jumps = st.lists(
-    st.tuples(st.floats(0.0, 50.0), st.sampled_from([HOUR_S, -HOUR_S, 1.0, -1.0, 24 * HOUR_S, -IN_2023])), max_size=4
+    st.tuples(
+        st.floats(0.0, 50.0), st.sampled_from([HOUR_S, -HOUR_S, 1.0, -1.0, 24 * HOUR_S, -IN_2023])
+    ),
+    max_size=4,
 )
 
 
@@ -35,7 +41,12 @@ def test_records_become_poison_in_time_and_delayed_ones_come_back_whatever_the_w
     """Row D14 of the faults."""
 
     async def main(clock: FakeClock) -> None:
-        recorder, calls, loop, broker = Recorder(), list[float](), asyncio.get_running_loop(), make_broker(2)
+        recorder, calls, loop, broker = (
+            Recorder(),
+            list[float](),
+            asyncio.get_running_loop(),
+            make_broker(2),
+        )
         app = make_app(
             recorder,
             failure_strategy="delayed-retry-topic",
@@ -65,7 +76,8 @@ def test_records_become_poison_in_time_and_delayed_ones_come_back_whatever_the_w
             await send(test, b"again", partition=1)
             await until(lambda: len(calls) == 2, 60)
             waited_s = calls[1] - calls[0]
-            assert waited_s < DELAY_S + 1  # no record waits longer than its delay
+            # No record waits longer than its delay.
+            assert waited_s < DELAY_S + 1
             if not any(seconds > 0 for _, seconds in jumps):
                 assert waited_s > DELAY_S - 0.5
             await until(lambda: test.broker.committed("billing")[tp(1)].offset == 1)
@@ -75,6 +87,8 @@ def test_records_become_poison_in_time_and_delayed_ones_come_back_whatever_the_w
             assert LIMIT_S <= poison.age_s < LIMIT_S + 1.5
             took_s = now() - began
             moved_s = sum(by for at, by in jumps if at < took_s) - is_frozen * int(took_s)
-            assert abs(clock.wall() - wall - took_s - moved_s) < 0.1, "the wall clock did not do what it should"
+            assert abs(clock.wall() - wall - took_s - moved_s) < 0.1, (
+                "the wall clock did not do what it should"
+            )
 
     run_in_virtual_time(main, clock=FakeClock(wall=begins))

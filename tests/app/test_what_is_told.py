@@ -1,4 +1,6 @@
-"""What is logged where nothing can be read, or what is settled cannot be stored: one line, not none and not a flood."""
+"""What is logged where nothing can be read, or what is settled cannot be stored: one line, not none
+and not a flood.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,16 @@ from reactive_kafka.observe.events import (
 )
 from reactive_kafka.testing import TestApp
 from tests.app.checkpoints import app_on
-from tests.app.helpers import Recorder, in_virtual_time, make_app, make_broker, running, send, tp, until
+from tests.app.helpers import (
+    Recorder,
+    in_virtual_time,
+    make_app,
+    make_broker,
+    running,
+    send,
+    tp,
+    until,
+)
 
 
 @in_virtual_time
@@ -59,7 +70,9 @@ async def test_a_store_that_is_away_at_the_start_is_told_once_and_once_that_it_i
 
 
 @in_virtual_time
-async def test_a_group_that_cannot_be_asked_is_told_too_and_a_start_without_trouble_tells_nothing() -> None:
+async def test_a_group_that_cannot_be_asked_is_told_too_and_a_start_without_trouble_tells_nothing() -> (
+    None
+):
     for failures in (0, 3):
         recorder, broker = Recorder(), make_broker()
         broker.fail_next("committed", TransientBrokerError("the coordinator moves"), times=failures)
@@ -71,7 +84,9 @@ async def test_a_group_that_cannot_be_asked_is_told_too_and_a_start_without_trou
         async with running(app, broker=broker) as test:
             await send(test, b"")
             await test.settled()
-        assert [event.reason for event in recorder.of(PositionsUnknown)] == ["the coordinator moves"] * bool(failures)
+        assert [event.reason for event in recorder.of(PositionsUnknown)] == [
+            "the coordinator moves"
+        ] * bool(failures)
         assert len(recorder.of(PositionsKnown)) == bool(failures)
 
 
@@ -88,7 +103,9 @@ async def test_a_stop_that_cannot_store_what_is_settled_says_so_before_it_ends()
         await send(test, b"", partition=1)
         await test.settled()
         await send(test, b"", b"", partition=0)
-        await until(lambda: sum(place.position for place in app.channel("orders").facts().partitions) == 5)
+        await until(
+            lambda: sum(place.position for place in app.channel("orders").facts().partitions) == 5
+        )
         rows.faults.away = True
     (told,) = recorder.of(SettledNotStored)
     assert told.partitions == {tp(0)}
@@ -115,7 +132,8 @@ async def test_a_stop_that_stores_everything_says_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("strategy", "became"), [("ignore", "ignored"), ("dead-letter-queue", "written to dead-letter-topic-orders")]
+    ("strategy", "became"),
+    [("ignore", "ignored"), ("dead-letter-queue", "written to dead-letter-topic-orders")],
 )
 @in_virtual_time
 async def test_every_record_that_failed_is_named_in_the_log(
@@ -134,7 +152,8 @@ async def test_every_record_that_failed_is_named_in_the_log(
     named: dict[str, set[int]] = {"orders-0": set(), "orders-1": set()}
     for line in caplog.messages:
         if match := re.match(
-            rf"orders: (orders-[01]) offsets? ([0-9, -]+) w.* nacked and {became}: ValueError: no", line
+            rf"orders: (orders-[01]) offsets? ([0-9, -]+) w.* nacked and {became}: ValueError: no",
+            line,
         ):
             for run in match[2].split(", "):
                 first, _, last = run.partition("-")
@@ -156,13 +175,21 @@ async def test_a_channel_that_a_record_has_stopped_says_what_comes_next(restarts
         await send(test, b"[]")
         await until(lambda: recorder.of(ChannelFailed))
     reason = recorder.of(ChannelFailed)[0].reason
-    assert reason.startswith("channel 'orders': orders-0 offset 0: DecodeError: does not fit dict[str, int]: ")
-    stays_down = "; nothing more is handled until a restart; another failure_strategy than 'fail' goes on"
-    assert reason.endswith("; the channel is started again in 50 s (attempt 1 of 1)" if restarts else stays_down)
+    assert reason.startswith(
+        "channel 'orders': orders-0 offset 0: DecodeError: does not fit dict[str, int]: "
+    )
+    stays_down = (
+        "; nothing more is handled until a restart; another failure_strategy than 'fail' goes on"
+    )
+    assert reason.endswith(
+        "; the channel is started again in 50 s (attempt 1 of 1)" if restarts else stays_down
+    )
 
 
 async def start_and_stop(app: App) -> None:
-    """As in production: a test that runs it in a TestApp is not told what is odd about the configuration."""
+    """As in production: a test that runs it in a TestApp is not told what is odd about the
+    configuration.
+    """
     broker = make_broker()
     app._connector, app._clock = broker.connector(), asyncio.get_running_loop().clock  # type: ignore[attr-defined]
     app.configure(overrides={"http": {"enabled": False}})
@@ -179,7 +206,9 @@ async def test_a_secret_file_that_others_may_read_is_told_at_the_start(
     secret = tmp_path / "password"
     secret.write_text("hunter2")
     secret.chmod(0o604)
-    app = make_app(security_protocol="SASL_SSL", sasl_plain_username="u", sasl_plain_password_file=str(secret))
+    app = make_app(
+        security_protocol="SASL_SSL", sasl_plain_username="u", sasl_plain_password_file=str(secret)
+    )
 
     @app.incoming("orders")
     async def handler(order: bytes) -> None: ...
@@ -206,4 +235,6 @@ async def test_a_setting_without_effect_is_one_line_at_the_start_and_the_applica
     finally:
         logging.getLogger("reactive_kafka").removeHandler(sink)
     (told,) = [line for line in lines if "has no effect" in line]
-    assert told.startswith("code: [incoming.orders] dead_letter_queue.topic = 'letters': has no effect: neither")
+    assert told.startswith(
+        "code: [incoming.orders] dead_letter_queue.topic = 'letters': has no effect: neither"
+    )

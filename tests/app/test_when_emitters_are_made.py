@@ -1,4 +1,6 @@
-"""Emitters that are made before the start, while it goes on, or later: their channels are watched from then on."""
+"""Emitters that are made before the start, while it goes on, or later: their channels are watched
+from then on.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,16 @@ from tests.app.helpers import Recorder, in_virtual_time, now, settle_down, until
 
 MISSING = "broker: topic 'invoices' does not exist, and the broker does not create it"
 SOON_S = 5.0
-NOTHING_FEEDS = "nothing feeds outgoing channel 'invoices': no @app.outgoing or app.emitter() names it"
+NOTHING_FEEDS = (
+    "nothing feeds outgoing channel 'invoices': no @app.outgoing or app.emitter() names it"
+)
 
 
 @asynccontextmanager
 async def started(app: App) -> AsyncIterator[MemoryBroker]:
-    """The application as in production, on a broker that has the topic orders and creates no other."""
+    """The application as in production, on a broker that has the topic orders and creates no
+    other.
+    """
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualTimeLoop)
     broker = MemoryBroker(loop.clock, auto_create=False)
@@ -134,7 +140,9 @@ BEFORE_THE_START = [
 
 @pytest.mark.parametrize("make", [*BEFORE_THE_START, in_a_handler, in_a_handler_s_thread])
 @in_virtual_time
-async def test_readiness_names_a_missing_topic_before_anything_is_sent(make: Callable[[App], None]) -> None:
+async def test_readiness_names_a_missing_topic_before_anything_is_sent(
+    make: Callable[[App], None],
+) -> None:
     recorder = Recorder()
     app = application(recorder)
     make(app)
@@ -144,7 +152,9 @@ async def test_readiness_names_a_missing_topic_before_anything_is_sent(make: Cal
         await until(lambda: MISSING in reasons(app), SOON_S)
         assert now() - began < SOON_S
         await asyncio.sleep(30)
-        assert len(recorder.of(NotWritable)) == 1, "its topic is looked for once, however it was made"
+        assert len(recorder.of(NotWritable)) == 1, (
+            "its topic is looked for once, however it was made"
+        )
         broker.create_topic("invoices", 1)
         await until(lambda: app.health().ready.status == "UP")
 

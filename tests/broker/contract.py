@@ -1,6 +1,8 @@
-"""What every Consumer and Producer must do: one suite, run on the in-memory broker, the embedded one and Kafka.
+"""What every Consumer and Producer must do: one suite, run on the in-memory broker, the embedded
+one and Kafka.
 
-A test class derives from what its broker can do and has a fixture ``cluster`` (and ``group``, from here).
+A test class derives from what its broker can do and has a fixture ``cluster`` (and ``group``, from
+here).
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from tests.broker.members import PATIENCE_S, Cluster, Member, fill, joined, prod
 
 LETTERS = list("abcdefghij")
 PROMPTLY_S = 2.0
-# A member with this session whose partitions move within LEFT_S has left by itself: it was not merely taken for dead.
+# A member with this session whose partitions move within LEFT_S has left by itself: it was not
+# merely taken for dead.
 LONG_SESSION = {"session_timeout_ms": 120_000}
 LEFT_S = 20.0
 
@@ -44,7 +47,9 @@ class ReadingContract:
         topic = await cluster.create_topic(1)
         headers = [("trace", b"1"), ("trace", b"2"), ("empty", b""), ("null", None)]
         async with producing(cluster) as producer:
-            sent = await producer.send(topic, b"value", key=b"key", headers=headers, timestamp_ms=1_700_000_000_123)
+            sent = await producer.send(
+                topic, b"value", key=b"key", headers=headers, timestamp_ms=1_700_000_000_123
+            )
             assert await sent == (TopicPartition(topic, 0), 0)
         async with joined(cluster, topic, group) as member:
             await member.until_assigned(1)
@@ -54,8 +59,12 @@ class ReadingContract:
         assert [tuple(pair) for pair in record.headers] == headers
 
     @pytest.mark.parametrize("way", ["sent", "written"])
-    async def test_headers_of_any_kind_arrive_as_they_were_given(self, cluster: Cluster, group: str, way: str) -> None:
-        """Row F12 of the faults. Bytes of a name that are no UTF-8 are lone surrogates, and come back."""
+    async def test_headers_of_any_kind_arrive_as_they_were_given(
+        self, cluster: Cluster, group: str, way: str
+    ) -> None:
+        """Row F12 of the faults. Bytes of a name that are no UTF-8 are lone surrogates, and come
+        back.
+        """
         topic = await cluster.create_topic(1)
         kinds: list[list[tuple[str, bytes | None]]] = [
             [],
@@ -68,7 +77,11 @@ class ReadingContract:
         async with producing(cluster) as producer:
             if way == "sent":
                 for one in records:
-                    await (await producer.send(topic, one.value, key=one.key, headers=one.headers, partition=0))
+                    await (
+                        await producer.send(
+                            topic, one.value, key=one.key, headers=one.headers, partition=0
+                        )
+                    )
             left = [] if way == "sent" else records
             while left:
                 left = left[(await producer.write(TopicPartition(topic, 0), left)).count :]
@@ -78,7 +91,9 @@ class ReadingContract:
         assert [[tuple(pair) for pair in record.headers] for record in taken] == kinds
         assert {(record.key, record.value) for record in taken} == {(b"key", b"value")}
 
-    async def test_null_and_empty_keys_and_values_stay_apart(self, cluster: Cluster, group: str) -> None:
+    async def test_null_and_empty_keys_and_values_stay_apart(
+        self, cluster: Cluster, group: str
+    ) -> None:
         """Row F11 of the faults."""
         topic = await cluster.create_topic(1)
         pairs = [(None, b""), (b"", None), (b"", b""), (None, None)]
@@ -91,14 +106,19 @@ class ReadingContract:
         assert [(record.key, record.value) for record in records] == pairs
         assert [list(record.headers) for record in records] == [[], [], [], []]
 
-    async def test_records_of_a_partition_arrive_in_order_and_once(self, cluster: Cluster, group: str) -> None:
+    async def test_records_of_a_partition_arrive_in_order_and_once(
+        self, cluster: Cluster, group: str
+    ) -> None:
         topic = await cluster.create_topic(2)
         values = [str(number) for number in range(300)]
         await fill(cluster, topic, {0: values, 1: values})
         async with joined(cluster, topic, group) as member:
             await member.until_assigned(2)
             taken = await member.take(600)
-            assert [texts(taken[TopicPartition(topic, number)]) for number in (0, 1)] == [values, values]
+            assert [texts(taken[TopicPartition(topic, number)]) for number in (0, 1)] == [
+                values,
+                values,
+            ]
             assert [record.offset for record in taken[TopicPartition(topic, 1)]] == list(range(300))
             assert await member.polls_nothing(dict.fromkeys(member.owned, 10))
 
@@ -121,7 +141,9 @@ class ReadingContract:
                 runs.append("".join(texts(chunk.records)))
             assert runs[0] == "abc"
 
-    async def test_a_partition_left_out_of_a_poll_keeps_what_it_has(self, cluster: Cluster, group: str) -> None:
+    async def test_a_partition_left_out_of_a_poll_keeps_what_it_has(
+        self, cluster: Cluster, group: str
+    ) -> None:
         topic = await cluster.create_topic(2)
         first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
         await fill(cluster, topic, {0: ["a1", "a2"], 1: ["b1", "b2"]})
@@ -173,14 +195,18 @@ class ReadingContract:
         topic = await cluster.create_topic(1)
         async with joined(cluster, topic, group) as member, producing(cluster) as producer:
             await member.until_assigned(1)
-            poll = asyncio.ensure_future(member.consumer.poll(dict.fromkeys(member.owned, 9), 2 * PATIENCE_S))
+            poll = asyncio.ensure_future(
+                member.consumer.poll(dict.fromkeys(member.owned, 9), 2 * PATIENCE_S)
+            )
             assert await goes_on_for_a_while(poll)
             await (await producer.send(topic, b"late"))
             async with asyncio.timeout(PATIENCE_S):
                 [chunk] = (await poll).chunks
             assert texts(chunk.records) == ["late"]
 
-    async def test_a_poll_without_budgets_takes_its_time_and_nothing_else(self, cluster: Cluster, group: str) -> None:
+    async def test_a_poll_without_budgets_takes_its_time_and_nothing_else(
+        self, cluster: Cluster, group: str
+    ) -> None:
         topic = await cluster.create_topic(1)
         await fill(cluster, topic, {0: ["a"]})
         async with joined(cluster, topic, group) as member:
@@ -198,7 +224,8 @@ class ReadingContract:
         async with joined(cluster, topic, group) as member:
             await member.until_assigned(3)
             budgets, taken = dict.fromkeys(member.owned, 3), list[TopicPartition]()
-            await member.take(3, dict.fromkeys(member.owned, 1))  # all of them have been fetched by now
+            # All of them have been fetched by now.
+            await member.take(3, dict.fromkeys(member.owned, 1))
             while len(taken) < 6:
                 poll = await member.consumer.poll(budgets, 5.0, 3)
                 assert sum(len(chunk.records) for chunk in poll.chunks) <= 3
@@ -230,7 +257,9 @@ class ReadingContract:
             await member.until_assigned(1)
             seen: list[str] = []
             for number in range(20):
-                poll = asyncio.ensure_future(member.consumer.poll(dict.fromkeys(member.owned, 9), 5.0))
+                poll = asyncio.ensure_future(
+                    member.consumer.poll(dict.fromkeys(member.owned, 9), 5.0)
+                )
                 await (await producer.send(topic, str(number).encode()))
                 poll.cancel()
                 try:
@@ -241,7 +270,9 @@ class ReadingContract:
                 seen += texts((await member.take(20 - len(seen)))[TopicPartition(topic, 0)])
             assert seen == [str(number) for number in range(20)]
 
-    async def test_a_paused_partition_does_not_flow_until_it_is_resumed(self, cluster: Cluster, group: str) -> None:
+    async def test_a_paused_partition_does_not_flow_until_it_is_resumed(
+        self, cluster: Cluster, group: str
+    ) -> None:
         topic = await cluster.create_topic(2)
         first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
         await fill(cluster, topic, {0: LETTERS, 1: LETTERS})
@@ -290,7 +321,9 @@ class ReadingContract:
             assert await member.consumer.end_offsets([first, second]) == {first: 10, second: 0}
             await member.take(10)
 
-    async def test_topics_and_their_partitions_are_listed(self, cluster: Cluster, group: str) -> None:
+    async def test_topics_and_their_partitions_are_listed(
+        self, cluster: Cluster, group: str
+    ) -> None:
         topic = await cluster.create_topic(3)
         async with joined(cluster, topic, group) as member:
             await member.consumer.check()
@@ -300,7 +333,11 @@ class ReadingContract:
     async def test_some_topics_alone_are_listed_without_making_one_that_is_not_there(
         self, cluster: Cluster, group: str
     ) -> None:
-        topic, other, missing = await cluster.create_topic(3), await cluster.create_topic(1), f"missing-{group}"
+        topic, other, missing = (
+            await cluster.create_topic(3),
+            await cluster.create_topic(1),
+            f"missing-{group}",
+        )
         async with joined(cluster, topic, group) as member:
             await member.consumer.check()
             assert await member.consumer.topics([topic, missing]) == {
@@ -310,7 +347,9 @@ class ReadingContract:
         assert missing not in listed
         assert other in listed
 
-    async def test_a_look_finds_nothing_amiss_where_everything_answers(self, cluster: Cluster, group: str) -> None:
+    async def test_a_look_finds_nothing_amiss_where_everything_answers(
+        self, cluster: Cluster, group: str
+    ) -> None:
         topic = await cluster.create_topic(3)
         async with joined(cluster, topic, group) as member:
             owned = await member.until_assigned(3)
@@ -318,7 +357,9 @@ class ReadingContract:
             assert await member.consumer.look(owned) == Sight()
             assert await member.consumer.look(()) == Sight()
 
-    async def test_a_member_is_one_until_the_group_puts_it_out(self, cluster: Cluster, group: str) -> None:
+    async def test_a_member_is_one_until_the_group_puts_it_out(
+        self, cluster: Cluster, group: str
+    ) -> None:
         topic = await cluster.create_topic(1)
         async with joined(cluster, topic, group) as member:
             assert member.consumer.is_member()
@@ -337,13 +378,17 @@ class ReadingContract:
 class CommitContract:
     """One member commits."""
 
-    async def test_a_commit_is_read_back_with_its_metadata(self, cluster: Cluster, group: str) -> None:
+    async def test_a_commit_is_read_back_with_its_metadata(
+        self, cluster: Cluster, group: str
+    ) -> None:
         topic = await cluster.create_topic(3)
         one, two, three = (TopicPartition(topic, number) for number in range(3))
         await fill(cluster, topic, {0: LETTERS, 1: LETTERS})
         async with joined(cluster, topic, group) as member:
             await member.until_assigned(3)
-            await member.consumer.commit({one: Committed(3, '{"läuft": "✓"}'), two: Committed(4)}, member.generation)
+            await member.consumer.commit(
+                {one: Committed(3, '{"läuft": "✓"}'), two: Committed(4)}, member.generation
+            )
             stored = await member.consumer.committed([one, two, three])
         assert stored == {one: Committed(3, '{"läuft": "✓"}'), two: Committed(4, ""), three: None}
 
@@ -352,9 +397,12 @@ class CommitContract:
     ) -> None:
         topic = await cluster.create_topic(2)
         first, second, missing = (TopicPartition(topic, number) for number in (0, 1, 7))
-        async with joined(cluster, None, group, starts_by_itself=False, partitions=[first, second, missing]) as member:
+        async with joined(
+            cluster, None, group, starts_by_itself=False, partitions=[first, second, missing]
+        ) as member:
             await member.until_assigned(3)
-            await member.consumer.committed([first])  # the group's coordinator is there when it answers
+            # The group's coordinator is there when it answers.
+            await member.consumer.committed([first])
             offsets = {first: Committed(3), missing: Committed(4, "x"), second: Committed(5, "y")}
             for wanted in (offsets, {missing: Committed(4)}):
                 with pytest.raises(PositionsRefusedError, match=str(missing)) as caught:
@@ -364,7 +412,9 @@ class CommitContract:
             stored = await member.consumer.committed([first, second])
         assert stored == {first: Committed(3), second: Committed(5, "y")}
 
-    async def test_the_next_member_begins_where_the_last_one_committed(self, cluster: Cluster, group: str) -> None:
+    async def test_the_next_member_begins_where_the_last_one_committed(
+        self, cluster: Cluster, group: str
+    ) -> None:
         topic = await cluster.create_topic(1)
         partition = TopicPartition(topic, 0)
         await fill(cluster, topic, {0: LETTERS})
@@ -376,7 +426,9 @@ class CommitContract:
             await next_member.until_assigned(1)
             assert texts((await next_member.take(8))[partition]) == LETTERS[2:]
 
-    async def test_a_lower_position_is_accepted_as_kafka_does(self, cluster: Cluster, group: str) -> None:
+    async def test_a_lower_position_is_accepted_as_kafka_does(
+        self, cluster: Cluster, group: str
+    ) -> None:
         topic = await cluster.create_topic(1)
         partition = TopicPartition(topic, 0)
         await fill(cluster, topic, {0: LETTERS})
@@ -406,10 +458,14 @@ class CommitContract:
         async with joined(cluster, topic, group) as member:
             await member.until_assigned(1)
             with pytest.raises(NotOwnerError):
-                await member.consumer.commit({partition: Committed(1), foreign: Committed(1)}, member.generation)
+                await member.consumer.commit(
+                    {partition: Committed(1), foreign: Committed(1)}, member.generation
+                )
             assert await member.consumer.committed([partition]) == {partition: None}
 
-    async def test_stop_commits_nothing_and_may_be_called_twice(self, cluster: Cluster, group: str) -> None:
+    async def test_stop_commits_nothing_and_may_be_called_twice(
+        self, cluster: Cluster, group: str
+    ) -> None:
         topic = await cluster.create_topic(1)
         partition = TopicPartition(topic, 0)
         await fill(cluster, topic, {0: LETTERS})
@@ -446,7 +502,9 @@ class ProducingContract:
         assert first == second
         assert len(set(first)) > 1
 
-    async def test_a_record_that_is_too_large_is_rejected_and_the_next_one_is_written(self, cluster: Cluster) -> None:
+    async def test_a_record_that_is_too_large_is_rejected_and_the_next_one_is_written(
+        self, cluster: Cluster
+    ) -> None:
         topic = await cluster.create_topic(1)
         async with producing(cluster, {"max_request_size": 2000}) as producer:
             with pytest.raises(RejectedRecordError):
@@ -496,7 +554,9 @@ class ProducingContract:
 class GroupContract:
     """Several members share a topic."""
 
-    async def test_members_share_the_partitions_in_one_generation(self, cluster: Cluster, group: str) -> None:
+    async def test_members_share_the_partitions_in_one_generation(
+        self, cluster: Cluster, group: str
+    ) -> None:
         topic = await cluster.create_topic(4)
         await fill(cluster, topic, {number: [f"{number}"] for number in range(4)})
         async with joined(cluster, topic, group, "one") as one:
@@ -564,7 +624,9 @@ class GroupContract:
                 [records] = (await two.take(4)).values()
                 assert texts(records) == LETTERS[6:]
 
-    async def test_nothing_is_polled_from_the_revocation_to_the_next_start(self, cluster: Cluster, group: str) -> None:
+    async def test_nothing_is_polled_from_the_revocation_to_the_next_start(
+        self, cluster: Cluster, group: str
+    ) -> None:
         topic = await cluster.create_topic(2)
         await fill(cluster, topic, {0: LETTERS, 1: LETTERS})
         everything = {TopicPartition(topic, number): 99 for number in (0, 1)}
@@ -584,7 +646,9 @@ class GroupContract:
                 assert await one.polls_nothing(everything)
                 assert one.consumer.positions() == {}
 
-    async def test_after_a_rebalance_the_old_generation_cannot_commit(self, cluster: Cluster, group: str) -> None:
+    async def test_after_a_rebalance_the_old_generation_cannot_commit(
+        self, cluster: Cluster, group: str
+    ) -> None:
         topic = await cluster.create_topic(2)
         async with joined(cluster, topic, group, "one") as one:
             old = await one.until_assigned(2)
@@ -610,7 +674,9 @@ class GroupContract:
                 await one.until_assigned(1)
                 assert len(await one.take(10)) == 1
 
-    async def test_stop_inside_a_revocation_leaves_at_once(self, cluster: Cluster, group: str) -> None:
+    async def test_stop_inside_a_revocation_leaves_at_once(
+        self, cluster: Cluster, group: str
+    ) -> None:
         topic = await cluster.create_topic(2)
         in_revocation = asyncio.Event()
 
@@ -632,7 +698,9 @@ class GroupContract:
             finally:
                 await other.consumer.stop()
 
-    async def test_a_newcomer_that_stops_while_it_joins_leaves_no_trace(self, cluster: Cluster, group: str) -> None:
+    async def test_a_newcomer_that_stops_while_it_joins_leaves_no_trace(
+        self, cluster: Cluster, group: str
+    ) -> None:
         topic = await cluster.create_topic(2)
         done, in_revocation = asyncio.Event(), asyncio.Event()
 
@@ -653,7 +721,9 @@ class GroupContract:
 class LogContract:
     """What only a log with retention, transactions and limits shows."""
 
-    async def test_the_position_passes_markers_at_the_end_of_the_log(self, cluster: Cluster, group: str) -> None:
+    async def test_the_position_passes_markers_at_the_end_of_the_log(
+        self, cluster: Cluster, group: str
+    ) -> None:
         topic = await cluster.create_topic(1)
         partition = TopicPartition(topic, 0)
         await cluster.produce_and_leave_a_marker(partition, [b"a", b"b"])
@@ -669,7 +739,9 @@ class LogContract:
             assert await member.consumer.end_offsets([partition]) == {partition: 3}
             assert await member.polls_nothing({partition: 9})
 
-    async def test_records_on_both_sides_of_a_marker_arrive(self, cluster: Cluster, group: str) -> None:
+    async def test_records_on_both_sides_of_a_marker_arrive(
+        self, cluster: Cluster, group: str
+    ) -> None:
         topic = await cluster.create_topic(1)
         partition = TopicPartition(topic, 0)
         await cluster.produce_and_leave_a_marker(partition, [b"a"])
@@ -705,7 +777,9 @@ class LogContract:
             await member.until_assigned(2)
             await member.consumer.commit({one: Committed(1, full)}, member.generation)
             with pytest.raises(MetadataTooLargeError) as raised:
-                await member.consumer.commit({one: Committed(2, full + "x"), two: Committed(2)}, member.generation)
+                await member.consumer.commit(
+                    {one: Committed(2, full + "x"), two: Committed(2)}, member.generation
+                )
             assert raised.value.partitions == {one}
             stored = await member.consumer.committed([one, two])
         assert stored == {one: Committed(1, full), two: Committed(2)}

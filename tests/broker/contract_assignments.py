@@ -1,4 +1,6 @@
-"""What every Consumer and Inspector must do beyond one group and one topic; see :mod:`tests.broker.contract`."""
+"""What every Consumer and Inspector must do beyond one group and one topic; see
+:mod:`tests.broker.contract`.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,10 @@ class StaticContract:
         async with joined(cluster, None, group, partitions=[first, last]) as member:
             assert await member.until_assigned(2) == {first, last}
             taken = await member.take(2)
-            assert {partition: texts(records) for partition, records in taken.items()} == {first: ["a"], last: ["c"]}
+            assert {partition: texts(records) for partition, records in taken.items()} == {
+                first: ["a"],
+                last: ["c"],
+            }
             assert await member.polls_nothing(dict.fromkeys(member.owned, 9))
         assert member.events == [("assigned", frozenset({first, last}))]
         assert member.generation == 0
@@ -80,7 +85,9 @@ class StaticContract:
                     await member.consumer.commit({ours: Committed(1)}, generation)
             assert await member.consumer.committed([ours, foreign]) == {ours: None, foreign: None}
 
-    async def test_without_a_group_it_reads_and_has_no_committed_positions(self, cluster: Cluster) -> None:
+    async def test_without_a_group_it_reads_and_has_no_committed_positions(
+        self, cluster: Cluster
+    ) -> None:
         topic = await cluster.create_topic(1)
         partition = TopicPartition(topic, 0)
         await fill(cluster, topic, {0: LETTERS})
@@ -95,13 +102,19 @@ class StaticContract:
 
     async def test_whole_topics_need_a_group(self, cluster: Cluster) -> None:
         with pytest.raises(ValueError, match="group_id"):
-            cluster.connector.consumer(name="one", subscription=Topics(("t",)), group_id=None, properties={})
+            cluster.connector.consumer(
+                name="one", subscription=Topics(("t",)), group_id=None, properties={}
+            )
 
-    async def test_it_is_paused_resumed_and_sought_as_a_member_s_are(self, cluster: Cluster, group: str) -> None:
+    async def test_it_is_paused_resumed_and_sought_as_a_member_s_are(
+        self, cluster: Cluster, group: str
+    ) -> None:
         topic = await cluster.create_topic(2)
         first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
         await fill(cluster, topic, {0: LETTERS, 1: LETTERS})
-        async with joined(cluster, None, group, partitions=[first, second], starts_by_itself=False) as member:
+        async with joined(
+            cluster, None, group, partitions=[first, second], starts_by_itself=False
+        ) as member:
             await member.until_assigned(2)
             everything = {first: 99, second: 99}
             assert await member.polls_nothing(everything)
@@ -122,7 +135,9 @@ class StaticContract:
         topic = await cluster.create_topic(1)
         there, missing = TopicPartition(topic, 0), TopicPartition(topic, 7)
         await fill(cluster, topic, {0: LETTERS})
-        async with joined(cluster, None, group, partitions=[there, missing], starts_by_itself=False) as member:
+        async with joined(
+            cluster, None, group, partitions=[there, missing], starts_by_itself=False
+        ) as member:
             await member.until_assigned(2)
             for ask in (
                 member.consumer.beginning_offsets([there, missing]),
@@ -137,7 +152,9 @@ class StaticContract:
             assert texts((await member.take(10, {there: 99, missing: 99}))[there]) == LETTERS
             assert await member.polls_nothing({there: 99, missing: 99})
 
-    async def test_stop_ends_an_assignment_that_its_listener_holds_up(self, cluster: Cluster, group: str) -> None:
+    async def test_stop_ends_an_assignment_that_its_listener_holds_up(
+        self, cluster: Cluster, group: str
+    ) -> None:
         topic = await cluster.create_topic(1)
         consumer = cluster.connector.consumer(
             name="one",
@@ -154,7 +171,9 @@ class StaticContract:
         assert asyncio.all_tasks() <= before
         assert listener.was_cancelled
 
-    async def test_what_its_listener_raises_comes_out_of_the_next_poll(self, cluster: Cluster, group: str) -> None:
+    async def test_what_its_listener_raises_comes_out_of_the_next_poll(
+        self, cluster: Cluster, group: str
+    ) -> None:
         topic = await cluster.create_topic(1)
         consumer = cluster.connector.consumer(
             name="one",
@@ -196,7 +215,10 @@ class WholeTopicContract:
             assert member.events == [("assigned", {first, second, named}), ("assigned", {third})]
             # Where it stood in the others, and what it has paused, is what it was.
             taken = await member.take(2, dict.fromkeys(member.owned, 9))
-            assert {one: texts(records) for one, records in taken.items()} == {first: ["b"], third: ["d"]}
+            assert {one: texts(records) for one, records in taken.items()} == {
+                first: ["b"],
+                third: ["d"],
+            }
             await member.consumer.commit({first: Committed(2), third: Committed(1)}, 0)
             member.consumer.resume([second])
             assert texts((await member.take(1, dict.fromkeys(member.owned, 9)))[second]) == ["c"]
@@ -247,7 +269,9 @@ class PatternContract:
         [one, two] = [await cluster.create_topic(2, prefix), await cluster.create_topic(1, prefix)]
         for other in (f"x-{prefix}", f"{prefix}-a"):
             await cluster.create_topic(1, other)
-        async with joined(cluster, None, group, pattern=f"{prefix}-[^-]*", properties=SOON) as member:
+        async with joined(
+            cluster, None, group, pattern=f"{prefix}-[^-]*", properties=SOON
+        ) as member:
             owned = await member.until_assigned(3)
         assert owned == {TopicPartition(one, 0), TopicPartition(one, 1), TopicPartition(two, 0)}
 
@@ -273,7 +297,9 @@ class PatternContract:
             await member.take(10)
 
             async def commit() -> None:
-                await member.consumer.commit(dict.fromkeys(member.owned, Committed(6)), member.generation)
+                await member.consumer.commit(
+                    dict.fromkeys(member.owned, Committed(6)), member.generation
+                )
 
             member.while_revoked = commit
             second = await cluster.create_topic(1, prefix)
@@ -293,12 +319,16 @@ class PatternContract:
             topic = await cluster.create_topic(1, prefix)
             assert await member.until_assigned(1) == {TopicPartition(topic, 0)}
 
-    async def test_asking_about_another_topic_does_not_narrow_a_pattern(self, cluster: Cluster, group: str) -> None:
+    async def test_asking_about_another_topic_does_not_narrow_a_pattern(
+        self, cluster: Cluster, group: str
+    ) -> None:
         prefix = f"p{uuid.uuid4().hex[:8]}"
         await cluster.create_topic(1, prefix)
         await cluster.create_topic(1, prefix)
         properties = {"metadata_max_age_ms": 3_600_000}
-        async with joined(cluster, None, group, pattern=f"{prefix}-.*", properties=properties) as member:
+        async with joined(
+            cluster, None, group, pattern=f"{prefix}-.*", properties=properties
+        ) as member:
             await member.until_assigned(2)
             other = await cluster.create_topic(1)
             await member.consumer.end_offsets([TopicPartition(other, 0)])
@@ -311,7 +341,9 @@ class PatternContract:
 class TimesContract:
     """Offsets by time."""
 
-    async def test_the_first_record_at_or_after_a_time_is_found(self, cluster: Cluster, group: str) -> None:
+    async def test_the_first_record_at_or_after_a_time_is_found(
+        self, cluster: Cluster, group: str
+    ) -> None:
         topic = await cluster.create_topic(2)
         full, empty = TopicPartition(topic, 0), TopicPartition(topic, 1)
         async with producing(cluster) as producer:
@@ -321,8 +353,13 @@ class TimesContract:
             await member.until_assigned(2)
             for ask in (member.consumer.offsets_for_times, inspector.offsets_for_times):
                 for time_ms, offset in (
-                    (-5, 0), (0, 0), (1_000_000, 0), (1_000_001, 1), (3_000_000, 2), (3_000_001, None),
-                ):  # fmt: skip
+                    (-5, 0),
+                    (0, 0),
+                    (1_000_000, 0),
+                    (1_000_001, 1),
+                    (3_000_000, 2),
+                    (3_000_001, None),
+                ):
                     assert await ask({full: time_ms, empty: time_ms}) == {full: offset, empty: None}
                 assert await ask({}) == {}
             await cluster.delete_records(full, 2)
@@ -339,9 +376,12 @@ class AutoCommitContract:
         topic = await cluster.create_topic(2)
         first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
         await fill(cluster, topic, {0: LETTERS, 1: LETTERS})
-        async with joined(cluster, topic, group, properties=EVERY_100_MS, starts_by_itself=False) as member:
+        async with joined(
+            cluster, topic, group, properties=EVERY_100_MS, starts_by_itself=False
+        ) as member:
             await member.until_assigned(2)
-            member.consumer.start_at({first: 2})  # the other one has not begun, so nothing of it is committed
+            # The other one has not begun, so nothing of it is committed.
+            member.consumer.start_at({first: 2})
             await member.take(3, {first: 3})
             await until_committed(cluster, group, {first: 5})
             await member.take(1, {first: 1})
@@ -364,7 +404,9 @@ class AutoCommitContract:
         topic = await cluster.create_topic(1)
         partition = TopicPartition(topic, 0)
         await fill(cluster, topic, {0: LETTERS})
-        async with joined(cluster, None, group, partitions=[partition], properties=EVERY_100_MS) as member:
+        async with joined(
+            cluster, None, group, partitions=[partition], properties=EVERY_100_MS
+        ) as member:
             await member.until_assigned(1)
             await member.take(10)
             await until_committed(cluster, group, {partition: 10})
@@ -373,7 +415,9 @@ class AutoCommitContract:
 class SharedGroupContract:
     """What only shows in a group of several members."""
 
-    async def test_a_revocation_commits_what_was_handed_out(self, cluster: Cluster, group: str) -> None:
+    async def test_a_revocation_commits_what_was_handed_out(
+        self, cluster: Cluster, group: str
+    ) -> None:
         topic = await cluster.create_topic(2)
         await fill(cluster, topic, {0: LETTERS, 1: LETTERS})
         async with joined(cluster, topic, group, "one", properties=NEVER_BY_ITSELF) as one:

@@ -33,14 +33,20 @@ async def soon(event: asyncio.Event) -> None:
 class CooperativeContract:
     """Two members share a topic, and only what moves is revoked."""
 
-    async def test_only_the_partitions_that_move_are_revoked_and_assigned(self, cluster: Cluster, group: str) -> None:
+    async def test_only_the_partitions_that_move_are_revoked_and_assigned(
+        self, cluster: Cluster, group: str
+    ) -> None:
         topic = await cluster.create_topic(4)
         async with joined(cluster, topic, group, "one") as one:
             everything = await one.until_assigned(4)
             async with joined(cluster, topic, group, "two") as two:
                 moved = await two.until_assigned(2)
                 await one.until(lambda: one.generation == two.generation)
-                assert changes(one) == [("assigned", everything), ("revoking", moved), ("revoked", moved)]
+                assert changes(one) == [
+                    ("assigned", everything),
+                    ("revoking", moved),
+                    ("revoked", moved),
+                ]
                 assert changes(two) == [("assigned", moved)]
                 assert one.owned == everything - moved
 
@@ -52,10 +58,13 @@ class CooperativeContract:
             async with joined(cluster, topic, group, "two") as two:
                 await two.until_assigned(1)
                 await one.until(lambda: one.generation == two.generation)
-                assert one.generation == alone + 2  # one in which it let go, and one in which the other got it
+                # One in which it let go, and one in which the other got it.
+                assert one.generation == alone + 2
                 assert one.events[-1] == ("assigned", frozenset())
 
-    async def test_what_stays_is_read_on_during_a_revocation(self, cluster: Cluster, group: str) -> None:
+    async def test_what_stays_is_read_on_during_a_revocation(
+        self, cluster: Cluster, group: str
+    ) -> None:
         topic = await cluster.create_topic(2)
         async with joined(cluster, topic, group, "one") as one:
             everything = await one.until_assigned(2)
@@ -73,7 +82,9 @@ class CooperativeContract:
                 assert {stays, moved} == everything
                 assert texts((await two.take(8))[moved]) == LETTERS
 
-    async def test_positions_and_pauses_of_what_stays_survive(self, cluster: Cluster, group: str) -> None:
+    async def test_positions_and_pauses_of_what_stays_survive(
+        self, cluster: Cluster, group: str
+    ) -> None:
         topic = await cluster.create_topic(4)
         await fill(cluster, topic, dict.fromkeys(range(4), LETTERS))
         async with joined(cluster, topic, group, "one") as one:
@@ -83,7 +94,9 @@ class CooperativeContract:
                 await two.until_assigned(2)
                 await one.until(lambda: one.generation == two.generation)
                 first, second = sorted(one.owned)
-                assert one.consumer.positions() == {one: 3 + one.partition for one in (first, second)}
+                assert one.consumer.positions() == {
+                    one: 3 + one.partition for one in (first, second)
+                }
                 one.consumer.pause([first])
                 await two.consumer.stop()
                 await one.until_assigned(4)
@@ -122,14 +135,19 @@ class CooperativeContract:
                 moved = await two.until_assigned(1)
                 await one.until(lambda: one.generation == two.generation)
                 for generation in range(first, one.generation + 1):
-                    await one.consumer.commit(dict.fromkeys(one.owned, Committed(generation)), generation)
+                    await one.consumer.commit(
+                        dict.fromkeys(one.owned, Committed(generation)), generation
+                    )
                     with pytest.raises(NotOwnerError):
                         await one.consumer.commit(dict.fromkeys(moved, Committed(1)), generation)
-                with pytest.raises(NotOwnerError):  # of a generation before it was the other's
+                # Of a generation before it was the other's.
+                with pytest.raises(NotOwnerError):
                     await two.consumer.commit(dict.fromkeys(moved, Committed(1)), first)
                 await two.consumer.commit(dict.fromkeys(moved, Committed(2)), two.generation)
 
-    async def test_a_partition_that_comes_back_is_not_the_one_that_went(self, cluster: Cluster, group: str) -> None:
+    async def test_a_partition_that_comes_back_is_not_the_one_that_went(
+        self, cluster: Cluster, group: str
+    ) -> None:
         topic = await cluster.create_topic(2)
         async with joined(cluster, topic, group, "one") as one:
             await one.until_assigned(2)
@@ -141,9 +159,14 @@ class CooperativeContract:
                 await one.consumer.commit(dict.fromkeys(moved, Committed(1)), first)
             await one.consumer.commit(dict.fromkeys(moved, Committed(2)), one.generation)
 
-    async def test_nothing_is_revoked_when_a_member_leaves(self, cluster: Cluster, group: str) -> None:
+    async def test_nothing_is_revoked_when_a_member_leaves(
+        self, cluster: Cluster, group: str
+    ) -> None:
         topic = await cluster.create_topic(4)
-        async with joined(cluster, topic, group, "one") as one, joined(cluster, topic, group, "two") as two:
+        async with (
+            joined(cluster, topic, group, "one") as one,
+            joined(cluster, topic, group, "two") as two,
+        ):
             await one.until_assigned(2)
             await two.until_assigned(2)
             theirs, before = two.owned, len(changes(one))
@@ -151,9 +174,13 @@ class CooperativeContract:
             await one.until_assigned(4)
             assert changes(one)[before:] == [("assigned", theirs)]
 
-    async def test_a_topic_that_appears_later_is_read_as_well(self, cluster: Cluster, group: str) -> None:
+    async def test_a_topic_that_appears_later_is_read_as_well(
+        self, cluster: Cluster, group: str
+    ) -> None:
         first = await cluster.create_topic(1, "late")
-        async with joined(cluster, None, group, pattern="late-.*", properties={"metadata_max_age_ms": 500}) as member:
+        async with joined(
+            cluster, None, group, pattern="late-.*", properties={"metadata_max_age_ms": 500}
+        ) as member:
             [old] = await member.until_assigned(1)
             member.consumer.start_at({old: 0})
             await fill(cluster, first, {0: LETTERS})
@@ -161,17 +188,26 @@ class CooperativeContract:
             second = await cluster.create_topic(1, "late")
             await fill(cluster, second, {0: ["new"]})
             await member.until_assigned(2)
-            assert {tp.topic: texts(records) for tp, records in (await member.take(1)).items()} == {second: ["new"]}
+            assert {tp.topic: texts(records) for tp, records in (await member.take(1)).items()} == {
+                second: ["new"]
+            }
             assert "revoked" not in [kind for kind, _ in changes(member)]
 
-    async def test_a_rebalance_without_a_reason_changes_nothing(self, cluster: Cluster, group: str) -> None:
+    async def test_a_rebalance_without_a_reason_changes_nothing(
+        self, cluster: Cluster, group: str
+    ) -> None:
         topic = await cluster.create_topic(2)
-        async with joined(cluster, topic, group, "one") as one, joined(cluster, None, group, "two", pattern="x") as two:
+        async with (
+            joined(cluster, topic, group, "one") as one,
+            joined(cluster, None, group, "two", pattern="x") as two,
+        ):
             await one.until_assigned(2)
             await two.until(lambda: two.generation == one.generation > 0)
             assert changes(one) == [("assigned", one.owned)]
 
-    async def test_stop_inside_a_revocation_gives_everything_to_the_others(self, cluster: Cluster, group: str) -> None:
+    async def test_stop_inside_a_revocation_gives_everything_to_the_others(
+        self, cluster: Cluster, group: str
+    ) -> None:
         topic = await cluster.create_topic(2)
         async with joined(cluster, topic, group, "one") as one:
             await one.until_assigned(2)

@@ -10,7 +10,9 @@ from tests.broker.members import PATIENCE_S, Cluster, inspecting, joined
 
 
 async def ids_of(asked: Questions, *topics: str) -> dict[str, str]:
-    """topic -> its id, as all brokers give it that answer; those on which they disagree are left out."""
+    """topic -> its id, as all brokers give it that answer; those on which they disagree are left
+    out.
+    """
     answers = await asked.topic_ids(topics, of_all=True)
     given = {topic: {answer.ids.get(topic) for answer in answers} for topic in topics}
     return {topic: id for topic, [id, *others] in given.items() if id is not None and not others}
@@ -19,7 +21,9 @@ async def ids_of(asked: Questions, *topics: str) -> dict[str, str]:
 class QuietTopicIdContract:
     """Brokers that may be too old to tell ids."""
 
-    async def test_asking_for_the_id_of_a_topic_that_does_not_exist_creates_none(self, cluster: Cluster) -> None:
+    async def test_asking_for_the_id_of_a_topic_that_does_not_exist_creates_none(
+        self, cluster: Cluster
+    ) -> None:
         topic, missing = await cluster.create_topic(1), f"missing-{uuid.uuid4().hex[:8]}"
         async with inspecting(cluster) as inspector:
             assert missing not in await ids_of(inspector, topic, missing)
@@ -43,6 +47,9 @@ class TopicIdContract(QuietTopicIdContract):
             assert await ids_of(consumer, topic) == {topic: before[topic]}
             await cluster.recreate_topic(topic, 3)
             async with asyncio.timeout(PATIENCE_S):
-                while (after := await ids_of(consumer, topic, other)).get(topic) in (None, before[topic]):  # noqa: ASYNC110
+                while (after := await ids_of(consumer, topic, other)).get(topic) in (  # noqa: ASYNC110
+                    None,
+                    before[topic],
+                ):  # noqa: ASYNC110, RUF100
                     await asyncio.sleep(0.05)
             assert after[other] == before[other]

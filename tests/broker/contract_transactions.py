@@ -15,11 +15,22 @@ from reactive_kafka.errors import NotOwnerError, PositionsRefusedError, Transien
 from reactive_kafka.records import Committed, RecordBytes, TopicPartition
 from tests.broker.contract import goes_on_for_a_while
 from tests.broker.contract_writing import numbered
-from tests.broker.members import PATIENCE_S, Cluster, Member, fill, inspecting, joined, texts, until_committed
+from tests.broker.members import (
+    PATIENCE_S,
+    Cluster,
+    Member,
+    fill,
+    inspecting,
+    joined,
+    texts,
+    until_committed,
+)
 
 COMMITTED = {"isolation_level": "read_committed"}
-PATIENT_MS = 60_000  # more than the deadline of a question that is asked again and again while a position is unstable
-MANY = 1000  # more than a partition has
+# More than the deadline of a question that is asked again and again while a position is unstable.
+PATIENT_MS = 60_000
+# More than a partition has.
+MANY = 1000
 
 
 def named() -> str:
@@ -33,7 +44,9 @@ async def transacting(
 ) -> AsyncIterator[TransactionalProducer]:
     """A producer that has claimed its id; it has stopped when this ends."""
     producer = cluster.connector.transactional_producer(
-        name="test", transactional_id=transactional_id, properties={"transaction_timeout_ms": timeout_ms}
+        name="test",
+        transactional_id=transactional_id,
+        properties={"transaction_timeout_ms": timeout_ms},
     )
     try:
         await producer.claim()
@@ -50,7 +63,9 @@ def reading(
     return joined(cluster, None, None, partitions=partitions, properties=properties)
 
 
-async def write(producer: TransactionalProducer, to: TopicPartition, values: Sequence[str]) -> WrittenBatch:
+async def write(
+    producer: TransactionalProducer, to: TopicPartition, values: Sequence[str]
+) -> WrittenBatch:
     return await producer.write(to, [RecordBytes(value.encode()) for value in values])
 
 
@@ -59,7 +74,9 @@ async def partition_of(cluster: Cluster) -> TopicPartition:
 
 
 async def taken_until(member: Member, partition: TopicPartition, position: int) -> list[str]:
-    """Poll until the position is there, past what has no record for this reader: the values until then."""
+    """Poll until the position is there, past what has no record for this reader: the values until
+    then.
+    """
     values = list[str]()
     async with asyncio.timeout(PATIENCE_S):
         while member.consumer.positions().get(partition) != position:
@@ -67,7 +84,9 @@ async def taken_until(member: Member, partition: TopicPartition, position: int) 
             assert not poll.errors
             for chunk in poll.chunks:
                 values += texts(chunk.records)
-                assert [one.offset for one in chunk.records if one.offset >= chunk.next_offset] == []
+                assert [
+                    one.offset for one in chunk.records if one.offset >= chunk.next_offset
+                ] == []
                 assert chunk.next_offset <= chunk.high_watermark
                 assert chunk.next_offset == member.consumer.positions()[partition]
     return values
@@ -85,7 +104,9 @@ async def until_stable_end(member: Member, partition: TopicPartition, end: int) 
 
 
 async def stable_position(member: Member, partition: TopicPartition) -> Committed | None:
-    """What the group has stored, once the markers of the transaction that has ended are everywhere."""
+    """What the group has stored, once the markers of the transaction that has ended are
+    everywhere.
+    """
     async with asyncio.timeout(PATIENCE_S):
         while True:
             try:
@@ -97,7 +118,9 @@ async def stable_position(member: Member, partition: TopicPartition) -> Committe
 class TransactionContract:
     """What readers see."""
 
-    async def test_records_of_a_transaction_are_seen_when_it_is_committed(self, cluster: Cluster) -> None:
+    async def test_records_of_a_transaction_are_seen_when_it_is_committed(
+        self, cluster: Cluster
+    ) -> None:
         at = await partition_of(cluster)
         async with transacting(cluster, named()) as producer, reading(cluster, [at]) as member:
             await member.until_assigned(1)
@@ -123,7 +146,9 @@ class TransactionContract:
                 [chunk] = (await poll).chunks
             assert texts(chunk.records) == ["a"]
 
-    async def test_records_of_an_aborted_transaction_are_passed_over(self, cluster: Cluster) -> None:
+    async def test_records_of_an_aborted_transaction_are_passed_over(
+        self, cluster: Cluster
+    ) -> None:
         at = await partition_of(cluster)
         async with transacting(cluster, named()) as producer, reading(cluster, [at]) as member:
             await member.until_assigned(1)
@@ -133,7 +158,9 @@ class TransactionContract:
             await fill(cluster, at.topic, {0: ["after"]})
             assert await taken_until(member, at, 4) == ["after"]
 
-    async def test_a_position_goes_past_aborted_records_at_the_log_s_end(self, cluster: Cluster) -> None:
+    async def test_a_position_goes_past_aborted_records_at_the_log_s_end(
+        self, cluster: Cluster
+    ) -> None:
         at = await partition_of(cluster)
         async with transacting(cluster, named()) as producer, reading(cluster, [at]) as member:
             await member.until_assigned(1)
@@ -145,7 +172,9 @@ class TransactionContract:
             await producer.abort()
             assert await taken_until(member, at, 7) == ["a", "b"]
 
-    async def test_what_stands_behind_an_open_transaction_waits_for_its_end(self, cluster: Cluster) -> None:
+    async def test_what_stands_behind_an_open_transaction_waits_for_its_end(
+        self, cluster: Cluster
+    ) -> None:
         at = await partition_of(cluster)
         await fill(cluster, at.topic, {0: ["before"]})
         async with transacting(cluster, named()) as producer, reading(cluster, [at]) as member:
@@ -155,7 +184,11 @@ class TransactionContract:
             await fill(cluster, at.topic, {0: ["behind"]})
             poll = await member.poll_until(lambda poll: bool(poll.chunks), {at: MANY})
             [chunk] = poll.chunks
-            assert (texts(chunk.records), chunk.next_offset, chunk.high_watermark) == (["before"], 1, 1)
+            assert (texts(chunk.records), chunk.next_offset, chunk.high_watermark) == (
+                ["before"],
+                1,
+                1,
+            )
             assert await member.polls_nothing({at: MANY})
             assert await member.consumer.offsets_for_times({at: 0}) == {at: 0}
             await producer.abort()
@@ -178,9 +211,14 @@ class TransactionContract:
             await until_stable_end(member, at, 2)
             assert await member.consumer.offsets_for_times({at: 0}) == {at: 0}
 
-    async def test_who_reads_uncommitted_records_sees_all_of_them_at_once(self, cluster: Cluster) -> None:
+    async def test_who_reads_uncommitted_records_sees_all_of_them_at_once(
+        self, cluster: Cluster
+    ) -> None:
         at = await partition_of(cluster)
-        async with transacting(cluster, named()) as producer, reading(cluster, [at], is_committed=False) as member:
+        async with (
+            transacting(cluster, named()) as producer,
+            reading(cluster, [at], is_committed=False) as member,
+        ):
             await member.until_assigned(1)
             producer.begin()
             await write(producer, at, ["aborted"])
@@ -216,20 +254,32 @@ class TransactionContract:
     async def test_a_transaction_has_several_partitions_and_batches(self, cluster: Cluster) -> None:
         topic = await cluster.create_topic(3)
         partitions = [TopicPartition(topic, number) for number in range(3)]
-        async with transacting(cluster, named()) as producer, reading(cluster, partitions) as member:
+        async with (
+            transacting(cluster, named()) as producer,
+            reading(cluster, partitions) as member,
+        ):
             await member.until_assigned(3)
             assert await producer.partitions(topic) == producer.known_partitions(topic) == 3
-            for letter, end in (("a", producer.commit), ("b", producer.abort), ("c", producer.commit)):
+            for letter, end in (
+                ("a", producer.commit),
+                ("b", producer.abort),
+                ("c", producer.commit),
+            ):
                 producer.begin()
                 for turn in range(2):
-                    await asyncio.gather(*(write(producer, at, [f"{letter}{turn}"]) for at in partitions[:2]))
+                    await asyncio.gather(
+                        *(write(producer, at, [f"{letter}{turn}"]) for at in partitions[:2])
+                    )
                 await end()
             for at in partitions[:2]:
                 assert await taken_until(member, at, 9) == ["a0", "a1", "c0", "c1"]
             assert await member.polls_nothing({partitions[2]: MANY})
-            assert await stable_end(member, partitions[2]) == 0  # a marker is only where something was written
+            # A marker is only where something was written.
+            assert await stable_end(member, partitions[2]) == 0
 
-    async def test_one_transaction_follows_the_other_and_some_have_nothing(self, cluster: Cluster) -> None:
+    async def test_one_transaction_follows_the_other_and_some_have_nothing(
+        self, cluster: Cluster
+    ) -> None:
         at = await partition_of(cluster)
         async with transacting(cluster, named()) as producer, reading(cluster, [at]) as member:
             await member.until_assigned(1)
@@ -246,14 +296,18 @@ class TransactionContract:
     async def test_a_large_transaction_is_seen_whole_and_in_order(self, cluster: Cluster) -> None:
         topic = await cluster.create_topic(4)
         partitions = [TopicPartition(topic, number) for number in range(4)]
-        records = numbered(range(2500), size=300)  # more than a batch holds
+        # More than a batch holds.
+        records = numbered(range(2500), size=300)
 
         async def write_all(at: TopicPartition) -> None:
             done = 0
             while done < len(records):
                 done += (await producer.write(at, records[done:])).count
 
-        async with transacting(cluster, named()) as producer, reading(cluster, partitions) as member:
+        async with (
+            transacting(cluster, named()) as producer,
+            reading(cluster, partitions) as member,
+        ):
             await member.until_assigned(4)
             producer.begin()
             await asyncio.gather(*map(write_all, partitions))
@@ -270,20 +324,25 @@ class TransactionContract:
 class FencingContract:
     """Who has a transactional id, and who has it no more."""
 
-    async def test_a_claim_aborts_what_its_own_producer_has_left_open(self, cluster: Cluster) -> None:
+    async def test_a_claim_aborts_what_its_own_producer_has_left_open(
+        self, cluster: Cluster
+    ) -> None:
         at = await partition_of(cluster)
         async with transacting(cluster, named()) as producer, reading(cluster, [at]) as member:
             await member.until_assigned(1)
             producer.begin()
             await write(producer, at, ["given up"])
             await producer.claim()
-            assert await stable_end(member, at) == 2  # it has ended when the claim returns
+            # It has ended when the claim returns.
+            assert await stable_end(member, at) == 2
             producer.begin()
             await write(producer, at, ["kept"])
             await producer.commit()
             assert await taken_until(member, at, 4) == ["kept"]
 
-    async def test_a_second_producer_with_the_same_id_fences_the_first(self, cluster: Cluster) -> None:
+    async def test_a_second_producer_with_the_same_id_fences_the_first(
+        self, cluster: Cluster
+    ) -> None:
         at, id_ = await partition_of(cluster), named()
         async with transacting(cluster, id_) as new, reading(cluster, [at]) as member:
             await member.until_assigned(1)
@@ -296,10 +355,13 @@ class FencingContract:
                     await write(old, at, ["late"])
                 new.begin()
                 await write(new, at, ["new"])
-            await new.commit()  # the stop of the other one has not touched it
+            # The stop of the other one has not touched it.
+            await new.commit()
             assert await taken_until(member, at, 4) == ["new"]
 
-    async def test_who_is_fenced_cannot_commit_and_gets_the_id_back_by_a_claim(self, cluster: Cluster) -> None:
+    async def test_who_is_fenced_cannot_commit_and_gets_the_id_back_by_a_claim(
+        self, cluster: Cluster
+    ) -> None:
         at, id_ = await partition_of(cluster), named()
         async with transacting(cluster, id_) as old, reading(cluster, [at]) as member:
             await member.until_assigned(1)
@@ -317,7 +379,9 @@ class FencingContract:
             await old.commit()
             assert await taken_until(member, at, 4) == ["old again"]
 
-    async def test_positions_of_who_is_fenced_are_refused(self, cluster: Cluster, group: str) -> None:
+    async def test_positions_of_who_is_fenced_are_refused(
+        self, cluster: Cluster, group: str
+    ) -> None:
         at, id_ = await partition_of(cluster), named()
         async with joined(cluster, at.topic, group) as member, transacting(cluster, id_) as old:
             await member.until_assigned(1)
@@ -325,7 +389,9 @@ class FencingContract:
             transaction = await old.add_group(group)
             async with transacting(cluster, id_) as new:
                 with pytest.raises(TransientBrokerError):
-                    await member.consumer.commit_in(transaction, {at: Committed(1)}, member.generation)
+                    await member.consumer.commit_in(
+                        transaction, {at: Committed(1)}, member.generation
+                    )
                 new.begin()
                 later = await new.add_group(group)
                 assert later.producer_id == transaction.producer_id
@@ -334,9 +400,14 @@ class FencingContract:
                 await new.commit()
             assert await stable_position(member, at) == Committed(2)
 
-    async def test_a_transaction_that_nobody_ends_is_aborted_and_its_producer_fenced(self, cluster: Cluster) -> None:
+    async def test_a_transaction_that_nobody_ends_is_aborted_and_its_producer_fenced(
+        self, cluster: Cluster
+    ) -> None:
         at = await partition_of(cluster)
-        async with transacting(cluster, named(), 1_000) as producer, reading(cluster, [at]) as member:
+        async with (
+            transacting(cluster, named(), 1_000) as producer,
+            reading(cluster, [at]) as member,
+        ):
             await member.until_assigned(1)
             producer.begin()
             await write(producer, at, ["forgotten"])
@@ -364,10 +435,15 @@ class FencingContract:
 class PositionsContract:
     """Positions that take part."""
 
-    async def test_positions_are_stored_when_the_transaction_is_committed(self, cluster: Cluster, group: str) -> None:
+    async def test_positions_are_stored_when_the_transaction_is_committed(
+        self, cluster: Cluster, group: str
+    ) -> None:
         topic = await cluster.create_topic(2)
         first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
-        async with joined(cluster, topic, group) as member, transacting(cluster, named(), PATIENT_MS) as producer:
+        async with (
+            joined(cluster, topic, group) as member,
+            transacting(cluster, named(), PATIENT_MS) as producer,
+        ):
             await member.until_assigned(2)
             consumer, generation = member.consumer, member.generation
             await consumer.commit({first: Committed(1), second: Committed(1)}, generation)
@@ -375,7 +451,9 @@ class PositionsContract:
             await write(producer, first, ["a"])
             transaction = await producer.add_group(group)
             await consumer.commit_in(transaction, {first: Committed(4)}, generation)
-            await consumer.commit_in(transaction, {first: Committed(5, "with metadata")}, generation)
+            await consumer.commit_in(
+                transaction, {first: Committed(5, "with metadata")}, generation
+            )
             with pytest.raises(TransientBrokerError):
                 await consumer.committed([first])
             assert await consumer.committed([second]) == {second: Committed(1)}
@@ -383,7 +461,8 @@ class PositionsContract:
                 await consumer.committed([first, second])
             assert caught.value.found == {second: Committed(1)}
             assert caught.value.unknown.keys() == {first}
-            await until_committed(cluster, group, {first: 1, second: 1})  # tools do not wait
+            # Tools do not wait.
+            await until_committed(cluster, group, {first: 1, second: 1})
             await producer.commit()
             assert await stable_position(member, first) == Committed(5, "with metadata")
             await until_committed(cluster, group, {first: 5, second: 1})
@@ -405,9 +484,14 @@ class PositionsContract:
             await producer.commit()
             assert await stable_position(member, there) == Committed(3)
 
-    async def test_positions_are_dropped_when_the_transaction_is_aborted(self, cluster: Cluster, group: str) -> None:
+    async def test_positions_are_dropped_when_the_transaction_is_aborted(
+        self, cluster: Cluster, group: str
+    ) -> None:
         at = await partition_of(cluster)
-        async with joined(cluster, at.topic, group) as member, transacting(cluster, named()) as producer:
+        async with (
+            joined(cluster, at.topic, group) as member,
+            transacting(cluster, named()) as producer,
+        ):
             await member.until_assigned(1)
             for stored in (None, Committed(3)):
                 if stored is not None:
@@ -420,7 +504,10 @@ class PositionsContract:
 
     async def test_positions_are_dropped_by_a_claim(self, cluster: Cluster, group: str) -> None:
         at = await partition_of(cluster)
-        async with joined(cluster, at.topic, group) as member, transacting(cluster, named()) as producer:
+        async with (
+            joined(cluster, at.topic, group) as member,
+            transacting(cluster, named()) as producer,
+        ):
             await member.until_assigned(1)
             producer.begin()
             transaction = await producer.add_group(group)
@@ -431,25 +518,38 @@ class PositionsContract:
     async def test_the_position_that_arrived_last_wins(self, cluster: Cluster, group: str) -> None:
         topic = await cluster.create_topic(2)
         first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
-        async with joined(cluster, topic, group) as member, transacting(cluster, named()) as producer:
+        async with (
+            joined(cluster, topic, group) as member,
+            transacting(cluster, named()) as producer,
+        ):
             await member.until_assigned(2)
             consumer, generation = member.consumer, member.generation
             producer.begin()
             transaction = await producer.add_group(group)
-            await consumer.commit_in(transaction, {first: Committed(9), second: Committed(9)}, generation)
+            await consumer.commit_in(
+                transaction, {first: Committed(9), second: Committed(9)}, generation
+            )
             await consumer.commit({first: Committed(2)}, generation)
             await producer.commit()
             assert await stable_position(member, first) == Committed(2)
             assert await stable_position(member, second) == Committed(9)
 
-    async def test_positions_of_one_transaction_after_the_other(self, cluster: Cluster, group: str) -> None:
+    async def test_positions_of_one_transaction_after_the_other(
+        self, cluster: Cluster, group: str
+    ) -> None:
         at = await partition_of(cluster)
-        async with joined(cluster, at.topic, group) as member, transacting(cluster, named()) as producer:
+        async with (
+            joined(cluster, at.topic, group) as member,
+            transacting(cluster, named()) as producer,
+        ):
             await member.until_assigned(1)
-            for position in (3, 8, 5):  # lower ones, too
+            # Lower ones, too.
+            for position in (3, 8, 5):
                 producer.begin()
                 transaction = await producer.add_group(group)
-                await member.consumer.commit_in(transaction, {at: Committed(position)}, member.generation)
+                await member.consumer.commit_in(
+                    transaction, {at: Committed(position)}, member.generation
+                )
                 await producer.commit()
             assert await stable_position(member, at) == Committed(5)
 
@@ -457,7 +557,10 @@ class PositionsContract:
         self, cluster: Cluster, group: str
     ) -> None:
         topic = await cluster.create_topic(2)
-        async with joined(cluster, topic, group, "one") as one, transacting(cluster, named()) as producer:
+        async with (
+            joined(cluster, topic, group, "one") as one,
+            transacting(cluster, named()) as producer,
+        ):
             await one.until_assigned(2)
             before = one.generation
             async with joined(cluster, topic, group, "two") as two:
@@ -490,14 +593,19 @@ class PositionsContract:
         out = await partition_of(cluster)
         at = TopicPartition(topic, 0)
         await fill(cluster, topic, {0: ["a", "b", "c"]})
-        async with joined(cluster, topic, group) as member, transacting(cluster, named()) as producer:
+        async with (
+            joined(cluster, topic, group) as member,
+            transacting(cluster, named()) as producer,
+        ):
             await member.until_assigned(1)
             for _ in range(2):
                 [record] = (await member.take(1, {at: 1}))[at]
                 producer.begin()
                 await write(producer, out, [f"of {texts([record])[0]}"])
                 transaction = await producer.add_group(group)
-                await member.consumer.commit_in(transaction, {at: Committed(record.offset + 1)}, member.generation)
+                await member.consumer.commit_in(
+                    transaction, {at: Committed(record.offset + 1)}, member.generation
+                )
                 await producer.commit()
             assert await stable_position(member, at) == Committed(2)
         async with joined(cluster, topic, group) as member, reading(cluster, [out]) as reader:

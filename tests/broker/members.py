@@ -1,4 +1,6 @@
-"""What the contract suite needs: a broker to run on, and a member that decides where it begins and keeps a diary."""
+"""What the contract suite needs: a broker to run on, and a member that decides where it begins and
+keeps a diary.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ from reactive_kafka.broker.client import Connector, Consumer, Inspector, Poll, P
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.subscription import Partitions, Pattern, Subscription, Topics
 
-# How long a test waits for what must come. A wait ends when the condition holds, so this is only for a failure: it has
-# to be longer than a busy machine takes.
+# How long a test waits for what must come. A wait ends when the condition holds, so this is only
+# for a failure: it has to be longer than a busy machine takes.
 PATIENCE_S = 60.0
 
 
@@ -33,7 +35,9 @@ class Cluster(Protocol):
     async def delete_records(self, partition: TopicPartition, before: int) -> None:
         """Move the log's start."""
 
-    async def produce_and_leave_a_marker(self, partition: TopicPartition, values: Collection[bytes]) -> None:
+    async def produce_and_leave_a_marker(
+        self, partition: TopicPartition, values: Collection[bytes]
+    ) -> None:
         """Append records and one offset behind them that holds none."""
 
 
@@ -71,9 +75,16 @@ class Member:
         self.generation = generation
         if self.starts_by_itself and partitions:
             begin = await self.consumer.beginning_offsets(partitions)
-            stored = await self.consumer.committed(partitions) if self.has_group else dict.fromkeys(partitions)
+            stored = (
+                await self.consumer.committed(partitions)
+                if self.has_group
+                else dict.fromkeys(partitions)
+            )
             self.consumer.start_at(
-                {tp: kept.offset if (kept := stored[tp]) is not None else begin[tp] for tp in partitions}
+                {
+                    tp: kept.offset if (kept := stored[tp]) is not None else begin[tp]
+                    for tp in partitions
+                }
             )
         self.owned |= partitions
         self._note("assigned", partitions)
@@ -85,15 +96,21 @@ class Member:
                 self._changed.clear()
                 await self._changed.wait()
 
-    async def until_assigned(self, count: int, within_s: float = PATIENCE_S) -> frozenset[TopicPartition]:
+    async def until_assigned(
+        self, count: int, within_s: float = PATIENCE_S
+    ) -> frozenset[TopicPartition]:
         """Wait until exactly *count* partitions are assigned; returns them."""
-        await self.until(lambda: len(self.owned) == count and self.events[-1][0] == "assigned", within_s)
+        await self.until(
+            lambda: len(self.owned) == count and self.events[-1][0] == "assigned", within_s
+        )
         return self.owned
 
     async def take(
         self, count: int, budgets: Mapping[TopicPartition, int] | None = None
     ) -> dict[TopicPartition, list[RawRecord]]:
-        """Poll until *count* records are there: partition -> its records. Never more than one poll brings at once."""
+        """Poll until *count* records are there: partition -> its records. Never more than one poll
+        brings at once.
+        """
         taken: dict[TopicPartition, list[RawRecord]] = {}
         async with asyncio.timeout(PATIENCE_S):
             while sum(map(len, taken.values())) < count:
@@ -104,12 +121,16 @@ class Member:
                     taken.setdefault(chunk.partition, []).extend(chunk.records)
         return taken
 
-    async def polls_nothing(self, budgets: Mapping[TopicPartition, int], for_s: float = 0.3) -> bool:
+    async def polls_nothing(
+        self, budgets: Mapping[TopicPartition, int], for_s: float = 0.3
+    ) -> bool:
         """Whether a poll that waits a while brings neither records nor errors."""
         poll = await self.consumer.poll(budgets, for_s)
         return not any(chunk.records for chunk in poll.chunks) and not poll.errors
 
-    async def poll_until(self, wanted: Callable[[Poll], bool], budgets: Mapping[TopicPartition, int]) -> Poll:
+    async def poll_until(
+        self, wanted: Callable[[Poll], bool], budgets: Mapping[TopicPartition, int]
+    ) -> Poll:
         """Poll until a poll is as wanted; returns it."""
         async with asyncio.timeout(PATIENCE_S):
             while not wanted(poll := await self.consumer.poll(budgets, 0.2)):
@@ -134,10 +155,14 @@ async def joined(
     whole: tuple[str, ...] = (),
     properties: Mapping[str, object] | None = None,
 ) -> AsyncIterator[Member]:
-    """A member that has started; its assignment may still be on the way. It has stopped when this ends."""
+    """A member that has started; its assignment may still be on the way. It has stopped when this
+    ends.
+    """
     consumer = cluster.connector.consumer(
         name=name,
-        subscription=Partitions(tuple(partitions), whole) if whole else _subscription(topic, pattern, partitions),
+        subscription=Partitions(tuple(partitions), whole)
+        if whole
+        else _subscription(topic, pattern, partitions),
         group_id=group,
         properties={**cluster.properties, **(properties or {})},
     )
@@ -151,7 +176,9 @@ async def joined(
         await consumer.stop()
 
 
-def _subscription(topic: str | None, pattern: str | None, partitions: Collection[TopicPartition]) -> Subscription:
+def _subscription(
+    topic: str | None, pattern: str | None, partitions: Collection[TopicPartition]
+) -> Subscription:
     if pattern is not None:
         return Pattern(pattern)
     return Partitions(tuple(partitions)) if topic is None else Topics((topic,))
@@ -168,15 +195,21 @@ async def inspecting(cluster: Cluster) -> AsyncIterator[Inspector]:
         await inspector.stop()
 
 
-async def until_committed(cluster: Cluster, group: str, wanted: Mapping[TopicPartition, int]) -> None:
+async def until_committed(
+    cluster: Cluster, group: str, wanted: Mapping[TopicPartition, int]
+) -> None:
     """Wait until a group has stored exactly these positions."""
     async with inspecting(cluster) as inspector, asyncio.timeout(PATIENCE_S):
-        while {tp: kept.offset for tp, kept in (await inspector.committed(group)).items()} != wanted:  # noqa: ASYNC110
+        while {  # noqa: ASYNC110
+            tp: kept.offset for tp, kept in (await inspector.committed(group)).items()
+        } != wanted:  # noqa: ASYNC110, RUF100
             await asyncio.sleep(0.02)
 
 
 @asynccontextmanager
-async def producing(cluster: Cluster, properties: Mapping[str, object] | None = None) -> AsyncIterator[Producer]:
+async def producing(
+    cluster: Cluster, properties: Mapping[str, object] | None = None
+) -> AsyncIterator[Producer]:
     """A started producer; it has stopped when this ends."""
     producer = cluster.connector.producer(name="test", properties=properties or {})
     await producer.start()
@@ -186,7 +219,9 @@ async def producing(cluster: Cluster, properties: Mapping[str, object] | None = 
         await producer.stop()
 
 
-async def fill(cluster: Cluster, topic: str, values: Mapping[int, Collection[str]]) -> list[Written]:
+async def fill(
+    cluster: Cluster, topic: str, values: Mapping[int, Collection[str]]
+) -> list[Written]:
     """Produce values (partition -> its values), and wait until the broker has them."""
     async with producing(cluster) as producer:
         confirmed = [

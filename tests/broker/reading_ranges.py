@@ -1,4 +1,6 @@
-"""The contract suite for a consumer of offsets: what it hands out is read again by offset, as its user would."""
+"""The contract suite for a consumer of offsets: what it hands out is read again by offset, as its
+user would.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +36,13 @@ class ReadingConnector:
         settings = IncomingSettings(name=name, topics=(), group_id=None, client=dict(properties))
         take = consumer.poll
 
-        async def poll(budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None) -> Poll:
+        async def poll(
+            budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None
+        ) -> Poll:
             taken: Poll = await take(budgets, timeout_s, most)
-            return Poll([await self._with_records(chunk, settings) for chunk in taken.chunks], taken.errors)
+            return Poll(
+                [await self._with_records(chunk, settings) for chunk in taken.chunks], taken.errors
+            )
 
         consumer.poll = poll
         return consumer  # type: ignore[no-any-return]
@@ -56,7 +62,9 @@ class ReadingConnector:
     def transactional_producer(
         self, *, name: str, transactional_id: str, properties: Mapping[str, object]
     ) -> TransactionalProducer:
-        return self.inner.transactional_producer(name=name, transactional_id=transactional_id, properties=properties)
+        return self.inner.transactional_producer(
+            name=name, transactional_id=transactional_id, properties=properties
+        )
 
     def inspector(self, *, properties: Mapping[str, object]) -> Inspector:
         return self.inner.inspector(properties=properties)

@@ -27,7 +27,9 @@ def embedded() -> Iterator[str]:
 
 @asynccontextmanager
 async def inspecting(servers: str) -> AsyncIterator[Inspector]:
-    inspector = KafkaConnector(servers).inspector(properties={"group_id": "passed over", "session_timeout_ms": 6000})
+    inspector = KafkaConnector(servers).inspector(
+        properties={"group_id": "passed over", "session_timeout_ms": 6000}
+    )
     await inspector.start()
     try:
         yield inspector
@@ -50,8 +52,13 @@ async def member_of(servers: str, group: str, topic: str, partitions: int) -> As
 
 
 async def test_the_embedded_broker_tells_topics_ends_and_positions(embedded: str) -> None:
-    async with inspecting(embedded) as inspector, member_of(embedded, "billing", "orders", 3) as member:
-        first, second, third = partitions = [TopicPartition("orders", number) for number in range(3)]
+    async with (
+        inspecting(embedded) as inspector,
+        member_of(embedded, "billing", "orders", 3) as member,
+    ):
+        first, second, third = partitions = [
+            TopicPartition("orders", number) for number in range(3)
+        ]
         assert await inspector.topics() == {"orders": partitions}
         assert await inspector.end_offsets([first, third]) == {first: 0, third: 0}
         assert await inspector.committed("billing") == {}
@@ -68,7 +75,9 @@ async def test_nothing_is_asked_for_no_partitions(embedded: str) -> None:
 
 
 @pytest.mark.kafka
-async def test_kafka_tells_a_group_that_has_members_or_positions_from_one_that_has_not(kafka: str) -> None:
+async def test_kafka_tells_a_group_that_has_members_or_positions_from_one_that_has_not(
+    kafka: str,
+) -> None:
     topic = group = f"inspected-{uuid4().hex[:8]}"
     async with inspecting(kafka) as inspector:
         await inspector.create_topic(topic, 2)

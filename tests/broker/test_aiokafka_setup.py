@@ -1,4 +1,6 @@
-"""A connection that the broker has closed says so in aiokafka's own words, under uvloop too (aiokafka #1038)."""
+"""A connection that the broker has closed says so in aiokafka's own words, under uvloop too
+(aiokafka #1038).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from aiokafka.conn import AIOKafkaConnection
 from aiokafka.errors import KafkaConnectionError
 from aiokafka.protocol.admin import ApiVersionRequest
 
-import reactive_kafka.broker.aiokafka.clients  # noqa: F401  # what is tested takes effect with this import
+# What is tested takes effect with this import.
+import reactive_kafka.broker.aiokafka.clients  # noqa: F401
 
 
 async def send_to_a_closed_one(send: Callable[[AIOKafkaConnection], Any]) -> None:
@@ -25,7 +28,8 @@ async def send_to_a_closed_one(send: Callable[[AIOKafkaConnection], Any]) -> Non
     transport = connection._writer.transport
     try:
         transport.abort()
-        await connection._reader.read()  # the loop has closed it
+        # The loop has closed it.
+        await connection._reader.read()
         send(connection)
     finally:
         connection.close()

@@ -32,13 +32,16 @@ records = st.builds(
     RecordBytes,
     small,
     small,
-    st.lists(st.tuples(st.text(st.characters(codec="utf-8"), max_size=5), small), max_size=2).map(tuple),
+    st.lists(st.tuples(st.text(st.characters(codec="utf-8"), max_size=5), small), max_size=2).map(
+        tuple
+    ),
     st.integers(0, 2**41),
 )
 
 
 @given(st.binary(max_size=200))
-@example(b"\xff" * 131)  # 32 words, and three bytes
+# 32 words, and three bytes.
+@example(b"\xff" * 131)
 @example(b"\xff" * 132)
 def test_a_key_s_hash_is_that_of_the_client_s_own_partitioner(key: bytes) -> None:
     assert java_hash(key) == murmur2(key) & 0x7FFFFFFF
@@ -47,7 +50,9 @@ def test_a_key_s_hash_is_that_of_the_client_s_own_partitioner(key: bytes) -> Non
 def test_a_key_s_hash_is_java_s() -> None:
     # Source: UtilsTest.testMurmur2 of Kafka's clients, which has the hashes with their sign.
     java = {"21": -973932308, "foobar": -790332482, "a-little-bit-long-string": -985981536}
-    assert {key: java_hash(key.encode()) for key in java} == {key: signed & 0x7FFFFFFF for key, signed in java.items()}
+    assert {key: java_hash(key.encode()) for key in java} == {
+        key: signed & 0x7FFFFFFF for key, signed in java.items()
+    }
 
 
 @given(st.lists(records, min_size=1, max_size=12), st.sampled_from([None, "orders-1"]))
@@ -57,16 +62,30 @@ def test_a_batch_is_what_the_client_s_own_builder_makes_of_the_records_that_fit(
     client = Client(_txn_manager=SimpleNamespace(transactional_id=transactional_id))
     theirs = BatchBuilder(MOST_BYTES, 0, is_transactional=transactional_id is not None)
     for value, key, headers, timestamp_ms in given_records:
-        if theirs.append(timestamp=timestamp_ms, key=key, value=value, headers=list(headers)) is None:
+        if (
+            theirs.append(timestamp=timestamp_ms, key=key, value=value, headers=list(headers))
+            is None
+        ):
             break
     ours = packed(client, given_records, MOST_BYTES)
-    assert (ours.record_count(), ours.size(), ours.closed()) == (theirs.record_count(), theirs.size(), True)
+    assert (ours.record_count(), ours.size(), ours.closed()) == (
+        theirs.record_count(),
+        theirs.size(),
+        True,
+    )
     assert bytes(ours._build()) == bytes(theirs._build())
 
 
 @given(st.integers(1, 3))
-def test_a_record_that_can_never_be_ends_the_batch_before_it_and_is_told_when_it_is_the_first(fine: int) -> None:
+def test_a_record_that_can_never_be_ends_the_batch_before_it_and_is_told_when_it_is_the_first(
+    fine: int,
+) -> None:
     wrong: Any = RecordBytes("no bytes")  # type: ignore[arg-type]
-    assert packed(Client(), [*[RecordBytes(b"x")] * fine, wrong, RecordBytes(b"y")], MOST_BYTES).record_count() == fine
+    assert (
+        packed(
+            Client(), [*[RecordBytes(b"x")] * fine, wrong, RecordBytes(b"y")], MOST_BYTES
+        ).record_count()
+        == fine
+    )
     with pytest.raises(TypeError):
         packed(Client(), [wrong], MOST_BYTES)

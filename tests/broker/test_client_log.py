@@ -1,4 +1,6 @@
-"""What aiokafka logs: each of its lines is told by an event of ours, or stays in the log, once a second at most."""
+"""What aiokafka logs: each of its lines is told by an event of ours, or stays in the log, once a
+second at most.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ ANSWERS_THAT_END_A_REQUEST = (
     "Unexpected error while fetching data: %s",
     "Unknown error fetching offsets for %s: %s",
 )
-"""Answers that are rare, and that brokers give for reasons of many kinds: the line has the code next to the request."""
+"""Answers that are rare, and that brokers give for reasons of many kinds: the line has the code
+next to the request.
+"""
 SETTINGS = (
     "Sending username and password in the clear",
     "Unrecognized ``auto_offset_reset`` config, using NONE",
@@ -83,7 +87,11 @@ STAYS = {*BUGS_OF_THE_CLIENT, *ANSWERS_THAT_END_A_REQUEST, *SETTINGS, *NOT_USED_
 
 def logging_calls(tree: ast.AST) -> Iterator[ast.Call]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in LEVELS:
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in LEVELS
+        ):
             owner = node.func.value
             if isinstance(owner, ast.Name) and owner.id in ("log", "logger", "logging"):
                 yield node
@@ -117,12 +125,18 @@ def is_told(line: str) -> bool:
     return line.startswith(tuple(TOLD_BY_US))
 
 
-def test_each_line_of_the_client_is_told_by_us_or_stays_and_that_is_decided_for_none_that_is_gone() -> None:
+def test_each_line_of_the_client_is_told_by_us_or_stays_and_that_is_decided_for_none_that_is_gone() -> (
+    None
+):
     lines = lines_of_the_client()
-    assert {line: where for line, where in lines.items() if not is_told(line) and line not in STAYS} == {}
+    assert {
+        line: where for line, where in lines.items() if not is_told(line) and line not in STAYS
+    } == {}
     assert [line for line in STAYS if line not in lines] == []
     assert [line for line in STAYS if is_told(line)] == []
-    assert [start for start in TOLD_BY_US if not any(line.startswith(start) for line in lines)] == []
+    assert [
+        start for start in TOLD_BY_US if not any(line.startswith(start) for line in lines)
+    ] == []
 
 
 @pytest.mark.parametrize("start", TOLD_BY_US)
@@ -155,7 +169,9 @@ def logged(name: str, line: str, *, times: int = 1) -> list[logging.LogRecord]:
     try:
         place = next(PLACES)
         for _ in range(times):
-            logger.handle(logger.makeRecord(name, logging.WARNING, "client.py", place, line, (), None))
+            logger.handle(
+                logger.makeRecord(name, logging.WARNING, "client.py", place, line, (), None)
+            )
     finally:
         logger.removeHandler(noting)
     return passed

@@ -48,7 +48,9 @@ def lines_of_the_client() -> Iterator[list[str]]:
         logging.getLogger("aiokafka").removeHandler(noting)
 
 
-@pytest.mark.parametrize(("how", "strategy"), [("killed", "range"), ("frozen", "roundrobin"), ("killed", "sticky")])
+@pytest.mark.parametrize(
+    ("how", "strategy"), [("killed", "range"), ("frozen", "roundrobin"), ("killed", "sticky")]
+)
 async def test_while_the_only_node_is_away_the_client_logs_no_warning(
     node: KafkaCluster, how: str, strategy: str
 ) -> None:
@@ -62,7 +64,11 @@ async def test_while_the_only_node_is_away_the_client_logs_no_warning(
         "http": {"enabled": False},
         "incoming": {
             "orders": {"topic": orders, "group_id": orders, **common},
-            "missing": {"topics": [f"missing-{orders}", orders], "group_id": f"other-{orders}", **common},
+            "missing": {
+                "topics": [f"missing-{orders}", orders],
+                "group_id": f"other-{orders}",
+                **common,
+            },
         },
         "outgoing": {
             "out": {"topic": orders, "send_timeout": "5s"},
@@ -85,7 +91,9 @@ async def test_while_the_only_node_is_away_the_client_logs_no_warning(
         async with app:
             await emitter.send(b"1")
             await until(lambda: handled, "it is handled", 30)
-            leave, come = (node.kill, node.start_node) if how == "killed" else (node.freeze, node.thaw)
+            leave, come = (
+                (node.kill, node.start_node) if how == "killed" else (node.freeze, node.thaw)
+            )
             leave(1)
             sending = emitter.send_nowait(b"2")
             await asyncio.sleep(AWAY_S)

@@ -15,7 +15,12 @@ from reactive_kafka.broker.embedded import EmbeddedBroker
 from reactive_kafka.errors import BrokerError, FatalBrokerError, MissingExtraError
 from reactive_kafka.records import TopicPartition
 from tests.broker.contract import CommitContract, ProducingContract, ReadingContract, group
-from tests.broker.contract_assignments import AutoCommitContract, InspectorContract, PatternContract, StaticContract
+from tests.broker.contract_assignments import (
+    AutoCommitContract,
+    InspectorContract,
+    PatternContract,
+    StaticContract,
+)
 from tests.broker.contract_topic_ids import QuietTopicIdContract
 from tests.broker.contract_writing import WritingContract
 from tests.broker.members import fill, joined
@@ -44,7 +49,9 @@ class EmbeddedCluster:
     async def delete_records(self, partition: TopicPartition, before: int) -> None:
         raise NotImplementedError
 
-    async def produce_and_leave_a_marker(self, partition: TopicPartition, values: Collection[bytes]) -> None:
+    async def produce_and_leave_a_marker(
+        self, partition: TopicPartition, values: Collection[bytes]
+    ) -> None:
         raise NotImplementedError
 
 
@@ -63,7 +70,9 @@ def broker(connector: KafkaConnector) -> EmbeddedBroker:
 
 
 @pytest.fixture
-async def cluster(connector: KafkaConnector, broker: EmbeddedBroker) -> AsyncIterator[EmbeddedCluster]:
+async def cluster(
+    connector: KafkaConnector, broker: EmbeddedBroker
+) -> AsyncIterator[EmbeddedCluster]:
     yield EmbeddedCluster(connector, broker)
 
 
@@ -80,16 +89,22 @@ class TestTopicIds(QuietTopicIdContract):
 
 
 class TestAssignments(StaticContract, PatternContract, AutoCommitContract, InspectorContract):
-    """What is read without a group, by a pattern, and what is asked; the mock cluster knows no offsets by time."""
+    """What is read without a group, by a pattern, and what is asked; the mock cluster knows no
+    offsets by time.
+    """
 
 
-async def test_a_consumer_joins_its_group_without_the_usual_three_seconds(cluster: EmbeddedCluster, group: str) -> None:
+async def test_a_consumer_joins_its_group_without_the_usual_three_seconds(
+    cluster: EmbeddedCluster, group: str
+) -> None:
     topic = await cluster.create_topic(1)
     async with joined(cluster, topic, group) as member:
         await member.until_assigned(1, within_s=1.5)
 
 
-async def test_a_topic_is_created_by_its_first_use_with_four_partitions(cluster: EmbeddedCluster, group: str) -> None:
+async def test_a_topic_is_created_by_its_first_use_with_four_partitions(
+    cluster: EmbeddedCluster, group: str
+) -> None:
     topic = f"new-{uuid.uuid4().hex[:8]}"
     await fill(cluster, topic, {3: ["a"]})
     async with joined(cluster, topic, group) as member:
@@ -124,6 +139,7 @@ async def test_it_has_no_transactions_and_does_not_start_to_say_so() -> None:
 
 
 def test_without_confluent_kafka_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "confluent_kafka", None)  # as if it were not installed
+    # As if it were not installed.
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'reactive-kafka\[embedded\]'"):
         EmbeddedBroker()

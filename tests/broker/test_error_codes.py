@@ -43,10 +43,17 @@ def printed(jars: Path) -> list[Row]:
 
 
 @pytest.mark.kafka
-def test_the_table_has_every_code_of_the_newest_kafka_with_its_name_and_whether_it_is_retriable() -> None:
+def test_the_table_has_every_code_of_the_newest_kafka_with_its_name_and_whether_it_is_retriable() -> (
+    None
+):
     needed = (CLIENTS.jar, LOGGING.jar)
-    folder = fetched_once(f"kafka-clients {SOURCE_VERSION}", "error-codes", (CLIENTS, LOGGING), needed=needed,
-                          pinned=PINNED)  # fmt: skip
+    folder = fetched_once(
+        f"kafka-clients {SOURCE_VERSION}",
+        "error-codes",
+        (CLIENTS, LOGGING),
+        needed=needed,
+        pinned=PINNED,
+    )
     assert [row[:3] for row in TABLE] == printed(folder)
 
 
@@ -67,7 +74,12 @@ def test_an_exception_keeps_the_number_of_its_code_also_where_aiokafka_wraps_it(
     assert str(error).startswith(f"[Error {code}]")
     caused = kafka_errors.KafkaError("Unexpected error during batch delivery")
     caused.__cause__ = error
-    for wrapped in (error, caused, kafka_errors.KafkaError(repr(error)), kafka_errors.KafkaError(f"task: {error!r}")):
+    for wrapped in (
+        error,
+        caused,
+        kafka_errors.KafkaError(repr(error)),
+        kafka_errors.KafkaError(f"task: {error!r}"),
+    ):
         assert code_of(wrapped) == error_code(code)
         assert f"[Error {code}]" in str(translate(wrapped))
 

@@ -1,4 +1,6 @@
-"""When the next fetch is sent though some of the last one is left, and what the client waits for afterwards."""
+"""When the next fetch is sent though some of the last one is left, and what the client waits for
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -30,18 +32,24 @@ def held(left_bytes: int | None, backoff_s: float = BACKOFF_S) -> Any:
 def fetcher_with(*lefts: int | None, in_flight: tuple[int, ...] = ()) -> Any:
     """A client's fetcher; each piece is of a node of its own."""
     return SimpleNamespace(
-        _records={number: held(left) for number, left in enumerate(lefts)}, _fetch_max_bytes=MOST_BYTES,
-        _prefetch_backoff=BACKOFF_S, _in_flight=set(in_flight), _select_read_replica=lambda partition: partition,
-        _wait_consume_future=None, _notify=lambda future: future is not None and future.set_result(None),
-    )  # fmt: skip
+        _records={number: held(left) for number, left in enumerate(lefts)},
+        _fetch_max_bytes=MOST_BYTES,
+        _prefetch_backoff=BACKOFF_S,
+        _in_flight=set(in_flight),
+        _select_read_replica=lambda partition: partition,
+        _wait_consume_future=None,
+        _notify=lambda future: future is not None and future.set_result(None),
+    )
 
 
 @pytest.mark.parametrize(
     ("lefts", "partitions", "low"),
     [
         ((400, 600), 4, True),
-        ((400, 601), 4, False),  # more than a quarter of an answer
-        ((400, 600), 3, False),  # most partitions are held
+        # More than a quarter of an answer.
+        ((400, 601), 4, False),
+        # Most partitions are held.
+        ((400, 600), 3, False),
         ((400, None), 9, False),
         ((), 9, False),
     ],
@@ -53,7 +61,9 @@ def test_it_is_time_where_little_is_left_and_most_partitions_have_nothing(
 
 
 @given(st.sets(st.integers(0, 3)))
-def test_only_nodes_that_are_not_asked_now_are_hurried_and_what_is_held_of_others_waits(in_flight: set[int]) -> None:
+def test_only_nodes_that_are_not_asked_now_are_hurried_and_what_is_held_of_others_waits(
+    in_flight: set[int],
+) -> None:
     fetcher = fetcher_with(1, 1, 1, in_flight=tuple(in_flight))
     nodes = ahead.hurry(fetcher)
     assert nodes == {0, 1, 2} - in_flight
@@ -67,14 +77,17 @@ async def test_the_client_is_woken_to_look_for_it() -> None:
     assert woken.done()
 
 
-async def test_a_hurried_fetch_waits_for_nothing_is_sent_once_and_what_is_held_counts_again() -> None:
+async def test_a_hurried_fetch_waits_for_nothing_is_sent_once_and_what_is_held_counts_again() -> (
+    None
+):
     node, fetcher = Node(), fetcher_with(1)
     sparing = Sparing(node, lambda request, answer: None, 0.5, fetcher)
     for _ in range(2):
         await sparing.send(0, fetch())
     sparing.hurried |= ahead.hurry(fetcher)
     assert fetcher._records[0]._backoff == 0
-    await sparing.send(7, fetch())  # another node
+    # Another node.
+    await sparing.send(7, fetch())
     await sparing.send(0, fetch())
     assert fetcher._records[0]._backoff == BACKOFF_S
     for _ in range(3):
@@ -97,12 +110,15 @@ async def test_what_is_held_counts_again_also_where_the_hurried_fetch_fails() ->
     assert fetcher._records[0]._backoff == BACKOFF_S
 
 
-def test_a_fetch_without_what_is_held_of_its_node_waits_for_a_part_of_the_time_that_it_was_held() -> None:
+def test_a_fetch_without_what_is_held_of_its_node_waits_for_a_part_of_the_time_that_it_was_held() -> (
+    None
+):
     fetcher = fetcher_with(1, 1, 1)
     for partition, created in enumerate((10.0, 12.0, 19.0)):
         fetcher._records[partition]._created = created
     fetcher._select_read_replica = lambda partition: partition // 2
-    assert ahead.most_wait_ms(fetcher, 0, 12.8) == pytest.approx(100)  # the one that came last ends first, perhaps
+    # The one that came last ends first, perhaps.
+    assert ahead.most_wait_ms(fetcher, 0, 12.8) == pytest.approx(100)
     assert ahead.most_wait_ms(fetcher, 1, 19.0) == 0
     assert ahead.most_wait_ms(fetcher, 2, 19.0) == inf
 
@@ -122,9 +138,17 @@ async def test_such_a_fetch_is_sent_with_that_wait_and_does_not_stand() -> None:
 def test_what_the_client_has_no_more_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """An AttributeError would end the client's task for fetches: alive, and doing nothing."""
     names = (
-        "_records", "_wait_consume_future", "_notify", "_in_flight", "_select_read_replica", "_prefetch_backoff",
-        "_fetch_max_bytes", "_fetch_max_wait_ms", "_subscriptions", "_client_rack",
-    )  # fmt: skip
+        "_records",
+        "_wait_consume_future",
+        "_notify",
+        "_in_flight",
+        "_select_read_replica",
+        "_prefetch_backoff",
+        "_fetch_max_bytes",
+        "_fetch_max_wait_ms",
+        "_subscriptions",
+        "_client_rack",
+    )
     fetcher = SimpleNamespace(**dict.fromkeys(names))
     assert has_expected_internals(SimpleNamespace(_fetcher=fetcher))
     for name in names:

@@ -22,7 +22,9 @@ HEADS = st.tuples(INT32, INT32, INT32, st.sampled_from([0, 1]))
 
 @pytest.mark.parametrize("version", sorted(VERSIONS))
 @given(head=HEADS, topics=TOPICS, rack=st.text(max_size=5))
-def test_it_is_what_the_client_itself_would_write(version: int, head: Any, topics: Any, rack: str) -> None:
+def test_it_is_what_the_client_itself_would_write(
+    version: int, head: Any, topics: Any, rack: str
+) -> None:
     asked = FetchRequest(*head, topics, rack_id=rack).prepare({FetchRequest.API_KEY: (0, version)})
     assert type(asked).encode is encoded
     assert asked.encode() == Struct.encode(asked)
@@ -31,9 +33,16 @@ def test_it_is_what_the_client_itself_would_write(version: int, head: Any, topic
 WITH_SESSIONS = sorted(version for version in VERSIONS if version >= 7)
 
 
-def in_session(session: FetchSession, version: int, parts: dict[str, dict[int, int]], *, anew: bool = False) -> Any:
-    """A fetch of *parts* (topic -> partition -> offset), as it goes over the connection of *session*."""
-    topics = [(topic, [(number, offset, 9) for number, offset in one.items()]) for topic, one in parts.items()]
+def in_session(
+    session: FetchSession, version: int, parts: dict[str, dict[int, int]], *, anew: bool = False
+) -> Any:
+    """A fetch of *parts* (topic -> partition -> offset), as it goes over the connection of
+    *session*.
+    """
+    topics = [
+        (topic, [(number, offset, 9) for number, offset in one.items()])
+        for topic, one in parts.items()
+    ]
     request: Any = FetchRequest(500, 1, 99, 1, topics, rack_id="here")
     request.session, request.anew = session, anew
     request.asks = frozenset((topic, *one) for topic, found in topics for one in found)
@@ -51,10 +60,19 @@ def test_in_a_session_it_names_what_has_changed_and_what_is_over(version: int) -
     }
     session.answered(first.asked, 0, 77)
     then = in_session(session, version, {"orders": {0: 5, 1: 6}})
-    assert (then.session_id, then.session_epoch, then.topics) == (77, 1, [("orders", [(1, *epoch, 6, -1, 9)])])
+    assert (then.session_id, then.session_epoch, then.topics) == (
+        77,
+        1,
+        [("orders", [(1, *epoch, 6, -1, 9)])],
+    )
     assert then.forgotten_topics_data == [("clicks", [7, 8])]
     for asked in (first, then):
-        assert (asked.max_wait_time, asked.min_bytes, asked.max_bytes, asked.isolation_level) == (500, 1, 99, 1)
+        assert (asked.max_wait_time, asked.min_bytes, asked.max_bytes, asked.isolation_level) == (
+            500,
+            1,
+            99,
+            1,
+        )
         assert getattr(asked, "rack_id", "here") == "here"
         assert asked.encode() == Struct.encode(asked)
 

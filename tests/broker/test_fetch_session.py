@@ -8,7 +8,13 @@ from itertools import count
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reactive_kafka.broker.aiokafka.fetched.session import FULL, LAST_EPOCH, Asked, FetchSession, Part
+from reactive_kafka.broker.aiokafka.fetched.session import (
+    FULL,
+    LAST_EPOCH,
+    Asked,
+    FetchSession,
+    Part,
+)
 
 NOT_FOUND, INVALID_EPOCH = 70, 71
 Name = tuple[str, int]
@@ -29,11 +35,14 @@ class Answer:
     error: int = 0
     session_id: int = 0
     ends: dict[Name, int] = field(default_factory=dict)
-    looked_at: frozenset[Part] = frozenset()  # what the broker takes to be wanted
+    # What the broker takes to be wanted.
+    looked_at: frozenset[Part] = frozenset()
 
 
 class Broker:
-    """As ``FetchSession.scala`` has it: room for so many sessions, and an end of the log for each partition."""
+    """As ``FetchSession.scala`` has it: room for so many sessions, and an end of the log for each
+    partition.
+    """
 
     def __init__(self) -> None:
         self.sessions: dict[int, Remembered] = {}
@@ -60,12 +69,22 @@ class Broker:
         assert not {one[:2] for one in asked.named}.intersection(asked.forgotten)
         session.asked |= {one[:2]: one[2:] for one in asked.named}
         for name in asked.forgotten:
-            del session.asked[name]  # a KeyError: it was not there
+            # A KeyError: it was not there.
+            del session.asked[name]
             del session.told[name]
         session.epoch = 1 if session.epoch == LAST_EPOCH else session.epoch + 1
-        ends = {name: self.ends[name] for name in session.asked if session.told.get(name) != self.ends[name]}
+        ends = {
+            name: self.ends[name]
+            for name in session.asked
+            if session.told.get(name) != self.ends[name]
+        }
         session.told |= ends
-        return Answer(0, asked.session_id, ends, frozenset((*name, *rest) for name, rest in session.asked.items()))
+        return Answer(
+            0,
+            asked.session_id,
+            ends,
+            frozenset((*name, *rest) for name, rest in session.asked.items()),
+        )
 
 
 def parts(positions: dict[Name, int]) -> frozenset[Part]:
@@ -73,12 +92,16 @@ def parts(positions: dict[Name, int]) -> frozenset[Part]:
 
 
 WANTED = st.dictionaries(st.sampled_from(NAMES), st.integers(0, 3), min_size=1).map(parts)
-FAULTS = st.sampled_from(["", "", "", "", "lost", "evicted", "full", "roomy", "other epoch", "anew", "error"])
+FAULTS = st.sampled_from(
+    ["", "", "", "", "lost", "evicted", "full", "roomy", "other epoch", "anew", "error"]
+)
 
 
 @settings(max_examples=300)
 @given(st.data())
-def test_the_broker_always_looks_for_what_is_wanted_and_the_client_knows_every_end(data: st.DataObject) -> None:
+def test_the_broker_always_looks_for_what_is_wanted_and_the_client_knows_every_end(
+    data: st.DataObject,
+) -> None:
     broker, session, known, lost, failed = Broker(), FetchSession(), dict[Name, int](), 0, False
     for _ in range(data.draw(st.integers(1, 25))):
         fault, wanted = data.draw(FAULTS), data.draw(WANTED)
@@ -92,7 +115,8 @@ def test_the_broker_always_looks_for_what_is_wanted_and_the_client_knows_every_e
                 one.epoch += 7
         broker.has_room = (broker.has_room or fault == "roomy") and fault != "full"
         if fault == "anew":
-            known.clear()  # a seek: the client's states are new
+            # A seek: the client's states are new.
+            known.clear()
         asked = session.ask(wanted, anew=fault == "anew")
         answer = broker.answer(asked, wanted)
         assert not (answer.error and failed), "an error is followed by a full fetch, which has none"
@@ -118,7 +142,9 @@ def opened(wanted: frozenset[Part]) -> tuple[FetchSession, Broker]:
     return session, broker
 
 
-def answer_of(session: FetchSession, broker: Broker, wanted: frozenset[Part]) -> tuple[Asked, Answer]:
+def answer_of(
+    session: FetchSession, broker: Broker, wanted: frozenset[Part]
+) -> tuple[Asked, Answer]:
     asked = session.ask(wanted)
     answer = broker.answer(asked, wanted)
     session.answered(asked, answer.error, answer.session_id)
@@ -167,7 +193,8 @@ def test_only_a_fetch_that_named_nothing_stands_and_each_time_under_the_next_epo
     session, broker = FetchSession(), Broker()
     wanted = parts({("orders", 0): 5})
     asked = session.ask(wanted)
-    assert not session.stands(asked, 1)  # it was a full one
+    # It was a full one.
+    assert not session.stands(asked, 1)
     session.answered(asked, 0, broker.answer(asked, wanted).session_id)
     asked = session.ask(wanted)
     assert not session.stands(asked, 7)

@@ -1,4 +1,6 @@
-"""Fetch sessions on a real Kafka: what its answers leave out, and that nothing is lost where it has let go of one."""
+"""Fetch sessions on a real Kafka: what its answers leave out, and that nothing is lost where it has
+let go of one.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,8 @@ class Fetches:
     def __init__(self, consumer: Any) -> None:
         self._client = consumer.client._client
         self.answers: list[Any] = []
-        self.hurried = 0  # fetches that were to wait for nothing
+        # Fetches that were to wait for nothing.
+        self.hurried = 0
         sparing = consumer.client._fetcher._client
         look = sparing._look
 
@@ -59,12 +62,21 @@ class Fetches:
     def named_since(self, count: int) -> set[int]:
         """The partitions that were told of in the answers behind the first *count*."""
         told = self.answers[count:]
-        return {number for answer in told for _, partitions in answer.topics for number, *_ in partitions}
+        return {
+            number
+            for answer in told
+            for _, partitions in answer.topics
+            for number, *_ in partitions
+        }
 
     def under_way(self) -> list[Any]:
         """The fetches that are not answered."""
-        found = [one for (_, kind), one in self._client._conns.items() if kind is ConnectionGroup.DEFAULT]
-        return [asked for one in found for _, asked, _ in one._requests if hasattr(asked, "session")]
+        found = [
+            one for (_, kind), one in self._client._conns.items() if kind is ConnectionGroup.DEFAULT
+        ]
+        return [
+            asked for one in found for _, asked, _ in one._requests if hasattr(asked, "session")
+        ]
 
     def held(self) -> set[int]:
         """The partitions that the broker looks for, with a fetch that is not answered."""
@@ -75,13 +87,18 @@ async def in_session(member: Member) -> Fetches:
     """Poll until its consumer is in a session whose fetches bring nothing."""
     fetches = Fetches(member.consumer)
     async with asyncio.timeout(PATIENCE_S):
-        while not (fetches.answers and fetches.answers[-1].session_id and not fetches.answers[-1].topics):
+        while not (
+            fetches.answers and fetches.answers[-1].session_id and not fetches.answers[-1].topics
+        ):
             await member.consumer.poll(dict.fromkeys(member.owned, 10), 0.2)
     return fetches
 
 
 def values(taken: dict[TopicPartition, list[Any]]) -> dict[int, list[bytes]]:
-    return {partition.partition: [record.value for record in records] for partition, records in taken.items()}
+    return {
+        partition.partition: [record.value for record in records]
+        for partition, records in taken.items()
+    }
 
 
 async def test_answers_have_only_partitions_of_which_there_is_something_to_say(
@@ -95,7 +112,9 @@ async def test_answers_have_only_partitions_of_which_there_is_something_to_say(
             before = len(fetches.answers)
             await fill(cluster, topic, written)
             taken = await member.take(sum(map(len, written.values())))
-            assert values(taken) == {one: [value.encode() for value in given] for one, given in written.items()}
+            assert values(taken) == {
+                one: [value.encode() for value in given] for one, given in written.items()
+            }
             assert fetches.named_since(before) == set(written)
         assert len(fetches.sessions) == 1
 
@@ -121,11 +140,14 @@ async def test_what_is_paused_is_forgotten_and_what_is_resumed_or_sought_is_read
         assert len(fetches.sessions) == 1
         member.consumer.start_at({one: 0, other: 0, third: 0})
         assert values(await member.take(3)) == {0: [b"a"], 1: [b"b"], 2: [b"x"]}
-        assert len(fetches.sessions) == 2  # everything was told anew
+        # Everything was told anew.
+        assert len(fetches.sessions) == 2
         assert fetches.codes == {0}
 
 
-async def test_the_ends_of_logs_stand_where_answers_leave_them_out(cluster: KafkaTestCluster, group: str) -> None:
+async def test_the_ends_of_logs_stand_where_answers_leave_them_out(
+    cluster: KafkaTestCluster, group: str
+) -> None:
     topic = await cluster.create_topic(2)
     await fill(cluster, topic, {0: ["a", "b", "c"], 1: ["d", "e"]})
 
@@ -143,13 +165,17 @@ async def test_the_ends_of_logs_stand_where_answers_leave_them_out(cluster: Kafk
         assert fetches.named_since(before) == {0}
         assert ends(member) == {0: 4, 1: 2}
         await member.consumer.check()
-        async with joined(cluster, topic, group, "other") as other:  # the states of all partitions are new then
+        # The states of all partitions are new then.
+        async with joined(cluster, topic, group, "other") as other:
             poll = asyncio.create_task(member.poll_until(lambda poll: len(member.owned) == 1, {}))
             await other.until_assigned(1)
             await poll
         await member.poll_until(lambda poll: len(member.owned) == 2, {})
-        member.consumer.start_at({TopicPartition(topic, 0): 4, TopicPartition(topic, 1): 2})  # nothing is left to read
-        await member.poll_until(lambda poll: ends(member) == {0: 4, 1: 2}, dict.fromkeys(member.owned, 9))
+        # Nothing is left to read.
+        member.consumer.start_at({TopicPartition(topic, 0): 4, TopicPartition(topic, 1): 2})
+        await member.poll_until(
+            lambda poll: ends(member) == {0: 4, 1: 2}, dict.fromkeys(member.owned, 9)
+        )
 
 
 @pytest.mark.parametrize("code", [ID_NOT_FOUND, INVALID_EPOCH])
@@ -166,16 +192,21 @@ async def test_a_session_that_the_broker_has_let_go_of_is_followed_by_another(
         await stranger.bootstrap()
         try:
             error = -1
-            while error:  # it is too late where the consumer has asked again meanwhile
+            # It is too late where the consumer has asked again meanwhile.
+            while error:
                 (asked,) = fetches.under_way()
                 epoch = 0 if code == ID_NOT_FOUND else asked.session._epoch + 1
-                error = await takes(stranger, fetches.sessions[-1], epoch, topic if code == ID_NOT_FOUND else "")
+                error = await takes(
+                    stranger, fetches.sessions[-1], epoch, topic if code == ID_NOT_FOUND else ""
+                )
         finally:
             await stranger.close()
         await fill(cluster, topic, {number: ["x", "y"] for number in range(4)})
         assert values(await member.take(8)) == {number: [b"x", b"y"] for number in range(4)}
         # What is under way when the session goes is answered still.
-        poll = await member.poll_until(lambda poll: len(fetches.sessions) == 2, dict.fromkeys(member.owned, 9))
+        poll = await member.poll_until(
+            lambda poll: len(fetches.sessions) == 2, dict.fromkeys(member.owned, 9)
+        )
         assert not poll.chunks
         assert code in fetches.codes
         await fill(cluster, topic, {3: ["z"]})
@@ -183,7 +214,9 @@ async def test_a_session_that_the_broker_has_let_go_of_is_followed_by_another(
 
 
 async def takes(stranger: AIOKafkaClient, session_id: int, epoch: int, topic: str) -> int:
-    """Ask under another's session: as all of it, which closes it, or as its next fetch; returns the error."""
+    """Ask under another's session: as all of it, which closes it, or as its next fetch; returns the
+    error.
+    """
     (node,) = (broker.nodeId for broker in stranger.cluster.brokers())
     topics = [(topic, [(0, -1, 0, -1, 1 << 20)])] if topic else []
     request: Any = FetchRequest(1, 0, 1 << 20, 0, [])
@@ -204,7 +237,8 @@ async def test_without_room_for_sessions_everything_is_read(group: str) -> None:
                 for round in range(3):
                     await fill(crowded, topic, {0: ["a"], 1: ["b"], 2: ["c"]})
                     assert values(await member.take(3)) == {0: [b"a"], 1: [b"b"], 2: [b"c"]}, round
-                assert await member.polls_nothing(dict.fromkeys(member.owned, 9), 3)  # it stands
+                # It stands.
+                assert await member.polls_nothing(dict.fromkeys(member.owned, 9), 3)
                 assert fetches.sessions == [0]
 
 
@@ -226,7 +260,8 @@ async def test_a_rebalance_takes_partitions_out_of_a_session_and_brings_others_i
             assert fetches.named_since(before) == set(taken[0])
         await one.poll_until(lambda poll: len(one.owned) == 4, {})
         await fill(cluster, topic, {number: ["b"] for number in range(4)})
-        seen = values(await one.take(6))  # nobody has committed: those of the other are read from their beginning
+        # Nobody has committed: those of the other are read from their beginning.
+        seen = values(await one.take(6))
         assert {values[-1] for values in seen.values()} == {b"b"}
         assert fetches.codes == {0}
 
@@ -240,9 +275,12 @@ async def read_all(member: Member, wanted: dict[int, list[bytes]], pause_s: floa
     seen: dict[int, list[bytes]] = {}
     async with asyncio.timeout(30):
         while sum(map(len, seen.values())) < sum(map(len, wanted.values())):
-            for number, some in values(await member.take(1, dict.fromkeys(member.owned, 5))).items():
+            for number, some in values(
+                await member.take(1, dict.fromkeys(member.owned, 5))
+            ).items():
                 seen.setdefault(number, []).extend(some)
-            await asyncio.sleep(pause_s)  # as a channel does
+            # As a channel does.
+            await asyncio.sleep(pause_s)
     assert seen == wanted
     assert await member.polls_nothing(dict.fromkeys(member.owned, 9))
 
@@ -250,7 +288,10 @@ async def read_all(member: Member, wanted: dict[int, list[bytes]], pause_s: floa
 async def backlog(
     cluster: KafkaTestCluster, topic: str, partitions: int, records: int = 200, size: int = 900
 ) -> dict[int, list[bytes]]:
-    texts = {number: [f"{number}-{at}".ljust(size, ".") for at in range(records)] for number in range(partitions)}
+    texts = {
+        number: [f"{number}-{at}".ljust(size, ".") for at in range(records)]
+        for number in range(partitions)
+    }
     await fill(cluster, topic, texts)
     return {number: [text.encode() for text in given] for number, given in texts.items()}
 
@@ -274,7 +315,8 @@ async def test_partitions_that_are_wanted_do_not_wait_for_what_came_of_others(
     topic = await cluster.create_topic(20)
     await backlog(cluster, topic, 20)
     async with joined(cluster, topic, group, properties=SMALL) as member:
-        member.consumer.client._fetcher._prefetch_backoff = 60.0  # how old what it holds is before it asks again
+        # How old what it holds is before it asks again.
+        member.consumer.client._fetcher._prefetch_backoff = 60.0
         await member.until_assigned(20)
         seen = set[TopicPartition]()
         while seen < member.owned:
@@ -285,17 +327,24 @@ async def test_while_polls_get_what_they_want_and_much_is_held_no_more_is_fetche
     cluster: KafkaTestCluster, group: str
 ) -> None:
     topic = await cluster.create_topic(20)
-    for _ in range(5):  # batches, of which a fetch brings four: what of one is left nobody counts
+    # Batches, of which a fetch brings four: what of one is left nobody counts.
+    for _ in range(5):
         await backlog(cluster, topic, 20, 12)
     async with joined(cluster, topic, group, properties=SMALL) as member:
         member.consumer.client._fetcher._prefetch_backoff = 60.0
         await member.until_assigned(20)
         fetches, taken = Fetches(member.consumer), 0
         while taken < 30:
-            taken += len((await member.consumer.poll(dict.fromkeys(member.owned, 1), 5.0, 1)).chunks)
-            await asyncio.sleep(0.02)  # more than a fetch takes that is not to wait
+            taken += len(
+                (await member.consumer.poll(dict.fromkeys(member.owned, 1), 5.0, 1)).chunks
+            )
+            # More than a fetch takes that is not to wait.
+            await asyncio.sleep(0.02)
         (answer,) = fetches.answers
-        assert sum(len(content) for _, partitions in answer.topics for *_, content in partitions) > FULL * 200_000
+        assert (
+            sum(len(content) for _, partitions in answer.topics for *_, content in partitions)
+            > FULL * 200_000
+        )
 
 
 async def test_a_partition_with_a_backlog_does_not_wait_for_many_that_have_nothing(
@@ -303,7 +352,9 @@ async def test_a_partition_with_a_backlog_does_not_wait_for_many_that_have_nothi
 ) -> None:
     topic = await cluster.create_topic(20)
     wanted = [await backlog(cluster, topic, 1) for _ in range(4)]
-    async with joined(cluster, topic, group, properties={**SMALL, "fetch_max_wait_ms": 5_000}) as member:
+    async with joined(
+        cluster, topic, group, properties={**SMALL, "fetch_max_wait_ms": 5_000}
+    ) as member:
         await member.until_assigned(20)
         fetches = Fetches(member.consumer)
         began = time.monotonic()
@@ -312,7 +363,9 @@ async def test_a_partition_with_a_backlog_does_not_wait_for_many_that_have_nothi
         assert fetches.hurried > 0
 
 
-@pytest.mark.parametrize(("batches", "records", "size"), [(24, 16, 900), (4, 1, 90_000), (2, 1, 180_000)])
+@pytest.mark.parametrize(
+    ("batches", "records", "size"), [(24, 16, 900), (4, 1, 90_000), (2, 1, 180_000)]
+)
 async def test_of_many_partitions_with_a_backlog_little_is_held_of_each(
     cluster: KafkaTestCluster, group: str, batches: int, records: int, size: int
 ) -> None:
@@ -327,6 +380,8 @@ async def test_of_many_partitions_with_a_backlog_little_is_held_of_each(
             while len(held) < 40:
                 await member.consumer.poll({}, 0.1)
         held_bytes = sum(one._partition_records._records.size_in_bytes() for one in held.values())
-        assert held_bytes < 2_500_000 + 40 * max(SMALL_PORTION, records * size + 1_000)  # all of it is 14 MB
-        assert len(fetches.answers) < 30  # where batches do not fit in portions, each partition needs one of its own
+        # All of it is 14 MB.
+        assert held_bytes < 2_500_000 + 40 * max(SMALL_PORTION, records * size + 1_000)
+        # Where batches do not fit in portions, each partition needs one of its own.
+        assert len(fetches.answers) < 30
         await read_all(member, wanted)

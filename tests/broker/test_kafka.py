@@ -17,7 +17,14 @@ from reactive_kafka.broker.client import Connector
 from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.errors import BrokerError, FatalBrokerError, RejectedRecordError
 from reactive_kafka.records import RecordBytes, TopicPartition
-from tests.broker.contract import CommitContract, GroupContract, LogContract, ProducingContract, ReadingContract, group
+from tests.broker.contract import (
+    CommitContract,
+    GroupContract,
+    LogContract,
+    ProducingContract,
+    ReadingContract,
+    group,
+)
 from tests.broker.contract_assignments import (
     AutoCommitContract,
     InspectorContract,
@@ -28,7 +35,11 @@ from tests.broker.contract_assignments import (
     WholeTopicContract,
 )
 from tests.broker.contract_topic_ids import TopicIdContract
-from tests.broker.contract_transactions import FencingContract, PositionsContract, TransactionContract
+from tests.broker.contract_transactions import (
+    FencingContract,
+    PositionsContract,
+    TransactionContract,
+)
 from tests.broker.contract_writing import WritingContract
 from tests.broker.members import PATIENCE_S, inspecting, producing
 from tests.harness.kafka import KafkaCluster
@@ -54,12 +65,15 @@ class KafkaTestCluster:
         await self._admin.create_topics([NewTopic(topic, partitions, 1)])
         async with asyncio.timeout(PATIENCE_S):
             for node in [broker.nodeId for broker in self._admin._client.cluster.brokers()]:
-                while not await self._is_known(topic, node):  # noqa: ASYNC110  # nobody tells
+                # Nobody tells.
+                while not await self._is_known(topic, node):  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
         return topic
 
     async def _is_known(self, topic: str, node: int) -> bool:
-        """Whether a node knows of all partitions; the others hear of them after the one that has made them."""
+        """Whether a node knows of all partitions; the others hear of them after the one that has
+        made them.
+        """
         answer = await self._admin._client.send(node, MetadataRequest([topic], False))
         [(error, _, _, partitions)] = answer.topics
         return not error and all(leader >= 0 for _, _, leader, *_ in partitions)
@@ -69,17 +83,24 @@ class KafkaTestCluster:
 
     async def alter(self, topic: str, settings: Mapping[str, str]) -> None:
         """Change settings of a topic."""
-        await self._admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs=settings)])
+        await self._admin.alter_configs(
+            [ConfigResource(ConfigResourceType.TOPIC, topic, configs=settings)]
+        )
 
     async def recreate_topic(self, topic: str, partitions: int) -> None:
         await self._admin.delete_topics([topic])
         answer = await self._admin.create_topics([NewTopic(topic, partitions, 1)])
-        assert answer.topic_errors[0][1] in (0, 36)  # a member that asked for it was faster: the broker has made it
+        # A member that asked for it was faster: the broker has made it.
+        assert answer.topic_errors[0][1] in (0, 36)
 
     async def delete_records(self, partition: TopicPartition, before: int) -> None:
-        await self._admin.delete_records({aiokafka.TopicPartition(*partition): RecordsToDelete(before)})
+        await self._admin.delete_records(
+            {aiokafka.TopicPartition(*partition): RecordsToDelete(before)}
+        )
 
-    async def produce_and_leave_a_marker(self, partition: TopicPartition, values: Collection[bytes]) -> None:
+    async def produce_and_leave_a_marker(
+        self, partition: TopicPartition, values: Collection[bytes]
+    ) -> None:
         transactional_id = f"test-{uuid.uuid4().hex[:8]}"
         async with (
             aiokafka.AIOKafkaProducer(
@@ -148,33 +169,48 @@ async def test_a_topic_deleted_under_a_producer_is_an_error_in_time_and_written_
     bare: str,
 ) -> None:
     unhandled: list[dict[str, object]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda loop, context: unhandled.append(context))
+    asyncio.get_running_loop().set_exception_handler(
+        lambda loop, context: unhandled.append(context)
+    )
     admin = AIOKafkaAdminClient(bootstrap_servers=bare)
     await admin.start()
     cluster = KafkaTestCluster(bare, admin)
     try:
-        async with inspecting(cluster) as inspector, producing(cluster, {"send_timeout_s": 1}) as producer:
+        async with (
+            inspecting(cluster) as inspector,
+            producing(cluster, {"send_timeout_s": 1}) as producer,
+        ):
             await inspector.create_topic("letters", 1)
             await (await producer.send("letters", b"x"))
             await admin.delete_topics(["letters"])
             while "letters" in await inspector.topics():  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
-            with pytest.raises(BrokerError, match=r"not confirmed within 1 s|'letters' does not exist"):
-                await (await producer.send("letters", b"y"))  # the client may know of the topic, or not any more
+            with pytest.raises(
+                BrokerError, match=r"not confirmed within 1 s|'letters' does not exist"
+            ):
+                # The client may know of the topic, or not any more.
+                await (await producer.send("letters", b"y"))
             with pytest.raises(FatalBrokerError, match="'letters' does not exist"):
                 await (await producer.send("letters", b"y"))
             await inspector.create_topic("letters", 1)
-            await (await producer.send("letters", b"z"))  # perhaps not the first: a failed one may land, too
+            # Perhaps not the first: a failed one may land, too.
+            await (await producer.send("letters", b"z"))
     finally:
         await admin.close()
-    gc.collect()  # an error that nobody has looked at is told when it goes
+    # An error that nobody has looked at is told when it goes.
+    gc.collect()
     assert unhandled == []
 
 
-async def test_a_batch_for_a_topic_that_the_broker_does_not_create_is_an_error_that_says_so(bare: str) -> None:
+async def test_a_batch_for_a_topic_that_the_broker_does_not_create_is_an_error_that_says_so(
+    bare: str,
+) -> None:
     missing = "topic 'notes' does not exist, and the broker does not create it"
     cluster = KafkaTestCluster(bare, AIOKafkaAdminClient(bootstrap_servers=bare))
-    async with inspecting(cluster) as inspector, producing(cluster, {"send_timeout_s": 1}) as producer:
+    async with (
+        inspecting(cluster) as inspector,
+        producing(cluster, {"send_timeout_s": 1}) as producer,
+    ):
         with pytest.raises(FatalBrokerError, match=missing):
             await producer.partitions("notes")
         with pytest.raises(FatalBrokerError, match=missing):

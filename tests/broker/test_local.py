@@ -1,4 +1,6 @@
-"""A real Apache Kafka on this machine: starts, can be hurt, comes back, and leaves nothing behind."""
+"""A real Apache Kafka on this machine: starts, can be hurt, comes back, and leaves nothing
+behind.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +105,10 @@ def test_a_failing_tool_says_why(cluster: KafkaCluster) -> None:
 
 def test_a_node_that_cannot_start_shows_the_end_of_its_log() -> None:
     cluster = KafkaCluster(properties={"log.retention.check.interval.ms": "-5"})
-    with pytest.raises(KafkaUnavailableError, match=r"log\.retention\.check\.interval\.ms"), cluster:
+    with (
+        pytest.raises(KafkaUnavailableError, match=r"log\.retention\.check\.interval\.ms"),
+        cluster,
+    ):
         pass
     assert cluster.nodes[1].pid is None
     assert not cluster.directory.exists()
@@ -114,9 +119,12 @@ def test_it_ends_with_the_process_that_started_it_even_if_that_is_killed(tmp_pat
         "import sys; from reactive_kafka.broker.local import local_kafka\n"
         "with local_kafka() as address: print(address, flush=True); sys.stdin.read()"
     )
-    env = {**os.environ, "TMPDIR": str(tmp_path)}  # killed, it leaves its data behind
+    # Killed, it leaves its data behind.
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-c", code]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env) as owner:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
+    ) as owner:
         assert owner.stdout is not None
         host, _, port = owner.stdout.readline().strip().rpartition(":")
         assert brokers_known_to(host, int(port)) == {1: f"{host}:{port}"}
@@ -155,7 +163,8 @@ async def test_old_records_stay_where_retention_of_a_week_has_deleted_them_elsew
     often = {"log.initial.task.delay.ms": "0", "log.retention.check.interval.ms": "100"}
     with KafkaCluster(properties=often) as cluster:
         cluster.create_topic("kept", 1)
-        for name in ("before", "after"):  # two: between one's end and the other's every log was looked at
+        # two: between one's end and the other's every log was looked at.
+        for name in ("before", "after"):
             cluster.create_topic(name, 1, config={"retention.ms": "604800000"})
         kept, before, after = (TopicPartition(name, 0) for name in ("kept", "before", "after"))
         connector = KafkaConnector(cluster.bootstrap_servers)
@@ -178,11 +187,14 @@ async def test_clients_go_through_an_advertised_proxy_and_survive_a_reset() -> N
     cluster = KafkaCluster()
     async with Proxy(cluster.address(1)) as proxy:
         cluster.advertised[1] = proxy.address
-        with cluster:  # blocks this loop, and with it the proxy: the start looks at the node itself
+        # Blocks this loop, and with it the proxy: the start looks at the node itself.
+        with cluster:
             assert cluster.bootstrap_servers == proxy.address
             cluster.create_topic("t", 4)
             connector = KafkaConnector(proxy.address)
-            consumer = connector.consumer(name="one", subscription=Topics(("t",)), group_id="g", properties={})
+            consumer = connector.consumer(
+                name="one", subscription=Topics(("t",)), group_id="g", properties={}
+            )
             member = Member(consumer)
             await consumer.start(member)
             producer = connector.producer(name="one", properties={})

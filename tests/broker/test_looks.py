@@ -33,7 +33,9 @@ class Piece:
 @st.composite
 def looks(draw: st.DrawFn) -> tuple[Any, Any]:
     """A client's fetcher and its assignment, where mostly all is well."""
-    partitions = [TopicPartition(topic, number) for topic in "ab" for number in range(draw(st.integers(0, 6)))]
+    partitions = [
+        TopicPartition(topic, number) for topic in "ab" for number in range(draw(st.integers(0, 6)))
+    ]
     good = draw(st.booleans())
     nodes = st.sampled_from(NODES[2:] if good else NODES)
     leaders = {one: draw(nodes) for one in partitions}
@@ -48,10 +50,18 @@ def looks(draw: st.DrawFn) -> tuple[Any, Any]:
     fetcher = SimpleNamespace(
         _records={one: Piece(draw(st.sampled_from([0, 0.05, 0.1]))) for one in held},
         _in_flight=set(draw(st.lists(st.sampled_from([1, 2, 3])))),
-        _client=SimpleNamespace(cluster=SimpleNamespace(leader_for_partition=lambda one: leaders.get(one, 1))),
-        _preferred_read_replica={}, _max_partition_fetch_bytes=7, _fetch_max_wait_ms=500, _fetch_min_bytes=1,
-        _fetch_max_bytes=99, _isolation_level=1, _client_rack=draw(st.sampled_from([None, "r"])), _fetcher_timeout=60.0,
-    )  # fmt: skip
+        _client=SimpleNamespace(
+            cluster=SimpleNamespace(leader_for_partition=lambda one: leaders.get(one, 1))
+        ),
+        _preferred_read_replica={},
+        _max_partition_fetch_bytes=7,
+        _fetch_max_wait_ms=500,
+        _fetch_min_bytes=1,
+        _fetch_max_bytes=99,
+        _isolation_level=1,
+        _client_rack=draw(st.sampled_from([None, "r"])),
+        _fetcher_timeout=60.0,
+    )
     fetcher._select_read_replica = MethodType(Fetcher._select_read_replica, fetcher)
     return fetcher, assignment
 
@@ -66,9 +76,13 @@ def told(request: Any) -> tuple[Any, ...]:
 def test_it_says_what_the_client_says_or_leaves_it_to_the_client(data: st.DataObject) -> None:
     async def compare() -> None:
         fetcher, assignment = data.draw(looks())
-        ours, theirs = actions(fetcher, assignment), Fetcher._get_actions_per_node(fetcher, assignment)
+        ours, theirs = (
+            actions(fetcher, assignment),
+            Fetcher._get_actions_per_node(fetcher, assignment),
+        )
         if ours is None:
-            assert theirs[1] or theirs[3]  # positions or leaders to find
+            # Positions or leaders to find.
+            assert theirs[1] or theirs[3]
             return
         assert {node: told(request) for node, request in ours[0]} == {
             node: told(request) for node, request in theirs[0]
@@ -90,11 +104,19 @@ async def test_reading_from_a_follower_is_left_to_the_client() -> None:
 
 def fetcher_of_one_node() -> SimpleNamespace:
     return SimpleNamespace(
-        _records={}, _in_flight=set(), _preferred_read_replica={}, _max_partition_fetch_bytes=7, _fetch_max_wait_ms=500,
-        _fetch_min_bytes=1, _fetch_max_bytes=99, _isolation_level=0, _client_rack=None, _fetcher_timeout=60.0,
+        _records={},
+        _in_flight=set(),
+        _preferred_read_replica={},
+        _max_partition_fetch_bytes=7,
+        _fetch_max_wait_ms=500,
+        _fetch_min_bytes=1,
+        _fetch_max_bytes=99,
+        _isolation_level=0,
+        _client_rack=None,
+        _fetcher_timeout=60.0,
         _client=SimpleNamespace(cluster=SimpleNamespace(leader_for_partition=lambda one: 1)),
         _get_actions_per_node=lambda assignment: pytest.fail("it was left to the client"),
-    )  # fmt: skip
+    )
 
 
 async def test_no_partition_is_always_the_last_one_of_a_fetch() -> None:
@@ -104,7 +126,9 @@ async def test_no_partition_is_always_the_last_one_of_a_fetch() -> None:
         assignment.state_value(one).reset_to(0)
     fetcher = fetcher_of_one_node()
     look_quickly(fetcher)
-    last = {fetcher._get_actions_per_node(assignment)[0][0][1].topics[0][1][-1][0] for _ in range(200)}
+    last = {
+        fetcher._get_actions_per_node(assignment)[0][0][1].topics[0][1][-1][0] for _ in range(200)
+    }
     assert last == {0, 1, 2}
 
 
@@ -141,4 +165,5 @@ async def test_where_much_is_held_the_client_asks_for_little_in_both_ways() -> N
     portions.answered(SMALL + 1)
     assert asked() == {SMALL + 1}
     fetcher._client.cluster.leader_for_partition = lambda one: None if one == partitions[8] else 1
-    assert asked() == {SMALL + 1}  # by the client's own look: one has no leader
+    # By the client's own look: one has no leader.
+    assert asked() == {SMALL + 1}

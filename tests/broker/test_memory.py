@@ -10,7 +10,14 @@ import pytest
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.testing import MemoryBroker
-from tests.broker.contract import CommitContract, GroupContract, LogContract, ProducingContract, ReadingContract, group
+from tests.broker.contract import (
+    CommitContract,
+    GroupContract,
+    LogContract,
+    ProducingContract,
+    ReadingContract,
+    group,
+)
 from tests.broker.contract_assignments import (
     AutoCommitContract,
     InspectorContract,
@@ -21,7 +28,11 @@ from tests.broker.contract_assignments import (
     WholeTopicContract,
 )
 from tests.broker.contract_topic_ids import TopicIdContract
-from tests.broker.contract_transactions import FencingContract, PositionsContract, TransactionContract
+from tests.broker.contract_transactions import (
+    FencingContract,
+    PositionsContract,
+    TransactionContract,
+)
 from tests.broker.contract_writing import WritingContract
 
 __all__ = ["group"]
@@ -51,7 +62,9 @@ class MemoryCluster:
     async def delete_records(self, partition: TopicPartition, before: int) -> None:
         self.broker.delete_records(partition, before)
 
-    async def produce_and_leave_a_marker(self, partition: TopicPartition, values: Collection[bytes]) -> None:
+    async def produce_and_leave_a_marker(
+        self, partition: TopicPartition, values: Collection[bytes]
+    ) -> None:
         for value in values:
             self.broker.produce(partition.topic, value, partition=partition.partition)
         self.broker.append_markers(partition)

@@ -1,4 +1,6 @@
-"""Incremental rebalances of the in-memory broker: the contract, what disturbs them, and any sequence of changes."""
+"""Incremental rebalances of the in-memory broker: the contract, what disturbs them, and any
+sequence of changes.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,19 @@ from reactive_kafka.errors import NotOwnerError, TransientBrokerError
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.subscription import Topics
 from reactive_kafka.testing import FakeClock, MemoryBroker, run_in_virtual_time
-from tests.broker.contract import CommitContract, LogContract, ProducingContract, ReadingContract, group
-from tests.broker.contract_assignments import AutoCommitContract, StaticContract, TimesContract, WholeTopicContract
+from tests.broker.contract import (
+    CommitContract,
+    LogContract,
+    ProducingContract,
+    ReadingContract,
+    group,
+)
+from tests.broker.contract_assignments import (
+    AutoCommitContract,
+    StaticContract,
+    TimesContract,
+    WholeTopicContract,
+)
 from tests.broker.contract_cooperative import CooperativeContract, changes, held, soon
 from tests.broker.members import Member, joined
 from tests.broker.test_memory import MemoryCluster
@@ -26,7 +39,9 @@ P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 SESSION_S = 10.0
 
 
-def cooperative(broker: MemoryBroker, properties: Mapping[str, object] | None = None) -> MemoryCluster:
+def cooperative(
+    broker: MemoryBroker, properties: Mapping[str, object] | None = None
+) -> MemoryCluster:
     """The in-memory broker whose clients are of the incremental kind."""
     cluster = MemoryCluster(broker)
     cluster.connector = broker.connector(assignment="cooperative")
@@ -57,7 +72,9 @@ class TestContract(
     TimesContract,
     AutoCommitContract,
 ):
-    """All that does not depend on the kind of the client, and what is promised by this one alone."""
+    """All that does not depend on the kind of the client, and what is promised by this one
+    alone.
+    """
 
 
 async def test_a_commit_that_crosses_the_beginning_of_a_generation_may_be_sent_again() -> None:
@@ -65,7 +82,10 @@ async def test_a_commit_that_crosses_the_beginning_of_a_generation_may_be_sent_a
     async with joined(cluster, "t", "g", "one") as one:
         await one.until_assigned(2)
         crossing = cluster.broker.hold("commit")
-        commits = [asyncio.ensure_future(one.consumer.commit({it: Committed(1)}, one.generation)) for it in (P0, P1)]
+        commits = [
+            asyncio.ensure_future(one.consumer.commit({it: Committed(1)}, one.generation))
+            for it in (P0, P1)
+        ]
         await crossing.arrived()
         await commits[1]
         late = cluster.broker.hold("commit")
@@ -95,7 +115,12 @@ async def test_a_member_that_was_put_out_loses_everything_in_one_call() -> None:
         one.while_revoked = note
         cluster.broker.expire("g", "one-1")
         await one.until(lambda: len(changes(one)) > 3)
-        assert changes(one) == [("assigned", owned), ("revoking", owned), ("revoked", owned), ("assigned", owned)]
+        assert changes(one) == [
+            ("assigned", owned),
+            ("revoking", owned),
+            ("revoked", owned),
+            ("assigned", owned),
+        ]
         assert told == [False]
 
 
@@ -137,7 +162,9 @@ def test_the_partitions_of_one_that_crashed_move_once_its_session_has_ended() ->
     run_in_virtual_time(main)
 
 
-async def test_members_of_both_kinds_share_a_group_and_only_the_eager_let_go_of_everything() -> None:
+async def test_members_of_both_kinds_share_a_group_and_only_the_eager_let_go_of_everything() -> (
+    None
+):
     cluster = cluster_with(4)
     eager = MemoryCluster(cluster.broker)
     async with joined(cluster, "t", "g", "one") as one, joined(eager, "t", "g", "two") as two:
@@ -147,14 +174,20 @@ async def test_members_of_both_kinds_share_a_group_and_only_the_eager_let_go_of_
         before = len(changes(one)), len(changes(two))
         cluster.broker.rebalance("g")
         await two.until(lambda: len(changes(two)) > before[1] + 2)
-        assert changes(two)[before[1] :] == [("revoking", theirs), ("revoked", theirs), ("assigned", theirs)]
+        assert changes(two)[before[1] :] == [
+            ("revoking", theirs),
+            ("revoked", theirs),
+            ("assigned", theirs),
+        ]
         assert (len(changes(one)), one.owned) == (before[0], stays)
 
 
 class Watched(Member):
     """A member in a group whose owners are known at any time; it takes a while for each call."""
 
-    def __init__(self, all_owners: dict[TopicPartition, Watched], broker: MemoryBroker, takes_s: float) -> None:
+    def __init__(
+        self, all_owners: dict[TopicPartition, Watched], broker: MemoryBroker, takes_s: float
+    ) -> None:
         self._owners = all_owners
         self._broker = broker
         self._takes_s = takes_s
@@ -162,7 +195,9 @@ class Watched(Member):
 
     def begin(self, kind: AssignmentKind, name: str) -> Member:
         connector = self._broker.connector(assignment=kind)
-        super().__init__(connector.consumer(name=name, subscription=Topics(("t",)), group_id="g", properties={}))
+        super().__init__(
+            connector.consumer(name=name, subscription=Topics(("t",)), group_id="g", properties={})
+        )
         return self
 
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
@@ -178,8 +213,11 @@ class Watched(Member):
         assert generation > self.generation
         for partition in partitions:
             other = self._owners.get(partition)
-            # One that was put out, or has stopped, may not know yet. Anybody else would own it twice.
-            assert other is None or other.has_stopped or not other.consumer.is_member(), f"{partition} is owned twice"
+            # One that was put out, or has stopped, may not know yet. Anybody else would own it
+            # twice.
+            assert other is None or other.has_stopped or not other.consumer.is_member(), (
+                f"{partition} is owned twice"
+            )
             self._owners[partition] = self
         await asyncio.sleep(self._takes_s)
         await super().on_assigned(partitions, generation)
@@ -212,12 +250,16 @@ class Group:
 
     async def change(self, step: str, which: int) -> None:
         """Carry out one step; *which* picks a member, or how slow a new one is."""
-        alive = [name for name in self.broker.members("g") if name.partition("-")[0] in self.members]
+        alive = [
+            name for name in self.broker.members("g") if name.partition("-")[0] in self.members
+        ]
         picked = alive[which % len(alive)] if alive else None
         if step.startswith("join"):
             self._names += 1
             name = f"m{self._names}"
-            member = self.members[name] = Watched(self.owners, self.broker, takes_s=(0.0, 0.2, 2.0)[which % 3])
+            member = self.members[name] = Watched(
+                self.owners, self.broker, takes_s=(0.0, 0.2, 2.0)[which % 3]
+            )
             member.begin("eager" if step == "join eager" else "cooperative", name)
             await member.consumer.start(member)
         elif step == "grow":
@@ -281,10 +323,14 @@ def test_a_partition_that_does_not_move_is_never_revoked_and_its_records_come_al
         for step, which, _pause_s in [("join", 0, 0.0), *steps]:
             if step == "join eager" or (step in ("leave", "crash") and len(group.members) < 2):
                 continue
-            before = {name: (member, member.owned, len(member.events)) for name, member in group.members.items()}
+            before = {
+                name: (member, member.owned, len(member.events))
+                for name, member in group.members.items()
+            }
             await group.change(step, which)
             reading = [
-                asyncio.ensure_future(keep_reading(group, member, owned)) for member, owned, _ in before.values()
+                asyncio.ensure_future(keep_reading(group, member, owned))
+                for member, owned, _ in before.values()
             ]
             await group.settle()
             group.check()
@@ -293,7 +339,10 @@ def test_a_partition_that_does_not_move_is_never_revoked_and_its_records_come_al
                 if name not in group.members or step == "expire":
                     continue
                 revoked = {
-                    partition for kind, those in member.events[told:] if kind == "revoked" for partition in those
+                    partition
+                    for kind, those in member.events[told:]
+                    if kind == "revoked"
+                    for partition in those
                 }
                 assert revoked == owned - member.owned
                 assert came >= owned & member.owned
@@ -302,8 +351,12 @@ def test_a_partition_that_does_not_move_is_never_revoked_and_its_records_come_al
     run_in_virtual_time(main)
 
 
-async def keep_reading(group: Group, member: Watched, owned: frozenset[TopicPartition]) -> set[TopicPartition]:
-    """Produce to each partition every 100 ms for 5 s; those whose record was there at the next poll, each time."""
+async def keep_reading(
+    group: Group, member: Watched, owned: frozenset[TopicPartition]
+) -> set[TopicPartition]:
+    """Produce to each partition every 100 ms for 5 s; those whose record was there at the next
+    poll, each time.
+    """
     always = set(owned)
     for _ in range(50):
         for partition in owned:
@@ -311,7 +364,8 @@ async def keep_reading(group: Group, member: Watched, owned: frozenset[TopicPart
         await asyncio.sleep(0.1)
         try:
             poll = await member.consumer.poll(dict.fromkeys(owned, 99), 0)
-        except (NotOwnerError, TransientBrokerError):  # it has stopped, or crashed
+        except (NotOwnerError, TransientBrokerError):
+            # It has stopped, or crashed.
             return set()
         always &= {chunk.partition for chunk in poll.chunks}
     return always

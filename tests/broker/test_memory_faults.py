@@ -124,7 +124,9 @@ async def test_while_it_is_down_calls_fail_and_polls_bring_nothing_and_then_all_
 async def test_nobody_starts_while_it_is_down() -> None:
     cluster = cluster_with(1)
     cluster.broker.down = True
-    consumer = cluster.connector.consumer(name="one", subscription=Topics(("t",)), group_id="g", properties={})
+    consumer = cluster.connector.consumer(
+        name="one", subscription=Topics(("t",)), group_id="g", properties={}
+    )
     with pytest.raises(TransientBrokerError):
         await consumer.start(Member(consumer))
     with pytest.raises(TransientBrokerError):
@@ -190,7 +192,9 @@ def test_an_expired_member_that_ends_while_the_broker_is_down_does_not_come_back
     run_in_virtual_time(main)
 
 
-async def test_an_expired_member_cannot_commit_even_before_the_others_have_a_new_generation() -> None:
+async def test_an_expired_member_cannot_commit_even_before_the_others_have_a_new_generation() -> (
+    None
+):
     cluster = cluster_with(2)
     async with joined(cluster, "t", "g", "one") as one, joined(cluster, "t", "g", "two") as two:
         await one.until_assigned(1)
@@ -282,7 +286,11 @@ async def test_commits_are_watched_and_remembered_with_member_and_generation() -
         await member.until_assigned(1)
         await member.consumer.commit({P0: Committed(1, "m")}, member.generation)
     [entry] = seen
-    assert (entry.member, entry.generation, entry.offsets) == ("one-1", member.generation, {P0: Committed(1, "m")})
+    assert (entry.member, entry.generation, entry.offsets) == (
+        "one-1",
+        member.generation,
+        {P0: Committed(1, "m")},
+    )
     assert cluster.broker.commits("g") == (entry,)
 
 
@@ -303,7 +311,11 @@ async def test_a_topic_that_is_away_takes_no_records_and_all_else_goes_on() -> N
 async def test_a_fault_of_one_topic_or_group_leaves_the_others_alone() -> None:
     cluster = cluster_with(1)
     cluster.broker.create_topic("letters", 1)
-    async with joined(cluster, "t", "g") as member, joined(cluster, "t", "h") as other, producing(cluster) as producer:
+    async with (
+        joined(cluster, "t", "g") as member,
+        joined(cluster, "t", "h") as other,
+        producing(cluster) as producer,
+    ):
         await member.until_assigned(1)
         await other.until_assigned(1)
         cluster.broker.fail_next("send", TransientBrokerError("full"), of="letters")
@@ -399,7 +411,9 @@ def test_a_crashed_member_s_partitions_move_when_its_session_has_ended() -> None
 
 
 @pytest.mark.parametrize("while_revoking", [False, True], ids=["before", "while it lets go"])
-def test_a_rebalance_waits_for_a_crashed_member_until_its_session_has_ended(while_revoking: bool) -> None:
+def test_a_rebalance_waits_for_a_crashed_member_until_its_session_has_ended(
+    while_revoking: bool,
+) -> None:
     async def main(clock: FakeClock) -> None:
         cluster = cluster_with(2)
         in_revocation = asyncio.Event()
@@ -486,13 +500,18 @@ async def test_a_named_partition_that_appears_later_flows() -> None:
 
 async def test_a_topic_created_by_a_first_use_reaches_who_reads_a_pattern() -> None:
     cluster = cluster_with(1)
-    async with joined(cluster, None, "g", pattern="orders-.*") as member, producing(cluster) as producer:
+    async with (
+        joined(cluster, None, "g", pattern="orders-.*") as member,
+        producing(cluster) as producer,
+    ):
         await member.until(lambda: ("assigned", frozenset()) in member.events)
         await (await producer.send("orders-eu", b"x", partition=2))
         assert len(await member.until_assigned(4)) == 4
 
 
-async def test_a_failed_auto_commit_is_logged_and_sent_again(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failed_auto_commit_is_logged_and_sent_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     cluster = cluster_with(1)
     cluster.broker.produce("t", b"x", partition=0)
     cluster.broker.fail_next("commit", TransientBrokerError("loading"), times=2)
@@ -509,7 +528,9 @@ def has_more_than(member: Member, events: int) -> bool:
     return len(member.events) > events
 
 
-async def test_auto_commit_stores_positions_again_in_each_generation_and_nothing_twice_in_one() -> None:
+async def test_auto_commit_stores_positions_again_in_each_generation_and_nothing_twice_in_one() -> (
+    None
+):
     cluster = cluster_with(1)
     cluster.broker.produce("t", b"x", partition=0)
     async with joined(cluster, "t", "g", properties={"enable_auto_commit": True}) as member:
@@ -519,7 +540,9 @@ async def test_auto_commit_stores_positions_again_in_each_generation_and_nothing
             events = len(member.events)
             cluster.broker.rebalance("g")
             await member.until(partial(has_more_than, member, events + 2))
-    assert [(entry.generation, entry.offsets[P0].offset) for entry in cluster.broker.commits("g")] == [
+    assert [
+        (entry.generation, entry.offsets[P0].offset) for entry in cluster.broker.commits("g")
+    ] == [
         (1, 1),
         (2, 1),
         (3, 1),

@@ -1,4 +1,6 @@
-"""A partition's log in memory keeps offsets as Kafka does; partitions are shared, for any topics and members."""
+"""A partition's log in memory keeps offsets as Kafka does; partitions are shared, for any topics
+and members.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ def test_truncation_gives_offsets_out_again() -> None:
     assert log.append(1, None, b"new").offset == 2
 
 
-@given(st.lists(st.sampled_from(["record", "marker"])), st.sets(st.integers(0, 30)), st.integers(1, 5))
+@given(
+    st.lists(st.sampled_from(["record", "marker"])), st.sets(st.integers(0, 30)), st.integers(1, 5)
+)
 def test_reading_on_and_on_brings_every_record_once_and_ends_at_the_log_end(
     steps: list[str], compacted: set[int], most: int
 ) -> None:
@@ -72,11 +76,15 @@ def test_reading_on_and_on_brings_every_record_once_and_ends_at_the_log_end(
         seen += [record.offset for record in records]
         assert position > (seen[-1] if seen else -1)
     assert seen == [record.offset for record in log.records]
-    assert seen == [number for number, step in enumerate(steps) if step == "record" and number not in compacted]
+    assert seen == [
+        number for number, step in enumerate(steps) if step == "record" and number not in compacted
+    ]
 
 
 @given(st.lists(st.none() | st.integers(0, 9)), st.integers(0, 10))
-def test_the_offset_at_a_time_is_that_of_the_first_record_not_older(times: list[int | None], wanted: int) -> None:
+def test_the_offset_at_a_time_is_that_of_the_first_record_not_older(
+    times: list[int | None], wanted: int
+) -> None:
     log = PartitionLog()
     for time in times:
         log.append(time, None, b"")
@@ -107,7 +115,9 @@ def test_more_members_than_partitions_leaves_some_without() -> None:
 
 
 TOPICS = st.dictionaries(st.sampled_from("tuv"), st.integers(0, 9))
-MEMBERS = st.dictionaries(st.text("abc", min_size=1), st.frozensets(st.sampled_from("tuv")), max_size=6)
+MEMBERS = st.dictionaries(
+    st.text("abc", min_size=1), st.frozensets(st.sampled_from("tuv")), max_size=6
+)
 OWNERS = st.dictionaries(
     st.builds(TopicPartition, st.sampled_from("tuv"), st.integers(0, 9)), st.text("abc", min_size=1)
 )
@@ -121,7 +131,9 @@ def test_each_partition_that_somebody_reads_has_one_owner_and_shares_are_even(
     given_away = [one for share in shares.values() for one in share]
     assert len(given_away) == len(set(given_away))
     for topic, partitions in topics.items():
-        sizes = [len(numbers(shares[member], topic)) for member in members if topic in members[member]]
+        sizes = [
+            len(numbers(shares[member], topic)) for member in members if topic in members[member]
+        ]
         assert sum(sizes) == (partitions if sizes else 0)
         assert max(sizes, default=0) - min(sizes, default=0) <= 1
 
@@ -138,7 +150,9 @@ def test_sticky_shares_give_each_partition_that_somebody_reads_to_one_of_its_rea
     given_away = sorted(one for share in shares.values() for one in share)
     read = {topic for wanted in members.values() for topic in wanted}
     assert given_away == [
-        TopicPartition(topic, n) for topic in sorted(read & topics.keys()) for n in range(topics[topic])
+        TopicPartition(topic, n)
+        for topic in sorted(read & topics.keys())
+        for n in range(topics[topic])
     ]
     assert all(one.topic in members[member] for member, share in shares.items() for one in share)
 

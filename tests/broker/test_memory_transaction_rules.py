@@ -1,4 +1,6 @@
-"""What readers see of a log with transactions, and which positions count: against models that count it out."""
+"""What readers see of a log with transactions, and which positions count: against models that count
+it out.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from reactive_kafka.records import Committed, TopicPartition
 IDS = st.sampled_from("xyz")
 STEPS = st.one_of(
     st.tuples(st.just("append"), st.none() | IDS),
-    st.tuples(st.just("append"), st.none() | IDS),  # twice as often
+    # Twice as often.
+    st.tuples(st.just("append"), st.none() | IDS),
     st.tuples(st.just("end"), IDS, st.booleans()),
     st.tuples(st.just("marker")),
     st.tuples(st.just("remove"), st.sets(st.integers(0, 25), max_size=5)),
@@ -26,7 +29,9 @@ STEPS = st.one_of(
 
 @dataclass
 class Slot:
-    """What one offset holds. ``of``: which transaction, counted; None: none. Its time is as old as the number says."""
+    """What one offset holds. ``of``: which transaction, counted; None: none. Its time is as old as
+    the number says.
+    """
 
     of: int | None
     time: int = 0
@@ -39,8 +44,10 @@ class NaiveLog:
 
     slots: list[Slot] = field(default_factory=list)
     start: int = 0
-    running: dict[str, int] = field(default_factory=dict)  # transactional id -> its transaction
-    outcomes: list[bool | None] = field(default_factory=list)  # of each transaction; None: it is open
+    # Transactional id -> its transaction.
+    running: dict[str, int] = field(default_factory=dict)
+    # Of each transaction; None: it is open.
+    outcomes: list[bool | None] = field(default_factory=list)
 
     def apply(self, log: PartitionLog, step: tuple[Any, ...]) -> None:
         """Do one thing to this log and to the real one."""
@@ -80,7 +87,11 @@ class NaiveLog:
         return self.running[by]
 
     def stable_end(self) -> int:
-        open_at = [at for at, one in enumerate(self.slots) if one.of is not None and self.outcomes[one.of] is None]
+        open_at = [
+            at
+            for at, one in enumerate(self.slots)
+            if one.of is not None and self.outcomes[one.of] is None
+        ]
         return max(self.start, min(open_at, default=len(self.slots)))
 
     def seen(self, is_committed: bool) -> list[int]:
@@ -106,7 +117,11 @@ def test_a_reader_gets_what_it_may_see_and_is_told_where_to_go_on(
     naive, log = played(steps)
     seen = naive.seen(is_committed)
     end = naive.stable_end() if is_committed else len(naive.slots)
-    assert (log.start, log.stable_end, log.end) == (naive.start, naive.stable_end(), len(naive.slots))
+    assert (log.start, log.stable_end, log.end) == (
+        naive.start,
+        naive.stable_end(),
+        len(naive.slots),
+    )
     assert log.end_for(is_committed) == end
     for position in range(log.start, log.end + 1):
         records, next_offset = log.read(position, most, is_committed)
@@ -145,7 +160,9 @@ def test_an_offset_that_is_given_out_again_is_not_aborted_any_more() -> None:
     assert [record.offset for record in log.read(0, 9, True)[0]] == [0]
 
 
-PARTITIONS = st.sampled_from([TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)])
+PARTITIONS = st.sampled_from(
+    [TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)]
+)
 REQUESTS = st.one_of(
     st.tuples(st.just("store"), st.none(), st.sets(PARTITIONS)),
     st.tuples(st.just("hold"), IDS, st.sets(PARTITIONS)),
@@ -154,7 +171,9 @@ REQUESTS = st.one_of(
 
 
 @given(st.lists(REQUESTS, max_size=30))
-def test_of_all_positions_that_count_the_one_that_was_sent_last_is_stored(steps: list[tuple[str, Any, Any]]) -> None:
+def test_of_all_positions_that_count_the_one_that_was_sent_last_is_stored(
+    steps: list[tuple[str, Any, Any]],
+) -> None:
     positions, counts, waiting = (
         Positions(),
         list[tuple[int, TopicPartition]](),
@@ -199,4 +218,6 @@ def test_of_a_topic_that_is_forgotten_nothing_is_left(steps: list[tuple[str, Any
     assert positions.stored == others
     assert positions.unstable([TopicPartition("t", 0), TopicPartition("t", 1)]) == []
     for by in "xyz":
-        assert all(at.topic == "u" for entry in positions.end(by, True, 0.0) for at in entry.offsets)
+        assert all(
+            at.topic == "u" for entry in positions.end(by, True, 0.0) for at in entry.offsets
+        )

@@ -35,7 +35,9 @@ def cluster_with(partitions: int) -> MemoryCluster:
 
 
 @asynccontextmanager
-async def claimed(cluster: MemoryCluster, timeout_ms: int = 10_000) -> AsyncIterator[TransactionalProducer]:
+async def claimed(
+    cluster: MemoryCluster, timeout_ms: int = 10_000
+) -> AsyncIterator[TransactionalProducer]:
     producer = cluster.connector.transactional_producer(
         name="test", transactional_id="id", properties={"transaction_timeout_ms": timeout_ms}
     )
@@ -87,11 +89,17 @@ async def test_a_write_whose_caller_was_cancelled_lands_and_is_aborted_by_the_cl
             while not cluster.broker.end(P0):  # noqa: ASYNC110
                 await asyncio.sleep(0)
         await producer.claim()
-    assert (stored(cluster.broker), seen(cluster.broker), cluster.broker.end(P0)) == ([b"a", b"b"], [], 3)
+    assert (stored(cluster.broker), seen(cluster.broker), cluster.broker.end(P0)) == (
+        [b"a", b"b"],
+        [],
+        3,
+    )
 
 
 @pytest.mark.parametrize("is_stored", [True, False])
-async def test_a_commit_whose_answer_is_lost_is_decided_once_the_id_is_claimed(is_stored: bool) -> None:
+async def test_a_commit_whose_answer_is_lost_is_decided_once_the_id_is_claimed(
+    is_stored: bool,
+) -> None:
     cluster = cluster_with(1)
     async with claimed(cluster) as producer:
         producer.begin()
@@ -131,7 +139,8 @@ def test_a_transaction_that_nobody_ends_is_aborted_in_time_and_its_producer_fenc
         async with joined(cluster, "t", "g") as member, claimed(cluster, 2_000) as producer:
             await member.until_assigned(1)
             producer.begin()
-            await asyncio.sleep(5)  # the broker hears of it with the first write
+            # The broker hears of it with the first write.
+            await asyncio.sleep(5)
             transaction = await producer.add_group("g")
             await member.consumer.commit_in(transaction, {P0: Committed(9)}, member.generation)
             await asyncio.sleep(1.5)
@@ -149,7 +158,8 @@ def test_a_transaction_that_nobody_ends_is_aborted_in_time_and_its_producer_fenc
             await producer.claim()
             for _ in range(2):
                 producer.begin()
-                await asyncio.sleep(1.5)  # no timer of the one before runs on
+                # No timer of the one before runs on.
+                await asyncio.sleep(1.5)
                 await producer.write(P0, BATCH)
                 await asyncio.sleep(1.5)
                 await producer.commit()
@@ -180,7 +190,8 @@ def test_what_may_have_taken_effect_is_unknown_when_it_is_not_answered() -> None
             assert not isinstance(of_the_group.value, OutcomeUnknownError)
             assert not isinstance(of_the_claim.value, OutcomeUnknownError)
             await asyncio.sleep(5)
-            assert await member.consumer.committed([P0]) == {P0: None}  # the late claim has aborted it
+            # The late claim has aborted it.
+            assert await member.consumer.committed([P0]) == {P0: None}
 
     run_in_virtual_time(main)
 
@@ -207,7 +218,12 @@ async def test_a_producer_that_failed_has_to_claim_before_anything_else() -> Non
         cluster.broker.fail_next("add_group", TransientBrokerError("no"), of="g")
         with pytest.raises(TransientBrokerError, match="no"):
             await producer.add_group("g")
-        for call in (producer.write(P0, BATCH), producer.add_group("g"), producer.commit(), producer.abort()):
+        for call in (
+            producer.write(P0, BATCH),
+            producer.add_group("g"),
+            producer.commit(),
+            producer.abort(),
+        ):
             with pytest.raises(BrokerError, match="claimed first"):
                 await call
         with pytest.raises(BrokerError, match="claimed first"):
@@ -327,7 +343,9 @@ async def test_a_transaction_of_nothing_asks_the_broker_nothing() -> None:
     assert (seen(cluster.broker), cluster.broker.end(P0)) == ([b"a", b"b"], 6)
 
 
-async def test_the_next_transaction_waits_for_a_leader_that_is_away_at_the_end_of_the_last_one() -> None:
+async def test_the_next_transaction_waits_for_a_leader_that_is_away_at_the_end_of_the_last_one() -> (
+    None
+):
     cluster = cluster_with(2)
     async with claimed(cluster) as producer:
         producer.begin()
@@ -345,7 +363,8 @@ async def test_the_next_transaction_waits_for_a_leader_that_is_away_at_the_end_o
         cluster.broker.leader_away(P0)
         with pytest.raises(TransientBrokerError, match="does not answer"):
             await producer.write(P0, BATCH)
-        await producer.claim()  # it takes no part in a transaction that has not reached it
+        # It takes no part in a transaction that has not reached it.
+        await producer.claim()
     assert seen(cluster.broker) == [b"a", b"b"]
 
 
@@ -396,11 +415,15 @@ async def test_positions_in_a_transaction_are_checked_as_those_of_a_commit() -> 
         transaction = await producer.add_group("g")
         consumer, generation = member.consumer, member.generation
         with pytest.raises(NotOwnerError):
-            await consumer.commit_in(transaction, {TopicPartition("t", 3): Committed(1)}, generation)
+            await consumer.commit_in(
+                transaction, {TopicPartition("t", 3): Committed(1)}, generation
+            )
         with pytest.raises(NotOwnerError, match="generation 99 is over"):
             await consumer.commit_in(transaction, {P0: Committed(1)}, 99)
         with pytest.raises(MetadataTooLargeError):
-            await consumer.commit_in(transaction, {P0: Committed(1, "long"), P1: Committed(2, "abc")}, generation)
+            await consumer.commit_in(
+                transaction, {P0: Committed(1, "long"), P1: Committed(2, "abc")}, generation
+            )
         cluster.broker.fail_next("commit_in", OutcomeUnknownError("lost"), stored=True, of="g")
         with pytest.raises(OutcomeUnknownError):
             await consumer.commit_in(transaction, {P2: Committed(4)}, generation)
@@ -414,7 +437,10 @@ async def test_positions_of_a_group_that_was_not_added_are_refused() -> None:
         await member.until_assigned(1)
         producer.begin()
         transaction = await producer.add_group("other")
-        with pytest.raises(TransientBrokerError, match="group 'g' takes no part in a transaction of 'id' of epoch 0"):
+        with pytest.raises(
+            TransientBrokerError,
+            match="group 'g' takes no part in a transaction of 'id' of epoch 0",
+        ):
             await member.consumer.commit_in(transaction, {P0: Committed(1)}, member.generation)
         await producer.commit()
         assert cluster.broker.committed("g") == {}
@@ -427,7 +453,9 @@ async def test_positions_held_across_a_rebalance_are_refused() -> None:
         producer.begin()
         transaction = await producer.add_group("g")
         hold = cluster.broker.hold("commit_in", of="g")
-        sending = asyncio.ensure_future(one.consumer.commit_in(transaction, {P1: Committed(1)}, one.generation))
+        sending = asyncio.ensure_future(
+            one.consumer.commit_in(transaction, {P1: Committed(1)}, one.generation)
+        )
         await hold.arrived()
         async with joined(cluster, "t", "g", "two") as two:
             await two.until_assigned(1)
@@ -445,7 +473,9 @@ async def test_positions_that_are_cancelled_on_their_way_are_stored_with_the_tra
         producer.begin()
         transaction = await producer.add_group("g")
         hold = cluster.broker.hold("commit_in", answer=True)
-        sending = asyncio.ensure_future(member.consumer.commit_in(transaction, {P0: Committed(4)}, member.generation))
+        sending = asyncio.ensure_future(
+            member.consumer.commit_in(transaction, {P0: Committed(4)}, member.generation)
+        )
         await hold.arrived()
         sending.cancel()
         await asyncio.wait([sending])

@@ -1,4 +1,6 @@
-"""Batches meet the faults of the in-memory broker as one call, and are stored together or not at all."""
+"""Batches meet the faults of the in-memory broker as one call, and are stored together or not at
+all.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,12 @@ import asyncio
 import pytest
 
 from reactive_kafka.broker.client import Producer, WrittenBatch
-from reactive_kafka.errors import BrokerError, FatalBrokerError, OutcomeUnknownError, TransientBrokerError
+from reactive_kafka.errors import (
+    BrokerError,
+    FatalBrokerError,
+    OutcomeUnknownError,
+    TransientBrokerError,
+)
 from reactive_kafka.records import RecordBytes, TopicPartition
 from reactive_kafka.testing import FakeClock, MemoryBroker, run_in_virtual_time
 from tests.broker.members import producing
@@ -92,7 +99,9 @@ async def test_a_leader_that_is_away_keeps_batches_from_its_partition_alone() ->
         assert await producer.write(P0, BATCH) == (0, 3)
 
 
-async def test_nothing_is_written_or_told_while_it_is_down_and_nothing_into_a_topic_that_is_away() -> None:
+async def test_nothing_is_written_or_told_while_it_is_down_and_nothing_into_a_topic_that_is_away() -> (
+    None
+):
     cluster = cluster_with(2)
     async with producing(cluster) as producer:
         cluster.broker.down = True
@@ -110,7 +119,9 @@ async def test_nothing_is_written_or_told_while_it_is_down_and_nothing_into_a_to
 async def test_a_topic_that_the_broker_does_not_create_is_an_error_until_it_is_there() -> None:
     cluster = cluster_with(0, auto_create=False)
     async with producing(cluster) as producer:
-        with pytest.raises(FatalBrokerError, match="'t' does not exist, and the broker does not create it"):
+        with pytest.raises(
+            FatalBrokerError, match="'t' does not exist, and the broker does not create it"
+        ):
             await producer.partitions("t")
         assert isinstance(await failure_of(producer), FatalBrokerError)
         cluster.broker.create_topic("t", 2)

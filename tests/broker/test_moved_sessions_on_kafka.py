@@ -1,4 +1,6 @@
-"""Fetch sessions on a real Kafka whose nodes end and start, lead in turns, and are read in their rack."""
+"""Fetch sessions on a real Kafka whose nodes end and start, lead in turns, and are read in their
+rack.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ class Racks(KafkaCluster):
 
     def _write_config(self, node: Node) -> None:
         selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-        self._properties |= {"broker.rack": f"rack{node.number}", "replica.selector.class": selector}
+        self._properties |= {
+            "broker.rack": f"rack{node.number}",
+            "replica.selector.class": selector,
+        }
         super()._write_config(node)
 
 
@@ -44,17 +49,27 @@ async def test_a_broker_that_starts_again_has_another_session(topic: str) -> Non
             await client.create_topics([NewTopic(topic, 3, 1)])
         connector = KeepingConnector(servers)
         async with reading(servers, seen, topics=[topic], connector=connector) as app:
-            await until(lambda: len(app.channel("orders").assignment) == 3, "all are assigned", REBALANCED_S)
+            await until(
+                lambda: len(app.channel("orders").assignment) == 3, "all are assigned", REBALANCED_S
+            )
             fetches = Fetches(connector.made[-1])
             await send(servers, topic, 0)
             await until(lambda: seen == [(0, 0)], "it is read")
-            await until(lambda: bool(fetches.sessions[-1:]) and fetches.sessions[-1] > 0, "it has a session")
+            await until(
+                lambda: bool(fetches.sessions[-1:]) and fetches.sessions[-1] > 0, "it has a session"
+            )
             kafka.kill()
             kafka.start_node(1)
             for number in range(3):
                 await send(servers, topic, number)
-            await until(lambda: sorted(seen) == [(0, 0), (0, 1), (1, 0), (2, 0)], "all are read", 60)
-            await until(lambda: len(fetches.sessions) > 1 and fetches.sessions[-1] > 0, "it has another one", 60)
+            await until(
+                lambda: sorted(seen) == [(0, 0), (0, 1), (1, 0), (2, 0)], "all are read", 60
+            )
+            await until(
+                lambda: len(fetches.sessions) > 1 and fetches.sessions[-1] > 0,
+                "it has another one",
+                60,
+            )
 
 
 async def test_a_partition_whose_leader_moves_is_read_in_the_session_of_the_next(
@@ -62,11 +77,14 @@ async def test_a_partition_whose_leader_moves_is_read_in_the_session_of_the_next
 ) -> None:
     servers, seen = racks.bootstrap_servers, list[tuple[int, int]]()
     async with admin(servers) as client:
-        replicas = {0: [3, 1, 2], 1: [1, 2, 3], 2: [1, 2, 3]}  # two in sync are left, without which nothing is read
+        # Two in sync are left, without which nothing is read.
+        replicas = {0: [3, 1, 2], 1: [1, 2, 3], 2: [1, 2, 3]}
         await client.create_topics([NewTopic(topic, -1, -1, replica_assignments=replicas)])
     connector = KeepingConnector(servers)
     async with reading(servers, seen, topics=[topic], connector=connector) as app:
-        await until(lambda: len(app.channel("orders").assignment) == 3, "all are assigned", REBALANCED_S)
+        await until(
+            lambda: len(app.channel("orders").assignment) == 3, "all are assigned", REBALANCED_S
+        )
         fetches = Fetches(connector.made[-1])
         for number in range(3):
             await send(servers, topic, number)
@@ -76,24 +94,42 @@ async def test_a_partition_whose_leader_moves_is_read_in_the_session_of_the_next
             alive = ",".join(racks.address(node) for node in (1, 2))
             for number in (0, 1, 2, 0):
                 await send(alive, topic, number)
-            wanted = {(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (2, 0), (2, 1)}  # node 3 may have had the group
+            # Node 3 may have had the group.
+            wanted = {(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (2, 0), (2, 1)}
             await until(lambda: set(seen) == wanted, "all are read", 60)
-            assert connector.made[-1].client._client.cluster.leader_for_partition(TopicPartition(topic, 0)) == 1
+            assert (
+                connector.made[-1].client._client.cluster.leader_for_partition(
+                    TopicPartition(topic, 0)
+                )
+                == 1
+            )
             assert len(fetches.under_way()) == 1
             assert fetches.held() == {0, 1, 2}
         finally:
             racks.start_node(3)
 
 
-async def test_a_follower_in_the_same_rack_is_read_in_a_session_of_its_own(racks: KafkaCluster, topic: str) -> None:
+async def test_a_follower_in_the_same_rack_is_read_in_a_session_of_its_own(
+    racks: KafkaCluster, topic: str
+) -> None:
     servers, seen = racks.bootstrap_servers, list[tuple[int, int]]()
     async with admin(servers) as client:
-        await client.create_topics([NewTopic(topic, -1, -1, replica_assignments={0: [1, 2], 1: [1, 2]})])
+        await client.create_topics(
+            [NewTopic(topic, -1, -1, replica_assignments={0: [1, 2], 1: [1, 2]})]
+        )
     connector = KeepingConnector(servers)
-    async with reading(servers, seen, topics=[topic], connector=connector, **{"client.rack": "rack2"}) as app:
-        await until(lambda: len(app.channel("orders").assignment) == 2, "all are assigned", REBALANCED_S)
+    async with reading(
+        servers, seen, topics=[topic], connector=connector, **{"client.rack": "rack2"}
+    ) as app:
+        await until(
+            lambda: len(app.channel("orders").assignment) == 2, "all are assigned", REBALANCED_S
+        )
         fetcher = connector.made[-1].client._fetcher
-        await until(lambda: {node for node, _ in fetcher._preferred_read_replica.values()} == {2}, "it is named", 30)
+        await until(
+            lambda: {node for node, _ in fetcher._preferred_read_replica.values()} == {2},
+            "it is named",
+            30,
+        )
         await until(lambda: len(fetcher._preferred_read_replica) == 2, "for both", 30)
         fetches = Fetches(connector.made[-1])
         for round in range(2):

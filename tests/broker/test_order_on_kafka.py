@@ -1,4 +1,6 @@
-"""A request that comes late, behind the client that sent it, does not change the order of a partition."""
+"""A request that comes late, behind the client that sent it, does not change the order of a
+partition.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ SEND_TIMEOUT_S = 1.0
 
 
 class LateOnce(Direction):
-    """Passes the first request with a certain record on only when it is told to, and all others at once."""
+    """Passes the first request with a certain record on only when it is told to, and all others at
+    once.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,7 +77,9 @@ async def read(cluster: KafkaCluster, partition: TopicPartition) -> list[bytes |
 async def write_past_a_late_one(
     cluster: KafkaCluster, late: LateOnce, to: TopicPartition, properties: Mapping[str, Any]
 ) -> None:
-    """Write a record whose request is held up, write it again with another client, and more; then it passes."""
+    """Write a record whose request is held up, write it again with another client, and more; then
+    it passes.
+    """
     producer = KafkaConnector(cluster.bootstrap_servers).producer(
         name="writer", properties={"send_timeout_s": SEND_TIMEOUT_S, **properties}
     )
@@ -86,12 +92,15 @@ async def write_past_a_late_one(
         for value in (LATE, b"after", b"last"):
             await producer.write(to, [RecordBytes(value)])
         late.may_pass.set()
-        await asyncio.sleep(1)  # for the broker to take it, which it tells nobody
+        # For the broker to take it, which it tells nobody.
+        await asyncio.sleep(1)
     finally:
         await producer.stop()
 
 
-async def test_a_late_request_of_an_idempotent_client_is_refused(proxied: tuple[KafkaCluster, LateOnce]) -> None:
+async def test_a_late_request_of_an_idempotent_client_is_refused(
+    proxied: tuple[KafkaCluster, LateOnce],
+) -> None:
     cluster, late = proxied
     to = TopicPartition("orders", 0)
     cluster.create_topic("orders", 1)

@@ -1,4 +1,6 @@
-"""Outages of a real Kafka: readiness says so in time, and channels work again within ten seconds of the end."""
+"""Outages of a real Kafka: readiness says so in time, and channels work again within ten seconds of
+the end.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,13 @@ def node() -> Iterator[KafkaCluster]:
 
 
 def app_on(cluster: KafkaCluster, **tables: Any) -> App:
-    return App({"kafka": {"bootstrap_servers": cluster.bootstrap_servers}, "http": {"enabled": False}, **tables})
+    return App(
+        {
+            "kafka": {"bootstrap_servers": cluster.bootstrap_servers},
+            "http": {"enabled": False},
+            **tables,
+        }
+    )
 
 
 @pytest.mark.parametrize("transactional", [False, True])
@@ -91,9 +99,12 @@ async def test_a_channel_works_again_ten_seconds_after_an_outage_that_was_longer
         assert app.health().live.status == "UP"
         await asyncio.to_thread(node.start_node, 1)
         back_at = time.monotonic()
-        if sending.done():  # it was given up after send_timeout
+        # It was given up after send_timeout.
+        if sending.done():
             sending.exception()
             sending = asyncio.ensure_future(emitter.send(b"2"))
         await until(lambda: b"2" in handled, "it is handled", HEALED_S)
-        await until(lambda: app.health().status == "UP", "it is well", back_at + HEALED_S - time.monotonic())
+        await until(
+            lambda: app.health().status == "UP", "it is well", back_at + HEALED_S - time.monotonic()
+        )
         await sending

@@ -11,7 +11,11 @@ from reactive_kafka.broker.passing import Passing
 
 def methods(protocol: type) -> list[str]:
     """The names of a protocol's methods."""
-    return [name for name, _ in inspect.getmembers(protocol, inspect.isfunction) if not name.startswith("_")]
+    return [
+        name
+        for name, _ in inspect.getmembers(protocol, inspect.isfunction)
+        if not name.startswith("_")
+    ]
 
 
 class Recorded:
@@ -27,7 +31,9 @@ class Recorded:
         async def answer_later(*args: object, **kwargs: object) -> object:
             return answer(*args, **kwargs)
 
-        return answer_later if inspect.iscoroutinefunction(getattr(self._protocol, name)) else answer
+        return (
+            answer_later if inspect.iscoroutinefunction(getattr(self._protocol, name)) else answer
+        )
 
 
 @pytest.mark.parametrize(

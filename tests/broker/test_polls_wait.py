@@ -1,4 +1,6 @@
-"""When a poll that waits goes on: with the answer, and not again when the client tells of that answer later."""
+"""When a poll that waits goes on: with the answer, and not again when the client tells of that
+answer later.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,8 @@ async def test_a_poll_looks_when_an_answer_with_records_comes() -> None:
     await turns()
     assert not poll.done()
     reader.answers.note(ASKED, answer(BATCH))
-    fetcher._records["orders-0"] = object()  # as the client does, in the same turn of the loop
+    # As the client does, in the same turn of the loop.
+    fetcher._records["orders-0"] = object()
     await asyncio.wait_for(poll, 1)
 
 
@@ -98,7 +101,11 @@ class Held:
 
 
 NEW, OLD = Held(0.05), Held(0)
-HERE, THERE, ELSEWHERE = TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("orders", 2)
+HERE, THERE, ELSEWHERE = (
+    TopicPartition("orders", 0),
+    TopicPartition("orders", 1),
+    TopicPartition("orders", 2),
+)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +119,8 @@ HERE, THERE, ELSEWHERE = TopicPartition("orders", 0), TopicPartition("orders", 1
         ({ELSEWHERE: NEW}, (), False),
         ({THERE: OLD, ELSEWHERE: NEW}, (), False),
         ({THERE: NEW, ELSEWHERE: OLD}, (), True),
-        ({THERE: NEW, **{TopicPartition("old", one): OLD for one in range(SOME)}}, (), False),  # it is looked at there
+        # It is looked at there.
+        ({THERE: NEW, **{TopicPartition("old", one): OLD for one in range(SOME)}}, (), False),
     ],
 )
 def test_the_client_is_told_that_a_partition_was_taken_where_it_would_fetch(
@@ -120,6 +128,8 @@ def test_the_client_is_told_that_a_partition_was_taken_where_it_would_fetch(
 ) -> None:
     nodes = {HERE: 1, THERE: 1, ELSEWHERE: 2}
     fetcher = SimpleNamespace(
-        _records=OrderedDict(held), _in_flight=set(in_flight), _select_read_replica=lambda one: nodes.get(one, 3)
+        _records=OrderedDict(held),
+        _in_flight=set(in_flight),
+        _select_read_replica=lambda one: nodes.get(one, 3),
     )
     assert has_to_wait(fetcher, HERE) is waits

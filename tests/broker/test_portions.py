@@ -15,26 +15,42 @@ SIZES = st.integers(1, 20_000_000)
 
 
 def client(
-    held: list[int], answer: int = 8_000_000, nodes: int = 1, paused: Collection[int] = (), gone: Collection[int] = ()
+    held: list[int],
+    answer: int = 8_000_000,
+    nodes: int = 1,
+    paused: Collection[int] = (),
+    gone: Collection[int] = (),
 ) -> tuple[Any, Any]:
-    """A client's fetcher that holds pieces of these sizes, and the error of another partition; and its assignment."""
-    pieces = [SimpleNamespace(_records=SimpleNamespace(size_in_bytes=lambda size=size: size)) for size in held]
+    """A client's fetcher that holds pieces of these sizes, and the error of another partition; and
+    its assignment.
+    """
+    pieces = [
+        SimpleNamespace(_records=SimpleNamespace(size_in_bytes=lambda size=size: size))
+        for size in held
+    ]
     found = [SimpleNamespace(_partition_records=piece) for piece in pieces]
     cluster = SimpleNamespace(leader_for_partition=lambda number: number % nodes)
     fetcher = SimpleNamespace(
-        _records=dict(enumerate([*found, SimpleNamespace()])), _fetch_max_bytes=answer,
+        _records=dict(enumerate([*found, SimpleNamespace()])),
+        _fetch_max_bytes=answer,
         _client=SimpleNamespace(cluster=cluster),
-    )  # fmt: skip
+    )
     states = {
-        number: SimpleNamespace(_paused=number in paused) for number in range(len(held) + 1) if number not in gone
+        number: SimpleNamespace(_paused=number in paused)
+        for number in range(len(held) + 1)
+        if number not in gone
     }
     return fetcher, SimpleNamespace(_tp_state=states)
 
 
 @given(
-    held=st.lists(SIZES, min_size=ANSWERS, max_size=50), whole=SIZES, answer=SIZES, nodes=st.integers(1, 5),
-    batch=SIZES, data=st.data(),
-)  # fmt: skip
+    held=st.lists(SIZES, min_size=ANSWERS, max_size=50),
+    whole=SIZES,
+    answer=SIZES,
+    nodes=st.integers(1, 5),
+    batch=SIZES,
+    data=st.data(),
+)
 def test_a_portion_is_whole_where_little_is_held_and_else_small_but_for_batches_that_are_not(
     held: list[int], whole: int, answer: int, nodes: int, batch: int, data: st.DataObject
 ) -> None:
@@ -51,7 +67,8 @@ def test_a_thousand_partitions_take_no_more_than_a_hundred_megabytes() -> None:
     portions, held = Portions(1_048_576), list[int]()
     while len(held) < 1000:
         portion = portions.of(*client(held))
-        held += [portion] * min(1000 - len(held), max(1, 8_000_000 // portion))  # an answer
+        # An answer.
+        held += [portion] * min(1000 - len(held), max(1, 8_000_000 // portion))
         portions.answered(16_384)
     assert 32_000_000 < sum(held) < 104_000_000
 
@@ -73,7 +90,9 @@ def test_where_a_broker_cuts_batches_short_portions_grow_until_they_are_whole(
     much = client([whole] * 9, answer=max(1, whole // 5))
     while (asked := portions.of(*much)) < batch and portions.was_too_small(asked):
         rounds += 1
-        for _ in range(answers):  # of other nodes meanwhile
+        # Of other nodes meanwhile.
+        for _ in range(answers):
             portions.answered(1_000)
     assert asked >= min(whole, batch)
-    assert rounds <= 30  # from 64 kB on, mostly twice as much each time
+    # From 64 kB on, mostly twice as much each time.
+    assert rounds <= 30

@@ -14,7 +14,9 @@ from reactive_kafka.broker.local import brokers_known_to
 
 def broker(node: int, host: str, port: int, rack: str | None) -> bytes:
     told = struct.pack(">ih", node, len(host)) + host.encode() + struct.pack(">i", port)
-    return told + (struct.pack(">h", -1) if rack is None else struct.pack(">h", len(rack)) + rack.encode())
+    return told + (
+        struct.pack(">h", -1) if rack is None else struct.pack(">h", len(rack)) + rack.encode()
+    )
 
 
 class Server:
@@ -52,7 +54,11 @@ def server() -> Iterator[Server]:
 
 
 def test_every_broker_is_found_with_and_without_a_rack(server: Server) -> None:
-    body = struct.pack(">iii", 1, 0, 2) + broker(1, "a.example", 9092, "rack-1") + broker(7, "b", 1, None)
+    body = (
+        struct.pack(">iii", 1, 0, 2)
+        + broker(1, "a.example", 9092, "rack-1")
+        + broker(7, "b", 1, None)
+    )
     server.answer = struct.pack(">i", len(body)) + body
     assert brokers_known_to("127.0.0.1", server.port) == {1: "a.example:9092", 7: "b:1"}
 

@@ -1,4 +1,6 @@
-"""A consumer that hands out offsets keeps the contract of every other one, and fetches no record."""
+"""A consumer that hands out offsets keeps the contract of every other one, and fetches no
+record.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,23 @@ import pytest
 
 from reactive_kafka.broker.client import Consumer, Poll
 from reactive_kafka.broker.ranges import RangesConsumer
-from reactive_kafka.errors import BrokerError, FatalBrokerError, OffsetOutOfRangeError, TransientBrokerError
+from reactive_kafka.errors import (
+    BrokerError,
+    FatalBrokerError,
+    OffsetOutOfRangeError,
+    TransientBrokerError,
+)
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.subscription import Partitions, Topics
 from reactive_kafka.testing import MemoryBroker
 from tests.app.helpers import in_virtual_time, make_broker
 from tests.broker.contract import CommitContract, GroupContract, LogContract, ReadingContract, group
-from tests.broker.contract_assignments import AutoCommitContract, PatternContract, StaticContract, TimesContract
+from tests.broker.contract_assignments import (
+    AutoCommitContract,
+    PatternContract,
+    StaticContract,
+    TimesContract,
+)
 from tests.broker.members import Member
 from tests.broker.reading_ranges import ReadingConnector
 from tests.broker.test_memory import MemoryCluster
@@ -52,7 +64,9 @@ Q = TopicPartition("topic", 1)
 
 
 class Spy:
-    """A consumer that notes, with the loop's time, what it is asked; everything is done by the one inside."""
+    """A consumer that notes, with the loop's time, what it is asked; everything is done by the one
+    inside.
+    """
 
     def __init__(self, inner: Consumer) -> None:
         self._inner: Any = inner
@@ -63,7 +77,9 @@ class Spy:
         self.calls.append((name, asyncio.get_running_loop().time()))
         return getattr(self._inner, name)
 
-    async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None) -> Poll:
+    async def poll(
+        self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None
+    ) -> Poll:
         self.polled.append(dict(budgets))
         self.calls.append(("poll", asyncio.get_running_loop().time()))
         poll: Poll = await self._inner.poll(budgets, timeout_s, most)
@@ -82,7 +98,9 @@ class Reader(Member):
         super().__init__(RangesConsumer(cast(Consumer, spy)))
         self.spy = spy
 
-    async def offsets(self, budgets: Mapping[TopicPartition, int], timeout_s: float = 0.5) -> dict[int, range]:
+    async def offsets(
+        self, budgets: Mapping[TopicPartition, int], timeout_s: float = 0.5
+    ) -> dict[int, range]:
         """partition's number -> what one poll hands out; it must be without errors."""
         poll = await self.consumer.poll(budgets, timeout_s)
         assert poll.errors == {}
@@ -118,7 +136,9 @@ def produce(broker: MemoryBroker, records: int, partition: TopicPartition = P) -
 
 
 @in_virtual_time
-async def test_the_client_underneath_is_only_ever_polled_for_nothing_and_its_partitions_never_begin() -> None:
+async def test_the_client_underneath_is_only_ever_polled_for_nothing_and_its_partitions_never_begin() -> (
+    None
+):
     broker = make_broker()
     async with reading(broker) as reader:
         produce(broker, 500)
@@ -150,7 +170,11 @@ async def test_a_record_each_millisecond_costs_one_look_in_a_fifth_of_a_second()
         polls = 0
         while loop.time() < began + 4.0:
             polls += 1
-            taken += [offset for offsets in (await reader.offsets({P: 9999})).values() for offset in offsets]
+            taken += [
+                offset
+                for offsets in (await reader.offsets({P: 9999})).values()
+                for offset in offsets
+            ]
         await producing
         assert len(taken) > 3_500
         assert taken == list(range(len(taken)))
@@ -170,8 +194,10 @@ async def test_an_idle_member_is_polled_all_the_time_with_budgets_and_without() 
             polled = [at for at in reader.spy.times("poll") if at >= began]
             assert max(later - earlier for earlier, later in pairwise(polled)) <= 0.5
             assert len(polled) < 1_000
-        assert 250 < len(reader.spy.times("end_offsets")) <= 302  # of the second minute alone
-        assert reader.spy.times("beginning_offsets") == [0.0]  # the test's own: nothing new, nothing to look up
+        # Of the second minute alone.
+        assert 250 < len(reader.spy.times("end_offsets")) <= 302
+        # The test's own: nothing new, nothing to look up.
+        assert reader.spy.times("beginning_offsets") == [0.0]
 
 
 @in_virtual_time
@@ -232,12 +258,14 @@ async def test_an_answer_from_before_a_seek_says_nothing_about_the_place_of_afte
     broker = make_broker()
     async with reading(broker) as reader:
         produce(broker, 5)
-        hold = broker.hold("end_offsets", answer=True)  # the broker has said 5; the answer is on its way
+        # The broker has said 5; the answer is on its way.
+        hold = broker.hold("end_offsets", answer=True)
         assert await reader.offsets({P: 9}) == {}
         produce(broker, 5)
         reader.consumer.start_at({P: 10})
         hold.release()
-        assert await reader.offsets({P: 9}) == {}  # and no error
+        # And no error.
+        assert await reader.offsets({P: 9}) == {}
         assert reader.consumer.positions() == {P: 10}
         produce(broker, 1)
         assert await reader.offsets({P: 9}) == {0: range(10, 11)}
@@ -277,13 +305,17 @@ async def test_a_log_that_was_cut_off_below_the_position_is_told_once_a_look() -
             assert poll.chunks == []
             errors += poll.errors.values()
         assert 5 <= len(errors) <= 11
-        assert {(type(error), getattr(error, "offset", None)) for error in errors} == {(OffsetOutOfRangeError, 8)}
+        assert {(type(error), getattr(error, "offset", None)) for error in errors} == {
+            (OffsetOutOfRangeError, 8)
+        }
         reader.consumer.start_at({P: 1})
         assert await reader.offsets({P: 9}) == {0: range(1, 3)}
 
 
 @in_virtual_time
-async def test_after_a_seek_the_log_s_beginning_is_looked_up_before_anything_is_handed_out() -> None:
+async def test_after_a_seek_the_log_s_beginning_is_looked_up_before_anything_is_handed_out() -> (
+    None
+):
     broker = make_broker()
     async with reading(broker) as reader:
         produce(broker, 8)
@@ -304,9 +336,11 @@ async def test_an_error_that_nobody_has_asked_for_yet_is_forgotten_at_a_seek() -
         assert await reader.offsets({P: 9}) == {0: range(8)}
         broker.truncate(P, 3)
         await asyncio.sleep(1.0)
-        await reader.offsets({P: 9}, 0.0)  # a look begins
+        # A look begins.
+        await reader.offsets({P: 9}, 0.0)
         await asyncio.sleep(0.1)
-        await reader.offsets({}, 0.0)  # and is over, and its partition left out
+        # And is over, and its partition left out.
+        await reader.offsets({}, 0.0)
         reader.consumer.start_at({P: 1})
         assert await reader.offsets({P: 9}) == {0: range(1, 3)}
 
@@ -361,5 +395,7 @@ async def test_stop_ends_a_look_that_is_held_up() -> None:
         assert any(task.get_name() == "look at the ends of logs" for task in asyncio.all_tasks())
         await reader.consumer.stop()
         assert reader.consumer.positions() == {}
-        assert not any(task.get_name() == "look at the ends of logs" for task in asyncio.all_tasks())
+        assert not any(
+            task.get_name() == "look at the ends of logs" for task in asyncio.all_tasks()
+        )
     assert asyncio.all_tasks() == before

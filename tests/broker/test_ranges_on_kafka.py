@@ -1,4 +1,6 @@
-"""A consumer of offsets on a real Apache Kafka: the contract, its membership, and that no record travels."""
+"""A consumer of offsets on a real Apache Kafka: the contract, its membership, and that no record
+travels.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ async def cluster(kafka: str) -> AsyncIterator[KafkaTestCluster]:
         await admin.close()
 
 
-class TestContract(ReadingContract, CommitContract, GroupContract, LogContract, StaticContract, PatternContract):
+class TestContract(
+    ReadingContract, CommitContract, GroupContract, LogContract, StaticContract, PatternContract
+):
     """Read again by their offsets the records are those that any other consumer brings."""
 
 
@@ -55,7 +59,8 @@ async def test_no_record_is_ever_asked_for(
 
     def fetches() -> int:
         lines = [record.getMessage() for record in caplog.records if record.name == "aiokafka.conn"]
-        assert any("OffsetRequest" in line for line in lines)  # requests are seen at all
+        # Requests are seen at all.
+        assert any("OffsetRequest" in line for line in lines)
         return sum("FetchRequest" in line and "OffsetFetch" not in line for line in lines)
 
     plain = KafkaTestCluster(cluster.bootstrap_servers, cluster._admin)
@@ -67,14 +72,19 @@ async def test_no_record_is_ever_asked_for(
     async with joined(plain, topic, group) as member:
         await member.until_assigned(2)
         await member.take(600)
-        assert fetches() > 0  # it would have been seen
+        # It would have been seen.
+        assert fetches() > 0
 
 
 async def test_it_stays_in_its_group_with_nothing_to_hand_out_for_longer_than_the_longest_time_between_polls(
     cluster: KafkaTestCluster, group: str
 ) -> None:
     topic = await cluster.create_topic(2)
-    impatient = {"max_poll_interval_ms": 1_000, "session_timeout_ms": 6_000, "heartbeat_interval_ms": 200}
+    impatient = {
+        "max_poll_interval_ms": 1_000,
+        "session_timeout_ms": 6_000,
+        "heartbeat_interval_ms": 200,
+    }
     loop = asyncio.get_running_loop()
     async with joined(ranges(cluster), topic, group, properties=impatient) as member:
         await member.until_assigned(2)

@@ -1,4 +1,6 @@
-"""What a real Kafka does not give: missing and deleted topics, dead and frozen nodes, partitions that are lost."""
+"""What a real Kafka does not give: missing and deleted topics, dead and frozen nodes, partitions
+that are lost.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,11 @@ async def reading(
 
     *told* gets how many were revoked, and whether they were lost.
     """
-    settings = {"auto_offset_reset": "earliest", "group_id": f"group-{uuid.uuid4().hex[:8]}", "revoke_grace": "1s"}
+    settings = {
+        "auto_offset_reset": "earliest",
+        "group_id": f"group-{uuid.uuid4().hex[:8]}",
+        "revoke_grace": "1s",
+    }
     channels = {"incoming": {"orders": {**settings, **orders}}}
     app = App({"kafka": {"bootstrap_servers": servers}, "http": {"enabled": False}, **channels})
 
@@ -103,7 +109,9 @@ async def send(servers: str, topic: str, partition: int) -> None:
         await producer.send_and_wait(topic, b"x", partition=partition)
 
 
-async def test_a_missing_topic_is_named_until_it_is_there_and_again_when_it_is_deleted(bare: str, topic: str) -> None:
+async def test_a_missing_topic_is_named_until_it_is_there_and_again_when_it_is_deleted(
+    bare: str, topic: str
+) -> None:
     missing = f"the topic {topic!r} does not exist and the broker creates none: create it"
     seen: list[tuple[int, int]] = []
     async with reading(bare, seen, topics=[topic]) as app, admin(bare) as client:
@@ -121,7 +129,8 @@ async def test_a_missing_topic_is_named_until_it_is_there_and_again_when_it_is_d
             began = time.monotonic()
             await until(lambda: missing in reasons(app), "it is named", NOTICED_S)
             print(f"deleted: not ready after {time.monotonic() - began:.1f} s")
-            # A commit that is tried again before that would land on the topic of the same name that is made next.
+            # A commit that is tried again before that would land on the topic of the same name that
+            # is made next.
             await until(lambda: not app.channel("orders").assignment, "it is let go", 20)
 
 
@@ -140,14 +149,20 @@ async def test_a_node_that_is_away_with_an_only_replica_is_named_with_its_partit
 ) -> None:
     servers, seen = nodes.bootstrap_servers, list[tuple[int, int]]()
     async with admin(servers) as client:
-        await client.create_topics([NewTopic(topic, -1, -1, replica_assignments={0: [1], 1: [2], 2: [3]})])
+        await client.create_topics(
+            [NewTopic(topic, -1, -1, replica_assignments={0: [1], 1: [2], 2: [3]})]
+        )
     async with reading(servers, seen, topics=[topic]) as app:
         await until(lambda: len(app.channel("orders").assignment) == 3, "all are assigned", 30)
         await until(ready(app), "it is ready", 30)
         began = time.monotonic()
         getattr(nodes, how)(3)
         try:
-            await until(lambda: any(why.startswith(f"{topic}-2 cannot be read") for why in reasons(app)), "named", 40)
+            await until(
+                lambda: any(why.startswith(f"{topic}-2 cannot be read") for why in reasons(app)),
+                "named",
+                40,
+            )
             print(f"{how}: not ready after {time.monotonic() - began:.1f} s: {reasons(app)}")
             assert app.health().live.status == "UP"
             await send(",".join(nodes.address(node) for node in (1, 2)), topic, 0)
@@ -159,19 +174,25 @@ async def test_a_node_that_is_away_with_an_only_replica_is_named_with_its_partit
         await until(lambda: (2, 0) in seen, "it is read again")
 
 
-async def test_a_member_that_the_group_has_put_out_hears_that_its_partitions_are_lost(bare: str, topic: str) -> None:
+async def test_a_member_that_the_group_has_put_out_hears_that_its_partitions_are_lost(
+    bare: str, topic: str
+) -> None:
     told, assigned, seen = list[tuple[int, bool]](), list[int](), list[tuple[int, int]]()
     async with admin(bare) as client:
         await client.create_topics([NewTopic(topic, 2, 1)])
     connector = KeepingConnector(bare)
     quickly = {"heartbeat.interval.ms": 200, "session.timeout.ms": 6000}
-    async with reading(bare, seen, topics=[topic], told=told, assigned=assigned, connector=connector, **quickly):
+    async with reading(
+        bare, seen, topics=[topic], told=told, assigned=assigned, connector=connector, **quickly
+    ):
         await until(lambda: assigned == [2], "it is assigned", 20)
         consumer = connector.made[-1]._client
         coordinator = consumer._coordinator
-        leave = LeaveGroupRequest(coordinator.group_id, coordinator.member_id)  # somebody else says so
+        # Somebody else says so.
+        leave = LeaveGroupRequest(coordinator.group_id, coordinator.member_id)
         await consumer._client.send(coordinator.coordinator_id, leave)
         await until(lambda: told, "the hook has run")
-        # Not by what is assigned: that is ours until the hook's release has ended, and would end the wait at once.
+        # Not by what is assigned: that is ours until the hook's release has ended, and would end
+        # the wait at once.
         await until(lambda: assigned == [2, 2], "it is assigned again", 20)
     assert told == [(2, True), (2, False)]

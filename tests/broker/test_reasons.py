@@ -1,4 +1,6 @@
-"""Why a broker cannot be used is one line by kind, which says what to change; the client's own lines say no more."""
+"""Why a broker cannot be used is one line by kind, which says what to change; the client's own
+lines say no more.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ async def speak_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter)
 
 
 @asynccontextmanager
-async def serving(answers: Answers, folder: Path | None = None, certificate: str = "server") -> AsyncIterator[str]:
+async def serving(
+    answers: Answers, folder: Path | None = None, certificate: str = "server"
+) -> AsyncIterator[str]:
     """``host:port`` of something that is no broker; with *folder* it speaks TLS."""
     context = None
     if folder is not None:
@@ -83,12 +87,18 @@ async def test_a_port_where_nobody_listens() -> None:
     address = f"127.0.0.1:{closed_port()}"
     kind, said = await reason(address)
     assert kind is TransientBrokerError
-    assert said.startswith(f"no broker can be used ({address}: nobody listens there ([Errno 111] Connect call failed")
-    assert said.endswith(f"): start the broker, or correct bootstrap_servers), with bootstrap_servers = {address!r}")
+    assert said.startswith(
+        f"no broker can be used ({address}: nobody listens there ([Errno 111] Connect call failed"
+    )
+    assert said.endswith(
+        f"): start the broker, or correct bootstrap_servers), with bootstrap_servers = {address!r}"
+    )
 
 
 async def test_a_name_with_several_addresses_where_nobody_listens() -> None:
-    known = {found[4][0] for found in socket.getaddrinfo("localhost", 9092, type=socket.SOCK_STREAM)}
+    known = {
+        found[4][0] for found in socket.getaddrinfo("localhost", 9092, type=socket.SOCK_STREAM)
+    }
     kind, said = await reason(f"localhost:{closed_port()}")
     assert kind is TransientBrokerError
     assert "nobody listens there" in said, known
@@ -98,14 +108,20 @@ async def test_a_host_that_nobody_knows() -> None:
     kind, said = await reason("nowhere.invalid:9092")
     assert kind is TransientBrokerError
     assert "nowhere.invalid:9092: no host has this name (" in said
-    assert "): correct bootstrap_servers, or have the name resolved here), with bootstrap_servers" in said
+    assert (
+        "): correct bootstrap_servers, or have the name resolved here), with bootstrap_servers"
+        in said
+    )
 
 
 async def test_a_port_that_never_answers() -> None:
     async with serving(say_nothing) as address:
         kind, said = await reason(address, request_timeout_ms=300)
     assert kind is TransientBrokerError
-    assert f"({address}: no answer in time: correct bootstrap_servers, or open the way there: firewalls" in said
+    assert (
+        f"({address}: no answer in time: correct bootstrap_servers, or open the way there: firewalls"
+        in said
+    )
 
 
 async def test_an_address_that_a_broker_has_named() -> None:
@@ -153,14 +169,27 @@ async def test_no_tls_to_a_port_with_it(issued: Path) -> None:
     async with serving(say_nothing, issued) as address:
         kind, said = await reason(address)
     assert kind is TransientBrokerError
-    assert f"({address}: the broker has closed the connection without a word: does it speak PLAINTEXT there?" in said
+    assert (
+        f"({address}: the broker has closed the connection without a word: does it speak PLAINTEXT there?"
+        in said
+    )
 
 
 @pytest.mark.parametrize(
     ("certificate", "authority", "what", "remedy"),
     [
-        ("server", "foreign", "unable to get local issuer certificate", "name the authority that has issued it in"),
-        ("server-expired", "ours", "certificate has expired", "the broker needs a new one, if the clock of this"),
+        (
+            "server",
+            "foreign",
+            "unable to get local issuer certificate",
+            "name the authority that has issued it in",
+        ),
+        (
+            "server-expired",
+            "ours",
+            "certificate has expired",
+            "the broker needs a new one, if the clock of this",
+        ),
         (
             "server-elsewhere",
             "ours",
@@ -174,7 +203,9 @@ async def test_a_certificate_that_is_refused(
 ) -> None:
     """Row S2 of the faults."""
     async with serving(say_nothing, issued, certificate) as address:
-        kind, said = await reason(address, security_protocol="SSL", ssl_cafile=str(issued / f"{authority}.crt"))
+        kind, said = await reason(
+            address, security_protocol="SSL", ssl_cafile=str(issued / f"{authority}.crt")
+        )
     assert kind is FatalBrokerError
     assert f"({address}: the broker's certificate is refused ({what}): {remedy}" in said
 
@@ -182,20 +213,29 @@ async def test_a_certificate_that_is_refused(
 # -- the client's own lines
 
 
-async def test_the_clients_own_lines_about_it_are_debugging(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_clients_own_lines_about_it_are_debugging(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     with caplog.at_level(logging.INFO):
         await reason(f"127.0.0.1:{closed_port()}")
     assert [one.getMessage() for one in caplog.records if one.name.startswith("aiokafka")] == []
-    with caplog.at_level(logging.DEBUG, logger="aiokafka"):  # its own level may be set
+    # Its own level may be set.
+    with caplog.at_level(logging.DEBUG, logger="aiokafka"):
         await reason(f"127.0.0.1:{closed_port()}")
-    (line,) = [one for one in caplog.records if one.getMessage().startswith('Unable connect to "127.0.0.1')]
+    (line,) = [
+        one for one in caplog.records if one.getMessage().startswith('Unable connect to "127.0.0.1')
+    ]
     assert line.levelno == logging.DEBUG
 
 
-async def test_the_lines_of_a_client_that_is_none_of_ours_stay_what_they_are(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_lines_of_a_client_that_is_none_of_ours_stay_what_they_are(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     client = aiokafka.AIOKafkaProducer(bootstrap_servers=f"127.0.0.1:{closed_port()}")
     with pytest.raises(KafkaConnectionError):
         await client.start()
     await client.stop()
-    (line,) = [one for one in caplog.records if one.getMessage().startswith('Unable connect to "127.0.0.1')]
+    (line,) = [
+        one for one in caplog.records if one.getMessage().startswith('Unable connect to "127.0.0.1')
+    ]
     assert line.levelno == logging.ERROR

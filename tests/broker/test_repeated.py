@@ -1,4 +1,6 @@
-"""Requests that are sent again as they were: made once, and an answer of the same bytes is not decoded again."""
+"""Requests that are sent again as they were: made once, and an answer of the same bytes is not
+decoded again.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +24,14 @@ from reactive_kafka.broker.aiokafka.fetched.session import FetchSession
 from reactive_kafka.broker.aiokafka.fetched.standing import nothing_new
 
 VERSIONS = {1: (0, 11)}
-NOTHING = (0, 7, 7, 0, [], -1, b"")  # code, end, stable end, start, aborted, replica, records
+# Code, end, stable end, start, aborted, replica, records.
+NOTHING = (0, 7, 7, 0, [], -1, b"")
 
 
 def fetch(offset: int = 7) -> FetchRequest:
-    return FetchRequest(500, 1, 1 << 20, 0, [("orders", [(0, offset, 1 << 20), (1, offset, 1 << 20)])])
+    return FetchRequest(
+        500, 1, 1 << 20, 0, [("orders", [(0, offset, 1 << 20), (1, offset, 1 << 20)])]
+    )
 
 
 def answer(asked: Any, *partitions: tuple[Any, ...], code: int = 0) -> bytes:
@@ -40,7 +45,9 @@ Read = Callable[[Repeated, bytes, int], Any]
 
 
 def in_stream(repeated: Repeated, content: bytes, number: int) -> Any:
-    """As aiokafka's connection reads a small one: behind the header, which is another one each time."""
+    """As aiokafka's connection reads a small one: behind the header, which is another one each
+    time.
+    """
     data = BytesIO(number.to_bytes(4, "big") + content)
     asked = repeated.request.prepare(VERSIONS)
     asked.parse_response_header(data)
@@ -78,7 +85,8 @@ def test_nothing_new_twice_is_read_once_and_names_no_partition_then(read: Read) 
         assert (again.topics, again.API_VERSION, again.error_code) == ([], first.API_VERSION, 0)
     moved = read(repeated, answer(fetch(), NOTHING, (0, 8, 8, 0, [], -1, b"")), 4)
     assert [part[2] for part in moved.topics[0][1]] == [7, 8]
-    assert [part[2] for part in read(repeated, content, 5).topics[0][1]] == [7, 7]  # back again is news, too
+    # Back again is news, too.
+    assert [part[2] for part in read(repeated, content, 5).topics[0][1]] == [7, 7]
 
 
 @BOTH
@@ -91,7 +99,9 @@ def test_nothing_new_twice_is_read_once_and_names_no_partition_then(read: Read) 
         (NOTHING, 70),
     ],
 )
-def test_records_errors_and_followers_are_read_each_time(said: tuple[Any, ...], code: int, read: Read) -> None:
+def test_records_errors_and_followers_are_read_each_time(
+    said: tuple[Any, ...], code: int, read: Read
+) -> None:
     repeated, content = Repeated(fetch(), nothing_new), answer(fetch(), NOTHING, said, code=code)
     for number in range(3):
         assert [len(parts) for _, parts in read(repeated, content, number).topics] == [2]
@@ -110,7 +120,10 @@ def test_in_a_session_it_says_nothing_and_is_sent_again_under_the_next_epoch() -
     request: Any = fetch()
     request.session, request.anew = FetchSession(), False
     request.asks = frozenset((topic, *one) for topic, parts in request.topics for one in parts)
-    repeated, nothing = Repeated(request, nothing_new, lambda: 500), b"".join((bytes(6), pack(">i", 77), bytes(4)))
+    repeated, nothing = (
+        Repeated(request, nothing_new, lambda: 500),
+        b"".join((bytes(6), pack(">i", 77), bytes(4))),
+    )
     kind = type(repeated.request.prepare(VERSIONS))
 
     def answers(content: bytes) -> tuple[bool, Any]:
@@ -153,7 +166,9 @@ class Node:
         return request.prepare(VERSIONS).RESPONSE_TYPE.decode(data)
 
 
-async def test_the_fetcher_sees_partitions_again_after_a_seek_and_where_it_asks_for_others() -> None:
+async def test_the_fetcher_sees_partitions_again_after_a_seek_and_where_it_asks_for_others() -> (
+    None
+):
     node, looks = Node(), list[int]()
     sparing = Sparing(node, lambda request, said: looks.append(len(said.topics)), 0.5)
     assert not sparing.was_answered(1)
@@ -167,7 +182,8 @@ async def test_the_fetcher_sees_partitions_again_after_a_seek_and_where_it_asks_
     assert seen == [1, 1, 0]
     assert len((await sparing.send(1, fetch(8))).topics) == 1
     assert len((await sparing.send(1, fetch(7))).topics) == 1
-    assert len((await sparing.send(2, fetch(7))).topics) == 1  # another node
+    # Another node.
+    assert len((await sparing.send(2, fetch(7))).topics) == 1
 
 
 async def test_fetches_that_bring_records_leave_nothing_to_the_garbage_collector() -> None:

@@ -1,4 +1,6 @@
-"""Fetches that nothing answers to are sent again off the connection, for as long as the fetcher would do the same."""
+"""Fetches that nothing answers to are sent again off the connection, for as long as the fetcher
+would do the same.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ from reactive_kafka.broker.aiokafka.fetched.repeated import Repeated
 from reactive_kafka.broker.aiokafka.fetched.standing import LATE_S, Standing, nothing_new
 from tests.broker.test_repeated import NOTHING, VERSIONS, answer, fetch
 
-ONE, OTHER = 1, 2  # nodes
+# Nodes.
+ONE, OTHER = 1, 2
 NUMBERS = range(4)
 
 
@@ -45,18 +48,31 @@ class Cluster(ClusterMetadata):  # type: ignore[misc]
 
 
 class Ground:
-    """aiokafka's fetcher without its task, with partitions 0 to 3 of one topic, of which it reads from 7 on."""
+    """aiokafka's fetcher without its task, with partitions 0 to 3 of one topic, of which it reads
+    from 7 on.
+    """
 
     def __init__(self) -> None:
         self.cluster = Cluster()
         self.subscriptions = SubscriptionState()
-        self.subscriptions.assign_from_user([aiokafka.TopicPartition("orders", number) for number in NUMBERS])
+        self.subscriptions.assign_from_user(
+            [aiokafka.TopicPartition("orders", number) for number in NUMBERS]
+        )
         self.fetcher: Any = Fetcher.__new__(Fetcher)
         self.fetcher.__dict__.update(
-            _client=SimpleNamespace(cluster=self.cluster), _subscriptions=self.subscriptions, _records={},
-            _in_flight=set(), _preferred_read_replica={}, _client_rack=None, _max_partition_fetch_bytes=9,
-            _fetch_max_wait_ms=500, _fetch_min_bytes=1, _fetch_max_bytes=99, _isolation_level=0, _fetcher_timeout=5,
-        )  # fmt: skip
+            _client=SimpleNamespace(cluster=self.cluster),
+            _subscriptions=self.subscriptions,
+            _records={},
+            _in_flight=set(),
+            _preferred_read_replica={},
+            _client_rack=None,
+            _max_partition_fetch_bytes=9,
+            _fetch_max_wait_ms=500,
+            _fetch_min_bytes=1,
+            _fetch_max_bytes=99,
+            _isolation_level=0,
+            _fetcher_timeout=5,
+        )
         for number in NUMBERS:
             self.state(number).seek(7)
 
@@ -176,9 +192,11 @@ async def test_it_is_sent_under_the_next_number_until_it_does_not_stand_any_more
     repeated = Repeated(fetch(), nothing_new, lambda: stands.pop(0))
     repeated.sent_again = lambda: again.append(1)
     content, asked = answer(fetch(), NOTHING, NOTHING), repeated.request.prepare(VERSIONS)
-    repeated.fetched(memoryview(framed(0, content)))  # so that it is known
+    # So that it is known.
+    repeated.fetched(memoryview(framed(0, content)))
     connection: Any = Connection(asked)
-    connection._requests.append((7, None, None))  # of somebody else: the answers come in the order of the requests
+    # Of somebody else: the answers come in the order of the requests.
+    connection._requests.append((7, None, None))
     answer_from(connection, framed(1, content))
     assert [number for number, *_ in connection._requests] == [7, 2]
     connection._requests.popleft()
@@ -193,13 +211,16 @@ async def test_it_is_sent_under_the_next_number_until_it_does_not_stand_any_more
         wanted = header + same.prepare(VERSIONS).encode()
         assert written == len(wanted).to_bytes(4, "big") + wanted
     answer_from(connection, framed(3, content))
-    assert connection.answer.result().topics == []  # nothing new
+    # Nothing new.
+    assert connection.answer.result().topics == []
     assert not connection._requests
     assert not stands
 
 
 @given(now=st.floats(0, 1e9), most_ms=st.integers(0, 60_000))
-def test_answers_with_nothing_come_together_and_none_later_than_the_client_says(now: float, most_ms: int) -> None:
+def test_answers_with_nothing_come_together_and_none_later_than_the_client_says(
+    now: float, most_ms: int
+) -> None:
     async def standing() -> Standing:
         ground = Ground()
         ground.fetcher._fetch_max_wait_ms = most_ms
@@ -254,7 +275,9 @@ async def test_a_node_vouches_for_its_partitions_while_it_leads_them_and_answers
 async def test_with_two_nodes_all_stand_since_the_last_of_them_does() -> None:
     ground = Ground()
     ground.cluster.moves(3, OTHER)
-    sparing = Sparing(SimpleNamespace(cluster=ground.cluster), lambda *_: None, 0.5, ground.fetcher, 10.0)
+    sparing = Sparing(
+        SimpleNamespace(cluster=ground.cluster), lambda *_: None, 0.5, ground.fetcher, 10.0
+    )
     now = asyncio.get_running_loop().time()
     of_one = ground.asks()
     of_other = frozenset({("orders", 3, 7, 9)})
@@ -263,7 +286,9 @@ async def test_with_two_nodes_all_stand_since_the_last_of_them_does() -> None:
         sparing._answered[node] = now
         sparing._standing[node] = Standing(ground.fetcher, node, asks, since=since, until=inf)
     assert sparing.all_stand_since() == now - 1
-    ground.subscriptions.assign_from_user([aiokafka.TopicPartition("orders", number) for number in NUMBERS])
+    ground.subscriptions.assign_from_user(
+        [aiokafka.TopicPartition("orders", number) for number in NUMBERS]
+    )
     assert sparing.all_stand_since() == inf
 
 
@@ -280,7 +305,9 @@ async def test_records_reach_who_waits() -> None:
     assert [one[-1] for one in partitions] == [b"", b"x" * 70]
 
 
-@pytest.mark.parametrize("error", [BrokenPipeError(), RuntimeError("uvloop: the handler is closed")])
+@pytest.mark.parametrize(
+    "error", [BrokenPipeError(), RuntimeError("uvloop: the handler is closed")]
+)
 async def test_a_connection_that_takes_it_no_more_is_closed(error: Exception) -> None:
     repeated = Repeated(fetch(), nothing_new, lambda: 500)
     content, asked = answer(fetch(), NOTHING, NOTHING), repeated.request.prepare(VERSIONS)
@@ -288,7 +315,8 @@ async def test_a_connection_that_takes_it_no_more_is_closed(error: Exception) ->
     connection: Any = Connection(asked, error)
     answer_from(connection, framed(1, content))
     assert connection.closed
-    assert [one[2] for one in connection._requests] == [connection.answer]  # close() tells whoever waits
+    # close() tells whoever waits.
+    assert [one[2] for one in connection._requests] == [connection.answer]
 
 
 async def test_a_node_that_answers_is_known_to_while_a_fetch_stands_and_a_seek_ends_it() -> None:
@@ -312,7 +340,9 @@ async def test_a_node_that_answers_is_known_to_while_a_fetch_stands_and_a_seek_e
     assert sent[1].repeated._stands() is None
 
 
-async def test_all_stand_while_the_fetch_that_asks_for_all_is_on_its_way_again_and_no_longer() -> None:
+async def test_all_stand_while_the_fetch_that_asks_for_all_is_on_its_way_again_and_no_longer() -> (
+    None
+):
     ground, seen, is_reassigned = Ground(), list[float](), False
     now = asyncio.get_running_loop().time()
 
@@ -339,9 +369,11 @@ async def test_all_stand_while_the_fetch_that_asks_for_all_is_on_its_way_again_a
         return seen[-1]
 
     assert now <= await fetched() < now + 5
-    assert seen[0] == inf  # it was not known yet that the answer is nothing
+    # It was not known yet that the answer is nothing.
+    assert seen[0] == inf
     ground.state(2).pause()
-    assert await fetched() == inf  # of that one nobody would hear
+    # Of that one nobody would hear.
+    assert await fetched() == inf
     ground.state(2).resume()
     assert await fetched() < inf
     ground.cluster.moves(2, OTHER)

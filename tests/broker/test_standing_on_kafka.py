@@ -1,4 +1,6 @@
-"""A consumer on a real Kafka that has rested: its fetches stood, and whatever happens then is followed at once."""
+"""A consumer on a real Kafka that has rested: its fetches stood, and whatever happens then is
+followed at once.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,17 @@ __all__ = ["cluster", "group"]
 pytestmark = pytest.mark.kafka
 
 ANSWERED_S = 0.5
-"""A fetch that is on its way is answered within that (``fetch_max_wait_ms``), and the next one asks for all."""
+"""A fetch that is on its way is answered within that (``fetch_max_wait_ms``), and the next one asks
+for all.
+"""
 SLACK_S = 1.0
 RESTED_S = 2.0
 
 
 async def rested(member: Member) -> None:
-    """Poll until a fetch has stood for a while: its request is on its way for longer than the broker lets it wait."""
+    """Poll until a fetch has stood for a while: its request is on its way for longer than the
+    broker lets it wait.
+    """
     consumer = member.consumer
     assert isinstance(consumer, AiokafkaConsumer)
     sent, since = consumer.client._fetcher._pending_tasks, time.monotonic()
@@ -71,7 +77,9 @@ async def test_after_rest_records_pauses_resumes_and_seeks_are_followed_at_once(
         assert await took_s(lambda: member.take(2)) < ANSWERED_S + SLACK_S
 
 
-async def test_after_rest_a_rebalance_ends_what_stood(cluster: KafkaTestCluster, group: str) -> None:
+async def test_after_rest_a_rebalance_ends_what_stood(
+    cluster: KafkaTestCluster, group: str
+) -> None:
     topic = await cluster.create_topic(2)
     async with joined(cluster, topic, group) as one:
         await one.until_assigned(2)
@@ -87,7 +95,10 @@ async def test_after_rest_a_rebalance_ends_what_stood(cluster: KafkaTestCluster,
 
 
 async def has_another_id(consumer: AiokafkaConsumer, topic: str, before: TopicIds) -> bool:
-    return any(one.ids.get(topic) not in (None, before.ids[topic]) for one in await consumer.topic_ids([topic]))
+    return any(
+        one.ids.get(topic) not in (None, before.ids[topic])
+        for one in await consumer.topic_ids([topic])
+    )
 
 
 async def test_after_rest_the_ids_of_topics_are_known_until_one_is_deleted(
@@ -103,10 +114,12 @@ async def test_after_rest_the_ids_of_topics_are_known_until_one_is_deleted(
         [before] = await consumer.topic_ids([topic], of_all=True)
         await consumer.topic_ids([topic])
         asked_at = consumer._ids_asked[0]
-        assert await consumer.topic_ids([topic]) == []  # none can have changed
+        # None can have changed.
+        assert await consumer.topic_ids([topic]) == []
         assert consumer._ids_asked[0] == asked_at
         await cluster.recreate_topic(topic, 2)
-        await fill(cluster, topic, {0: ["A"], 1: ["B"]})  # the ends of the old one: nothing else tells
+        # The ends of the old one: nothing else tells.
+        await fill(cluster, topic, {0: ["A"], 1: ["B"]})
         async with asyncio.timeout(ANSWERED_S + 2 * SLACK_S):
             while not await has_another_id(consumer, topic, before):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)

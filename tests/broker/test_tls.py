@@ -51,7 +51,9 @@ def test_what_was_there_before_is_used_while_a_file_cannot_be(issued: Path, tmp_
     file.unlink()
     context, problem = current(first)
     assert context is first
-    assert problem.startswith(f"TLS cannot be set up with ssl_cafile = '{file}': [Errno 2] No such file")
+    assert problem.startswith(
+        f"TLS cannot be set up with ssl_cafile = '{file}': [Errno 2] No such file"
+    )
     file.write_text("half of it")
     context, problem = current(first)
     assert context is first
@@ -76,7 +78,9 @@ def test_a_key_that_is_encrypted_is_opened_with_its_password_and_asked_for_nowhe
     subprocess.run(["openssl", *command.split()], check=True, capture_output=True)
     settings = {"ssl_certfile": str(issued / "client.crt"), "ssl_keyfile": str(key)}
     tls_context(settings | {"ssl_password": "open-sesame"}, check_hostname=True)
-    with pytest.raises(FatalBrokerError, match=r"ssl_keyfile = .*encrypted, and there is no ssl_password"):
+    with pytest.raises(
+        FatalBrokerError, match=r"ssl_keyfile = .*encrypted, and there is no ssl_password"
+    ):
         tls_context(settings, check_hostname=True)
     with pytest.raises(FatalBrokerError, match=r"ssl_keyfile = .*: ") as refused:
         tls_context(settings | {"ssl_password": "canary"}, check_hostname=True)

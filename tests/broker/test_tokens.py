@@ -43,15 +43,22 @@ class Telling(Vault):
 
 async def test_what_the_provider_gives_is_sent_with_its_extensions() -> None:
     said, is_answered = await TokenLogin(sasl_oauth_token_provider=Tokens(Telling())).step(None)
-    assert (said, is_answered) == (b"n,,\x01auth=Bearer t0ken\x01logicalCluster=lkc-1\x01\x01", True)
-    assert isinstance(Tokens(Vault()), AbstractTokenProvider)  # or the client would refuse it
+    assert (said, is_answered) == (
+        b"n,,\x01auth=Bearer t0ken\x01logicalCluster=lkc-1\x01\x01",
+        True,
+    )
+    # Or the client would refuse it.
+    assert isinstance(Tokens(Vault()), AbstractTokenProvider)
     assert await Tokens(Vault()).token() == "t0ken"
     assert Tokens(Vault()).extensions() == {}
 
 
 async def test_what_the_provider_raises_is_a_login_that_failed() -> None:
     """Row J9 of the faults."""
-    with pytest.raises(AuthenticationFailedError, match="sasl_oauth_token_provider: KeyError: 'the vault is sealed'"):
+    with pytest.raises(
+        AuthenticationFailedError,
+        match="sasl_oauth_token_provider: KeyError: 'the vault is sealed'",
+    ):
         await Tokens(Sealed()).token()
 
 
@@ -59,7 +66,9 @@ async def test_what_the_provider_raises_is_a_login_that_failed() -> None:
 async def test_a_provider_that_hangs_is_waited_for_only_so_long() -> None:
     """Row J9 of the faults."""
     began = now()
-    with pytest.raises(AuthenticationFailedError, match="sasl_oauth_token_provider has given no token within 10 s"):
+    with pytest.raises(
+        AuthenticationFailedError, match="sasl_oauth_token_provider has given no token within 10 s"
+    ):
         await Tokens(Silent()).token()
     assert now() - began == pytest.approx(TOKEN_DEADLINE_S)
 
@@ -77,12 +86,18 @@ class Failing:
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (TimeoutError("the identity provider does not answer"), "TimeoutError: the identity provider does not answer"),
-        (asyncio.CancelledError(), "CancelledError"),  # of a task of its own
+        (
+            TimeoutError("the identity provider does not answer"),
+            "TimeoutError: the identity provider does not answer",
+        ),
+        # Of a task of its own.
+        (asyncio.CancelledError(), "CancelledError"),
         (SystemExit("no credentials"), "SystemExit: no credentials"),
     ],
 )
-async def test_an_error_of_the_provider_is_its_own_whatever_it_is(error: BaseException, said: str) -> None:
+async def test_an_error_of_the_provider_is_its_own_whatever_it_is(
+    error: BaseException, said: str
+) -> None:
     """Row J9 of the faults."""
     with pytest.raises(AuthenticationFailedError, match=f"sasl_oauth_token_provider: {said}"):
         await Tokens(Failing(error)).token()
@@ -104,7 +119,9 @@ class Wordless:
 
 
 async def test_what_is_no_text_is_no_token() -> None:
-    with pytest.raises(AuthenticationFailedError, match="sasl_oauth_token_provider has given NoneType, not a str"):
+    with pytest.raises(
+        AuthenticationFailedError, match="sasl_oauth_token_provider has given NoneType, not a str"
+    ):
         await Tokens(Wordless()).token()
 
 
@@ -114,7 +131,8 @@ async def test_a_token_that_the_broker_refuses_is_no_login() -> None:
     await login.step(None)
     refused = b'{"status":"invalid_token"}\x1b[31m'
     with pytest.raises(
-        SaslAuthenticationFailed, match=r'the broker refuses the token: {"status":"invalid_token"}\\x1b'
+        SaslAuthenticationFailed,
+        match=r'the broker refuses the token: {"status":"invalid_token"}\\x1b',
     ):
         await login.step(refused)
     accepted = TokenLogin(sasl_oauth_token_provider=Tokens(Vault()))

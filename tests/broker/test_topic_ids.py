@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 from aiokafka.errors import KafkaConnectionError
 
-from reactive_kafka.broker.aiokafka.topic_ids import MOST_ASKED, OTHERS_S, TopicIdQuestion, topic_ids, topic_ids_of_all
+from reactive_kafka.broker.aiokafka.topic_ids import (
+    MOST_ASKED,
+    OTHERS_S,
+    TopicIdQuestion,
+    topic_ids,
+    topic_ids_of_all,
+)
 from reactive_kafka.errors import TransientBrokerError
 from tests.app.helpers import in_virtual_time, now
 
@@ -23,7 +29,9 @@ class Client:
     def __init__(self, brokers: dict[int, float | BaseException]) -> None:
         self._brokers = brokers
         self.asked = list[int]()
-        self.cluster = SimpleNamespace(brokers=lambda: [SimpleNamespace(nodeId=node) for node in brokers])
+        self.cluster = SimpleNamespace(
+            brokers=lambda: [SimpleNamespace(nodeId=node) for node in brokers]
+        )
 
     def get_random_node(self) -> int | None:
         return next(iter(self._brokers), None)
@@ -35,7 +43,9 @@ class Client:
             raise answers
         await asyncio.sleep(answers)
         topics = [(0, topic, ID) for topic in question.topics]
-        return SimpleNamespace(topics=topics, brokers=[(broker, "host", 9092, None, {}) for broker in self._brokers])
+        return SimpleNamespace(
+            topics=topics, brokers=[(broker, "host", 9092, None, {}) for broker in self._brokers]
+        )
 
 
 @in_virtual_time

@@ -1,4 +1,6 @@
-"""What keeps a client from being made or started is an error of ours that names the key, and nothing is left behind."""
+"""What keeps a client from being made or started is an error of ours that names the key, and
+nothing is left behind.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ SASL = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER"}
 
 
 async def consumer(connector: KafkaConnector, properties: dict[str, Any]) -> None:
-    client = connector.consumer(name="o", subscription=Topics(("o",)), group_id="g", properties=properties)
+    client = connector.consumer(
+        name="o", subscription=Topics(("o",)), group_id="g", properties=properties
+    )
     try:
         await client.start(Member(client))
     finally:
@@ -57,18 +61,57 @@ CLIENTS = pytest.mark.parametrize("start", [consumer, producer, transactional, i
 @pytest.mark.parametrize(
     ("servers", "properties", "kind", "said"),
     [
-        ("127.0.0.1:1", {"ssl_cafile": "/gone.pem"}, FatalBrokerError, "ssl_cafile = '/gone.pem': [Errno 2] No such"),
-        ("127.0.0.1:1", {"ssl_cafile": __file__}, FatalBrokerError, f"ssl_cafile = {__file__!r}: [X509"),
-        ("127.0.0.1:1", {"ssl_certfile": __file__}, FatalBrokerError, f"ssl_certfile = {__file__!r}: [SSL"),
-        ("127.0.0.1:1", {"ssl_cadata": "-----BEGIN CERTIFICATE-----"}, FatalBrokerError, "set up with ssl_cadata: "),
-        ("[::1%nowhere]:9092", {}, TransientBrokerError, "bootstrap_servers = '[::1%nowhere]:9092'"),
+        (
+            "127.0.0.1:1",
+            {"ssl_cafile": "/gone.pem"},
+            FatalBrokerError,
+            "ssl_cafile = '/gone.pem': [Errno 2] No such",
+        ),
+        (
+            "127.0.0.1:1",
+            {"ssl_cafile": __file__},
+            FatalBrokerError,
+            f"ssl_cafile = {__file__!r}: [X509",
+        ),
+        (
+            "127.0.0.1:1",
+            {"ssl_certfile": __file__},
+            FatalBrokerError,
+            f"ssl_certfile = {__file__!r}: [SSL",
+        ),
+        (
+            "127.0.0.1:1",
+            {"ssl_cadata": "-----BEGIN CERTIFICATE-----"},
+            FatalBrokerError,
+            "set up with ssl_cadata: ",
+        ),
+        (
+            "[::1%nowhere]:9092",
+            {},
+            TransientBrokerError,
+            "bootstrap_servers = '[::1%nowhere]:9092'",
+        ),
         ("[::1%nowhere]:9092", {}, TransientBrokerError, "Name or service not known"),
-        ("a..b:9092", {}, FatalBrokerError, "label empty or too long)), with bootstrap_servers = 'a..b:9092'"),
-        ("127.0.0.1:1", SASL | {"sasl_mechanism": "X"}, FatalBrokerError, "sasl_mechanism are supported"),
+        (
+            "a..b:9092",
+            {},
+            FatalBrokerError,
+            "label empty or too long)), with bootstrap_servers = 'a..b:9092'",
+        ),
+        (
+            "127.0.0.1:1",
+            SASL | {"sasl_mechanism": "X"},
+            FatalBrokerError,
+            "sasl_mechanism are supported",
+        ),
     ],
 )
 async def test_a_client_that_cannot_be_made_or_started_says_why_and_what_to_look_at(
-    start: Callable[..., Awaitable[None]], servers: str, properties: dict[str, Any], kind: type[BrokerError], said: str
+    start: Callable[..., Awaitable[None]],
+    servers: str,
+    properties: dict[str, Any],
+    kind: type[BrokerError],
+    said: str,
 ) -> None:
     """Rows B10 and J7 of the faults."""
     before = asyncio.all_tasks()
@@ -79,10 +122,16 @@ async def test_a_client_that_cannot_be_made_or_started_says_why_and_what_to_look
 
 
 @CLIENTS
-@pytest.mark.skipif(importlib.util.find_spec("gssapi") is not None, reason="what is missing here is there")
-async def test_a_library_that_is_missing_is_an_error_of_ours(start: Callable[..., Awaitable[None]]) -> None:
+@pytest.mark.skipif(
+    importlib.util.find_spec("gssapi") is not None, reason="what is missing here is there"
+)
+async def test_a_library_that_is_missing_is_an_error_of_ours(
+    start: Callable[..., Awaitable[None]],
+) -> None:
     properties = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "GSSAPI"}
-    with pytest.raises(FatalBrokerError, match=r"gssapi library required.* sasl_mechanism = 'GSSAPI'"):
+    with pytest.raises(
+        FatalBrokerError, match=r"gssapi library required.* sasl_mechanism = 'GSSAPI'"
+    ):
         await start(KafkaConnector("127.0.0.1:1"), properties)
 
 

@@ -44,9 +44,13 @@ def resident_bytes() -> int:
 
 
 async def tried(piece: Piece) -> CorruptRecordError:
-    """Read the piece once, as a poll does that is answered with it again; returns the error, which is kept."""
+    """Read the piece once, as a poll does that is answered with it again; returns the error, which
+    is kept.
+    """
     theirs = piece.read_by(READ_UNCOMMITTED, 0)
-    reader = BatchReader(PARTITION, theirs, piece.content, Unpacker(MOST_BYTES), read_committed=False)
+    reader = BatchReader(
+        PARTITION, theirs, piece.content, Unpacker(MOST_BYTES), read_committed=False
+    )
     assert reader.take(10) == []
     assert reader.work is not None
     working = asyncio.get_running_loop().run_in_executor(None, reader.work)
@@ -73,7 +77,11 @@ async def test_the_memory_of_a_batch_that_is_too_large_does_not_grow_with_each_a
 async def test_an_error_of_a_batch_that_is_too_large_holds_no_frames() -> None:
     piece = too_large()
     reader = BatchReader(
-        PARTITION, piece.read_by(READ_UNCOMMITTED, 0), piece.content, Unpacker(MOST_BYTES), read_committed=False
+        PARTITION,
+        piece.read_by(READ_UNCOMMITTED, 0),
+        piece.content,
+        Unpacker(MOST_BYTES),
+        read_committed=False,
     )
     assert reader.take(10) == []
     assert reader.work is not None

@@ -37,7 +37,9 @@ def packed(codec: int, content: bytes) -> list[bytes]:
 
 @pytest.mark.parametrize("codec", CODECS)
 @given(st.binary(max_size=300), st.integers(1, 40))
-def test_what_was_packed_is_unpacked_up_to_the_bound_and_refused_above(codec: int, content: bytes, times: int) -> None:
+def test_what_was_packed_is_unpacked_up_to_the_bound_and_refused_above(
+    codec: int, content: bytes, times: int
+) -> None:
     content *= times
     for one in map(memoryview, packed(codec, content)):
         assert bytes(unpacked(codec, one, len(content))) == content
@@ -54,7 +56,9 @@ def test_packed_bytes_that_are_broken_are_an_error_or_something_within_the_bound
     codec: int, content: bytes, data: st.DataObject
 ) -> None:
     broken = bytearray(packed(codec, content * 9)[data.draw(st.integers(0, 1))])
-    for at, flip in data.draw(st.lists(st.tuples(st.integers(0, len(broken) - 1), st.integers(1, 255)), max_size=4)):
+    for at, flip in data.draw(
+        st.lists(st.tuples(st.integers(0, len(broken) - 1), st.integers(1, 255)), max_size=4)
+    ):
         broken[at] ^= flip
     cut = memoryview(bytes(broken[: data.draw(st.integers(0, len(broken)))]))
     try:

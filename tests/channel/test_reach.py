@@ -29,7 +29,9 @@ def test_a_topic_that_we_lack_the_right_to_see_is_told_as_that() -> None:
     reach.found(sight, 0.0, 0.1)
     reach.found(sight, 2.0, 2.1)
     (reason,) = reach.not_ready
-    assert reason == "the topic 'orders' may not be read: the right to describe and read it is missing"
+    assert (
+        reason == "the topic 'orders' may not be read: the right to describe and read it is missing"
+    )
     assert [event.reason for event in recorder.of(TopicMissing)] == [reason]
 
 
@@ -70,7 +72,9 @@ def test_a_leader_counts_from_when_it_was_first_asked_in_vain() -> None:
     reach.found(silent, 10.0, 14.9)
     assert (reach.not_ready, reach.is_unsure) == ([], True)
     reach.found(silent, 14.9, 15.0)
-    assert reach.not_ready == ["orders-1 cannot be read: its leader, node 2 at host:9092, does not answer"]
+    assert reach.not_ready == [
+        "orders-1 cannot be read: its leader, node 2 at host:9092, does not answer"
+    ]
     assert kinds(recorder) == [LeadersAway]
     reach.found(Sight(), 16.0, 16.0)
     reach.found(silent, 17.0, 17.0)

@@ -42,8 +42,12 @@ def test_events_lead_from_state_to_state(events: list[str], state: ChannelState)
     assert reached_by(*events) == state
 
 
-@pytest.mark.parametrize(("state", "event"), [("starting", "joined"), ("stopped", "joined"), ("running", "stopped")])
-def test_an_event_that_cannot_happen_is_a_bug_that_names_both(state: ChannelState, event: str) -> None:
+@pytest.mark.parametrize(
+    ("state", "event"), [("starting", "joined"), ("stopped", "joined"), ("running", "stopped")]
+)
+def test_an_event_that_cannot_happen_is_a_bug_that_names_both(
+    state: ChannelState, event: str
+) -> None:
     with pytest.raises(RuntimeError, match=f"'{event}' cannot happen to a channel that is {state}"):
         after(TRANSITIONS, state, event, "channel")
 
@@ -51,12 +55,19 @@ def test_an_event_that_cannot_happen_is_a_bug_that_names_both(state: ChannelStat
 def test_every_state_that_is_reached_has_its_row_and_can_be_left_by_a_stop() -> None:
     reached = {state for row in TRANSITIONS.values() for state in row.values()}
     assert reached <= TRANSITIONS.keys() <= set(get_args(ChannelState))
-    assert all(after_stop in ("stopping", "stopped") for row in TRANSITIONS.values() for after_stop in [row["stop"]])
+    assert all(
+        after_stop in ("stopping", "stopped")
+        for row in TRANSITIONS.values()
+        for after_stop in [row["stop"]]
+    )
 
 
 @pytest.mark.parametrize("state", ["stopping", "stopped"])
 def test_a_channel_that_is_over_runs_again_only_by_a_start(state: ChannelState) -> None:
-    others = {one: {event: to for event, to in row.items() if event != "start"} for one, row in TRANSITIONS.items()}
+    others = {
+        one: {event: to for event, to in row.items() if event != "start"}
+        for one, row in TRANSITIONS.items()
+    }
     assert not reached_from(state, others) & {"starting", "connecting", "running"}
     assert "running" in reached_from(state, TRANSITIONS)
 
@@ -64,7 +75,10 @@ def test_a_channel_that_is_over_runs_again_only_by_a_start(state: ChannelState) 
 def test_a_channel_that_has_failed_runs_again_by_a_restart_only() -> None:
     assert reached_by("connect", "joined", "fail", "restart", "joined") == "running"
     calls = ("restart", "start")
-    rest = {one: {event: to for event, to in row.items() if event not in calls} for one, row in TRANSITIONS.items()}
+    rest = {
+        one: {event: to for event, to in row.items() if event not in calls}
+        for one, row in TRANSITIONS.items()
+    }
     assert not reached_from("failed", rest) & {"starting", "connecting", "running"}
 
 
@@ -74,7 +88,9 @@ def test_only_a_failed_channel_can_be_restarted(state: ChannelState) -> None:
         after(TRANSITIONS, state, "restart", "channel")
 
 
-def reached_from(state: ChannelState, table: dict[ChannelState, dict[str, ChannelState]]) -> set[ChannelState]:
+def reached_from(
+    state: ChannelState, table: dict[ChannelState, dict[str, ChannelState]]
+) -> set[ChannelState]:
     seen: set[ChannelState] = {state}
     while more := {next_state for one in seen for next_state in table[one].values()} - seen:
         seen |= more
@@ -86,7 +102,14 @@ class TestRestartPolicy:
 
     def test_each_wait_is_twice_the_last_one_up_to_the_longest_and_the_attempts_end(self) -> None:
         comebacks = RestartPolicy(self.settings)
-        assert [comebacks.failed(now=100.0) for _ in range(6)] == [101.0, 102.0, 104.0, 105.0, None, None]
+        assert [comebacks.failed(now=100.0) for _ in range(6)] == [
+            101.0,
+            102.0,
+            104.0,
+            105.0,
+            None,
+            None,
+        ]
 
     def test_without_attempts_it_stays_down(self) -> None:
         assert RestartPolicy(RestartSettings()).failed(0.0) is None
@@ -96,7 +119,8 @@ class TestRestartPolicy:
         for _ in range(4):
             comebacks.failed(0.0)
         comebacks.runs(10.0)
-        comebacks.runs(14.0)  # the client was rebuilt meanwhile: it has run since 10
+        # The client was rebuilt meanwhile: it has run since 10.
+        comebacks.runs(14.0)
         assert comebacks.failed(15.0) == 16.0
 
     def test_a_shorter_run_does_not(self) -> None:
@@ -134,7 +158,9 @@ class Clock:
 def status_with(attempts: int = 0) -> tuple[ChannelStatus, Recorder]:
     recorder = Recorder()
     restart = RestartSettings(max_attempts=attempts, backoff_s=4.0, max_backoff_s=30.0)
-    settings = IncomingSettings(name="orders", topics=("orders",), group_id="billing", restart=restart)
+    settings = IncomingSettings(
+        name="orders", topics=("orders",), group_id="billing", restart=restart
+    )
     return ChannelStatus(settings, Clock(), recorder), recorder
 
 

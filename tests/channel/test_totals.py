@@ -28,19 +28,28 @@ def test_topics_that_come_and_go_for_ever_are_counted_together_from_some_number_
     assert totals.bounded([day(0), day(5)]) == seen, "as long as nothing else comes"
 
 
-@given(st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["ignore", "fail"])), max_size=60), st.data())
-def test_nothing_that_was_counted_is_lost(counted: list[tuple[int, str]], data: st.DataObject) -> None:
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["ignore", "fail"])), max_size=60),
+    st.data(),
+)
+def test_nothing_that_was_counted_is_lost(
+    counted: list[tuple[int, str]], data: st.DataObject
+) -> None:
     totals = ChannelTotals()
     for number, strategy in counted:
         one = totals.totals_of(day(number))
         for name in ("received", "acked", "dead_lettered", "delayed", "poison"):
             setattr(one, name, getattr(one, name) + 1)
         one.nacked[strategy] = one.nacked.get(strategy, 0) + 1
-        seen = totals.bounded(map(day, data.draw(st.sets(st.integers(0, 9), max_size=2))), most_left=3)
+        seen = totals.bounded(
+            map(day, data.draw(st.sets(st.integers(0, 9), max_size=2))), most_left=3
+        )
         assert len(seen) <= 3 + 2 + 1
     sums = PartitionTotals()
     for each in totals.totals.values():
         sums.add(each)
     every = len(counted)
     assert sums == PartitionTotals(every, every, sums.nacked, every, every, every)
-    assert sums.nacked == {name: n for name in ("ignore", "fail") if (n := sum(one == name for _, one in counted))}
+    assert sums.nacked == {
+        name: n for name in ("ignore", "fail") if (n := sum(one == name for _, one in counted))
+    }

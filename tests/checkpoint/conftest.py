@@ -20,7 +20,10 @@ from tests.checkpoint.servers import redis_server as redis_server
 from tests.checkpoint.servers import sql_url
 
 PLAIN = ("memory", "sqlite", "files")
-POSTGRES = (pytest.param("asyncpg", marks=pytest.mark.postgres), pytest.param("psycopg", marks=pytest.mark.postgres))
+POSTGRES = (
+    pytest.param("asyncpg", marks=pytest.mark.postgres),
+    pytest.param("psycopg", marks=pytest.mark.postgres),
+)
 REDIS = pytest.param("redis", marks=pytest.mark.redis)
 EVERY = (*PLAIN, "custom", *POSTGRES, REDIS)
 TRANSACTIONAL = ("memory", "sqlite", *POSTGRES, REDIS)
@@ -62,7 +65,9 @@ def group() -> str:
 
 
 def install_stores(folder: Path, stores: Mapping[str, str]) -> None:
-    """What pip would leave in *folder* of a package with these entry points: scheme -> ``module:callable``."""
+    """What pip would leave in *folder* of a package with these entry points: scheme ->
+    ``module:callable``.
+    """
     info = folder / "stores_of_ours-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: stores-of-ours\nVersion: 1.0\n")
@@ -103,7 +108,9 @@ def url_of(
 
 
 @pytest_asyncio.fixture
-async def clients(request: pytest.FixtureRequest, url_of: Callable[[str], str]) -> AsyncIterator[Clients]:
+async def clients(
+    request: pytest.FixtureRequest, url_of: Callable[[str], str]
+) -> AsyncIterator[Clients]:
     """Of the store that the test's parameter names."""
     made = Clients(request.param, url_of(request.param))
     yield made

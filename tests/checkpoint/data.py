@@ -35,7 +35,9 @@ class UserData:
         elif self._kind == "redis":
             connection.rpush(self._name, value)
         else:
-            await connection.execute(text(f'INSERT INTO "{self._name}" VALUES (:value)'), {"value": value})
+            await connection.execute(
+                text(f'INSERT INTO "{self._name}" VALUES (:value)'), {"value": value}
+            )
 
     async def all(self) -> list[str]:
         """What everybody else sees, sorted."""

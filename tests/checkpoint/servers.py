@@ -1,6 +1,8 @@
-"""Servers that tests of stores share: one of each for a whole run, started when the first test asks for it.
+"""Servers that tests of stores share: one of each for a whole run, started when the first test asks
+for it.
 
-Import the fixtures into a conftest. A test takes a group of its own, and restarts nothing that others use.
+Import the fixtures into a conftest. A test takes a group of its own, and restarts nothing that
+others use.
 """
 
 from __future__ import annotations

@@ -75,13 +75,22 @@ def url_at(server: Server, kind: str) -> str:
 
 
 def store_at(url: str, *, answer_s: float = 10.0) -> TransactionalStore:
-    return RedisStore(url, answer_s=answer_s) if url.startswith("redis") else SqlStore(url, answer_s=answer_s)
+    return (
+        RedisStore(url, answer_s=answer_s)
+        if url.startswith("redis")
+        else SqlStore(url, answer_s=answer_s)
+    )
 
 
 @asynccontextmanager
-async def behind_a_proxy(server: Server, kind: str, answer_s: float) -> AsyncIterator[tuple[Proxy, TransactionalStore]]:
+async def behind_a_proxy(
+    server: Server, kind: str, answer_s: float
+) -> AsyncIterator[tuple[Proxy, TransactionalStore]]:
     async with Proxy(f"127.0.0.1:{server.port}") as proxy:
-        store = store_at(url_at(server, kind).replace(f"127.0.0.1:{server.port}", proxy.address), answer_s=answer_s)
+        store = store_at(
+            url_at(server, kind).replace(f"127.0.0.1:{server.port}", proxy.address),
+            answer_s=answer_s,
+        )
         try:
             yield proxy, store
         finally:
@@ -146,7 +155,8 @@ async def test_a_store_that_does_not_answer_is_away_at_its_deadline(
     async with behind_a_proxy(server_of(kind), kind, 0.2) as (proxy, store):
         await store.write(group, FIRST)
         proxy.hold()
-        proxy.is_refusing = True  # of a driver that would have it cancelled
+        # Of a driver that would have it cancelled.
+        proxy.is_refusing = True
         async with asyncio.timeout(8):
             for call in (store.read(group, [ORDERS]), store.write(group, NEXT)):
                 with pytest.raises(StoreAwayError):
@@ -166,7 +176,8 @@ async def test_a_commit_whose_answer_is_lost_is_away_and_the_row_tells(
         def lose_the_answer(piece: bytes) -> None:
             if b"COMMIT" in piece or b"EXEC" in piece:
                 proxy.answers.hold()
-                proxy.is_refusing = True  # of a driver that would have it cancelled
+                # Of a driver that would have it cancelled.
+                proxy.is_refusing = True
 
         with pytest.raises(StoreAwayError):
             async with store.transaction(group, NEXT):
@@ -192,7 +203,9 @@ async def test_a_connection_that_breaks_at_the_end_is_an_unknown_outcome_and_no_
 
 @pytest.mark.postgres
 @drivers
-async def test_a_server_without_a_connection_to_spare_is_away(driver: str, own_postgres: Postgres, group: str) -> None:
+async def test_a_server_without_a_connection_to_spare_is_away(
+    driver: str, own_postgres: Postgres, group: str
+) -> None:
     store = store_at(sql_url(own_postgres, driver))
     await store.write(group, FIRST)
     await store.close()
@@ -213,7 +226,9 @@ async def test_a_deadlock_is_told_as_away_and_a_timeout_of_the_users_own_is_not(
     await store.write(group, FIRST)
     with pytest.raises(StoreAwayError, match="deadlock"):
         async with store.transaction(group, NEXT) as connection:
-            await connection.execute(text("DO $$ BEGIN RAISE EXCEPTION 'deadlock' USING ERRCODE = '40P01'; END $$"))
+            await connection.execute(
+                text("DO $$ BEGIN RAISE EXCEPTION 'deadlock' USING ERRCODE = '40P01'; END $$")
+            )
     with pytest.raises(Exception, match="statement timeout") as timed_out:
         async with store.transaction(group, NEXT) as connection:
             await connection.execute(text("SET LOCAL statement_timeout = 20"))
@@ -268,7 +283,9 @@ async def test_an_owner_without_the_right_to_make_tables_uses_the_one_that_is_th
 
 @pytest.mark.postgres
 @drivers
-async def test_many_that_make_the_table_at_once_all_get_it(driver: str, own_postgres: Postgres, group: str) -> None:
+async def test_many_that_make_the_table_at_once_all_get_it(
+    driver: str, own_postgres: Postgres, group: str
+) -> None:
     with psycopg.connect(own_postgres.dsn, autocommit=True) as admin:
         admin.execute("DROP TABLE IF EXISTS reactive_kafka_checkpoints")
     stores = [store_at(sql_url(own_postgres, driver)) for _ in range(6)]
@@ -280,7 +297,9 @@ async def test_many_that_make_the_table_at_once_all_get_it(driver: str, own_post
 
 @pytest.mark.postgres
 @drivers
-async def test_a_table_of_another_shape_is_for_the_operator(driver: str, own_postgres: Postgres, group: str) -> None:
+async def test_a_table_of_another_shape_is_for_the_operator(
+    driver: str, own_postgres: Postgres, group: str
+) -> None:
     with psycopg.connect(own_postgres.dsn, autocommit=True) as admin:
         admin.execute("DROP TABLE IF EXISTS reactive_kafka_checkpoints")
         admin.execute("CREATE TABLE reactive_kafka_checkpoints (id int)")
@@ -325,7 +344,9 @@ async def test_statements_that_a_pooler_would_mix_up_are_named_uniquely_and_kept
 
 
 @pytest.mark.redis
-async def test_a_redis_that_is_full_is_away_in_a_write_and_in_a_transaction(own_redis: Redis, group: str) -> None:
+async def test_a_redis_that_is_full_is_away_in_a_write_and_in_a_transaction(
+    own_redis: Redis, group: str
+) -> None:
     store = store_at(own_redis.url)
     await store.write(group, FIRST)
     with own_redis.connect() as admin:
@@ -372,7 +393,9 @@ async def test_a_frozen_redis_is_away_at_the_deadline(own_redis: Redis, group: s
 
 
 @pytest.mark.redis
-async def test_a_command_that_fails_as_it_runs_is_told_and_undoes_nothing(own_redis: Redis, group: str) -> None:
+async def test_a_command_that_fails_as_it_runs_is_told_and_undoes_nothing(
+    own_redis: Redis, group: str
+) -> None:
     store = store_at(own_redis.url)
     await store.write(group, FIRST)
     with pytest.raises(Exception, match="WRONGTYPE"):
@@ -398,16 +421,21 @@ async def test_a_damaged_hash_is_named(own_redis: Redis, made: tuple[str, ...], 
     key = "reactive_kafka:checkpoint:{damaged}:orders:0"
     with own_redis.connect() as admin:
         admin.delete(key)
-        admin.execute_command(*(part.format(key=key) if isinstance(part, str) else part for part in made))
+        admin.execute_command(
+            *(part.format(key=key) if isinstance(part, str) else part for part in made)
+        )
     store = store_at(own_redis.url)
     with pytest.raises(CorruptCheckpointError, match=told):
         await store.read("damaged", [ORDERS])
     await store.close()
 
 
-async def test_a_locked_file_of_sqlite_is_away_until_it_is_unlocked(tmp_path: Path, group: str) -> None:
+async def test_a_locked_file_of_sqlite_is_away_until_it_is_unlocked(
+    tmp_path: Path, group: str
+) -> None:
     url = f"sqlite:///{tmp_path / 'offsets.db'}"
-    first = SqlStore(url)  # the table is made with all the time that it needs
+    # The table is made with all the time that it needs.
+    first = SqlStore(url)
     await first.write(group, FIRST)
     await first.close()
     store = SqlStore(url, answer_s=1.0)
@@ -422,9 +450,14 @@ async def test_a_locked_file_of_sqlite_is_away_until_it_is_unlocked(tmp_path: Pa
     await store.close()
 
 
-async def test_a_file_that_sqlite_cannot_use_is_told_as_what_it_is(tmp_path: Path, group: str) -> None:
+async def test_a_file_that_sqlite_cannot_use_is_told_as_what_it_is(
+    tmp_path: Path, group: str
+) -> None:
     (tmp_path / "text").write_text("no database" * 100)
-    damaged, unreachable = SqlStore(f"sqlite:///{tmp_path}/text"), SqlStore(f"sqlite:///{tmp_path}/nowhere/offsets.db")
+    damaged, unreachable = (
+        SqlStore(f"sqlite:///{tmp_path}/text"),
+        SqlStore(f"sqlite:///{tmp_path}/nowhere/offsets.db"),
+    )
     with pytest.raises(CorruptCheckpointError, match=r"text: .*not a database"):
         await damaged.read(group, [ORDERS])
     with pytest.raises(StoreAwayError, match="unable to open"):
@@ -436,7 +469,9 @@ async def test_a_file_that_sqlite_cannot_use_is_told_as_what_it_is(tmp_path: Pat
 
 
 @pytest.mark.parametrize("column", ["token = 0", "token = 'x'", "position = -1", "state = x'ff'"])
-async def test_a_damaged_row_of_sqlite_is_named(url_of: Callable[[str], str], group: str, column: str) -> None:
+async def test_a_damaged_row_of_sqlite_is_named(
+    url_of: Callable[[str], str], group: str, column: str
+) -> None:
     store = open_store(url_of("sqlite"))
     assert isinstance(store, SqlStore)
     await store.write(group, FIRST)
@@ -444,7 +479,10 @@ async def test_a_damaged_row_of_sqlite_is_named(url_of: Callable[[str], str], gr
         await connection.execute(text("UPDATE reactive_kafka_checkpoints SET position = 5"))
     async with store.transaction("other", {ORDERS: Write(0, Checkpoint(1, 1))}) as connection:
         await connection.execute(text(f"UPDATE reactive_kafka_checkpoints SET {column}"))
-    with pytest.raises(CorruptCheckpointError, match=f"orders-0 in group .* cannot be read: its {column.split()[0]}"):
+    with pytest.raises(
+        CorruptCheckpointError,
+        match=f"orders-0 in group .* cannot be read: its {column.split()[0]}",
+    ):
         await store.read(group, [ORDERS])
     await store.close()
 
@@ -469,12 +507,17 @@ asyncio.run(run(*sys.argv[1:]))
 async def test_an_owner_that_freezes_before_its_commit_does_not_keep_the_row_locked(
     driver: str, own_postgres: Postgres, group: str
 ) -> None:
-    """Row C4 of the faults: frozen, or cut off from the network, where the transaction has the lock of the row."""
+    """Row C4 of the faults: frozen, or cut off from the network, where the transaction has the lock
+    of the row.
+    """
     url = url_at(own_postgres, driver)
     store = store_at(url)
     await store.write(group, FIRST)
-    owner = subprocess.Popen(  # noqa: ASYNC220  # it is waited for by how it has changed, which asyncio cannot
-        [sys.executable, "-c", FREEZES, url, group], cwd=Path(__file__).parents[2], stderr=subprocess.PIPE
+    # It is waited for by how it has changed, which asyncio cannot.
+    owner = subprocess.Popen(  # noqa: ASYNC220
+        [sys.executable, "-c", FREEZES, url, group],
+        cwd=Path(__file__).parents[2],
+        stderr=subprocess.PIPE,
     )
     try:
         _, status = await asyncio.to_thread(os.waitpid, owner.pid, os.WUNTRACED)

@@ -43,7 +43,9 @@ def stops_at(where: Step, error: BaseException) -> Callable[[Step], None]:
 
 
 @pytest.mark.parametrize("where", STEPS)
-async def test_a_crash_at_any_step_leaves_the_old_row_or_the_new_one(tmp_path: Path, where: Step) -> None:
+async def test_a_crash_at_any_step_leaves_the_old_row_or_the_new_one(
+    tmp_path: Path, where: Step
+) -> None:
     """Row G1 of the faults."""
     await FileStore(tmp_path).write("g", FIRST)
     with pytest.raises(Crash):
@@ -56,7 +58,9 @@ async def test_a_crash_at_any_step_leaves_the_old_row_or_the_new_one(tmp_path: P
 
 
 @pytest.mark.parametrize("where", ["write", "replace", "sync folder"])
-async def test_a_process_that_is_killed_at_any_step_leaves_one_of_them_and_no_lock(tmp_path: Path, where: Step) -> None:
+async def test_a_process_that_is_killed_at_any_step_leaves_one_of_them_and_no_lock(
+    tmp_path: Path, where: Step
+) -> None:
     """Row G1 of the faults."""
     await FileStore(tmp_path).write("g", FIRST)
     code = f"""
@@ -66,11 +70,16 @@ from tests.checkpoint.test_files import NEXT, FileStore
 die = lambda step: step == {where!r} and os.kill(os.getpid(), signal.SIGKILL)
 asyncio.run(FileStore(Path({str(tmp_path)!r}), step=die).write("g", NEXT))
 """
-    killed = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", code], cwd=Path(__file__).parents[2])
+    killed = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", code], cwd=Path(__file__).parents[2]
+    )
     assert killed.returncode == -9
     row = (await FileStore(tmp_path).read("g", [ORDERS]))[ORDERS]
     assert row == (NEW if where == "sync folder" else OLD)
-    assert await FileStore(tmp_path).write("g", {ORDERS: Write(1, Checkpoint(1, 9), row.position)}) == frozenset()
+    assert (
+        await FileStore(tmp_path).write("g", {ORDERS: Write(1, Checkpoint(1, 9), row.position)})
+        == frozenset()
+    )
 
 
 async def test_the_file_is_on_the_disk_before_it_replaces_the_old_one_and_its_folder_after(
@@ -119,7 +128,9 @@ async def test_a_cut_file_is_named(tmp_path: Path, length: int) -> None:
         ({"version": 2}, "version 2"),
     ],
 )
-async def test_a_file_that_is_none_of_ours_is_named(tmp_path: Path, change: dict[str, object], told: str) -> None:
+async def test_a_file_that_is_none_of_ours_is_named(
+    tmp_path: Path, change: dict[str, object], told: str
+) -> None:
     """Row G5 of the faults."""
     store = FileStore(tmp_path)
     await store.write("g", FIRST)
@@ -129,19 +140,36 @@ async def test_a_file_that_is_none_of_ours_is_named(tmp_path: Path, change: dict
         await store.read("g", [ORDERS])
 
 
-@pytest.mark.parametrize("content", [b"[]", b"null", b"7", b"\xff\xfe", b"[" * 100_000, b"\0" * 4096])
+@pytest.mark.parametrize(
+    "content", [b"[]", b"null", b"7", b"\xff\xfe", b"[" * 100_000, b"\0" * 4096]
+)
 async def test_a_file_of_anything_else_is_named(tmp_path: Path, content: bytes) -> None:
     store = FileStore(tmp_path)
     await store.write("g", FIRST)
     store.path("g", ORDERS).write_bytes(content)
-    with pytest.raises(CorruptCheckpointError, match=r"orders-0\.json is cut, damaged, or no checkpoint"):
+    with pytest.raises(
+        CorruptCheckpointError, match=r"orders-0\.json is cut, damaged, or no checkpoint"
+    ):
         await store.read("g", [ORDERS])
 
 
 async def test_names_cannot_leave_the_folder(tmp_path: Path) -> None:
     """Row S11 of the faults."""
     folder = tmp_path / "store"
-    names = ["..", ".", "", "../x", "/etc", "a/b", ".lock", "x" * 1000, "ü" * 300, "new\nline", "%2E", "a\0b"]
+    names = [
+        "..",
+        ".",
+        "",
+        "../x",
+        "/etc",
+        "a/b",
+        ".lock",
+        "x" * 1000,
+        "ü" * 300,
+        "new\nline",
+        "%2E",
+        "a\0b",
+    ]
     store = FileStore(folder)
     for number, name in enumerate(names):
         partition = TopicPartition(name, number)
@@ -159,7 +187,8 @@ def test_two_names_never_share_a_file(one: str, other: str) -> None:
     store = FileStore(Path("/"))
     try:
         paths = {store.path(name, TopicPartition(name, 0)) for name in (one, other)}
-    except UnicodeEncodeError:  # half of a surrogate pair: no name of Kafka's
+    except UnicodeEncodeError:
+        # Half of a surrogate pair: no name of Kafka's.
         return
     assert len(paths) == len({one, other})
     assert all(len(path.parts) == 3 for path in paths)
@@ -176,7 +205,13 @@ async def test_only_the_owner_may_read_what_is_written(tmp_path: Path) -> None:
         os.umask(before)
     path = store.path("g", ORDERS)
     files = [path, path.parent / ".lock", path.parent, path.parent.parent, tmp_path / "a"]
-    assert [stat.S_IMODE(file.stat().st_mode) for file in files] == [0o600, 0o600, 0o700, 0o700, 0o700]
+    assert [stat.S_IMODE(file.stat().st_mode) for file in files] == [
+        0o600,
+        0o600,
+        0o700,
+        0o700,
+        0o700,
+    ]
 
 
 @pytest.mark.parametrize("place", ["orders-0.json", ".lock", ".orders-0.json.new"])
@@ -212,7 +247,9 @@ async def test_a_pipe_in_the_place_of_a_file_stops_nobody(tmp_path: Path) -> Non
         await store.read("g", [ORDERS])
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EROFS, errno.EDQUOT, errno.EACCES])
+@pytest.mark.parametrize(
+    "number", [errno.ENOSPC, errno.EIO, errno.EROFS, errno.EDQUOT, errno.EACCES]
+)
 @pytest.mark.parametrize("where", ["create", "write", "sync", "replace"])
 async def test_a_disk_that_is_full_or_broken_is_away_and_the_old_row_stays(
     tmp_path: Path, number: int, where: Step
@@ -256,7 +293,8 @@ async def test_the_loop_goes_on_while_a_disk_hangs(tmp_path: Path) -> None:
     with pytest.raises(StoreAwayError, match="did not answer"):
         await store.write("g", FIRST)
     assert hangs.is_set()
-    goes_on.set()  # and the write lands late
+    # And the write lands late.
+    goes_on.set()
     later = FileStore(tmp_path)
     assert await later.write("g", FIRST) == {ORDERS}
     assert await later.read("g", [ORDERS]) == {ORDERS: OLD}

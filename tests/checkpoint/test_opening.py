@@ -35,7 +35,9 @@ from tests.checkpoint.conftest import install_stores
         ("memory://tests", MemoryStore, True),
     ],
 )
-def test_a_url_opens_its_store_and_connects_to_nothing(url: str, kind: type, transactional: bool) -> None:
+def test_a_url_opens_its_store_and_connects_to_nothing(
+    url: str, kind: type, transactional: bool
+) -> None:
     check_url(url)
     store = open_store(url)
     assert type(store) is kind
@@ -47,7 +49,11 @@ def test_a_url_opens_its_store_and_connects_to_nothing(url: str, kind: type, tra
 def test_a_folder_is_decoded_and_memory_is_shared_by_its_name() -> None:
     assert repr(open_store("file:///var/lib/my%20offsets")) == "FileStore('/var/lib/my offsets')"
     one, same, other = (open_store(f"memory://{name}") for name in ("one", "one", "other"))
-    assert isinstance(one, MemoryStore) and isinstance(same, MemoryStore) and isinstance(other, MemoryStore)
+    assert (
+        isinstance(one, MemoryStore)
+        and isinstance(same, MemoryStore)
+        and isinstance(other, MemoryStore)
+    )
     assert one.rows is same.rows is not other.rows
     forget("one")
     forget("other")
@@ -63,9 +69,15 @@ def test_a_folder_is_decoded_and_memory_is_shared_by_its_name() -> None:
         ("sqlite:///:memory:", "would forget every position"),
         ("postgres://u:s3cr3t@db/shop", "did you mean postgresql://"),
         ("postgresql+psycopg2://u:s3cr3t@db/shop", r"did you mean postgresql\+psycopg://"),
-        ("mysql://u:s3cr3t@db/shop", r"there is no store for mysql://: allowed: postgresql, .*entry point"),
+        (
+            "mysql://u:s3cr3t@db/shop",
+            r"there is no store for mysql://: allowed: postgresql, .*entry point",
+        ),
         ("reddis://cache", "did you mean redis"),
-        ("postgresql://u:s3cr3t@db:port/shop", r"\*\*\*@db:port/shop: its host or port cannot be read"),
+        (
+            "postgresql://u:s3cr3t@db:port/shop",
+            r"\*\*\*@db:port/shop: its host or port cannot be read",
+        ),
         ("postgresql://u:s3cr3t/@[db/shop", r"cannot be read \(encode"),
         ("redis://:s3cr3t@cache/orders", "the number of a database"),
         ("redis:///0", "it names no host"),
@@ -84,7 +96,9 @@ def test_what_cannot_work_is_told_before_anything_is_opened(url: str, told: str)
 
 
 def test_a_parameter_that_redis_does_not_know_is_told_before_anything_connects() -> None:
-    with pytest.raises(ValueError, match=r"redis://\*\*\*@cache\?sslmode=require: .*argument 'sslmode'"):
+    with pytest.raises(
+        ValueError, match=r"redis://\*\*\*@cache\?sslmode=require: .*argument 'sslmode'"
+    ):
         open_store("redis://:s3cr3t@cache?sslmode=require")
 
 
@@ -97,7 +111,9 @@ def test_a_parameter_that_redis_does_not_know_is_told_before_anything_connects()
         ("postgresql+psycopg://u:s3cr3t@127.0.0.1:1/shop?bogus=1", "bogus"),
     ],
 )
-async def test_a_connection_that_cannot_be_made_is_for_the_operator_and_names_the_store(url: str, told: str) -> None:
+async def test_a_connection_that_cannot_be_made_is_for_the_operator_and_names_the_store(
+    url: str, told: str
+) -> None:
     store = open_store(url)
     calls: list[Callable[[], Awaitable[object]]] = [
         lambda: store.read("g", [TopicPartition("t", 0)]),
@@ -119,7 +135,9 @@ async def test_a_connection_that_cannot_be_made_is_for_the_operator_and_names_th
         ("redis://cache", "redis", "redis"),
     ],
 )
-def test_a_missing_package_is_told_with_the_command_that_installs_it(url: str, missing: str, extra: str) -> None:
+def test_a_missing_package_is_told_with_the_command_that_installs_it(
+    url: str, missing: str, extra: str
+) -> None:
     code = f"""
 import sys
 sys.modules[{missing!r}] = None
@@ -144,7 +162,10 @@ def none(url: str) -> object:
 
 
 def test_a_package_brings_its_own_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    values = {"vault": "reactive_kafka.checkpoint.stores.memory:MemoryStore.named", "bad": f"{__name__}:raises"}
+    values = {
+        "vault": "reactive_kafka.checkpoint.stores.memory:MemoryStore.named",
+        "bad": f"{__name__}:raises",
+    }
     values |= {"none": f"{__name__}:none", "gone": "no_such_module:store"}
     install_stores(tmp_path, values)
     monkeypatch.syspath_prepend(tmp_path)
@@ -160,6 +181,7 @@ def test_a_package_brings_its_own_stores(tmp_path: Path, monkeypatch: pytest.Mon
             open_store(f"{scheme}://u:s3cr3t@host")
         assert "s3cr3t" not in str(refused.value)
     with pytest.raises(ValueError, match="cannot be made: LookupError: bad://host/folder"):
-        open_store("bad://host/folder")  # no secret in it
+        # No secret in it.
+        open_store("bad://host/folder")
     with pytest.raises(ValueError, match=r"allowed: .*memory, vault, bad"):
         check_url("nothing://")

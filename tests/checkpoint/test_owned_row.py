@@ -39,12 +39,16 @@ def test_a_position_goes_with_the_state_set_before_it() -> None:
 def test_other_metadata_at_the_position_of_before_a_seek_leaves_its_state_alone() -> None:
     claim, tracker = claim_at(10)
     assert claim.begin(OffsetTracker(PARTITION, 4))
-    assert claim.write(Committed(10, "plan")).write.checkpoint == Checkpoint(4, 10, "loaded", "plan")
+    assert claim.write(Committed(10, "plan")).write.checkpoint == Checkpoint(
+        4, 10, "loaded", "plan"
+    )
     claim, tracker = claim_at(10)
     settled(tracker, 15)
     claim.states.set(14, 4, "fourteen")
     assert not claim.begin(OffsetTracker(PARTITION, 20))
-    assert claim.write(Committed(10, "plan")).write.checkpoint == Checkpoint(4, 10, "loaded", "plan")
+    assert claim.write(Committed(10, "plan")).write.checkpoint == Checkpoint(
+        4, 10, "loaded", "plan"
+    )
     assert claim.states.at(20) == "fourteen"
 
 
@@ -72,10 +76,13 @@ def test_a_row_with_another_token_is_ours_only_if_we_have_sent_it() -> None:
     assert claim.is_ours(Checkpoint(3, 10, "loaded"))
 
 
-def test_what_a_request_for_records_of_before_a_seek_has_stored_makes_none_of_them_a_duplicate() -> None:
+def test_what_a_request_for_records_of_before_a_seek_has_stored_makes_none_of_them_a_duplicate() -> (
+    None
+):
     claim, tracker = claim_at(10)
     settled(tracker, 20)
-    claim.sent(claim.write(Committed(20)))  # its answer is lost
+    # Its answer is lost.
+    claim.sent(claim.write(Committed(20)))
     claim.begin(OffsetTracker(PARTITION, 12))
     claim.found(Checkpoint(3, 20, "loaded"))
     assert not claim.has_stored(12)
@@ -89,21 +96,25 @@ def test_an_answer_that_comes_behind_that_of_a_later_write_says_nothing_of_the_r
     slow = claim.write(Committed(20))
     claim.sent(slow)
     claim.begin(OffsetTracker(PARTITION, 4))
-    claim.found(slow.write.checkpoint)  # a transaction has looked
+    # A transaction has looked.
+    claim.found(slow.write.checkpoint)
     back = claim.write(Committed(5))
     claim.sent(back)
     claim.confirmed(back)
     claim.confirmed(slow)
     assert claim.row == back.write.checkpoint
-    assert claim.is_unsure  # so that the row is read before the next write
+    # So that the row is read before the next write.
+    assert claim.is_unsure
 
 
 def test_a_row_that_somebody_has_read_brings_its_state_along() -> None:
     claim, tracker = claim_at(10)
     first = tracker.deliver(range(10, 12), 12)
     claim.states.set(10, first, "of the first call")
-    claim.sent(claim.write(Committed(11)))  # a transaction, whose answer is lost
-    claim.states.begin([10])  # the handler is called again
+    # A transaction, whose answer is lost.
+    claim.sent(claim.write(Committed(11)))
+    # The handler is called again.
+    claim.states.begin([10])
     claim.found(Checkpoint(3, 11, "of the first call"))
     tracker.settle(first)
     assert claim.has_stored(10)
@@ -126,7 +137,8 @@ def test_of_two_seeks_the_second_one_back_sees_no_state_of_the_place_between() -
 def test_a_seek_back_after_one_forward_sees_what_was_settled_before_both() -> None:
     claim, tracker = claim_at(10)
     settled(tracker, 15)
-    tracker.deliver(range(15, 16), 16)  # not settled
+    # Not settled.
+    tracker.deliver(range(15, 16), 16)
     for offset in range(10, 16):
         claim.states.set(offset, offset - 10, f"of {offset}")
     for start, state in ((20, "of 14"), (15, "of 14"), (12, "of 11"), (30, "of 11")):
@@ -136,7 +148,9 @@ def test_a_seek_back_after_one_forward_sees_what_was_settled_before_both() -> No
     assert claim.states.at(9) is None
 
 
-def test_what_the_store_has_confirmed_is_not_taken_back_by_a_lower_position_of_these_records() -> None:
+def test_what_the_store_has_confirmed_is_not_taken_back_by_a_lower_position_of_these_records() -> (
+    None
+):
     claim, tracker = claim_at(10)
     settled(tracker, 12)
     sending = claim.write(Committed(12))
@@ -191,7 +205,8 @@ def test_whatever_becomes_of_writes_the_row_follows_what_is_settled_and_no_other
                 if stored:
                     claim.confirmed(sending)
                     break
-                assert claim.is_ours(row)  # nobody else has written
+                # Nobody else has written.
+                assert claim.is_ours(row)
                 claim.found(row)
             if step == "ok":
                 assert row.position == tracker.committable
@@ -203,10 +218,13 @@ def test_whatever_becomes_of_writes_the_row_follows_what_is_settled_and_no_other
             assert not any(allows(row, write) for write in late)
 
 
-def test_a_lower_position_of_these_records_does_not_take_back_what_a_transaction_has_stored() -> None:
+def test_a_lower_position_of_these_records_does_not_take_back_what_a_transaction_has_stored() -> (
+    None
+):
     claim, tracker = claim_at(10)
     settled(tracker, 10)
-    claim.sent(claim.write(Committed(11)))  # a transaction, whose answer is lost
+    # A transaction, whose answer is lost.
+    claim.sent(claim.write(Committed(11)))
     claim.found(Checkpoint(3, 11, "loaded"))
     assert claim.has_stored(10)
     assert not claim.is_due(Committed(10, "m"))

@@ -33,7 +33,8 @@ async def test_only_the_owner_may_read_what_sqlite_writes(journal: str, tmp_path
             connection.execute(f"PRAGMA journal_mode = {journal}")
         connection.close()
         assert await store.write("g", FIRST) == frozenset()
-        reader = sqlite3.connect(file)  # keeps -wal and -shm
+        # Keeps -wal and -shm.
+        reader = sqlite3.connect(file)
         reader.execute("SELECT * FROM reactive_kafka_checkpoints").fetchall()
         async with store.transaction("g", NEXT) as one:
             await one.exec_driver_sql("CREATE TABLE mine (n int)")
@@ -42,7 +43,9 @@ async def test_only_the_owner_may_read_what_sqlite_writes(journal: str, tmp_path
     finally:
         os.umask(before)
         await store.close()
-    beside = {"wal": {"offsets.db-wal", "offsets.db-shm"}, "delete": {"offsets.db-journal"}}[journal]
+    beside = {"wal": {"offsets.db-wal", "offsets.db-shm"}, "delete": {"offsets.db-journal"}}[
+        journal
+    ]
     assert during == dict.fromkeys({"offsets.db"} | beside, 0o600)
 
 

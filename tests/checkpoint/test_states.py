@@ -109,7 +109,9 @@ def test_what_another_call_has_stored_is_the_state_from_there_on() -> None:
 
 
 @given(st.data())
-def test_the_state_of_a_position_is_what_the_highest_record_before_it_has_set(data: st.DataObject) -> None:
+def test_the_state_of_a_position_is_what_the_highest_record_before_it_has_set(
+    data: st.DataObject,
+) -> None:
     states, model = States("base"), dict[int, str | None]()
     stored = 0
     for _ in range(data.draw(st.integers(0, 30))):
@@ -124,9 +126,9 @@ def test_the_state_of_a_position_is_what_the_highest_record_before_it_has_set(da
             case "stored":
                 stored = offset
                 states.stored(stored)
-                model = {max([at for at in model if at < stored], default=-1): expected(model, stored)} | {
-                    at: text for at, text in model.items() if at >= stored
-                }
+                model = {
+                    max([at for at in model if at < stored], default=-1): expected(model, stored)
+                } | {at: text for at, text in model.items() if at >= stored}
         for position in range(stored, 32):
             assert states.at(position) == expected(model, position)
             assert states.get(position, nothing_open) == expected(model, position + 1)
@@ -137,7 +139,9 @@ def expected(model: dict[int, str | None], position: int) -> str | None:
     return model[max(before)] if before else "base"
 
 
-@pytest.mark.parametrize("state", [None, 0, "", [], {"b": 1, "a": [True, None, 1.5]}, "ü\0🙂", 2**70])
+@pytest.mark.parametrize(
+    "state", [None, 0, "", [], {"b": 1, "a": [True, None, 1.5]}, "ü\0🙂", 2**70]
+)
 def test_json_brings_back_what_json_can_tell_in_its_own_order(state: object) -> None:
     codec = codec_of(None)
     assert codec.decode(codec.encode(state)) == state
@@ -174,7 +178,9 @@ def test_what_fits_a_model_is_made_one(name: str, state: object) -> None:
     assert type(codec.decode(codec.encode(state))).__name__ == name
 
 
-@pytest.mark.parametrize(("name", "state"), [("Point", {"x": "secret"}), ("Seen", {"names": 5}), ("Total", None)])
+@pytest.mark.parametrize(
+    ("name", "state"), [("Point", {"x": "secret"}), ("Seen", {"names": 5}), ("Total", None)]
+)
 def test_what_fits_no_model_is_refused_both_ways_and_not_quoted(name: str, state: object) -> None:
     codec = codec_of(f"{HERE}:{name}")
     with pytest.raises(EncodeError, match=name) as refused:
@@ -209,7 +215,10 @@ def test_what_a_codec_of_the_users_raises_is_an_error_of_ours() -> None:
 @pytest.mark.parametrize(
     ("path", "told"),
     [
-        (f"{HERE}:number", "expected a model, or an object with the methods encode and decode, not int"),
+        (
+            f"{HERE}:number",
+            "expected a model, or an object with the methods encode and decode, not int",
+        ),
         (f"{HERE}:nobody", "has no 'nobody'"),
         ("no_such_module:Model", "there is no module 'no_such_module'"),
         ("Model", "not of the form"),

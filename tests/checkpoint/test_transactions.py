@@ -1,4 +1,6 @@
-"""The user's data and the row come together or not at all: memory, SQLite, PostgreSQL by both drivers, Redis."""
+"""The user's data and the row come together or not at all: memory, SQLite, PostgreSQL by both
+drivers, Redis.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ async def test_the_users_data_and_the_row_come_together(clients: Clients, group:
 
 
 @transactional_stores
-async def test_what_raises_in_the_block_leaves_neither_and_comes_out_as_it_is(clients: Clients, group: str) -> None:
+async def test_what_raises_in_the_block_leaves_neither_and_comes_out_as_it_is(
+    clients: Clients, group: str
+) -> None:
     store, data = clients.transactional(), await prepared(clients)
     await store.write(group, FIRST)
     with pytest.raises(ZeroDivisionError):
@@ -75,7 +79,9 @@ async def test_a_block_that_is_cancelled_leaves_neither(clients: Clients, group:
 
 
 @transactional_stores
-async def test_whoever_was_overtaken_before_is_told_before_the_work(clients: Clients, group: str) -> None:
+async def test_whoever_was_overtaken_before_is_told_before_the_work(
+    clients: Clients, group: str
+) -> None:
     store = clients.transactional()
     await store.write(group, FIRST)
     await clients.store().write(group, {ORDERS: Write(1, Checkpoint(2, 5), 5)})
@@ -95,7 +101,9 @@ async def test_whoever_is_overtaken_in_the_block_leaves_neither_and_holds_up_nob
         async with store.transaction(group, NEXT) as connection:
             await data.add(connection, "zombie's")
             async with asyncio.timeout(2):
-                assert not await clients.store().write(group, {ORDERS: Write(1, Checkpoint(2, 5), 5)})
+                assert not await clients.store().write(
+                    group, {ORDERS: Write(1, Checkpoint(2, 5), 5)}
+                )
     async with store.transaction(group, {ORDERS: Write(2, Checkpoint(2, 6), 5)}) as connection:
         await data.add(connection, "owner's")
     assert await data.all() == ["owner's"]
@@ -103,17 +111,24 @@ async def test_whoever_is_overtaken_in_the_block_leaves_neither_and_holds_up_nob
 
 
 @pytest.mark.parametrize("clients", ["memory", *POSTGRES, REDIS], indirect=True)
-async def test_of_several_rows_none_is_written_when_one_is_overtaken_in_the_block(clients: Clients, group: str) -> None:
+async def test_of_several_rows_none_is_written_when_one_is_overtaken_in_the_block(
+    clients: Clients, group: str
+) -> None:
     store, other = clients.transactional(), TopicPartition("orders", 1)
     await store.write(group, FIRST)
     with pytest.raises(CheckpointRefusedError, match="orders-1"):
         async with store.transaction(group, {**NEXT, other: Write(0, Checkpoint(1, 1))}):
             await clients.store().write(group, {other: Write(0, Checkpoint(4, 2))})
-    assert await store.read(group, [ORDERS, other]) == {ORDERS: Checkpoint(1, 5), other: Checkpoint(4, 2)}
+    assert await store.read(group, [ORDERS, other]) == {
+        ORDERS: Checkpoint(1, 5),
+        other: Checkpoint(4, 2),
+    }
 
 
 @transactional_stores
-async def test_of_two_owners_at_once_one_is_refused_and_each_record_is_there_once(clients: Clients, group: str) -> None:
+async def test_of_two_owners_at_once_one_is_refused_and_each_record_is_there_once(
+    clients: Clients, group: str
+) -> None:
     """Two that believe to own the partition handle the same records at the same time."""
     data, rounds, refused = await prepared(clients), asyncio.Barrier(2), []
     await clients.store().write(group, {ORDERS: Write(0, Checkpoint(1, 0))})
@@ -123,7 +138,9 @@ async def test_of_two_owners_at_once_one_is_refused_and_each_record_is_there_onc
         for position in range(6):
             await rounds.wait()
             try:
-                async with store.transaction(group, {ORDERS: Write(1, Checkpoint(1, position + 1), position)}) as mine:
+                async with store.transaction(
+                    group, {ORDERS: Write(1, Checkpoint(1, position + 1), position)}
+                ) as mine:
                     await data.add(mine, f"{position} {who}")
                     await asyncio.sleep(0)
             except CheckpointRefusedError:
@@ -187,7 +204,9 @@ async def test_what_may_fail_fails_alone_in_a_nested_block(clients: Clients, gro
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("clients", ["asyncpg", "psycopg"], indirect=True)
-async def test_an_error_that_the_handler_swallows_is_told_at_the_end(clients: Clients, group: str) -> None:
+async def test_an_error_that_the_handler_swallows_is_told_at_the_end(
+    clients: Clients, group: str
+) -> None:
     store, data = clients.transactional(), await prepared(clients)
     await store.write(group, FIRST)
     with pytest.raises(CheckpointError, match="begin_nested"):
@@ -205,7 +224,9 @@ async def test_what_only_the_commit_finds_wrong_with_the_users_rows_is_the_users
 ) -> None:
     store, table = clients.transactional(), f"data_{uuid4().hex[:12]}"
     async with store.transaction(group, FIRST) as connection:
-        await connection.execute(text(f"CREATE TABLE {table} (id int UNIQUE DEFERRABLE INITIALLY DEFERRED)"))
+        await connection.execute(
+            text(f"CREATE TABLE {table} (id int UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+        )
     with pytest.raises(IntegrityError):
         async with store.transaction(group, NEXT) as connection:
             await connection.execute(text(f"INSERT INTO {table} VALUES (1), (1)"))
@@ -214,7 +235,9 @@ async def test_what_only_the_commit_finds_wrong_with_the_users_rows_is_the_users
 
 @sql_stores
 @pytest.mark.parametrize("end", ["commit", "rollback"])
-async def test_a_handler_that_ends_the_transaction_is_told_so(clients: Clients, group: str, end: str) -> None:
+async def test_a_handler_that_ends_the_transaction_is_told_so(
+    clients: Clients, group: str, end: str
+) -> None:
     store = clients.transactional()
     with pytest.raises(CheckpointError, match="leave commit and rollback to it"):
         async with store.transaction(group, FIRST) as connection:
@@ -225,7 +248,9 @@ async def test_a_handler_that_ends_the_transaction_is_told_so(clients: Clients, 
 @pytest.mark.redis
 @pytest.mark.parametrize("clients", ["redis"], indirect=True)
 @pytest.mark.parametrize("end", ["execute", "reset"])
-async def test_a_handler_that_ends_the_pipeline_is_told_so(clients: Clients, group: str, end: str) -> None:
+async def test_a_handler_that_ends_the_pipeline_is_told_so(
+    clients: Clients, group: str, end: str
+) -> None:
     store, data = clients.transactional(), await prepared(clients)
     with pytest.raises(CheckpointError, match="leave"):
         async with store.transaction(group, FIRST) as pipeline:

@@ -1,4 +1,6 @@
-"""The command line inside the test's process, on an in-memory broker: milliseconds, where a process takes a second."""
+"""The command line inside the test's process, on an in-memory broker: milliseconds, where a process
+takes a second.
+"""
 
 from __future__ import annotations
 
@@ -41,12 +43,20 @@ def fill(broker: MemoryBroker, topic: str, counts: Sequence[int]) -> None:
     """So many records in each partition, one a second from second 1000 on."""
     for partition, count in enumerate(counts):
         for number in range(count):
-            broker.produce(topic, b"%d" % number, partition=partition, timestamp_ms=(1000 + number) * 1000)
+            broker.produce(
+                topic, b"%d" % number, partition=partition, timestamp_ms=(1000 + number) * 1000
+            )
 
 
-def commit(broker: MemoryBroker, group: str, topic: str, *positions: int | tuple[int, str] | None) -> None:
+def commit(
+    broker: MemoryBroker, group: str, topic: str, *positions: int | tuple[int, str] | None
+) -> None:
     """Positions of the partitions from 0 on, with metadata where it is given; None: none."""
-    pairs = ((number, (at, "") if isinstance(at, int) else at) for number, at in enumerate(positions) if at is not None)
+    pairs = (
+        (number, (at, "") if isinstance(at, int) else at)
+        for number, at in enumerate(positions)
+        if at is not None
+    )
     offsets = {TopicPartition(topic, number): Committed(*at) for number, at in pairs}
 
     async def store() -> None:

@@ -27,11 +27,17 @@ class Ended:
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """This process's, without what would configure an application, and with *extra*."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("REACTIVE_KAFKA_", "DEMO_"))}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("REACTIVE_KAFKA_", "DEMO_"))
+    }
     return kept | {"PYTHONUNBUFFERED": "1"} | dict(extra or {})
 
 
-def cli(*arguments: str, cwd: Path, env: Mapping[str, str] | None = None, timeout_s: float = 60.0) -> Ended:
+def cli(
+    *arguments: str, cwd: Path, env: Mapping[str, str] | None = None, timeout_s: float = 60.0
+) -> Ended:
     """Run a command to its end."""
     done = subprocess.run(
         [*COMMAND, *arguments],
@@ -52,7 +58,9 @@ class Running:
         self.process = process
         self._lines: dict[str, list[str]] = {"out": [], "err": []}
         self._readers = [
-            threading.Thread(target=self._read, args=(name, getattr(process, f"std{name}")), daemon=True)
+            threading.Thread(
+                target=self._read, args=(name, getattr(process, f"std{name}")), daemon=True
+            )
             for name in self._lines
         ]
         for reader in self._readers:
@@ -77,7 +85,9 @@ class Running:
         """Wait until *condition* holds; fails when the process ends before, or time runs out."""
         deadline = time.monotonic() + timeout_s
         while not condition():
-            assert self.process.poll() is None, f"ended with {self.process.returncode} before {what}:\n{self.said}"
+            assert self.process.poll() is None, (
+                f"ended with {self.process.returncode} before {what}:\n{self.said}"
+            )
             assert time.monotonic() < deadline, f"not within {timeout_s:g} s: {what}\n{self.said}"
             time.sleep(0.02)
 
@@ -96,7 +106,9 @@ class Running:
 
 @contextmanager
 def running(*command: str, cwd: Path, env: Mapping[str, str] | None = None) -> Iterator[Running]:
-    """A command that runs, by itself: ``running(*COMMAND, "run", ...)``. It is killed at the end of the block."""
+    """A command that runs, by itself: ``running(*COMMAND, "run", ...)``. It is killed at the end of
+    the block.
+    """
     process = subprocess.Popen(
         command,
         cwd=cwd,

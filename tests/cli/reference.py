@@ -18,7 +18,9 @@ _MARKED = re.compile(r"(<!-- help: ([\w -]+?) -->\n).*?(<!-- end -->)", re.DOTAL
 
 
 def help_texts() -> dict[str, str]:
-    """Command -> its ``--help``; that of all commands under ``reactive-kafka``, of a group's under ``spark jars``."""
+    """Command -> its ``--help``; that of all commands under ``reactive-kafka``, of a group's under
+    ``spark jars``.
+    """
     top = commands.make_context("reactive-kafka", [], resilient_parsing=True, terminal_width=WIDTH)
     texts = {"reactive-kafka": commands.get_help(top)}
     for name in MODULES:
@@ -35,7 +37,9 @@ def _texts_of(name: str, command: click.Command, parent: click.Context) -> dict[
         return {name: command.get_help(context)}
     texts = {}
     for inner, its in command.commands.items():
-        texts.update({f"{name} {key}": text for key, text in _texts_of(inner, its, context).items()})
+        texts.update(
+            {f"{name} {key}": text for key, text in _texts_of(inner, its, context).items()}
+        )
     return texts
 
 

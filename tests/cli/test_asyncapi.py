@@ -1,4 +1,6 @@
-"""``asyncapi`` prints a document that AsyncAPI's own schema takes, with what the application reads and writes in it."""
+"""``asyncapi`` prints a document that AsyncAPI's own schema takes, with what the application reads
+and writes in it.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def official() -> Draft7Validator:
 
 def check_document(document: Document) -> None:
     """It fits the official schema, and each of its references leads to something in it."""
-    assert [(error.json_path, error.message[:200]) for error in official().iter_errors(document)] == []
+    assert [
+        (error.json_path, error.message[:200]) for error in official().iter_errors(document)
+    ] == []
     for reference in re.findall(r'"\$ref": "([^"]+)"', json.dumps(document)):
         assert at(document, reference) is not None
 
@@ -49,7 +53,9 @@ def at(document: Document, reference: str) -> Any:
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Ended]]:
-    """Runs the command in a folder, inside this process; the modules that it loads there are forgotten."""
+    """Runs the command in a folder, inside this process; the modules that it loads there are
+    forgotten.
+    """
     monkeypatch.setattr(sys, "path", sys.path.copy())
     before = set(sys.modules)
 
@@ -62,7 +68,9 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Ended]]:
 
     yield called
     for name in set(sys.modules) - before:
-        if str(getattr(sys.modules[name], "__file__", None) or "").startswith((str(ROOT / "examples"), "/tmp")):
+        if str(getattr(sys.modules[name], "__file__", None) or "").startswith(
+            (str(ROOT / "examples"), "/tmp")
+        ):
             del sys.modules[name]
 
 
@@ -131,14 +139,20 @@ def test_the_messages_of_several_handlers_are_those_of_one_operation(printed: Pr
     ]
     assert operation["summary"] == "shop.placed, shop.cancelled"
     assert document["operations"]["send-invoices"]["summary"] == "shop.placed"
-    assert len(document["operations"]["receive-retries-of-events-events_retry_10000"]["messages"]) == 2
+    assert (
+        len(document["operations"]["receive-retries-of-events-events_retry_10000"]["messages"]) == 2
+    )
 
 
 def test_a_small_application_is_one_channel_and_one_operation(printed: Print) -> None:
     document = printed(HELLO, '[incoming.greetings]\ngroup_id = "hello"\n')
     assert document == {
         "asyncapi": "3.0.0",
-        "info": {"title": "shop:app", "version": "0.0.0", "description": "Says hello.\n\nTo everybody."},
+        "info": {
+            "title": "shop:app",
+            "version": "0.0.0",
+            "description": "Says hello.\n\nTo everybody.",
+        },
         "defaultContentType": "application/json",
         "servers": {"localhost-9092": {"host": "localhost:9092", "protocol": "kafka"}},
         "channels": {
@@ -162,7 +176,10 @@ def test_a_small_application_is_one_channel_and_one_operation(printed: Print) ->
                 "summary": "shop.greet",
                 "description": "Greet somebody.",
                 "bindings": {
-                    "kafka": {"groupId": {"type": "string", "enum": ["hello"]}, "bindingVersion": "0.5.0"},
+                    "kafka": {
+                        "groupId": {"type": "string", "enum": ["hello"]},
+                        "bindingVersion": "0.5.0",
+                    },
                 },
                 "channel": {"$ref": "#/channels/greetings"},
                 "messages": [{"$ref": "#/channels/greetings/messages/str"}],
@@ -319,7 +336,10 @@ def payload_of(document: Document, operation: str) -> Any:
 
 
 def test_each_channel_and_each_topic_is_received_from_or_sent_to(large: Document) -> None:
-    sides = {name: (it["action"], it["channel"]["$ref"].rpartition("/")[2]) for name, it in large["operations"].items()}
+    sides = {
+        name: (it["action"], it["channel"]["$ref"].rpartition("/")[2])
+        for name, it in large["operations"].items()
+    }
     received = {name for name, (action, _) in sides.items() if action == "receive"}
     assert {name: topic for name, (action, topic) in sides.items() if action == "send"} == {
         "send-invoices": "invoices",
@@ -332,15 +352,29 @@ def test_each_channel_and_each_topic_is_received_from_or_sent_to(large: Document
         "send-dead-letters-of-clicks": "letters",
     }
     assert received == {
-        *("receive-orders-orders-eu", "receive-orders-orders-us", "receive-clicks", "receive-payments", "receive-pets"),
+        *(
+            "receive-orders-orders-eu",
+            "receive-orders-orders-us",
+            "receive-clicks",
+            "receive-payments",
+            "receive-pets",
+        ),
         *("receive-anything", "receive-pictures", "receive-numbers", "receive-idle"),
-        *("receive-retries-of-orders-again_1000", "receive-retries-of-orders-again_5000", "receive-replies-to-mails"),
+        *(
+            "receive-retries-of-orders-again_1000",
+            "receive-retries-of-orders-again_5000",
+            "receive-replies-to-mails",
+        ),
     }
     assert "stage" not in large["channels"]
 
 
 def test_a_topic_is_one_channel_whoever_reads_and_writes_it(large: Document) -> None:
-    addresses = [channel["address"] for channel in large["channels"].values() if channel["address"] is not None]
+    addresses = [
+        channel["address"]
+        for channel in large["channels"].values()
+        if channel["address"] is not None
+    ]
     assert len(addresses) == len(set(addresses))
     assert set(large["channels"]["orders-eu"]["messages"]) == {"Order", "audit", "float"}
     assert [it["$ref"] for it in large["operations"]["send-audit"]["messages"]] == [
@@ -366,14 +400,22 @@ def test_types_are_schemas_whatever_they_are_written_with(large: Document) -> No
 
 
 def test_what_no_annotation_says_is_left_open(large: Document) -> None:
-    for operation in ("receive-anything", "receive-idle", "send-mails", "send-dead-letters-of-orders"):
+    for operation in (
+        "receive-anything",
+        "receive-idle",
+        "send-mails",
+        "send-dead-letters-of-orders",
+    ):
         assert payload_of(large, operation) is None
     assert message_of(large, "receive-anything")["contentType"] == "application/json"
     assert "contentType" not in message_of(large, "send-mails")
 
 
 def test_content_types_follow_from_the_formats(large: Document) -> None:
-    found = {name: message_of(large, name)["contentType"] for name in ("receive-pictures", "receive-numbers")}
+    found = {
+        name: message_of(large, name)["contentType"]
+        for name in ("receive-pictures", "receive-numbers")
+    }
     assert set(found.values()) == {"application/octet-stream"}
     assert message_of(large, "send-invoices")["contentType"] == "application/json"
 
@@ -387,7 +429,9 @@ def test_content_types_follow_from_the_formats(large: Document) -> None:
         ("cloudevents", "application/cloudevents+json"),
     ],
 )
-def test_a_format_with_schemas_or_events_has_its_own_content_type(format: str, media: str, printed: Print) -> None:
+def test_a_format_with_schemas_or_events_has_its_own_content_type(
+    format: str, media: str, printed: Print
+) -> None:
     config = f"""
         schema_registry.url = "memory://"
         [incoming.orders]
@@ -414,7 +458,10 @@ async def handle(order: Order) -> Order: ...
 
 
 def test_keys_and_headers_are_told_where_they_are_known(large: Document) -> None:
-    order, invoice = message_of(large, "receive-orders-orders-us"), message_of(large, "send-invoices")
+    order, invoice = (
+        message_of(large, "receive-orders-orders-us"),
+        message_of(large, "send-invoices"),
+    )
     assert order["bindings"]["kafka"]["key"] == {"type": "integer", "format": "int64"}
     assert invoice["bindings"]["kafka"]["key"] == {"type": "string"}
     assert invoice["headers"] == {"type": "object", "properties": {"trace": {"type": "string"}}}
@@ -437,12 +484,18 @@ def test_groups_are_told_and_partitions_by_hand_have_none(large: Document) -> No
         return large["operations"][operation].get("bindings", {}).get("kafka", {}).get("groupId")
 
     assert group("receive-clicks") == {"type": "string", "enum": ["shop"]}
-    assert group("receive-retries-of-orders-again_1000")["enum"] == ["kafka-delayed-retry-topic-shop"]
+    assert group("receive-retries-of-orders-again_1000")["enum"] == [
+        "kafka-delayed-retry-topic-shop"
+    ]
     assert group("send-invoices") is None
-    assert large["operations"]["receive-orders-orders-eu"]["bindings"]["kafka"]["clientId"]["enum"] == ["billing"]
+    assert large["operations"]["receive-orders-orders-eu"]["bindings"]["kafka"]["clientId"][
+        "enum"
+    ] == ["billing"]
 
 
-def test_servers_are_the_brokers_of_each_channel_and_say_nothing_of_credentials(large: Document) -> None:
+def test_servers_are_the_brokers_of_each_channel_and_say_nothing_of_credentials(
+    large: Document,
+) -> None:
     secure = {"protocol": "kafka-secure", "security": [{"type": "scramSha512"}]}
     assert large["servers"] == {
         "a-9092": {"host": "a:9092", **secure},
@@ -461,14 +514,19 @@ def test_servers_are_the_brokers_of_each_channel_and_say_nothing_of_credentials(
             'security_protocol = "SASL_PLAINTEXT"\nsasl_username = "u"\nsasl_password = "p"',
             {"protocol": "kafka", "security": [{"type": "plain"}]},
         ),
-        ('security_protocol = "SASL_SSL"\nsasl_mechanism = "GSSAPI"', {"security": [{"type": "gssapi"}]}),
+        (
+            'security_protocol = "SASL_SSL"\nsasl_mechanism = "GSSAPI"',
+            {"security": [{"type": "gssapi"}]},
+        ),
         ('security_protocol = "SSL"', {"protocol": "kafka-secure"}),
         ('security_protocol = "SSL"\nssl_certfile = "shop.py"', {"security": [{"type": "X509"}]}),
         ('bootstrap_servers = "embedded"', {"host": "localhost", "protocol": "kafka"}),
         ('bootstrap_servers = "[::1]:9092"', {"host": "[::1]:9092", "protocol": "kafka"}),
     ],
 )
-def test_each_kind_of_security_has_its_name(settings: str, server: dict[str, Any], printed: Print) -> None:
+def test_each_kind_of_security_has_its_name(
+    settings: str, server: dict[str, Any], printed: Print
+) -> None:
     document = printed(HELLO, f'[kafka]\ngroup_id = "g"\n{settings}\n[incoming.greetings]\n')
     (found,) = document["servers"].values()
     assert server.items() <= found.items()
@@ -477,7 +535,9 @@ def test_each_kind_of_security_has_its_name(settings: str, server: dict[str, Any
 def test_a_reply_is_received_from_the_topic_that_is_named(large: Document) -> None:
     reply = large["operations"]["send-mails"]["reply"]["channel"]["$ref"]
     assert at(large, reply)["address"] == "mail-replies"
-    assert message_of(large, "receive-replies-to-mails")["headers"]["required"] == ["REPLY_CORRELATION_ID"]
+    assert message_of(large, "receive-replies-to-mails")["headers"]["required"] == [
+        "REPLY_CORRELATION_ID"
+    ]
 
 
 TWINS = """\
@@ -501,7 +561,9 @@ class Undescribable: ...
 """
 
 
-def test_two_types_of_one_name_are_two_schemas_and_names_of_channels_are_made_ids(printed: Print) -> None:
+def test_two_types_of_one_name_are_two_schemas_and_names_of_channels_are_made_ids(
+    printed: Print,
+) -> None:
     config = """
 [kafka]
 group_id = "g"
@@ -513,7 +575,9 @@ topic = "same"
 value_deserializer = "shop:Undescribable"
 """
     document = printed(TWINS, config)
-    one, two = (at(document, payload_of(document, f"receive-{name}")["$ref"]) for name in ("a.b-c", "two"))
+    one, two = (
+        at(document, payload_of(document, f"receive-{name}")["$ref"]) for name in ("a.b-c", "two")
+    )
     assert (set(one["properties"]), set(two["properties"])) == ({"id"}, {"number"})
     assert len(document["channels"]["same"]["messages"]) == 2
     assert payload_of(document, "receive-three") is None
@@ -585,12 +649,16 @@ def test_title_and_version_may_be_given(printed: Print) -> None:
     assert (info["title"], info["version"]) == ("Hello", "1.2.0")
 
 
-def test_the_version_is_that_of_the_package_that_the_module_belongs_to(printed: Print, tmp_path: Path) -> None:
+def test_the_version_is_that_of_the_package_that_the_module_belongs_to(
+    printed: Print, tmp_path: Path
+) -> None:
     package = tmp_path / "my_shop-1.4.2.dist-info"
     package.mkdir()
     (package / "METADATA").write_text("Metadata-Version: 2.1\nName: my-shop\nVersion: 1.4.2\n")
     (package / "top_level.txt").write_text("shop\n")
-    assert printed(HELLO, '[incoming.greetings]\ngroup_id = "hello"\n')["info"]["version"] == "1.4.2"
+    assert (
+        printed(HELLO, '[incoming.greetings]\ngroup_id = "hello"\n')["info"]["version"] == "1.4.2"
+    )
 
 
 @pytest.mark.parametrize(
@@ -599,7 +667,11 @@ def test_the_version_is_that_of_the_package_that_the_module_belongs_to(printed: 
         ("shop:ap", "[incoming.greetings]\ngroup_id = 'g'\n", "did you mean shop:app?"),
         ("shop", "", "expected module:attribute"),
         ("shop:app", "[incoming.greetings]\n", "group_id is missing"),
-        ("shop:app", "[incoming.greeting]\ngroup_id = 'g'\n", "no [incoming.greetings] is configured"),
+        (
+            "shop:app",
+            "[incoming.greeting]\ngroup_id = 'g'\n",
+            "no [incoming.greetings] is configured",
+        ),
     ],
 )
 def test_what_is_wrong_with_target_or_configuration_exits_with_2(
@@ -630,9 +702,12 @@ ON_SPARK = ("clickstream",)
     ],
     ids=lambda value: value if isinstance(value, str) else f"{value.parent.name}/{value.stem}",
 )
-def test_the_document_of_each_example_is_valid(path: Path, name: str, run: Callable[..., Ended]) -> None:
+def test_the_document_of_each_example_is_valid(
+    path: Path, name: str, run: Callable[..., Ended]
+) -> None:
     ended = run(path.parent, f"{path.stem}:{name}")
     assert (ended.code, ended.err) == (0, "")
     document = json.loads(ended.out)
     check_document(document)
-    assert document["operations"] or path.stem == "look"  # which has no channels
+    # Which has no channels.
+    assert document["operations"] or path.stem == "look"

@@ -46,7 +46,8 @@ def test_apache_kafka_listens_on_the_port_that_was_asked_for(tmp_path: Path) -> 
 
 
 def test_without_java_it_says_so_and_takes_the_embedded_one(tmp_path: Path) -> None:
-    env = {"REACTIVE_KAFKA_CACHE": str(tmp_path), "PATH": "/nonexistent"}  # no jars, and no Maven to fetch them
+    # No jars, and no Maven to fetch them.
+    env = {"REACTIVE_KAFKA_CACHE": str(tmp_path), "PATH": "/nonexistent"}
     with running(*COMMAND, "broker", cwd=tmp_path, env=env) as broker:
         assert len(brokers_known_to(*address_of(broker))) == 1
         assert "no Apache Kafka here:" in broker.err
@@ -62,7 +63,9 @@ def test_without_java_it_says_so_and_takes_the_embedded_one(tmp_path: Path) -> N
         (("--kind", "embedded", "--port", "9092"), "chooses its port itself"),
     ],
 )
-def test_what_cannot_be_had_exits_with_1(arguments: tuple[str, ...], text: str, tmp_path: Path) -> None:
+def test_what_cannot_be_had_exits_with_1(
+    arguments: tuple[str, ...], text: str, tmp_path: Path
+) -> None:
     env = {"REACTIVE_KAFKA_CACHE": str(tmp_path), "PATH": "/nonexistent"}
     ended = cli("broker", *arguments, cwd=tmp_path, env=env)
     assert (ended.code, ended.out) == (1, "")

@@ -1,6 +1,8 @@
-"""A whole service with Spark: its secrets are seen nowhere, and it listens only where the configuration says.
+"""A whole service with Spark: its secrets are seen nowhere, and it listens only where the
+configuration says.
 
-Every secret has one word in it. It is looked for in what anybody else on the machine, or on its network, may see.
+Every secret has one word in it. It is looked for in what anybody else on the machine, or on its
+network, may see.
 """
 
 from __future__ import annotations
@@ -104,14 +106,26 @@ HANDLER = """
 @app.incoming("orders")
 async def handle(order: bytes) -> None: ...
 """
-PATHS = ("/", "/metrics", "/health", "/health/ready", "/health/live", "/health/started", "/api/channels", "/api/spark")
+PATHS = (
+    "/",
+    "/metrics",
+    "/health",
+    "/health/ready",
+    "/health/live",
+    "/health/started",
+    "/api/channels",
+    "/api/spark",
+)
 
 
 class Watch:
-    """Looks at the processes below a service again and again: the launcher of a driver lives for a second."""
+    """Looks at the processes below a service again and again: the launcher of a driver lives for a
+    second.
+    """
 
     def __init__(self, pid: int) -> None:
-        self.seen: dict[tuple[int, str], str] = {}  # process and command line -> its environment
+        # Process and command line -> its environment.
+        self.seen: dict[tuple[int, str], str] = {}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look, args=(pid,), daemon=True)
         self._thread.start()
@@ -122,7 +136,8 @@ class Watch:
                 if (one.pid, one.command) not in self.seen:
                     try:
                         environment = Path(f"/proc/{one.pid}/environ").read_text(errors="replace")
-                    except OSError:  # it has just ended
+                    except OSError:
+                        # It has just ended.
                         continue
                     self.seen[(one.pid, one.command)] = environment
 
@@ -139,13 +154,18 @@ def get(url: str) -> str:
     try:
         with urllib.request.urlopen(url, timeout=10) as answer:
             return str(answer.read().decode())
-    except urllib.error.HTTPError as error:  # not ready: 503
+    except urllib.error.HTTPError as error:
+        # Not ready: 503.
         return error.read().decode()
 
 
 @pytest.fixture(scope="module")
-def traces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, str], dict[str, Any]]]:
-    """Where something may be seen -> what is seen there; and what the process and those below it listen on."""
+def traces(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[dict[str, str], dict[str, Any]]]:
+    """Where something may be seen -> what is seen there; and what the process and those below it
+    listen on.
+    """
     folder = tmp_path_factory.mktemp("canary")
     (folder / "events").mkdir()
     (folder / "shop.py").write_text(APP)
@@ -168,17 +188,32 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str,
         service.process.terminate()
         ended = service.end()
     traces |= {"stdout": ended.out, "stderr": ended.err}
-    traces |= {f"event log {file.name}": file.read_text() for file in folder.rglob("events*") if file.is_file()}
+    traces |= {
+        f"event log {file.name}": file.read_text()
+        for file in folder.rglob("events*")
+        if file.is_file()
+    }
     traces |= {f"command line {pid}": command for pid, command in watch.seen}
     traces |= {f"environment {pid}": environment for (pid, _), environment in watch.seen.items()}
-    yield traces, {"ours": ours, "below": sockets, "http": port, "ui": ui_port, "seen": (folder / "seen").read_text()}
+    yield (
+        traces,
+        {
+            "ours": ours,
+            "below": sockets,
+            "http": port,
+            "ui": ui_port,
+            "seen": (folder / "seen").read_text(),
+        },
+    )
 
 
 def _of_spark(ui: str) -> dict[str, str]:
     (application,) = json.loads(get(f"{ui}/api/v1/applications"))
     pages = ("/jobs/", "/environment/", "/executors/", "/SQL/")
     api = f"/api/v1/applications/{application['id']}"
-    return {f"Spark's {page}": get(ui + page) for page in (*pages, f"{api}/environment", f"{api}/sql")}
+    return {
+        f"Spark's {page}": get(ui + page) for page in (*pages, f"{api}/environment", f"{api}/sql")
+    }
 
 
 @pytest.mark.spark
@@ -201,12 +236,25 @@ def test_a_secret_is_seen_nowhere(traces: tuple[dict[str, str], dict[str, Any]])
         "/health",
     )
     assert all(any(where.startswith(kind) and seen[where] for where in seen) for kind in kinds)
-    assert "--properties-file" in "".join(text for where, text in seen.items() if where.startswith("command line "))
-    assert "spark.hadoop.my.password" in seen["Spark's /environment/"]  # it is there, and its value is not
-    assert {where for where in ("/", "/metrics", "/api/channels", "/api/spark") if "clicks" not in seen[where]} == set()
-    assert {where for where in PATHS if where.startswith("/health") and '"status"' not in seen[where]} == set()
-    assert "spark.hadoop.my.password" in "".join(seen[where] for where in seen if where.startswith("event log "))
-    assert '"sparkProperties"' in next(seen[where] for where in seen if where.endswith("/environment"))
+    assert "--properties-file" in "".join(
+        text for where, text in seen.items() if where.startswith("command line ")
+    )
+    # It is there, and its value is not.
+    assert "spark.hadoop.my.password" in seen["Spark's /environment/"]
+    assert {
+        where
+        for where in ("/", "/metrics", "/api/channels", "/api/spark")
+        if "clicks" not in seen[where]
+    } == set()
+    assert {
+        where for where in PATHS if where.startswith("/health") and '"status"' not in seen[where]
+    } == set()
+    assert "spark.hadoop.my.password" in "".join(
+        seen[where] for where in seen if where.startswith("event log ")
+    )
+    assert '"sparkProperties"' in next(
+        seen[where] for where in seen if where.endswith("/environment")
+    )
     assert "Traceback (most recent call last)" in seen["stderr"]
     loggers = ("aiokafka.conn:", "py4j.clientserver:", "sqlalchemy.")
     assert [name for name in loggers if f"DEBUG   {name}" not in seen["stderr"]] == []
@@ -215,7 +263,9 @@ def test_a_secret_is_seen_nowhere(traces: tuple[dict[str, str], dict[str, Any]])
 
 
 @pytest.mark.spark
-def test_what_listens_is_configured_and_on_loopback(traces: tuple[dict[str, str], dict[str, Any]]) -> None:
+def test_what_listens_is_configured_and_on_loopback(
+    traces: tuple[dict[str, str], dict[str, Any]],
+) -> None:
     """Row S13 of the faults."""
     found = traces[1]
     assert ("127.0.0.1", found["http"]) in found["ours"]

@@ -78,7 +78,9 @@ def big(order: bytes) -> bytes:
 """
 
 
-def test_it_prints_all_handlers_of_a_channel_in_the_order_in_which_they_are_asked(tmp_path: Path) -> None:
+def test_it_prints_all_handlers_of_a_channel_in_the_order_in_which_they_are_asked(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "shop.py").write_text(MANY)
     config = '[incoming.orders]\ngroup_id = "shop"\nbroadcast = false\n[outgoing.invoices]\n'
     (tmp_path / "reactive-kafka.toml").write_text(config)
@@ -92,13 +94,19 @@ def test_it_prints_all_handlers_of_a_channel_in_the_order_in_which_they_are_aske
     ]
 
 
-def test_it_prints_each_channel_with_its_handler_and_settings_without_a_broker(folder: Path) -> None:
+def test_it_prints_each_channel_with_its_handler_and_settings_without_a_broker(
+    folder: Path,
+) -> None:
     ended = cli("check", "shop:app", cwd=folder)
     assert (ended.code, ended.err) == (0, "")
     blocks = {block.splitlines()[0]: block.splitlines()[1:] for block in ended.out.split("\n\n")}
     orders = blocks["incoming orders: topic shop.orders, group shop"]
-    assert "  handler = shop.invoice(Message[Order]), on the event loop, sends to invoices" in orders
-    assert {"  commit_strategy = throttled", "  commit_interval = 3s", "  ack = manual"} <= set(orders)
+    assert (
+        "  handler = shop.invoice(Message[Order]), on the event loop, sends to invoices" in orders
+    )
+    assert {"  commit_strategy = throttled", "  commit_interval = 3s", "  ack = manual"} <= set(
+        orders
+    )
     clicks = blocks["incoming clicks: topic clicks, group clicks"]
     assert "  handler = shop.count(Batch[bytes]), in worker threads" in clicks
     assert (
@@ -114,12 +122,17 @@ def test_a_secret_file_that_others_may_read_is_warned_of(folder: Path) -> None:
     secret = folder / "password"
     secret.write_text("hunter2")
     secret.chmod(0o644)
-    config = CONFIG.replace('sasl_plain_password = "hunter2"', 'sasl_plain_password_file = "password"')
+    config = CONFIG.replace(
+        'sasl_plain_password = "hunter2"', 'sasl_plain_password_file = "password"'
+    )
     (folder / "reactive-kafka.toml").write_text(config)
     ended = cli("check", "shop:app", cwd=folder)
     assert (ended.code, ended.err) == (0, "")
     (warning,) = (line for line in ended.out.splitlines() if line.startswith("warning "))
-    assert "line 7: [kafka] sasl_plain_password_file = 'password': everybody on this machine may read" in warning
+    assert (
+        "line 7: [kafka] sasl_plain_password_file = 'password': everybody on this machine may read"
+        in warning
+    )
     assert "(its mode is 0644): chmod 600" in warning
 
 
@@ -159,14 +172,19 @@ group_id = "shop"
 """
 
 
-def test_it_shows_the_sources_and_who_yields_and_what_feeds_each_outgoing_channel(tmp_path: Path) -> None:
+def test_it_shows_the_sources_and_who_yields_and_what_feeds_each_outgoing_channel(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "shop.py").write_text(SENDERS)
     (tmp_path / "reactive-kafka.toml").write_text(ALL_SENT)
     ended = cli("check", "shop:app", cwd=tmp_path)
     assert (ended.code, ended.err) == (0, "")
     blocks = {block.splitlines()[0]: block.splitlines()[1:] for block in ended.out.split("\n\n")}
     orders = blocks["incoming orders: topic orders, group shop"]
-    assert "  handler = shop.split(dict), on the event loop, sends what it yields to audit, lines" in orders
+    assert (
+        "  handler = shop.split(dict), on the event loop, sends what it yields to audit, lines"
+        in orders
+    )
     assert "source shop.measure: sends what it yields to audit, temperatures" in blocks
     assert "source shop.measure_outside: sends what it yields to temperatures" in blocks
     feeds = {head: body[0] for head, body in blocks.items() if head.startswith("outgoing")}
@@ -186,7 +204,9 @@ def test_secrets_are_masked(folder: Path) -> None:
 
 
 def test_what_has_no_effect_is_a_warning_and_with_strict_an_error(folder: Path) -> None:
-    unused = CONFIG.replace("[incoming.orders]", '[incoming.orders]\ndead_letter_queue = { topic = "letters" }')
+    unused = CONFIG.replace(
+        "[incoming.orders]", '[incoming.orders]\ndead_letter_queue = { topic = "letters" }'
+    )
     (folder / "unused.toml").write_text(unused)
     told = "warning        unused.toml, line 10: [incoming.orders] dead_letter_queue.topic = 'letters': has no effect"
     ended = cli("check", "shop:app", "--config", "unused.toml", cwd=folder)
@@ -204,9 +224,15 @@ def test_what_has_no_effect_is_a_warning_and_with_strict_an_error(folder: Path) 
 
 @pytest.mark.parametrize(
     ("more", "is_told"),
-    [("", True), ("\n@app.on_start\ndef begin() -> None: ...\n", False), ("\napp.emitter('invoices')\n", False)],
+    [
+        ("", True),
+        ("\n@app.on_start\ndef begin() -> None: ...\n", False),
+        ("\napp.emitter('invoices')\n", False),
+    ],
 )
-def test_an_application_that_nothing_was_declared_for_is_told(more: str, is_told: bool, folder: Path) -> None:
+def test_an_application_that_nothing_was_declared_for_is_told(
+    more: str, is_told: bool, folder: Path
+) -> None:
     (folder / "empty.py").write_text("from reactive_kafka import App\n\napp = App()\n" + more)
     ended = cli("check", "empty:app", cwd=folder)
     assert (ended.code, ended.err) == (0, "")
@@ -216,7 +242,9 @@ def test_an_application_that_nothing_was_declared_for_is_told(more: str, is_told
 
 
 def test_every_problem_is_listed_and_it_exits_with_2(folder: Path) -> None:
-    (folder / "bad.toml").write_text(CONFIG.replace("commit_interval", "comit_interval") + "[http]\nport = 70000\n")
+    (folder / "bad.toml").write_text(
+        CONFIG.replace("commit_interval", "comit_interval") + "[http]\nport = 70000\n"
+    )
     ended = cli("check", "shop:app", "--config", "bad.toml", cwd=folder)
     assert ended.code == 2
     assert "2 problems in the configuration" in ended.err
@@ -306,7 +334,9 @@ remote = "sc://spark:15002/;token=hunter2"
 
 
 @pytest.mark.spark
-def test_it_names_where_spark_is_and_mode_pool_and_payload_of_each_spark_function(tmp_path: Path) -> None:
+def test_it_names_where_spark_is_and_mode_pool_and_payload_of_each_spark_function(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "shop.py").write_text(SPARK_SHOP)
     (tmp_path / "reactive-kafka.toml").write_text(SPARK_CONFIG)
     ended = cli("check", "shop:app", cwd=tmp_path)
@@ -317,11 +347,19 @@ def test_it_names_where_spark_is_and_mode_pool_and_payload_of_each_spark_functio
         "  handler = shop.by_page, batches on Spark: mode ranges, 2 at once, pool big, payload Click, corrupt ones too"
         in lines
     )
-    assert "  handler = shop.count, batches on Spark: mode records, one at a time, pool views" in lines
+    assert (
+        "  handler = shop.count, batches on Spark: mode records, one at a time, pool views" in lines
+    )
     assert "  spark.pool = big" in lines
     assert "hunter2" not in ended.out
     views = lines[lines.index("incoming views: topic views, group shop") :]
-    for said in ("batch_max_records = 50000", "batch_max_wait = 2s", "timeout = 10m", "pool = views", "mode = records"):
+    for said in (
+        "batch_max_records = 50000",
+        "batch_max_wait = 2s",
+        "timeout = 10m",
+        "pool = views",
+        "mode = records",
+    ):
         assert f"  spark.{said}" in views
     for of_handlers in ("batch_max_records", "batch_max_wait", "concurrency"):
         assert not any(line.startswith(f"  {of_handlers} = ") for line in lines)
@@ -352,9 +390,7 @@ async def mail(text: str): ...
 
 def test_it_shows_memory_channels_with_who_sends_and_who_handles(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(STAGES)
-    channels = (
-        "[incoming.orders]\ngroup_id = 'g'\n[outgoing.invoices]\n[memory.mails]\n[memory.stage]\nmax_in_flight = 5"
-    )
+    channels = "[incoming.orders]\ngroup_id = 'g'\n[outgoing.invoices]\n[memory.mails]\n[memory.stage]\nmax_in_flight = 5"
     (tmp_path / "reactive-kafka.toml").write_text(channels)
     ended = cli("check", "shop:app", cwd=tmp_path)
     assert (ended.code, ended.err) == (0, "")
@@ -368,13 +404,20 @@ def test_it_shows_memory_channels_with_who_sends_and_who_handles(tmp_path: Path)
         "  handler = shop.mail(str), on the event loop",
     ]
     assert "  from = shop.invoice" in blocks["outgoing invoices: topic invoices"]
-    assert ended.out.splitlines()[-1] == "shop:app is fine: 1 incoming, 1 outgoing, 1 source, 2 memory"
+    assert (
+        ended.out.splitlines()[-1] == "shop:app is fine: 1 incoming, 1 outgoing, 1 source, 2 memory"
+    )
 
 
 def test_a_memory_channel_without_a_handler_is_a_problem(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(STAGES.replace('@app.incoming("mails")', ""))
-    channels = "[incoming.orders]\ngroup_id = 'g'\n[outgoing.invoices]\n[memory.stage]\n[memory.mails]\n"
+    channels = (
+        "[incoming.orders]\ngroup_id = 'g'\n[outgoing.invoices]\n[memory.stage]\n[memory.mails]\n"
+    )
     (tmp_path / "reactive-kafka.toml").write_text(channels)
     ended = cli("check", "shop:app", cwd=tmp_path)
     assert ended.code == 2
-    assert "line 5: [memory.mails]: nobody handles what goes in: it needs an @app.incoming('mails')" in ended.err
+    assert (
+        "line 5: [memory.mails]: nobody handles what goes in: it needs an @app.incoming('mails')"
+        in ended.err
+    )

@@ -52,23 +52,37 @@ def test_a_command_that_is_still_to_come_is_refused_by_name(name: str, tmp_path:
         (("--ruun",), "No such option '--ruun'"),
     ],
 )
-def test_an_unknown_command_is_wrong_usage(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+def test_an_unknown_command_is_wrong_usage(
+    words: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
     ended = cli(*words, cwd=tmp_path)
     assert ended.code == 2
     assert said in ended.err
 
 
 def test_importing_the_command_line_loads_no_command_and_no_extra() -> None:
-    heavy = ("click", "aiokafka", "uvicorn", "starlette", "pyspark", "rich", "confluent_kafka", "prometheus_client")
+    heavy = (
+        "click",
+        "aiokafka",
+        "uvicorn",
+        "starlette",
+        "pyspark",
+        "rich",
+        "confluent_kafka",
+        "prometheus_client",
+    )
     code = f"import reactive_kafka.cli, sys; print([name for name in {heavy!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize(
-    "arguments", [("che\x07ck",), ("--no\x1b[2J",), ("lag", "\u202eorders"), ("lag", "--config", "\x1b.toml")]
+    "arguments",
+    [("che\x07ck",), ("--no\x1b[2J",), ("lag", "\u202eorders"), ("lag", "--config", "\x1b.toml")],
 )
-def test_an_error_that_quotes_an_argument_gives_the_terminal_nothing_to_obey(arguments: tuple[str, ...]) -> None:
+def test_an_error_that_quotes_an_argument_gives_the_terminal_nothing_to_obey(
+    arguments: tuple[str, ...],
+) -> None:
     ended = CliRunner().invoke(commands, arguments)
     assert ended.exit_code == 2
     assert all(line.isprintable() for line in ended.stderr.splitlines())

@@ -77,9 +77,14 @@ def is_running(pid: int) -> bool:
 
 @pytest.mark.parametrize(
     ("number", "moment"),
-    [(signal.SIGTERM, "waiting until everything is ready"), (signal.SIGINT, "a payment waits for approval")],
+    [
+        (signal.SIGTERM, "waiting until everything is ready"),
+        (signal.SIGINT, "a payment waits for approval"),
+    ],
 )
-def test_a_signal_ends_it_early_and_leaves_no_java_behind(number: signal.Signals, moment: str, tmp_path: Path) -> None:
+def test_a_signal_ends_it_early_and_leaves_no_java_behind(
+    number: signal.Signals, moment: str, tmp_path: Path
+) -> None:
     with running(*COMMAND, "demo", cwd=tmp_path, env={"DEMO_SECONDS": "60"}) as demo:
         demo.wait_for(lambda: moment in demo.out, moment, timeout_s=120)
         demo.wait_for(lambda: bool(children(demo.process.pid)), "Spark's driver is started")
@@ -101,7 +106,11 @@ def until(condition: Callable[[], bool], what: str, demo: Running) -> None:
 
 @pytest.mark.parametrize(
     ("env", "text"),
-    [({"DEMO_SECONDS": "1"}, "DEMO_SECONDS"), ({"DEMO_SECONDS": "long"}, "DEMO_SECONDS"), ({"DEMO_PORT": "x"}, "PORT")],
+    [
+        ({"DEMO_SECONDS": "1"}, "DEMO_SECONDS"),
+        ({"DEMO_SECONDS": "long"}, "DEMO_SECONDS"),
+        ({"DEMO_PORT": "x"}, "PORT"),
+    ],
 )
 def test_wrong_usage_exits_with_2(env: Mapping[str, str], text: str, tmp_path: Path) -> None:
     ended = cli("demo", cwd=tmp_path, env=env)

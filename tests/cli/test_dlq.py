@@ -32,7 +32,10 @@ MEMORY = "reactive-kafka-replay:letters"
 CHANNELS = {
     "kafka": {"bootstrap_servers": "memory:1", "group_id": "g"},
     "incoming": {
-        "orders": {"failure_strategy": "delayed-retry-topic", "dead_letter_queue": {"topic": "letters"}},
+        "orders": {
+            "failure_strategy": "delayed-retry-topic",
+            "dead_letter_queue": {"topic": "letters"},
+        },
         "others": {"pattern": "spare|gone"},
     },
 }
@@ -47,11 +50,14 @@ def write_letter(
     letters_partition: int = 0,
     timestamp_ms: int | None = failed().timestamp_ms,
 ) -> None:
-    """A dead letter of ours: the record with this offset of partition 1, its value being the offset.
+    """A dead letter of ours: the record with this offset of partition 1, its value being the
+    offset.
 
     The record was made five seconds before the letter.
     """
-    record = failed(partition=TopicPartition(topic, 1), offset=offset, value=b"%d" % offset, key=b"k%d" % offset)
+    record = failed(
+        partition=TopicPartition(topic, 1), offset=offset, value=b"%d" % offset, key=b"k%d" % offset
+    )
     record = replace(record, timestamp_ms=timestamp_ms)
     written = DeadLetterQueue("letters").decide(record)
     assert isinstance(written, Write)
@@ -126,14 +132,19 @@ def test_an_ordinary_topic_is_told_from_a_dead_letter_topic(broker: MemoryBroker
     assert ended.code == 1
     assert "origin unknown" not in ended.out and "no reason given" not in ended.out
     assert "3  no dead letters: without the headers of one" in ended.out
-    assert "orders is no dead-letter topic: none of its records has the headers of a dead letter" in ended.err
+    assert (
+        "orders is no dead-letter topic: none of its records has the headers of a dead letter"
+        in ended.err
+    )
     asked = cli_on(broker, "dlq", "show", "orders", "--json")
     said = json.loads(asked.out)
     assert (asked.code, said["no_letters"], said["by_reason"]) == (1, 3, [])
     assert [record["written_by"] for record in said["records"]] == [None] * 3
 
 
-def test_a_letter_of_a_share_group_is_shown_with_its_group_and_goes_back(broker: MemoryBroker) -> None:
+def test_a_letter_of_a_share_group_is_shown_with_its_group_and_goes_back(
+    broker: MemoryBroker,
+) -> None:
     broker.create_topic("shared", 1)
     told = {
         "topic": b"orders",
@@ -146,16 +157,28 @@ def test_a_letter_of_a_share_group_is_shown_with_its_group_and_goes_back(broker:
     headers = [(f"__dlq.errors.{name}", value) for name, value in told.items()]
     broker.produce("shared", b"seven", partition=0, headers=headers)
     said = cli_on(broker, "dlq", "show", "shared").out
-    assert "from orders-1 7  no key  Offset rejected by client.  group workers, delivered 5 times" in said
-    assert "replayed 1 record\n" in cli_on(broker, "dlq", "replay", "shared", "--yes", servers=False).out
+    assert (
+        "from orders-1 7  no key  Offset rejected by client.  group workers, delivered 5 times"
+        in said
+    )
+    assert (
+        "replayed 1 record\n"
+        in cli_on(broker, "dlq", "replay", "shared", "--yes", servers=False).out
+    )
     (record,) = broker.log(TopicPartition("orders", 1))
     assert (record.value, tuple(record.headers)) == (b"seven", ())
 
 
-def test_what_is_no_letter_stays_and_goes_where_to_says_and_is_counted(broker: MemoryBroker) -> None:
+def test_what_is_no_letter_stays_and_goes_where_to_says_and_is_counted(
+    broker: MemoryBroker,
+) -> None:
     broker.produce("letters", b"plain", partition=0)
-    assert "letters-0 2: it is no dead letter: it has none of the headers of one" in replay(broker, "--yes", code=1)
-    assert "1  of them no dead letters: without the headers of one" in replay(broker, "--to", "payments", "--yes")
+    assert "letters-0 2: it is no dead letter: it has none of the headers of one" in replay(
+        broker, "--yes", code=1
+    )
+    assert "1  of them no dead letters: without the headers of one" in replay(
+        broker, "--to", "payments", "--yes"
+    )
 
 
 def test_values_are_shown_only_when_asked_for(broker: MemoryBroker) -> None:
@@ -179,7 +202,12 @@ def test_json_has_the_records_and_the_counts(broker: MemoryBroker) -> None:
                 "offset": 0,
                 "timestamp_ms": 1_700_000_000_000,
                 "written_by": "channel",
-                "origin": {"topic": "orders", "partition": 1, "offset": 7, "timestamp_ms": 1_699_999_995_000},
+                "origin": {
+                    "topic": "orders",
+                    "partition": 1,
+                    "offset": 7,
+                    "timestamp_ms": 1_699_999_995_000,
+                },
                 "exception": "builtins.ValueError",
                 "reason": "no amount",
                 "key": "k7",
@@ -196,7 +224,9 @@ def test_show_belongs_to_no_group(broker: MemoryBroker) -> None:
     assert broker._state.groups == {}
 
 
-def test_an_empty_topic_has_no_records_and_an_unknown_one_exits_with_1(broker: MemoryBroker) -> None:
+def test_an_empty_topic_has_no_records_and_an_unknown_one_exits_with_1(
+    broker: MemoryBroker,
+) -> None:
     assert cli_on(broker, "dlq", "show", "payments").out == "0 records in payments\n"
     for command in ("show", "replay"):
         ended = cli_on(broker, "dlq", command, "leters", *["--dry-run"] * (command == "replay"))
@@ -215,7 +245,11 @@ def replay(broker: MemoryBroker, *arguments: str, code: int = 0) -> str:
 
 def test_a_dry_run_shows_targets_and_counts_and_writes_nothing(broker: MemoryBroker) -> None:
     said = replay(broker, "--dry-run")
-    assert said.splitlines() == ["letters: 3 records to replay", "       3  to orders", "would replay 3 records"]
+    assert said.splitlines() == [
+        "letters: 3 records to replay",
+        "       3  to orders",
+        "would replay 3 records",
+    ]
     assert values(broker) == []
     assert broker.committed(MEMORY) == {}
 
@@ -230,7 +264,11 @@ def test_a_record_goes_back_as_it_was(broker: MemoryBroker) -> None:
 
 @pytest.mark.parametrize(
     ("configs", "kept"),
-    [({"retention.ms": "604800000"}, False), ({"retention.ms": "-1"}, True), ({"cleanup.policy": "compact"}, True)],
+    [
+        ({"retention.ms": "604800000"}, False),
+        ({"retention.ms": "-1"}, True),
+        ({"cleanup.policy": "compact"}, True),
+    ],
 )
 def test_a_record_that_its_topic_would_delete_gets_the_time_of_the_replay_and_that_is_told(
     configs: dict[str, str], kept: bool, broker: MemoryBroker
@@ -252,10 +290,14 @@ def test_a_young_record_keeps_its_timestamp_beside_old_ones(broker: MemoryBroker
     broker.create_topic("orders", 2, {"retention.ms": "604800000"})
     young_ms = int(SYSTEM_CLOCK.wall() * 1000) - 60_000
     write_letter(broker, 10, timestamp_ms=young_ms)
-    assert "replayed 4 records, 3 with the time of the replay as timestamp\n" in replay(broker, "--yes")
-    assert [record.timestamp for record in broker.log(TopicPartition("orders", 1)) if record.value == b"10"] == [
-        young_ms
-    ]
+    assert "replayed 4 records, 3 with the time of the replay as timestamp\n" in replay(
+        broker, "--yes"
+    )
+    assert [
+        record.timestamp
+        for record in broker.log(TopicPartition("orders", 1))
+        if record.value == b"10"
+    ] == [young_ms]
 
 
 def test_a_topic_whose_retention_the_broker_does_not_tell_is_named_before_anything_is_written(
@@ -296,8 +338,12 @@ def test_a_target_that_is_the_origin_is_reached_once_on_both_ways(
     assert values(broker) == ["7", "8", "9"]
 
 
-def test_records_that_cannot_go_back_stay_and_are_named_and_go_where_to_says(broker: MemoryBroker) -> None:
-    broker.produce("letters", b"forged", partition=0, headers=(("dead-letter-topic", b"elsewhere"),))
+def test_records_that_cannot_go_back_stay_and_are_named_and_go_where_to_says(
+    broker: MemoryBroker,
+) -> None:
+    broker.produce(
+        "letters", b"forged", partition=0, headers=(("dead-letter-topic", b"elsewhere"),)
+    )
     said = replay(broker, "--yes", code=1)
     assert "letters-0 2: it has no header dead-letter-partition, dead-letter-offset" in said
     assert "1 record cannot go back by itself; --to names a topic for it" in said
@@ -306,11 +352,16 @@ def test_records_that_cannot_go_back_stay_and_are_named_and_go_where_to_says(bro
     assert sorted(values(broker)) == ["7", "8", "9", "forged"]
 
 
-def test_headers_send_nothing_to_a_topic_that_the_configuration_does_not_name(broker: MemoryBroker) -> None:
+def test_headers_send_nothing_to_a_topic_that_the_configuration_does_not_name(
+    broker: MemoryBroker,
+) -> None:
     """Row S7 of the faults."""
     write_letter(broker, 66, topic="payments")
     said = replay(broker, "--yes", code=1)
-    assert "letters-0 2: it comes from topic payments, and no incoming channel of the configuration reads that" in said
+    assert (
+        "letters-0 2: it comes from topic payments, and no incoming channel of the configuration reads that"
+        in said
+    )
     assert (values(broker), values(broker, "payments")) == (["7", "8", "9"], [])
     replay(broker, "--to", "payments", "--yes")
     assert "66" in values(broker, "payments")
@@ -318,13 +369,18 @@ def test_headers_send_nothing_to_a_topic_that_the_configuration_does_not_name(br
 
 def test_without_a_configuration_only_to_names_a_target(broker: MemoryBroker) -> None:
     """Row S7 of the faults."""
-    for arguments, code, written in ((("--yes",), 1, []), (("--yes", "--to", "orders"), 0, ["7", "8", "9"])):
+    for arguments, code, written in (
+        (("--yes",), 1, []),
+        (("--yes", "--to", "orders"), 0, ["7", "8", "9"]),
+    ):
         ended = cli_on(broker, "dlq", "replay", "letters", *arguments)
         assert ended.code == code
         assert values(broker) == written
 
 
-def test_what_was_delayed_goes_back_to_the_retry_topic_that_it_first_stood_in(broker: MemoryBroker) -> None:
+def test_what_was_delayed_goes_back_to_the_retry_topic_that_it_first_stood_in(
+    broker: MemoryBroker,
+) -> None:
     broker.create_topic("orders_retry_10000", 2)
     write_letter(broker, 5, topic="orders_retry_10000")
     assert "1  to orders_retry_10000" in replay(broker, "--yes")
@@ -346,7 +402,9 @@ def test_without_a_terminal_and_without_yes_nothing_is_asked(broker: MemoryBroke
     assert values(broker) == []
 
 
-def test_a_write_that_fails_ends_it_there_and_the_next_one_goes_on_there(broker: MemoryBroker) -> None:
+def test_a_write_that_fails_ends_it_there_and_the_next_one_goes_on_there(
+    broker: MemoryBroker,
+) -> None:
     for offset in range(10, 15):
         write_letter(broker, offset)
     broker.delay_next("send", 0.0, times=4, of="orders")
@@ -359,7 +417,9 @@ def test_a_write_that_fails_ends_it_there_and_the_next_one_goes_on_there(broker:
 
 
 async def interrupted(broker: MemoryBroker, held: Hold) -> asyncio.Task[None]:
-    """A replay of eight letters, cancelled while the fourth is held up and all others of its piece are written."""
+    """A replay of eight letters, cancelled while the fourth is held up and all others of its piece
+    are written.
+    """
     for offset in range(10, 15):
         write_letter(broker, offset)
     wanted = await plan(cluster_of(broker), "letters", None, None)
@@ -371,7 +431,9 @@ async def interrupted(broker: MemoryBroker, held: Hold) -> asyncio.Task[None]:
 
 
 @in_virtual_time
-async def test_what_is_on_its_way_at_an_interruption_is_waited_for_and_does_not_go_twice(broker: MemoryBroker) -> None:
+async def test_what_is_on_its_way_at_an_interruption_is_waited_for_and_does_not_go_twice(
+    broker: MemoryBroker,
+) -> None:
     broker.delay_next("send", 0.0, times=3, of="orders")
     held = broker.hold("send", of="orders")
     replaying = await interrupted(broker, held)
@@ -404,15 +466,22 @@ async def test_a_replay_that_another_one_overtook_at_the_question_writes_nothing
     confirmed = await plan(cluster, "letters", mine, 1)
     await carry_out(cluster, await plan(cluster, "letters", theirs, None), {})
     before = broker.committed(memory_of("letters", theirs))
-    with pytest.raises(Failure, match="another replay has meanwhile reached 2 in letters-0: nothing was written"):
+    with pytest.raises(
+        Failure, match="another replay has meanwhile reached 2 in letters-0: nothing was written"
+    ):
         await carry_out(cluster, confirmed, {})
     assert sorted(values(broker)) == ["7", "8", "9"]
     assert broker.committed(memory_of("letters", theirs)) == before
 
 
-async def test_another_replay_to_the_same_topic_by_name_is_noticed_too(broker: MemoryBroker) -> None:
+async def test_another_replay_to_the_same_topic_by_name_is_noticed_too(
+    broker: MemoryBroker,
+) -> None:
     cluster = cluster_of(broker)
-    wanted, other = await plan(cluster, "letters", None, None), await plan(cluster, "letters", "orders", None)
+    wanted, other = (
+        await plan(cluster, "letters", None, None),
+        await plan(cluster, "letters", "orders", None),
+    )
     held = broker.hold("send", of="orders")
     replaying = asyncio.create_task(carry_out(cluster, wanted, {}))
     await held.arrived()
@@ -449,7 +518,9 @@ def test_a_topic_that_was_made_anew_is_told_and_how_to_begin_again(broker: Memor
     assert values(broker) == ["7", "8", "9"]
 
 
-def test_the_brokers_are_those_of_the_channel_that_writes_the_letters(broker: MemoryBroker, tmp_path: Path) -> None:
+def test_the_brokers_are_those_of_the_channel_that_writes_the_letters(
+    broker: MemoryBroker, tmp_path: Path
+) -> None:
     file = tmp_path / "c.toml"
     file.write_text(
         '[kafka]\nbootstrap_servers = "elsewhere:1"\n[incoming.other]\ngroup_id = "g"\n'
@@ -463,7 +534,9 @@ def test_the_brokers_are_those_of_the_channel_that_writes_the_letters(broker: Me
     assert "several connections (elsewhere:1, memory:1)" in unclear.err
 
 
-WAYS = st.tuples(st.sampled_from(["", "orders", "payments", "spare"]), st.none() | st.integers(1, 4))
+WAYS = st.tuples(
+    st.sampled_from(["", "orders", "payments", "spare"]), st.none() | st.integers(1, 4)
+)
 LETTERS = st.tuples(st.sampled_from(["orders", "spare", "payments", "gone"]), st.integers(0, 1))
 
 
@@ -482,9 +555,15 @@ def test_no_record_reaches_a_topic_twice_and_all_get_home_in_the_end(
         else:
             to, limit = step
             cli_on(
-                broker, "dlq", "replay", "letters", "--yes",
-                *(["--to", to] if to else []), *(["--limit", str(limit)] if limit else []), servers=False,
-            )  # fmt: skip
+                broker,
+                "dlq",
+                "replay",
+                "letters",
+                "--yes",
+                *(["--to", to] if to else []),
+                *(["--limit", str(limit)] if limit else []),
+                servers=False,
+            )
     for topic in ("orders", "payments", "spare"):
         assert max(Counter(values(broker, topic)).values(), default=1) == 1
     for value, home in homes.items():

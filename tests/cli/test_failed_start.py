@@ -63,9 +63,14 @@ def test_a_line_says_which_function_raised_what_and_only_its_own_frames_follow(
     code: str, who: str, tmp_path: Path
 ) -> None:
     ended = run(code, tmp_path)
-    first, *rest = [line for line in ended.err.splitlines() if " INFO " not in line and " WARNING " not in line]
+    first, *rest = [
+        line for line in ended.err.splitlines() if " INFO " not in line and " WARNING " not in line
+    ]
     assert ended.code == 1
-    assert first == f"Error: {who.format(path=tmp_path / 'service.py')} raised RuntimeError: no database"
+    assert (
+        first
+        == f"Error: {who.format(path=tmp_path / 'service.py')} raised RuntimeError: no database"
+    )
     frames = [line for line in rest if line.startswith("  File ")]
     assert len(frames) == 2
     assert all(str(tmp_path) in frame for frame in frames)
@@ -77,5 +82,8 @@ def test_with_json_logs_it_is_one_record(code: str, who: str, tmp_path: Path) ->
     lines = list(map(json.loads, ended.err.splitlines()))
     (told,) = [line for line in lines if line["level"] == "ERROR"]
     assert ended.code == 1
-    assert told["message"] == f"{who.format(path=tmp_path / 'service.py')} raised RuntimeError: no database"
+    assert (
+        told["message"]
+        == f"{who.format(path=tmp_path / 'service.py')} raised RuntimeError: no database"
+    )
     assert told["exception"].count("File ") == 2

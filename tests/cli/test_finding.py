@@ -1,4 +1,6 @@
-"""What ``run`` and ``check`` say when the application cannot be loaded: short, with a place, and exit code 2."""
+"""What ``run`` and ``check`` say when the application cannot be loaded: short, with a place, and
+exit code 2.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def refused(ended: Ended) -> str:
 
 
 @pytest.mark.parametrize("command", ["run", "check"])
-def test_a_missing_module_names_the_folder_and_one_that_is_close(command: str, folder: Path) -> None:
+def test_a_missing_module_names_the_folder_and_one_that_is_close(
+    command: str, folder: Path
+) -> None:
     said = refused(cli(command, "biling:app", cwd=folder))
     assert f"there is no module 'biling' in {folder}; did you mean 'billing'?" in said
 
@@ -43,7 +47,9 @@ def test_a_missing_attribute_names_the_apps_that_are_there(folder: Path) -> None
 @pytest.mark.parametrize("target", ["time:x", "_thread:lock", "_thread:lock.x", "sys:app"])
 def test_a_module_without_a_file_is_named_all_the_same(target: str, folder: Path) -> None:
     name, attribute = target.split(":")
-    assert f"{name} has no {attribute!r}; there is no App in {name}" in refused(cli("check", target, cwd=folder))
+    assert f"{name} has no {attribute!r}; there is no App in {name}" in refused(
+        cli("check", target, cwd=folder)
+    )
 
 
 def test_an_attribute_that_raises_is_told_with_file_and_line(tmp_path: Path) -> None:
@@ -66,27 +72,39 @@ def test_something_that_is_no_app_is_named_by_its_type(folder: Path) -> None:
         ("billing", "expected module:attribute, as in billing:app"),
     ],
 )
-def test_a_target_that_is_written_wrongly_shows_the_right_form(target: str, text: str, folder: Path) -> None:
+def test_a_target_that_is_written_wrongly_shows_the_right_form(
+    target: str, text: str, folder: Path
+) -> None:
     assert text in refused(cli("check", target, cwd=folder))
 
 
 @pytest.mark.parametrize(
     ("source", "text"),
     [
-        ("import json\nimport no_such_package\n", "ModuleNotFoundError: No module named 'no_such_package' ({file}:2)"),
-        ("from json import nothing_here\n", "ImportError: cannot import name 'nothing_here' from 'json'"),
+        (
+            "import json\nimport no_such_package\n",
+            "ModuleNotFoundError: No module named 'no_such_package' ({file}:2)",
+        ),
+        (
+            "from json import nothing_here\n",
+            "ImportError: cannot import name 'nothing_here' from 'json'",
+        ),
         ("x = 1\ny = x / 0\n", "ZeroDivisionError: division by zero ({file}:2)"),
         ("def f(:\n    pass\n", "SyntaxError: invalid syntax ({file}:1)"),
     ],
 )
-def test_what_fails_in_the_users_module_is_told_with_file_and_line(source: str, text: str, tmp_path: Path) -> None:
+def test_what_fails_in_the_users_module_is_told_with_file_and_line(
+    source: str, text: str, tmp_path: Path
+) -> None:
     file = tmp_path / "broken.py"
     file.write_text(source)
     said = refused(cli("run", "broken:app", cwd=tmp_path))
     assert "broken cannot be imported: " + text.format(file=file) in said
 
 
-def test_the_module_is_looked_for_in_app_dir(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_the_module_is_looked_for_in_app_dir(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     assert cli("check", "billing:app", "--app-dir", str(folder), cwd=elsewhere).code == 0
     env = {"REACTIVE_KAFKA_APP_DIR": str(folder)}

@@ -34,7 +34,9 @@ def servers(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture
 async def group(servers: str) -> str:
-    """A group, and a topic of the same name: 5 records in partition 0, of which 3 are committed, 2 in partition 1."""
+    """A group, and a topic of the same name: 5 records in partition 0, of which 3 are committed, 2
+    in partition 1.
+    """
     name = f"lag-{uuid4().hex[:8]}"
     await write(servers, name, {0: 5, 1: 2})
     await commit(servers, name, {TopicPartition(name, 0): Committed(3)})
@@ -47,7 +49,8 @@ async def write(servers: str, topic: str, counts: Mapping[int, int]) -> None:
     await producer.start()
     await inspector.start()
     try:
-        if (await inspector.describe_group("nobody")).state is not None:  # the embedded broker makes topics by itself
+        # The embedded broker makes topics by itself.
+        if (await inspector.describe_group("nobody")).state is not None:
             await inspector.create_topic(topic, 4)
         for partition, count in counts.items():
             for number in range(count):
@@ -65,7 +68,8 @@ async def commit(servers: str, group: str, positions: Mapping[TopicPartition, Co
 @asynccontextmanager
 async def member_of(servers: str, group: str) -> AsyncIterator[Member]:
     """A member that has all partitions of the topic called as its group."""
-    # The embedded broker lets nobody into a group that a member has left for as long as a session lasts.
+    # The embedded broker lets nobody into a group that a member has left for as long as a session
+    # lasts.
     short = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 500}
     consumer = KafkaConnector(servers).consumer(
         name="one", subscription=Topics((group,)), group_id=group, properties=short
@@ -79,10 +83,25 @@ async def member_of(servers: str, group: str) -> AsyncIterator[Member]:
         await consumer.stop()
 
 
-def test_it_shows_each_partition_of_a_group_and_what_is_not_committed(servers: str, group: str, tmp_path: Path) -> None:
-    ended = cli("lag", "--bootstrap-servers", servers, "--group", group, "--topic", group, "--json", cwd=tmp_path)
+def test_it_shows_each_partition_of_a_group_and_what_is_not_committed(
+    servers: str, group: str, tmp_path: Path
+) -> None:
+    ended = cli(
+        "lag",
+        "--bootstrap-servers",
+        servers,
+        "--group",
+        group,
+        "--topic",
+        group,
+        "--json",
+        cwd=tmp_path,
+    )
     assert ended.code == 0, ended.err
-    rows = [(row["partition"], row["committed"], row["log_end"], row["lag"]) for row in json.loads(ended.out)]
+    rows = [
+        (row["partition"], row["committed"], row["log_end"], row["lag"])
+        for row in json.loads(ended.out)
+    ]
     assert rows == [(0, 3, 5, 2), (1, None, 2, None), (2, None, 0, None), (3, None, 0, None)]
 
 
@@ -111,14 +130,26 @@ def test_a_configuration_names_groups_and_topics(servers: str, group: str, tmp_p
 
 
 def test_an_unknown_group_exits_with_1(servers: str, group: str, tmp_path: Path) -> None:
-    ended = cli("lag", "--bootstrap-servers", servers, "--group", "nobody", "--topic", group, cwd=tmp_path)
+    ended = cli(
+        "lag", "--bootstrap-servers", servers, "--group", "nobody", "--topic", group, cwd=tmp_path
+    )
     assert (ended.code, ended.out) == (1, "")
     assert "unknown group 'nobody': it has no members and has committed nothing" in ended.err
     assert "Traceback" not in ended.err
 
 
-async def test_an_unknown_topic_exits_with_1_and_is_not_created(servers: str, group: str, tmp_path: Path) -> None:
-    arguments = ("lag", "--bootstrap-servers", servers, "--group", group, "--topic", "no-such-topic")
+async def test_an_unknown_topic_exits_with_1_and_is_not_created(
+    servers: str, group: str, tmp_path: Path
+) -> None:
+    arguments = (
+        "lag",
+        "--bootstrap-servers",
+        servers,
+        "--group",
+        group,
+        "--topic",
+        "no-such-topic",
+    )
     ended = await asyncio.to_thread(cli, *arguments, cwd=tmp_path)
     assert (ended.code, ended.out) == (1, "")
     assert "unknown topic no-such-topic" in ended.err
@@ -156,21 +187,32 @@ def test_delayed_retries_are_a_group_of_their_own(
     broker.create_topic("orders_retry_10000", 1)
     inside.fill(broker, "orders_retry_10000", [4])
     inside.commit(broker, RETRIES, "orders_retry_10000", 1)
-    ended = inside.cli_on(broker, "lag", "--config", str(tmp_path / "shop.toml"), *arguments, "--json", servers=False)
-    rows = [(row["group"], row["topic"], row["committed"], row["lag"]) for row in json.loads(ended.out)]
+    ended = inside.cli_on(
+        broker, "lag", "--config", str(tmp_path / "shop.toml"), *arguments, "--json", servers=False
+    )
+    rows = [
+        (row["group"], row["topic"], row["committed"], row["lag"]) for row in json.loads(ended.out)
+    ]
     assert (ended.code, ended.err, rows) == (0, "", shown)
 
 
 def test_delayed_retries_that_never_were_are_left_out(tmp_path: Path) -> None:
     ended = inside.cli_on(
-        with_retries(tmp_path), "lag", "--config", str(tmp_path / "shop.toml"), "--json", servers=False
+        with_retries(tmp_path),
+        "lag",
+        "--config",
+        str(tmp_path / "shop.toml"),
+        "--json",
+        servers=False,
     )
     assert (ended.code, ended.err) == (0, "")
     assert [row["group"] for row in json.loads(ended.out)] == ["billing"]
 
 
 def with_retries(folder: Path) -> MemoryBroker:
-    """A topic that is 2 records behind; shop.toml has a channel of it with two retry topics, of which none exists."""
+    """A topic that is 2 records behind; shop.toml has a channel of it with two retry topics, of
+    which none exists.
+    """
     (folder / "shop.toml").write_text(
         '[kafka]\nbootstrap_servers = "memory:1"\n[incoming.orders]\ngroup_id = "billing"\n'
         'failure_strategy = "delayed-retry-topic"\n'
@@ -188,7 +230,8 @@ async def test_a_running_member_is_not_disturbed(servers: str, group: str, tmp_p
         ended = await asyncio.to_thread(cli, *arguments, cwd=tmp_path)
         assert ended.code == 0, ended.err
         generation = member.generation
-        await member.consumer.commit({TopicPartition(group, 0): Committed(4)}, generation)  # still its member
+        # Still its member.
+        await member.consumer.commit({TopicPartition(group, 0): Committed(4)}, generation)
 
 
 def test_a_broker_that_is_away_exits_with_1_and_a_short_text(tmp_path: Path) -> None:
@@ -202,7 +245,10 @@ def test_a_broker_that_is_away_exits_with_1_and_a_short_text(tmp_path: Path) -> 
     ("arguments", "text"),
     [
         (("--bootstrap-servers", "localhost:9092"), "--bootstrap-servers needs --group"),
-        (("--bootstrap-servers", "x:1", "--group", "g", "--config", "c.toml"), "exclude each other"),
+        (
+            ("--bootstrap-servers", "x:1", "--group", "g", "--config", "c.toml"),
+            "exclude each other",
+        ),
         ((), "there is no configuration"),
     ],
 )
@@ -221,7 +267,9 @@ def test_a_group_that_no_channel_has_exits_with_1_and_names_those_there(tmp_path
 
 
 def test_an_embedded_broker_cannot_be_asked_from_outside(tmp_path: Path) -> None:
-    (tmp_path / "c.toml").write_text('[kafka]\nbootstrap_servers = "embedded"\n[incoming.orders]\ngroup_id = "g"\n')
+    (tmp_path / "c.toml").write_text(
+        '[kafka]\nbootstrap_servers = "embedded"\n[incoming.orders]\ngroup_id = "g"\n'
+    )
     ended = cli("lag", "--config", "c.toml", cwd=tmp_path)
     assert ended.code == 1
     assert "lives inside its process only" in ended.err

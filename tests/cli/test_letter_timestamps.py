@@ -1,4 +1,6 @@
-"""Which timestamp a replayed record gets: its own, unless the target would delete or refuse it for that."""
+"""Which timestamp a replayed record gets: its own, unless the target would delete or refuse it for
+that.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,11 @@ KAFKA_4 = {
     "message.timestamp.before.max.ms": FOR_EVER,
     "message.timestamp.after.max.ms": "3600000",
 }
-KAFKA_3 = {**WEEK, "message.timestamp.type": "CreateTime", "message.timestamp.difference.max.ms": FOR_EVER}
+KAFKA_3 = {
+    **WEEK,
+    "message.timestamp.type": "CreateTime",
+    "message.timestamp.difference.max.ms": FOR_EVER,
+}
 
 
 @pytest.mark.parametrize(
@@ -32,7 +38,11 @@ KAFKA_3 = {**WEEK, "message.timestamp.type": "CreateTime", "message.timestamp.di
         ({**KAFKA_4, "retention.ms": "-1"}, 30 * DAY_MS, None),
         ({**KAFKA_4, "retention.ms": "0"}, 1, "retention.ms = 0"),
         ({**KAFKA_4, "message.timestamp.type": "LogAppendTime"}, 30 * DAY_MS, None),
-        ({**KAFKA_4, "message.timestamp.before.max.ms": "1000"}, 1001, "message.timestamp.before.max.ms = 1000"),
+        (
+            {**KAFKA_4, "message.timestamp.before.max.ms": "1000"},
+            1001,
+            "message.timestamp.before.max.ms = 1000",
+        ),
         (
             {**KAFKA_3, "message.timestamp.difference.max.ms": "1000"},
             1001,
@@ -41,7 +51,11 @@ KAFKA_3 = {**WEEK, "message.timestamp.type": "CreateTime", "message.timestamp.di
         (KAFKA_4, -3_600_000, None),
         (KAFKA_4, -3_600_001, "message.timestamp.after.max.ms = 3600000"),
         (KAFKA_3, -30 * DAY_MS, None),
-        ({**KAFKA_3, "message.timestamp.difference.max.ms": "5"}, -6, "message.timestamp.difference.max.ms = 5"),
+        (
+            {**KAFKA_3, "message.timestamp.difference.max.ms": "5"},
+            -6,
+            "message.timestamp.difference.max.ms = 5",
+        ),
         ({}, 30 * DAY_MS, None),
     ],
 )

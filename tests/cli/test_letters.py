@@ -1,4 +1,6 @@
-"""Dead letters as the command line sees them: the rules, for any headers that anybody may have written."""
+"""Dead letters as the command line sees them: the rules, for any headers that anybody may have
+written.
+"""
 
 from __future__ import annotations
 
@@ -39,19 +41,32 @@ def letter(failure: FailedRecord) -> Write:
     return decision
 
 
-def headers(topic: bytes = b"orders", partition: bytes = b"3", offset: bytes = b"17") -> HeaderPairs:
-    return (("dead-letter-topic", topic), ("dead-letter-partition", partition), ("dead-letter-offset", offset))
+def headers(
+    topic: bytes = b"orders", partition: bytes = b"3", offset: bytes = b"17"
+) -> HeaderPairs:
+    return (
+        ("dead-letter-topic", topic),
+        ("dead-letter-partition", partition),
+        ("dead-letter-offset", offset),
+    )
 
 
 def foreign(prefix: str, topic: bytes = b"orders", **more: bytes) -> HeaderPairs:
-    """A letter that somebody else wrote for offset 17 of partition 3, with *more* headers: _ stands for a dot."""
+    """A letter that somebody else wrote for offset 17 of partition 3, with *more* headers: _ stands
+    for a dot.
+    """
     names = {"topic": topic, "partition": b"3", "offset": b"17", **more}
     return tuple((prefix + name.replace("_", "."), value) for name, value in names.items())
 
 
 OTHERS = [
     (
-        foreign("__dlq.errors.", group=b"workers", delivery_count=b"5", message=b"Offset rejected by client."),
+        foreign(
+            "__dlq.errors.",
+            group=b"workers",
+            delivery_count=b"5",
+            message=b"Offset rejected by client.",
+        ),
         {
             "written_by": "share group",
             "reason": "Offset rejected by client.",
@@ -62,13 +77,23 @@ OTHERS = [
     ),
     (
         foreign(
-            "__streams.errors.", exception=b"java.lang.IllegalStateException: bad", message=b"bad", stacktrace=b"at"
+            "__streams.errors.",
+            exception=b"java.lang.IllegalStateException: bad",
+            message=b"bad",
+            stacktrace=b"at",
         ),
-        {"written_by": "Kafka Streams", "reason": "bad", "exception": "java.lang.IllegalStateException"},
+        {
+            "written_by": "Kafka Streams",
+            "reason": "bad",
+            "exception": "java.lang.IllegalStateException",
+        },
     ),
     (
         foreign(
-            "__connect.errors.", exception_class_name=b"org.x.DataException", exception_message=b"no", stage=b"SINK"
+            "__connect.errors.",
+            exception_class_name=b"org.x.DataException",
+            exception_message=b"no",
+            stage=b"SINK",
         ),
         {"written_by": "Kafka Connect", "reason": "no", "exception": "org.x.DataException"},
     ),
@@ -82,7 +107,12 @@ def test_letters_of_others_tell_why_and_go_back_without_the_headers_that_made_th
     pairs = (("trace", b"1"), *pairs)
     record = MemoryRecord(offset=5, timestamp=1000, key=None, value=b"v", headers=tuple(pairs))
     shown_letter = letter_of(TopicPartition("letters", 0), record, with_value=False)
-    assert shown_letter["origin"] == {"topic": "orders", "partition": 3, "offset": 17, "timestamp_ms": None}
+    assert shown_letter["origin"] == {
+        "topic": "orders",
+        "partition": 3,
+        "offset": 17,
+        "timestamp_ms": None,
+    }
     assert {name: shown_letter[name] for name in told} == told
     assert target_of(pairs, "letters", SIZES, is_named) == ReplayTarget("orders", 3)
     assert own_headers(pairs) == (("trace", b"1"),)
@@ -105,7 +135,9 @@ def test_a_letter_of_ours_goes_back_to_its_partition_as_it_was() -> None:
 
 
 def test_a_letter_of_a_partition_that_is_gone_goes_by_its_key() -> None:
-    assert target_of(headers(partition=b"4"), "letters", SIZES, is_named) == ReplayTarget("orders", None)
+    assert target_of(headers(partition=b"4"), "letters", SIZES, is_named) == ReplayTarget(
+        "orders", None
+    )
 
 
 @pytest.mark.parametrize(
@@ -117,8 +149,14 @@ def test_a_letter_of_a_partition_that_is_gone_goes_by_its_key() -> None:
             (("dead-letter-reason", b"no"),),
             "it has no header dead-letter-topic, dead-letter-partition, dead-letter-offset",
         ),
-        ((("__dlq.errors.topic", b"orders"),), "it has no header __dlq.errors.partition, __dlq.errors.offset"),
-        (foreign("__dlq.errors.", topic=b"GXcHfkdFRTqCX9mnd8SnHw"), "it comes from topic GXcHfkdFRTqCX9mnd8SnHw"),
+        (
+            (("__dlq.errors.topic", b"orders"),),
+            "it has no header __dlq.errors.partition, __dlq.errors.offset",
+        ),
+        (
+            foreign("__dlq.errors.", topic=b"GXcHfkdFRTqCX9mnd8SnHw"),
+            "it comes from topic GXcHfkdFRTqCX9mnd8SnHw",
+        ),
         (headers()[:2], "it has no header dead-letter-offset"),
         (headers(topic=b""), "its header dead-letter-topic is ''"),
         (headers(topic=b"or ders"), "its header dead-letter-topic is 'or ders'"),
@@ -128,16 +166,24 @@ def test_a_letter_of_a_partition_that_is_gone_goes_by_its_key() -> None:
         (headers(partition=b"-1"), "its header dead-letter-partition is '-1'"),
         (headers(partition="²".encode()), "its header dead-letter-partition is '²'"),
         (headers(offset=b"9" * 19), "its header dead-letter-offset is '999"),
-        (headers(topic=b"no-such-topic"), "it comes from topic no-such-topic, which does not exist"),
+        (
+            headers(topic=b"no-such-topic"),
+            "it comes from topic no-such-topic, which does not exist",
+        ),
         (
             headers(topic=b"payments"),
             "it comes from topic payments, and no incoming channel of the configuration reads that",
         ),
         (headers(topic=b"letters"), "it comes from this very topic"),
-        (headers(topic=b"__consumer_offsets"), "it comes from __consumer_offsets, a topic of the broker's own"),
+        (
+            headers(topic=b"__consumer_offsets"),
+            "it comes from __consumer_offsets, a topic of the broker's own",
+        ),
     ],
 )
-def test_headers_that_say_no_topic_to_go_to_are_refused_by_name(forged: HeaderPairs, why: str) -> None:
+def test_headers_that_say_no_topic_to_go_to_are_refused_by_name(
+    forged: HeaderPairs, why: str
+) -> None:
     """Row S7 of the faults."""
     refused = target_of(forged, "letters", SIZES, is_named)
     assert isinstance(refused, Refused)
@@ -161,7 +207,8 @@ def test_a_replayed_record_keeps_its_own_headers_and_none_of_ours(pairs: HeaderP
 
 
 def test_the_newest_of_several_origins_counts() -> None:
-    twice = (*headers(offset=b"5"), *headers(topic=b"older"))  # as SmallRye writes them
+    # As SmallRye writes them.
+    twice = (*headers(offset=b"5"), *headers(topic=b"older"))
     assert origin_of(twice) == LetterOrigin(TopicPartition("orders", 3), 5)
 
 
@@ -180,12 +227,18 @@ def test_a_record_that_fails_and_is_replayed_50_times_does_not_grow() -> None:
             timestamp_ms=original_timestamp(stored),
         )
         record = read_again(back, source=record)
-    assert (record.headers, record.key, record.value) == (failed().headers, failed().key, failed().value)
+    assert (record.headers, record.key, record.value) == (
+        failed().headers,
+        failed().key,
+        failed().value,
+    )
     assert record.timestamp_ms == failed().timestamp_ms
 
 
 @given(st.binary(max_size=400), st.binary(max_size=400), HEADERS)
-def test_whatever_is_in_a_record_is_shown_on_one_line_and_cut(value: bytes, key: bytes, pairs: HeaderPairs) -> None:
+def test_whatever_is_in_a_record_is_shown_on_one_line_and_cut(
+    value: bytes, key: bytes, pairs: HeaderPairs
+) -> None:
     record = MemoryRecord(offset=5, timestamp=0, key=key, value=value, headers=tuple(pairs))
     shown_letter = letter_of(TopicPartition("letters", 0), record, with_value=True)
     for text in (shown_letter[name] for name in ("key", "value", "reason", "exception")):

@@ -1,4 +1,6 @@
-"""Whose logging a service that is run has: the application's, what the options say, or else ours."""
+"""Whose logging a service that is run has: the application's, what the options say, or else
+ours.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ async def told() -> None:
     logging.getLogger("aiokafka.note").info("a note")
     print("up", flush=True)
 """
-OWN = 'logging.basicConfig(format="OWN %(name)s %(message)s", level=logging.INFO, stream=sys.stderr)'
+OWN = (
+    'logging.basicConfig(format="OWN %(name)s %(message)s", level=logging.INFO, stream=sys.stderr)'
+)
 ONE_LOGGER = """\
 handler = logging.StreamHandler(sys.stderr)
 handler.setFormatter(logging.Formatter("OWN %(name)s %(message)s"))
@@ -74,7 +78,9 @@ JSON = json.dumps(
 )
 
 
-def logs_of(folder: Path, *options: str, setup: str = "", env: dict[str, str] | None = None) -> list[str]:
+def logs_of(
+    folder: Path, *options: str, setup: str = "", env: dict[str, str] | None = None
+) -> list[str]:
     """What a service has on stderr from its start to its end."""
     (folder / "service.py").write_text(APP.format(setup=setup))
     with running(*COMMAND, "run", "service:app", *options, cwd=folder, env=env) as run:
@@ -112,14 +118,18 @@ def test_a_library_has_the_level_that_the_application_has_set(tmp_path: Path) ->
     assert lines_with(lines, "INFO    aiokafka.note: a note")
 
 
-def test_a_format_that_is_given_wins_over_the_application_by_flag_and_by_variable(tmp_path: Path) -> None:
+def test_a_format_that_is_given_wins_over_the_application_by_flag_and_by_variable(
+    tmp_path: Path,
+) -> None:
     for options, env in (("--log-format", "json"), {}), ((), {"REACTIVE_KAFKA_LOG_FORMAT": "json"}):
         lines = logs_of(tmp_path, *options, setup=OWN, env=env)
         assert not lines_with(lines, "OWN")
         assert [json.loads(line)["message"] for line in lines if '"billing"' in line] == ["hello"]
 
 
-def test_a_level_says_what_is_shown_and_leaves_the_applications_format_as_it_is(tmp_path: Path) -> None:
+def test_a_level_says_what_is_shown_and_leaves_the_applications_format_as_it_is(
+    tmp_path: Path,
+) -> None:
     lines = logs_of(tmp_path, "--log-level", "DEBUG")
     assert len(lines_with(lines, "DEBUG   billing: a detail")) == 1
     lines = logs_of(tmp_path, "--log-level", "debug", setup=OWN)
@@ -128,11 +138,17 @@ def test_a_level_says_what_is_shown_and_leaves_the_applications_format_as_it_is(
     assert not lines_with(lines, "hello") + lines_with(lines, "started: ")
 
 
-@pytest.mark.parametrize(("name", "text"), [("log.toml", TOML), ("log.yaml", YAML), ("log.json", JSON)])
-def test_a_file_configures_logging_in_toml_yaml_or_json(name: str, text: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "text"), [("log.toml", TOML), ("log.yaml", YAML), ("log.json", JSON)]
+)
+def test_a_file_configures_logging_in_toml_yaml_or_json(
+    name: str, text: str, tmp_path: Path
+) -> None:
     (tmp_path / name).write_text(text)
     lines = logs_of(tmp_path, "--log-config", name, setup='early = logging.getLogger("billing")')
-    assert lines_with(lines, "hello") == ["MINE INFO billing hello"], "a logger made before is not silenced"
+    assert lines_with(lines, "hello") == ["MINE INFO billing hello"], (
+        "a logger made before is not silenced"
+    )
     assert lines_with(lines, "started: ")[0].startswith("MINE INFO reactive_kafka started: ")
 
 
@@ -162,19 +178,35 @@ def untouched() -> Iterator[None]:
 @pytest.mark.parametrize(
     ("name", "text", "told"),
     [
-        ("log.ini", "", ": unknown kind of file; expected one that ends in .toml, .yaml, .yml, .json"),
+        (
+            "log.ini",
+            "",
+            ": unknown kind of file; expected one that ends in .toml, .yaml, .yml, .json",
+        ),
         ("log.toml", "[root", ": not TOML: "),
         ("log.json", "[1]", ": expected tables such as [handlers.NAME] at the top, not list"),
         ("log.json", '{\n"root": {},\n"root": {}}', ", line 3: root stands in line 2 too"),
-        ("log.toml", "version = 1\n[handler.err]\n", ", line 2: [handler]: unknown; did you mean 'handlers'?"),
-        ("log.toml", "version = 2", ": logging cannot be configured with it: ValueError: Unsupported version: 2"),
+        (
+            "log.toml",
+            "version = 1\n[handler.err]\n",
+            ", line 2: [handler]: unknown; did you mean 'handlers'?",
+        ),
+        (
+            "log.toml",
+            "version = 2",
+            ": logging cannot be configured with it: ValueError: Unsupported version: 2",
+        ),
         (
             "log.toml",
             TOML.replace("logging.StreamHandler", "loging.StreamHandler"),
             ", line 4: [handlers.err]: Cannot resolve 'loging.StreamHandler': No module named 'loging': "
             "ModuleNotFoundError: No module named 'loging'",
         ),
-        ("log.toml", TOML.replace('"INFO"', '"LOUD"'), ", line 8: [root]: ValueError: Unknown level: 'LOUD'"),
+        (
+            "log.toml",
+            TOML.replace('"INFO"', '"LOUD"'),
+            ", line 8: [root]: ValueError: Unknown level: 'LOUD'",
+        ),
         (
             "log.yaml",
             YAML.replace("[err]", "[errs]"),
@@ -194,7 +226,9 @@ def test_a_bad_file_is_named_with_the_place_in_it(
 
 def test_a_bad_file_ends_the_command_with_2_and_no_traceback(tmp_path: Path) -> None:
     (tmp_path / "service.py").write_text(APP.format(setup=""))
-    (tmp_path / "log.toml").write_text("[handlers.file]\nclass = 'logging.FileHandler'\nfilename = 'no/such/folder'\n")
+    (tmp_path / "log.toml").write_text(
+        "[handlers.file]\nclass = 'logging.FileHandler'\nfilename = 'no/such/folder'\n"
+    )
     ended = cli("run", "service:app", "--log-config", "log.toml", cwd=tmp_path)
     assert ended.code == 2
     assert "log.toml, line 1: [handlers.file]: FileNotFoundError: " in ended.err

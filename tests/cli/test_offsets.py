@@ -1,4 +1,6 @@
-"""``offsets``: what it shows and changes, on an in-memory broker; and once, all of it, on a real one."""
+"""``offsets``: what it shows and changes, on an in-memory broker; and once, all of it, on a real
+one.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def tp(partition: int) -> TopicPartition:
 
 @pytest.fixture
 def broker() -> MemoryBroker:
-    """orders with 10 and 4 records, the first two of partition 0 gone; billing has 6 committed in partition 0."""
+    """orders with 10 and 4 records, the first two of partition 0 gone; billing has 6 committed in
+    partition 0.
+    """
     broker = make_broker(2, "orders")
     fill(broker, "orders", [10, 4])
     broker.delete_records(tp(0), 2)
@@ -58,7 +62,9 @@ def test_show_tells_position_log_lag_and_metadata_of_each_partition(broker: Memo
 def test_show_names_the_members(broker: MemoryBroker) -> None:
     with member_of(broker, "billing", "orders"):
         said = cli_on(broker, "offsets", "show", "billing").out.splitlines()
-        (member,) = json.loads(cli_on(broker, "offsets", "show", "billing", "--json").out)["members"]
+        (member,) = json.loads(cli_on(broker, "offsets", "show", "billing", "--json").out)[
+            "members"
+        ]
     assert said[0] == "group billing: Stable, 1 member"
     assert member["member_id"] in said[1]
 
@@ -90,8 +96,14 @@ def test_show_unwraps_what_we_keep_beside_the_users_string(broker: MemoryBroker)
     [
         (("show", "biling"), "unknown group 'biling'"),
         (("show", "billing", "--topic", "order"), "unknown topic order; the cluster has orders"),
-        (("reset", "biling", "--topic", "orders", "--to", "latest", "--yes"), "unknown group 'biling'"),
-        (("reset", "billing", "--topic", "order", "--to", "latest", "--yes"), "unknown topic order"),
+        (
+            ("reset", "biling", "--topic", "orders", "--to", "latest", "--yes"),
+            "unknown group 'biling'",
+        ),
+        (
+            ("reset", "billing", "--topic", "order", "--to", "latest", "--yes"),
+            "unknown topic order",
+        ),
         (
             ("reset", "billing", "--topic", "orders", "--partition", "7", "--to", "0", "--yes"),
             "topic orders has no partition 7; it has 2, from 0 on",
@@ -131,7 +143,8 @@ def test_reset_shows_before_and_after_and_sets_all_partitions(broker: MemoryBrok
         "set 2 positions",
     ]
     assert positions(broker, "billing") == {0: 2, 1: 0}
-    assert broker.committed("billing")[tp(0)].metadata == ""  # it belonged to position 6
+    # It belonged to position 6.
+    assert broker.committed("billing")[tp(0)].metadata == ""
 
 
 @pytest.mark.parametrize(
@@ -155,7 +168,9 @@ def test_reset_goes_where_it_is_told(to: str, after: int, broker: MemoryBroker) 
 
 
 def test_an_offset_outside_of_the_log_is_cut_off_with_a_word(broker: MemoryBroker) -> None:
-    assert "99 is past the log's end" in reset(broker, "--partition", "0", "--to", "99", "--dry-run")
+    assert "99 is past the log's end" in reset(
+        broker, "--partition", "0", "--to", "99", "--dry-run"
+    )
 
 
 def test_a_position_that_stays_keeps_its_metadata(broker: MemoryBroker) -> None:
@@ -175,11 +190,33 @@ def test_a_dry_run_changes_nothing_and_tells_all(broker: MemoryBroker) -> None:
 def test_a_group_with_members_is_refused_and_they_are_named(broker: MemoryBroker) -> None:
     with member_of(broker, "billing", "orders"):
         (member,) = broker.members("billing")
-        ended = cli_on(broker, "offsets", "reset", "billing", "--topic", "orders", "--to", "earliest", "--yes")
-        same = cli_on(
-            broker, "offsets", "reset", "billing", "--topic", "orders", "--partition", "0", "--to", "6", "--yes"
+        ended = cli_on(
+            broker, "offsets", "reset", "billing", "--topic", "orders", "--to", "earliest", "--yes"
         )
-        dry = cli_on(broker, "offsets", "reset", "billing", "--topic", "orders", "--to", "earliest", "--dry-run")
+        same = cli_on(
+            broker,
+            "offsets",
+            "reset",
+            "billing",
+            "--topic",
+            "orders",
+            "--partition",
+            "0",
+            "--to",
+            "6",
+            "--yes",
+        )
+        dry = cli_on(
+            broker,
+            "offsets",
+            "reset",
+            "billing",
+            "--topic",
+            "orders",
+            "--to",
+            "earliest",
+            "--dry-run",
+        )
     assert ended.code == 1
     assert "group 'billing' has members, stop them first: " in ended.err
     assert member in ended.err
@@ -189,7 +226,8 @@ def test_a_group_with_members_is_refused_and_they_are_named(broker: MemoryBroker
 
 def test_without_a_terminal_and_without_yes_nothing_is_even_asked(broker: MemoryBroker) -> None:
     """Row S10 of the faults."""
-    broker.down = True  # nobody is asked for anything
+    # Nobody is asked for anything.
+    broker.down = True
     ended = cli_on(broker, "offsets", "reset", "billing", "--topic", "orders", "--to", "earliest")
     assert ended.code == 2
     assert "--yes goes ahead without asking" in ended.err
@@ -203,7 +241,18 @@ def test_a_to_that_makes_no_sense_is_wrong_usage_and_named(to: str, broker: Memo
 
 
 def test_json_is_all_that_stdout_gets(broker: MemoryBroker) -> None:
-    ended = cli_on(broker, "offsets", "reset", "billing", "--topic", "orders", "--to", "latest", "--yes", "--json")
+    ended = cli_on(
+        broker,
+        "offsets",
+        "reset",
+        "billing",
+        "--topic",
+        "orders",
+        "--to",
+        "latest",
+        "--yes",
+        "--json",
+    )
     assert json.loads(ended.out) == {
         "group": "billing",
         "dry_run": False,
@@ -218,18 +267,25 @@ def test_json_is_all_that_stdout_gets(broker: MemoryBroker) -> None:
 # -- export and import
 
 
-def test_what_was_exported_is_restored_with_its_metadata(broker: MemoryBroker, tmp_path: Path) -> None:
+def test_what_was_exported_is_restored_with_its_metadata(
+    broker: MemoryBroker, tmp_path: Path
+) -> None:
     file = tmp_path / "billing.json"
     file.write_text(cli_on(broker, "offsets", "export", "billing").out)
     reset(broker, "--to", "latest", "--yes")
     ended = cli_on(broker, "offsets", "import", "billing", str(file), "--yes")
     assert ended.code == 0, ended.err
     assert broker.committed("billing")[tp(0)] == (6, "half")
-    assert positions(broker, "billing")[1] == 4  # was not in the file
-    assert "set 0 positions" in cli_on(broker, "offsets", "import", "billing", str(file), "--yes").out
+    # Was not in the file.
+    assert positions(broker, "billing")[1] == 4
+    assert (
+        "set 0 positions" in cli_on(broker, "offsets", "import", "billing", str(file), "--yes").out
+    )
 
 
-def test_a_file_gives_a_new_group_the_positions_of_another_one(broker: MemoryBroker, tmp_path: Path) -> None:
+def test_a_file_gives_a_new_group_the_positions_of_another_one(
+    broker: MemoryBroker, tmp_path: Path
+) -> None:
     file = tmp_path / "billing.json"
     file.write_text(cli_on(broker, "offsets", "export", "billing").out)
     assert cli_on(broker, "offsets", "import", "copy", str(file), "--yes").code == 0
@@ -261,7 +317,9 @@ def test_a_broken_file_is_wrong_usage(broker: MemoryBroker, tmp_path: Path) -> N
 
 @pytest.fixture
 def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
-    """The store in which the channel orders keeps billing's positions: 8 in partition 0, with a state."""
+    """The store in which the channel orders keeps billing's positions: 8 in partition 0, with a
+    state.
+    """
     (tmp_path / "reactive-kafka.toml").write_text(
         '[kafka]\nbootstrap_servers = "memory:1"\n[incoming.orders]\ngroup_id = "billing"\n'
         'commit_strategy = "checkpoint"\n[incoming.orders.checkpoint]\nstore = "memory://offsets-command"\n'
@@ -279,7 +337,9 @@ def offsets(broker: MemoryBroker, *arguments: str) -> str:
     return ended.out
 
 
-def test_show_has_the_stores_positions_and_kafkas_beside_them(broker: MemoryBroker, rows: MemoryStore) -> None:
+def test_show_has_the_stores_positions_and_kafkas_beside_them(
+    broker: MemoryBroker, rows: MemoryStore
+) -> None:
     assert offsets(broker, "show", "billing").splitlines() == [
         "group billing: Empty, 0 members",
         "topic   partition  position  in kafka  log start  log end  lag  metadata",
@@ -299,7 +359,9 @@ def test_a_channel_without_a_group_goes_by_its_name_and_kafka_is_not_asked(
         offsets(broker, "show", "orders").splitlines()[0]
         == "group orders: no members, its positions are in a store only"
     )
-    offsets(broker, "reset", "orders", "--topic", "orders", "--partition", "0", "--to", "5", "--yes")
+    offsets(
+        broker, "reset", "orders", "--topic", "orders", "--partition", "0", "--to", "5", "--yes"
+    )
     assert rows.rows.row("orders", tp(0)) == Checkpoint(token=2, position=5)
     assert broker.committed("orders") == {}
 
@@ -308,9 +370,12 @@ def test_a_channel_without_a_group_goes_by_its_name_and_kafka_is_not_asked(
 def test_reset_takes_the_row_over_and_kafka_follows(
     to: str, state: str | None, broker: MemoryBroker, rows: MemoryStore
 ) -> None:
-    said = offsets(broker, "reset", "billing", "--topic", "orders", "--partition", "0", "--to", to, "--yes")
+    said = offsets(
+        broker, "reset", "billing", "--topic", "orders", "--partition", "0", "--to", to, "--yes"
+    )
     assert ("its state is dropped" in said) == (state is None)
-    assert rows.rows.row("billing", tp(0)) == Checkpoint(token=5, position=int(to), state=state)  # an owner is fenced
+    # An owner is fenced.
+    assert rows.rows.row("billing", tp(0)) == Checkpoint(token=5, position=int(to), state=state)
     assert positions(broker, "billing") == {0: int(to)}
 
 
@@ -331,13 +396,26 @@ def test_a_service_goes_on_from_where_its_store_was_reset_to_without_the_old_sta
             await test.settled()
 
     asyncio.run(run())
-    offsets(broker, "reset", "billing", "--topic", "orders", "--partition", "0", "--to", "by:-3", "--yes")
+    offsets(
+        broker,
+        "reset",
+        "billing",
+        "--topic",
+        "orders",
+        "--partition",
+        "0",
+        "--to",
+        "by:-3",
+        "--yes",
+    )
     asyncio.run(run())
     assert seen == [(8, [1]), (9, [8]), (7, None), (8, [7]), (9, [8])]
 
 
 def test_a_partition_without_a_row_gets_one(broker: MemoryBroker, rows: MemoryStore) -> None:
-    offsets(broker, "reset", "billing", "--topic", "orders", "--partition", "1", "--to", "2", "--yes")
+    offsets(
+        broker, "reset", "billing", "--topic", "orders", "--partition", "1", "--to", "2", "--yes"
+    )
     assert rows.rows.row("billing", tp(1)) == Checkpoint(token=1, position=2)
 
 
@@ -346,13 +424,30 @@ def test_a_stores_positions_and_states_are_saved_and_restored(
 ) -> None:
     file = tmp_path / "billing.json"
     file.write_text(offsets(broker, "export", "billing"))
-    offsets(broker, "reset", "billing", "--topic", "orders", "--partition", "0", "--to", "earliest", "--yes")
+    offsets(
+        broker,
+        "reset",
+        "billing",
+        "--topic",
+        "orders",
+        "--partition",
+        "0",
+        "--to",
+        "earliest",
+        "--yes",
+    )
     offsets(broker, "import", "billing", str(file), "--yes")
-    assert rows.rows.row("billing", tp(0)) == Checkpoint(token=6, position=8, state="[1]", metadata="m")
-    assert "its state is left out: there is no store" in offsets(broker, "import", "copy", str(file), "--dry-run")
+    assert rows.rows.row("billing", tp(0)) == Checkpoint(
+        token=6, position=8, state="[1]", metadata="m"
+    )
+    assert "its state is left out: there is no store" in offsets(
+        broker, "import", "copy", str(file), "--dry-run"
+    )
 
 
-def test_a_store_that_is_away_is_told_and_kafka_is_left_alone(broker: MemoryBroker, rows: MemoryStore) -> None:
+def test_a_store_that_is_away_is_told_and_kafka_is_left_alone(
+    broker: MemoryBroker, rows: MemoryStore
+) -> None:
     rows.rows.faults.script("write", "away")
     ended = cli_on(
         broker,
@@ -383,10 +478,14 @@ def changed(broker: MemoryBroker, change: Change, meanwhile: Callable[[], None])
 def configured() -> tuple[IncomingSettings, ...]:
     """The channels of the configuration, if there is one."""
     here = Path("reactive-kafka.toml")
-    return tuple(read_settings(here, environ={}).checked().incoming.values()) if here.exists() else ()
+    return (
+        tuple(read_settings(here, environ={}).checked().incoming.values()) if here.exists() else ()
+    )
 
 
-async def changing(broker: MemoryBroker, change: Change, meanwhile: Callable[[], None]) -> BaseException:
+async def changing(
+    broker: MemoryBroker, change: Change, meanwhile: Callable[[], None]
+) -> BaseException:
     cluster = Cluster("memory:1", {}, configured(), lambda _: broker.connector())
     view = await look(cluster, "billing", ["orders"])
     meanwhile()
@@ -430,12 +529,26 @@ def test_what_is_not_read_back_as_it_was_written_is_told(broker: MemoryBroker) -
         broker._state.group("billing").commits[tp(0)] = Committed(7)
 
     broker.watch_commits("billing", move)
-    ended = cli_on(broker, "offsets", "reset", "billing", "--topic", "orders", "--partition", "0", "--to", "3", "--yes")
+    ended = cli_on(
+        broker,
+        "offsets",
+        "reset",
+        "billing",
+        "--topic",
+        "orders",
+        "--partition",
+        "0",
+        "--to",
+        "3",
+        "--yes",
+    )
     assert ended.code == 1
     assert "something else was read back: orders-0: 7 instead of 3" in ended.err
 
 
-def test_an_application_says_what_no_file_says(broker: MemoryBroker, rows: MemoryStore, tmp_path: Path) -> None:
+def test_an_application_says_what_no_file_says(
+    broker: MemoryBroker, rows: MemoryStore, tmp_path: Path
+) -> None:
     (tmp_path / "billing_in_code.py").write_text(
         "from reactive_kafka import App\n"
         'checkpoints = {"store": "memory://offsets-command"}\n'
@@ -443,5 +556,7 @@ def test_an_application_says_what_no_file_says(broker: MemoryBroker, rows: Memor
         'app = App({"kafka": {"bootstrap_servers": "memory:1"}, "incoming": {"orders": orders}})\n'
     )
     (tmp_path / "reactive-kafka.toml").unlink()
-    said = offsets(broker, "show", "billing", "--app", "billing_in_code:app", "--app-dir", str(tmp_path))
+    said = offsets(
+        broker, "show", "billing", "--app", "billing_in_code:app", "--app-dir", str(tmp_path)
+    )
     assert "  8         6 " in said

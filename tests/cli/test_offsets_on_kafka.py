@@ -1,4 +1,6 @@
-"""``offsets`` and ``dlq`` against a real Kafka: one story, from a look at a group to dead letters sent back."""
+"""``offsets`` and ``dlq`` against a real Kafka: one story, from a look at a group to dead letters
+sent back.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ QUICK = {"session_timeout_ms": 30_000, "heartbeat_interval_ms": 500}
 
 
 class Stage:
-    """A topic of two partitions with 10 and 4 records, its dead letters, and a group; all by the same name."""
+    """A topic of two partitions with 10 and 4 records, its dead letters, and a group; all by the
+    same name.
+    """
 
     def __init__(self, servers: str) -> None:
         self.servers = servers
@@ -56,8 +60,13 @@ class Stage:
             os.write(ours, f"{answer}\n".encode())
             done = subprocess.run(
                 [*COMMAND, *arguments, "--bootstrap-servers", self.servers],
-                stdin=theirs, capture_output=True, text=True, env=environment(), timeout=60, check=False,
-            )  # fmt: skip
+                stdin=theirs,
+                capture_output=True,
+                text=True,
+                env=environment(),
+                timeout=60,
+                check=False,
+            )
         finally:
             os.close(ours)
             os.close(theirs)
@@ -73,7 +82,9 @@ class Stage:
             for topic in (self.name, self.letters):
                 await inspector.create_topic(topic, 2)
             sent = [
-                await producer.send(self.name, b"%d" % number, partition=partition, timestamp_ms=1_000_000 + number)
+                await producer.send(
+                    self.name, b"%d" % number, partition=partition, timestamp_ms=1_000_000 + number
+                )
                 for partition, count in ((0, 10), (1, 4))
                 for number in range(count)
             ]
@@ -97,7 +108,9 @@ class Stage:
         await self._abort_a_letter()
 
     async def _abort_a_letter(self) -> None:
-        async with aiokafka.AIOKafkaProducer(bootstrap_servers=self.servers, transactional_id=self.name) as producer:
+        async with aiokafka.AIOKafkaProducer(
+            bootstrap_servers=self.servers, transactional_id=self.name
+        ) as producer:
             await producer.begin_transaction()
             await producer.send_and_wait(self.letters, b"aborted", partition=0)
             await producer.abort_transaction()
@@ -107,7 +120,10 @@ class Stage:
         """Somebody who is in the group meanwhile."""
         with asyncio.Runner() as runner:
             consumer = KafkaConnector(self.servers).consumer(
-                name="worker", subscription=Topics((self.name,)), group_id=self.name, properties=QUICK
+                name="worker",
+                subscription=Topics((self.name,)),
+                group_id=self.name,
+                properties=QUICK,
             )
             member = Member(consumer)
             try:
@@ -140,14 +156,21 @@ class Stage:
         return asyncio.run(take())
 
 
-def test_positions_are_shown_set_saved_and_restored_and_letters_sent_back_once(kafka: str, tmp_path: Path) -> None:
+def test_positions_are_shown_set_saved_and_restored_and_letters_sent_back_once(
+    kafka: str, tmp_path: Path
+) -> None:
     stage = Stage(kafka)
     asyncio.run(stage.fill())
     with stage.member():
         shown = json.loads(stage.cli("offsets", "show", stage.name, "--json").out)
-        refused = stage.cli("offsets", "reset", stage.name, "--topic", stage.name, "--to", "earliest", "--yes")
+        refused = stage.cli(
+            "offsets", "reset", stage.name, "--topic", stage.name, "--to", "earliest", "--yes"
+        )
     assert (shown["state"], len(shown["members"])) == ("Stable", 1)
-    assert [(row["partition"], row["position"], row["lag"], row["metadata"]) for row in shown["positions"]] == [
+    assert [
+        (row["partition"], row["position"], row["lag"], row["metadata"])
+        for row in shown["positions"]
+    ] == [
         (0, 6, 4, "half"),
         (1, None, None, ""),
     ]
@@ -156,7 +179,15 @@ def test_positions_are_shown_set_saved_and_restored_and_letters_sent_back_once(k
 
     file = tmp_path / "saved.json"
     file.write_text(stage.cli("offsets", "export", stage.name).out)
-    to_a_time = ("offsets", "reset", stage.name, "--topic", stage.name, "--to", "1970-01-01T00:16:40.003Z")
+    to_a_time = (
+        "offsets",
+        "reset",
+        stage.name,
+        "--topic",
+        stage.name,
+        "--to",
+        "1970-01-01T00:16:40.003Z",
+    )
     assert "would set 2 positions" in stage.cli(*to_a_time, "--dry-run").out
     assert stage.committed(stage.name) == {stage.tp(0): Committed(6, "half")}
     no = stage.answered("n", *to_a_time)
@@ -166,19 +197,25 @@ def test_positions_are_shown_set_saved_and_restored_and_letters_sent_back_once(k
     assert yes.code == 0, yes.err
     assert stage.committed(stage.name) == {stage.tp(0): Committed(3), stage.tp(1): Committed(3)}
     assert stage.cli("offsets", "import", stage.name, str(file), "--yes").code == 0
-    assert stage.committed(stage.name) == {stage.tp(0): Committed(6, "half"), stage.tp(1): Committed(3)}
+    assert stage.committed(stage.name) == {
+        stage.tp(0): Committed(6, "half"),
+        stage.tp(1): Committed(3),
+    }
 
     letters = stage.cli("dlq", "show", stage.letters)
     assert (
         f"from {stage.name}-1 2 of 2023-11-14T22:13:15.000+00:00  key ada  builtins.ValueError: no amount"
         in letters.out
     )
-    assert f"1 record in {stage.letters}" in letters.out  # and not the one that was aborted
+    # And not the one that was aborted.
+    assert f"1 record in {stage.letters}" in letters.out
     by_hand = stage.cli("dlq", "replay", stage.letters, "--yes")
     assert "no incoming channel of the configuration reads that" in by_hand.out
     config = tmp_path / "app.toml"
     servers = f'[kafka]\nbootstrap_servers = "{stage.servers}"\n'
-    config.write_text(f'{servers}[incoming.orders]\ntopic = "{stage.name}"\ngroup_id = "{stage.name}"\n')
+    config.write_text(
+        f'{servers}[incoming.orders]\ntopic = "{stage.name}"\ngroup_id = "{stage.name}"\n'
+    )
     replay = ("dlq", "replay", stage.letters, "--yes", "--config", str(config))
     replayed = stage.cli(*replay)
     assert replayed.out.endswith("replayed 1 record\n"), replayed.err

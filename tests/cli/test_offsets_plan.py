@@ -19,7 +19,11 @@ OFFSETS = st.integers(0, 1000)
 LOGS = st.tuples(OFFSETS, OFFSETS).map(lambda ends: Log(min(ends), max(ends)))
 MOMENT = datetime(2026, 11, 21, 8, tzinfo=UTC)
 TOS: st.SearchStrategy[To] = st.one_of(
-    st.just("earliest"), st.just("latest"), OFFSETS, st.integers(-2000, 2000).map(By), st.just(MOMENT)
+    st.just("earliest"),
+    st.just("latest"),
+    OFFSETS,
+    st.integers(-2000, 2000).map(By),
+    st.just(MOMENT),
 )
 
 
@@ -29,7 +33,9 @@ def moved(to: To, log: Log, before: int | None, at_time: int | None = None) -> C
 
 
 @given(TOS, LOGS, OFFSETS, st.none() | OFFSETS)
-def test_a_new_position_is_always_inside_of_the_log(to: To, log: Log, before: int, at_time: int | None) -> None:
+def test_a_new_position_is_always_inside_of_the_log(
+    to: To, log: Log, before: int, at_time: int | None
+) -> None:
     change = moved(to, log, before, at_time)
     assert log.start <= change.after <= log.end
     assert change.is_same == (change.after == before)
@@ -40,16 +46,21 @@ def test_a_new_position_is_always_inside_of_the_log(to: To, log: Log, before: in
 def test_by_moves_so_many_records_and_stops_at_the_ends(count: int, log: Log, before: int) -> None:
     change = moved(By(count), log, before)
     inside = log.start <= before + count <= log.end
-    assert change.after == (before + count if inside else log.start if before + count < log.start else log.end)
+    assert change.after == (
+        before + count if inside else log.start if before + count < log.start else log.end
+    )
     assert bool(change.note) == (not inside)
 
 
 @given(LOGS, OFFSETS)
-def test_an_offset_outside_of_the_log_becomes_its_nearest_end_and_says_so(log: Log, offset: int) -> None:
+def test_an_offset_outside_of_the_log_becomes_its_nearest_end_and_says_so(
+    log: Log, offset: int
+) -> None:
     change = moved(offset, log, None)
     if log.start <= offset <= log.end:
         assert (change.after, change.note) == (offset, "")
-    elif offset:  # 0 is the log's beginning, wherever that is by now
+    elif offset:
+        # 0 is the log's beginning, wherever that is by now.
         assert change.after in log
         assert str(offset) in change.note
 
@@ -118,7 +129,12 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 def test_what_an_import_cannot_set_is_named() -> None:
     there, gone = TopicPartition("orders", 0), TopicPartition("orders", 7)
-    changes = [Change(there, None, 4), Change(there, None, 5), Change(there, None, 10), Change(gone, None, 0)]
+    changes = [
+        Change(there, None, 4),
+        Change(there, None, 5),
+        Change(there, None, 10),
+        Change(gone, None, 0),
+    ]
     assert outside(changes, {there: Log(5, 9)}) == [
         "orders-0: 4 is outside of the log, 5 to 9",
         "orders-0: 10 is outside of the log, 5 to 9",

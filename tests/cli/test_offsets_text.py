@@ -1,4 +1,6 @@
-"""The file of ``offsets export``: read as it was written, and refused by name where it makes no sense."""
+"""The file of ``offsets export``: read as it was written, and refused by name where it makes no
+sense.
+"""
 
 from __future__ import annotations
 
@@ -50,9 +52,15 @@ def changed(**fields: Any) -> str:
         ("", "it is not JSON"),
         ("[" * 100_000, "it is not JSON"),
         ("[]", 'has no "format"'),
-        ('{"format": "reactive-kafka offsets", "version": 2}', "its version is 2, and this command knows 1"),
+        (
+            '{"format": "reactive-kafka offsets", "version": 2}',
+            "its version is 2, and this command knows 1",
+        ),
         ('{"format": "reactive-kafka offsets", "version": 1}', "its positions are not a list"),
-        ('{"format": "reactive-kafka offsets", "version": 1, "positions": [5]}', "positions\\[0\\] is not an object"),
+        (
+            '{"format": "reactive-kafka offsets", "version": 1, "positions": [5]}',
+            "positions\\[0\\] is not an object",
+        ),
         (changed(topic=""), "positions\\[0\\]: topic = ''"),
         (changed(partition=-1), "positions\\[0\\]: partition = -1"),
         (changed(position=True), "positions\\[0\\]: position = True"),

@@ -1,4 +1,6 @@
-"""An ``application.properties`` on the command line: as it is, beside other files, and printed as TOML."""
+"""An ``application.properties`` on the command line: as it is, beside other files, and printed as
+TOML.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,15 @@ def test_an_application_may_name_the_file_itself(folder: Path) -> None:
 
 def test_later_files_win_key_by_key(folder: Path) -> None:
     (folder / "more.toml").write_text("[incoming.orders]\nconcurrency = 3\n")
-    ended = cli("check", "shop:app", "--config", "application.properties", "--config", "more.toml", cwd=folder)
+    ended = cli(
+        "check",
+        "shop:app",
+        "--config",
+        "application.properties",
+        "--config",
+        "more.toml",
+        cwd=folder,
+    )
     assert (ended.code, ended.err) == (0, "")
     assert "configuration  application.properties, more.toml" in ended.out
     assert "  concurrency = 3\n" in ended.out
@@ -90,7 +100,10 @@ def test_what_is_printed_is_a_configuration_that_says_the_same(folder: Path) -> 
     assert (ended.code, ended.err) == (0, "")
     printed = folder / "reactive-kafka.toml"
     printed.write_text(ended.out)
-    theirs, ours = (read_settings(file, environ={}).checked() for file in (folder / "application.properties", printed))
+    theirs, ours = (
+        read_settings(file, environ={}).checked()
+        for file in (folder / "application.properties", printed)
+    )
     assert (ours.incoming, ours.outgoing) == (theirs.incoming, theirs.outgoing)
     assert ours.bootstrap_servers == "kafka:9092"
 
@@ -104,7 +117,9 @@ def test_the_profile_is_the_environments(folder: Path) -> None:
 
 def test_problems_are_told_and_nothing_is_printed(folder: Path) -> None:
     with (folder / "application.properties").open("a") as file:
-        file.write("mp.messaging.incoming.orders.lazy-client=true\nmp.messaging.incoming.orders.ordred=key\n")
+        file.write(
+            "mp.messaging.incoming.orders.lazy-client=true\nmp.messaging.incoming.orders.ordred=key\n"
+        )
     ended = cli("check", "--from-quarkus", "application.properties", cwd=folder)
     assert (ended.code, ended.out) == (2, "")
     assert "2 problems in the configuration" in ended.err
@@ -124,13 +139,21 @@ def test_strict_refuses_warnings_here_too(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("shop:app", "--from-quarkus", "application.properties"), "--from-quarkus goes without MODULE:APP"),
-        (("--config", "shop.py", "--from-quarkus", "application.properties"), "goes without MODULE:APP and --config"),
+        (
+            ("shop:app", "--from-quarkus", "application.properties"),
+            "--from-quarkus goes without MODULE:APP",
+        ),
+        (
+            ("--config", "shop.py", "--from-quarkus", "application.properties"),
+            "goes without MODULE:APP and --config",
+        ),
         ((), "Missing argument 'MODULE:APP'"),
         (("--from-quarkus", "none.properties"), "does not exist"),
     ],
 )
-def test_what_cannot_be_meant_is_wrong_usage(folder: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_what_cannot_be_meant_is_wrong_usage(
+    folder: Path, arguments: tuple[str, ...], said: str
+) -> None:
     ended = cli("check", *arguments, cwd=folder)
     assert ended.code == 2
     assert said in ended.err

@@ -116,10 +116,15 @@ async def test_a_signal_drains_commits_and_exits_with_0(folder: Path, servers: s
     assert await committed(servers, "orders") == 2
     (started,) = [line for line in ended.err.splitlines() if "started: " in line]
     file = "configuration reactive-kafka.toml"
-    assert f"{file}, brokers {servers}, 2 incoming and 0 outgoing channels, HTTP http://127.0.0.1:" in started
+    assert (
+        f"{file}, brokers {servers}, 2 incoming and 0 outgoing channels, HTTP http://127.0.0.1:"
+        in started
+    )
 
 
-async def test_a_terminal_that_goes_drains_though_it_often_says_so_twice(folder: Path, servers: str) -> None:
+async def test_a_terminal_that_goes_drains_though_it_often_says_so_twice(
+    folder: Path, servers: str
+) -> None:
     """Row D2 of the faults."""
     await send(servers, "orders", "slow")
     with running(*RUN, cwd=folder) as run:
@@ -134,7 +139,9 @@ async def test_a_terminal_that_goes_drains_though_it_often_says_so_twice(folder:
     assert await committed(servers, "orders") == 1
 
 
-async def test_a_terminal_that_goes_is_nothing_to_a_process_under_nohup(folder: Path, servers: str) -> None:
+async def test_a_terminal_that_goes_is_nothing_to_a_process_under_nohup(
+    folder: Path, servers: str
+) -> None:
     """Row D2 of the faults."""
     with running("nohup", *RUN, cwd=folder) as run:
         run.wait_for(lambda: "started: " in run.err, "it has started")
@@ -146,7 +153,9 @@ async def test_a_terminal_that_goes_is_nothing_to_a_process_under_nohup(folder: 
         assert run.end().code == 0, run.said
 
 
-async def test_a_failed_channel_turns_health_red_and_the_process_stays(folder: Path, servers: str) -> None:
+async def test_a_failed_channel_turns_health_red_and_the_process_stays(
+    folder: Path, servers: str
+) -> None:
     await send(servers, "orders", "a", "bad")
     with running(*RUN, cwd=folder) as run:
         run.wait_for(lambda: "ValueError: no such order" in run.err, "the channel has failed")
@@ -171,7 +180,9 @@ async def test_an_embedded_broker_says_once_where_others_can_send_to_it(tmp_path
     assert ended.err.count(said) == 1
 
 
-async def test_with_exit_on_failure_it_ends_with_1_and_commits_what_was_done(folder: Path, servers: str) -> None:
+async def test_with_exit_on_failure_it_ends_with_1_and_commits_what_was_done(
+    folder: Path, servers: str
+) -> None:
     await send(servers, "orders", "a", "bad", "c")
     with running(*RUN, "--exit-on-failure", cwd=folder) as run:
         ended = run.end()

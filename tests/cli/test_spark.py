@@ -14,7 +14,9 @@ from tests.cli.process import cli
 def test_the_jars_are_put_where_they_were_asked_for(tmp_path: Path) -> None:
     ended = cli("spark", "jars", "--to", "jars", cwd=tmp_path)
     assert (ended.code, ended.out) == (0, "jars\n"), ended.err
-    assert {jar.name for jar in (tmp_path / "jars").iterdir()} == {artifact.jar for artifact in PINNED}
+    assert {jar.name for jar in (tmp_path / "jars").iterdir()} == {
+        artifact.jar for artifact in PINNED
+    }
     assert all(jar.stat().st_size > 10_000 for jar in connector_jars(tmp_path / "jars"))
 
 

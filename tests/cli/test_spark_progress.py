@@ -1,4 +1,6 @@
-"""Bars of Spark batches in the terminal of ``run``: never through a log line, and none without a terminal."""
+"""Bars of Spark batches in the terminal of ``run``: never through a log line, and none without a
+terminal.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ from tests.cli.process import COMMAND, environment
 from tests.harness.terminal import Terminal
 from tests.observe.samples import app, batch, channel, spark
 
-BAR = re.compile(r"clicks 7f3a +.* 50000 records, stage 1/2, tasks \d+/8 \(2 running, 0 failed\), .*")
+BAR = re.compile(
+    r"clicks 7f3a +.* 50000 records, stage 1/2, tasks \d+/8 \(2 running, 0 failed\), .*"
+)
 SERVICE = """\
 import asyncio, logging, os, threading, time
 from reactive_kafka import App
@@ -85,7 +89,9 @@ async def run():
 
 
 class OnTerminal:
-    """A command whose stdout and stderr are a pseudo terminal; what it has written so far is kept."""
+    """A command whose stdout and stderr are a pseudo terminal; what it has written so far is
+    kept.
+    """
 
     def __init__(self, process: subprocess.Popen[bytes], leader: int) -> None:
         self.process = process
@@ -100,7 +106,8 @@ class OnTerminal:
             assert time.monotonic() < deadline, self.text
             try:
                 piece = os.read(self._leader, 65536)
-            except OSError:  # nobody has the other end any more
+            except OSError:
+                # Nobody has the other end any more.
                 return
             self.text += self._decode(piece)
 
@@ -112,7 +119,9 @@ def on_terminal(
     leader, follower = pty.openpty()
     ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     own = {"TERM": "xterm", "PYTHONPATH": str(Path(__file__).parents[2])} | dict(env or {})
-    process = subprocess.Popen(command, cwd=cwd, env=environment(own), stdout=follower, stderr=follower)
+    process = subprocess.Popen(
+        command, cwd=cwd, env=environment(own), stdout=follower, stderr=follower
+    )
     os.close(follower)
     try:
         yield OnTerminal(process, leader)
@@ -153,10 +162,14 @@ def test_lines_go_above_the_bar_and_nothing_of_it_is_left(folder: Path) -> None:
         assert not any(map(BAR.search, lines[:-2])), "there is one"
     assert {re.search(r"tasks (\d)", lines[-2])[1] for lines in with_bar} >= {"0", "7"}, "it moves"
     shown = terminal.shown
-    assert [line for line in shown if "printed" in line] == [f"printed {number}" for number in range(300)]
+    assert [line for line in shown if "printed" in line] == [
+        f"printed {number}" for number in range(300)
+    ]
     assert [line for line in shown if "kept" in line] == [f"kept {number}" for number in range(300)]
     logged = [line for line in shown if "logged" in line]
-    assert [line.partition(" WARNING shop: ")[2] for line in logged] == [f"logged {number}" for number in range(300)]
+    assert [line.partition(" WARNING shop: ")[2] for line in logged] == [
+        f"logged {number}" for number in range(300)
+    ]
     assert all(re.match(r"2\d{3}-\d\d-\d\dT", line) for line in logged), "each in one piece"
     assert "no line end yet, and now one" in shown
     assert not any(map(BAR.search, shown))
@@ -166,7 +179,9 @@ def test_a_bar_is_never_wider_than_the_terminal(folder: Path) -> None:
     with on_terminal(*COMMAND, "run", "service:app", cwd=folder, columns=60) as run:
         run.read_until(lambda: "printed 299" in run.text)
     _, moments = watched(run.text.rpartition("\n")[0] + "\n", columns=60)
-    last = [lines[-2] for lines in moments if len(lines) > 1 and lines[-2].startswith("clicks 7f3a")]
+    last = [
+        lines[-2] for lines in moments if len(lines) > 1 and lines[-2].startswith("clicks 7f3a")
+    ]
     assert len(last) > 10
     assert all(len(line) < 60 for line in last)
 
@@ -210,7 +225,9 @@ def test_nothing_is_drawn_where_lines_are_for_machines_or_the_terminal_cannot(
 def test_nothing_is_drawn_without_a_terminal(folder: Path) -> None:
     own = environment({"PYTHONPATH": str(Path(__file__).parents[2])})
     with (folder / "out").open("w") as out, (folder / "err").open("w") as err:
-        process = subprocess.Popen([*COMMAND, "run", "service:app"], cwd=folder, env=own, stdout=out, stderr=err)
+        process = subprocess.Popen(
+            [*COMMAND, "run", "service:app"], cwd=folder, env=own, stdout=out, stderr=err
+        )
         try:
             deadline = time.monotonic() + 30
             while "over" not in (folder / "out").read_text():
@@ -243,7 +260,11 @@ def test_both_streams_are_put_back_and_a_stdout_that_is_a_file_is_never_taken(
                 assert (sys.stdout, sys.stderr) == (out, terminal)
             with redirect_stderr(terminal), redirect_stdout(terminal), bottom_of_the_terminal():
                 assert sys.stdout is not terminal
-            with redirect_stderr(out), redirect_stdout(terminal), bottom_of_the_terminal() as bottom:
+            with (
+                redirect_stderr(out),
+                redirect_stdout(terminal),
+                bottom_of_the_terminal() as bottom,
+            ):
                 assert (bottom, sys.stdout, sys.stderr) == (None, terminal, out)
     finally:
         os.close(leader)
@@ -281,12 +302,17 @@ def test_a_batch_without_tasks_yet_has_a_bar_all_the_same() -> None:
 @pytest.mark.parametrize(("done", "share"), [(0, 0), (4, 12), (8, 24)])
 def test_the_bar_is_as_long_as_what_is_done(done: int, share: int) -> None:
     file = io.StringIO()
-    Console(file=file, width=160, color_system=None).print(bars([spark(running=(batch(tasks_done=done),))], 160))
-    assert file.getvalue().count("━") == share  # without colours what is not done is blank
+    Console(file=file, width=160, color_system=None).print(
+        bars([spark(running=(batch(tasks_done=done),))], 160)
+    )
+    # Without colours what is not done is blank.
+    assert file.getvalue().count("━") == share
 
 
 @pytest.mark.parametrize(("share", "width"), [(0.0, 0), (0.25, 6), (0.75, 18), (1.0, 24)])
-def test_the_bar_has_the_share_of_its_batch_whatever_tasks_were_added(share: float, width: int) -> None:
+def test_the_bar_has_the_share_of_its_batch_whatever_tasks_were_added(
+    share: float, width: int
+) -> None:
     file = io.StringIO()
     one = batch(share=share, tasks=1000, tasks_done=5)
     Console(file=file, width=160, color_system=None).print(bars([spark(running=(one,))], 160))

@@ -1,4 +1,6 @@
-"""Commits that somebody asks for by hand, and brokers that take less metadata: what is sent, and what is told."""
+"""Commits that somebody asks for by hand, and brokers that take less metadata: what is sent, and
+what is told.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,12 @@ import asyncio
 import pytest
 
 from reactive_kafka.commit.strategy import CommitStrategy, Ignore, Latest, Throttled
-from reactive_kafka.errors import CommitRefusedError, MetadataTooLargeError, NotOwnerError, OutcomeUnknownError
+from reactive_kafka.errors import (
+    CommitRefusedError,
+    MetadataTooLargeError,
+    NotOwnerError,
+    OutcomeUnknownError,
+)
 from reactive_kafka.errors import TransientBrokerError as Transient
 from reactive_kafka.partitions.parts import CommitFacts
 from reactive_kafka.records import Committed
@@ -20,7 +27,9 @@ TOO_LARGE = MetadataTooLargeError("too long", [A])
 
 @pytest.mark.parametrize("strategy", [Throttled(5.0), Latest(5.0), Ignore()])
 @in_virtual_time
-async def test_a_position_is_committed_at_once_and_ticks_go_on_from_there(strategy: CommitStrategy) -> None:
+async def test_a_position_is_committed_at_once_and_ticks_go_on_from_there(
+    strategy: CommitStrategy,
+) -> None:
     bench = Bench(strategy)
     async with bench.running():
         bench.settle(10)
@@ -55,9 +64,13 @@ async def test_one_that_is_on_its_way_is_waited_for_and_then_looked_at_again() -
     assert bench.broker.positions == [5]
 
 
-@pytest.mark.parametrize("error", [Transient("away"), OutcomeUnknownError("no answer"), NotOwnerError("gone")])
+@pytest.mark.parametrize(
+    "error", [Transient("away"), OutcomeUnknownError("no answer"), NotOwnerError("gone")]
+)
 @in_virtual_time
-async def test_what_was_not_stored_is_told_and_the_next_tick_makes_up_for_it(error: Transient) -> None:
+async def test_what_was_not_stored_is_told_and_the_next_tick_makes_up_for_it(
+    error: Transient,
+) -> None:
     bench = Bench(Throttled(5.0), error)
     async with bench.running():
         bench.settle(5)
@@ -77,7 +90,8 @@ async def test_an_empty_string_takes_the_place_of_the_one_beside_the_same_positi
     for text in ("a", ""):
         bench.tracker.texts.store(text)
         await bench.committer.commit_positions({A: 1})
-    await bench.committer.commit_positions({A: 1})  # it is used up: there is nothing to send
+    # It is used up: there is nothing to send.
+    await bench.committer.commit_positions({A: 1})
     assert bench.broker.sent == [Committed(1, "a"), Committed(1, "")]
 
 

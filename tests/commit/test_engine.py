@@ -1,4 +1,6 @@
-"""The engine against a model of a broker that loses answers, and a group that takes partitions and gives them back."""
+"""The engine against a model of a broker that loses answers, and a group that takes partitions and
+gives them back.
+"""
 
 from __future__ import annotations
 
@@ -170,8 +172,12 @@ def test_an_assignment_without_a_revocation_before_it_commits_nothing_of_the_old
 # -- somewhere else in the log
 
 
-def seeked(*, committed: int | None, stored: int | None, to: int) -> tuple[CommitEngine, OffsetTracker]:
-    """A partition whose reading goes on at *to*, with records from there on; the group has *stored*."""
+def seeked(
+    *, committed: int | None, stored: int | None, to: int
+) -> tuple[CommitEngine, OffsetTracker]:
+    """A partition whose reading goes on at *to*, with records from there on; the group has
+    *stored*.
+    """
     engine = engine_with(A)
     tracker = OffsetTracker(A, to, committed=committed)
     tracker.deliver(range(to, to + 5), to + 5)
@@ -273,7 +279,9 @@ def ends_doubts(engine: CommitEngine, now: float) -> list[float]:
     return sent
 
 
-def test_the_first_commit_that_succeeds_after_an_unknown_one_is_sent_again_at_growing_intervals() -> None:
+def test_the_first_commit_that_succeeds_after_an_unknown_one_is_sent_again_at_growing_intervals() -> (
+    None
+):
     engine = engine_with(A)
     engine.trackers[A].settle(0)
     engine.fail(plan_of(engine, 0.0), is_unknown=True)
@@ -383,10 +391,13 @@ def test_after_a_seek_it_is_the_new_place_that_is_sent_once_more() -> None:
 
 @dataclass
 class LateBroker:
-    """Stores what it is sent; a request of unknown outcome may land later, but not behind two that succeeded."""
+    """Stores what it is sent; a request of unknown outcome may land later, but not behind two that
+    succeeded.
+    """
 
     stored: int | None = None
-    on_their_way: list[list[int]] = field(default_factory=list)  # position, requests that succeeded since
+    # Position, requests that succeeded since.
+    on_their_way: list[list[int]] = field(default_factory=list)
 
     def take(self, position: int) -> None:
         """A request succeeds; what could not land after it lands before it."""
@@ -407,7 +418,9 @@ class LateBroker:
         st.tuples(
             st.floats(0.1, 6),
             st.integers(0, 3),
-            st.sampled_from(["ok", "ok", "failed", "unknown: stored", "unknown: lost", "unknown: late", "lands"]),
+            st.sampled_from(
+                ["ok", "ok", "failed", "unknown: stored", "unknown: lost", "unknown: late", "lands"]
+            ),
         ),
         max_size=30,
     )
@@ -459,7 +472,8 @@ class GroupModel(RuleBasedStateMachine):
         self.generation = 0
         self.owner = False
         self.stored: int | None = None
-        self.settled: set[int] = set()  # offsets handled by us or by another owner
+        # Offsets handled by us or by another owner.
+        self.settled: set[int] = set()
         self.log_end = 0
         self.plan: CommitRequest | None = None
         self.stale: list[OffsetTracker] = []
@@ -469,7 +483,8 @@ class GroupModel(RuleBasedStateMachine):
     def store(self, plan: CommitRequest) -> None:
         """The broker takes a commit: these are the invariants."""
         if plan.generation != self.generation or not self.owner:
-            return  # refused: illegal generation
+            # refused: illegal generation.
+            return
         for partition, position in plan.offsets.items():
             assert partition == A
             missing = set(range(position.offset)) - self.settled
@@ -482,7 +497,9 @@ class GroupModel(RuleBasedStateMachine):
     @precondition(lambda self: not self.owner)
     @rule(others=st.integers(0, 2), worked=st.integers(0, 3))
     def assigned(self, others: int, worked: int) -> None:
-        """The partition comes: in the very next generation, or after others had it for some generations and worked."""
+        """The partition comes: in the very next generation, or after others had it for some
+        generations and worked.
+        """
         self.generation += 1 + others
         if others:
             at = self.stored or 0
@@ -576,7 +593,9 @@ class GroupModel(RuleBasedStateMachine):
         if not hasattr(self, "engine") or not self.owner:
             return
         tracker = self.engine.trackers[A]
-        assert tracker.committed is None or (self.stored is not None and tracker.committed <= self.stored)
+        assert tracker.committed is None or (
+            self.stored is not None and tracker.committed <= self.stored
+        )
 
     @invariant()
     def what_rests_has_nothing_that_could_be_due(self) -> None:
@@ -596,7 +615,9 @@ class GroupModel(RuleBasedStateMachine):
             self.fails_or_is_unknown(landed=False)
         tracker = self.engine.trackers[A]
         if tracker.window:
-            self.settled.update(tracker.offset_of(i) for i in range(tracker.base, tracker.base + tracker.window))
+            self.settled.update(
+                tracker.offset_of(i) for i in range(tracker.base, tracker.base + tracker.window)
+            )
             tracker.settle_range(tracker.base, tracker.base + tracker.window)
         plan = self.engine.plan(NOW)
         if plan is not None:

@@ -1,4 +1,6 @@
-"""A commit is due after so many settled offsets: never before, and little later, however fast they are settled."""
+"""A commit is due after so many settled offsets: never before, and little later, however fast they
+are settled.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ class Settling:
 
 
 @given(st.integers(1, 5000), st.integers(1, 20_000), st.floats(0.2, 5.0))
-def test_a_commit_is_due_after_so_many_and_little_later(most: int, rate: int, seconds: float) -> None:
+def test_a_commit_is_due_after_so_many_and_little_later(
+    most: int, rate: int, seconds: float
+) -> None:
     settling = Settling(most)
     settling.comes(10**6)
     stored = settling.settles(rate, seconds)
@@ -88,7 +92,12 @@ def test_only_strategies_that_commit_by_the_clock_go_by_a_number() -> None:
     assert every_of(settings, Throttled(5), lambda: (2, 0)) is not None
     for strategy in (Latest(5), Ignore(), type("Own", (Throttled,), {})(5)):
         assert every_of(settings, strategy, lambda: (2, 0)) is None
-    assert every_of(IncomingSettings(name="a", topics=("a",), group_id="g"), Throttled(5), lambda: (2, 0)) is None
+    assert (
+        every_of(
+            IncomingSettings(name="a", topics=("a",), group_id="g"), Throttled(5), lambda: (2, 0)
+        )
+        is None
+    )
 
 
 def test_several_consumers_share_the_number() -> None:

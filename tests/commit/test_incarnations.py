@@ -122,7 +122,9 @@ def test_an_id_that_a_broker_has_replaced_is_never_believed_again(by_all: bool) 
 
 
 def test_a_broker_that_is_cut_off_from_the_cluster_does_not_hold_up_the_start() -> None:
-    """It answers, and still takes all for living; those that are in the cluster know that it is not."""
+    """It answers, and still takes all for living; those that are in the cluster know that it is
+    not.
+    """
     known = Incarnations()
     left = frozenset({1, 3})
     tell(known, said(1, "b", left), said(2, "a"), said(3, "b", left), by_all=True)
@@ -148,7 +150,9 @@ def test_a_topic_that_is_created_again_for_ever_takes_no_more_memory() -> None:
 
 
 class Brokers:
-    """Brokers that learn of each incarnation at their own time, in order, and may miss one in between."""
+    """Brokers that learn of each incarnation at their own time, in order, and may miss one in
+    between.
+    """
 
     def __init__(self, data: st.DataObject) -> None:
         self._data = data
@@ -165,8 +169,12 @@ class Brokers:
         """What all say that are not silent."""
         return [self.answer(broker) for broker in range(self.count) if broker not in self.silent]
 
-    def step(self, acts: Sequence[str] = ("recreate", "learn", "learn", "learn", "silence")) -> None:
-        """The topic is created again, or a broker learns of it, or falls silent or answers again."""
+    def step(
+        self, acts: Sequence[str] = ("recreate", "learn", "learn", "learn", "silence")
+    ) -> None:
+        """The topic is created again, or a broker learns of it, or falls silent or answers
+        again.
+        """
         act = self._data.draw(st.sampled_from(acts), label="act")
         broker = self._data.draw(st.integers(0, self.count - 1), label="broker")
         if act == "recreate":
@@ -174,7 +182,9 @@ class Brokers:
         elif act == "silence":
             self.silent ^= {broker}
         elif self._at[broker] < self.newest:
-            self._at[broker] = self._data.draw(st.integers(self._at[broker] + 1, self.newest), label="learns of")
+            self._at[broker] = self._data.draw(
+                st.integers(self._at[broker] + 1, self.newest), label="learns of"
+            )
 
     def learn(self, broker: int) -> None:
         """A broker knows the newest incarnation."""
@@ -187,7 +197,9 @@ class Brokers:
 
 
 class Reader:
-    """A process that looks at the ids as a channel does, and reads one partition once it knows them."""
+    """A process that looks at the ids as a channel does, and reads one partition once it knows
+    them.
+    """
 
     def __init__(self, brokers: Brokers, data: st.DataObject) -> None:
         self.known = Incarnations()
@@ -197,7 +209,9 @@ class Reader:
         self.read = list[str]()
 
     def look(self) -> None:
-        """One look: a broker is asked, and all of them if that is in doubt. Answers may be overtaken."""
+        """One look: a broker is asked, and all of them if that is in doubt. Answers may be
+        overtaken.
+        """
         known, brokers = self.known, self._brokers
         broker = self._data.draw(st.integers(0, brokers.count - 1), label="asked")
         if broker not in brokers.silent:
@@ -231,7 +245,9 @@ class Reader:
 @settings(max_examples=400)
 @given(st.data())
 def test_brokers_that_lag_behind_void_nothing(data: st.DataObject) -> None:
-    """Each learns of each incarnation at its own time; the reader starts at any time, and hears any of them first."""
+    """Each learns of each incarnation at its own time; the reader starts at any time, and hears any
+    of them first.
+    """
     brokers = Brokers(data)
     for _ in range(data.draw(st.integers(0, 8), label="before the start")):
         brokers.step()
@@ -252,8 +268,12 @@ def test_brokers_that_lag_behind_void_nothing(data: st.DataObject) -> None:
 
 @settings(max_examples=400)
 @given(st.data())
-def test_a_process_that_starts_after_the_topic_was_created_again_voids_nothing(data: st.DataObject) -> None:
-    """One broker at least knows the newest incarnation by then. The others lag behind, as far as they like."""
+def test_a_process_that_starts_after_the_topic_was_created_again_voids_nothing(
+    data: st.DataObject,
+) -> None:
+    """One broker at least knows the newest incarnation by then. The others lag behind, as far as
+    they like.
+    """
     brokers = Brokers(data)
     for _ in range(data.draw(st.integers(0, 12), label="before the start")):
         brokers.step(["recreate", "learn"])

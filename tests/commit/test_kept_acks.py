@@ -1,4 +1,6 @@
-"""Acks from one owner to the next, through many of them: nothing that is open is ever called done."""
+"""Acks from one owner to the next, through many of them: nothing that is open is ever called
+done.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,15 @@ def logs(draw: st.DrawFn) -> list[int]:
 
 
 class Owner:
-    """One owner of the partition: it begins at the position with what is known, reads on, and settles."""
+    """One owner of the partition: it begins at the position with what is known, reads on, and
+    settles.
+    """
 
     def __init__(self, position: int, kept: AckMap | None) -> None:
         self.tracker = OffsetTracker(tp(), position, committed=position)
         self.tracker.kept = kept
-        self.delivered: dict[int, int] = {}  # offset -> arrival number
+        # Offset -> arrival number.
+        self.delivered: dict[int, int] = {}
 
     def read(self, log: list[int], count: int) -> None:
         """One record after the other, as the intake does it with many."""
@@ -71,8 +76,10 @@ def test_through_any_number_of_owners_every_record_is_done_and_none_that_was_kep
         told = {one for one in log if one < position or (kept is not None and kept.is_done(one))}
         assert told <= done
         if budget == 500:
-            assert told >= before  # what was known goes on
-            assert told >= settled  # and all that is new
+            # What was known goes on.
+            assert told >= before
+            # And all that is new.
+            assert told >= settled
     last = Owner(position, kept)
     last.read(log, len(log))
     assert done | last.delivered.keys() == set(log)

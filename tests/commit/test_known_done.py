@@ -1,4 +1,6 @@
-"""What is done above a position, kept up from tick to tick: as if it were computed anew, by work for what is new."""
+"""What is done above a position, kept up from tick to tick: as if it were computed anew, by work
+for what is new.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ ACTS = ("deliver", "settle", "range", "up to", "nack", "letter", "look", "look",
 
 
 def anew(tracker: OffsetTracker, position: int) -> tuple[list[int], int]:
-    """The offsets from a position on that are not done, and where the last done one ends, record by record."""
+    """The offsets from a position on that are not done, and where the last done one ends, record by
+    record.
+    """
     safe = tracker.safe
     offsets = [tracker.offset_of(tracker.base + at) for at in range(tracker.window)]
     done = [offset for offset, flag in zip(offsets, tracker.flags, strict=True) if flag == SETTLED]
@@ -37,7 +41,9 @@ def anew(tracker: OffsetTracker, position: int) -> tuple[list[int], int]:
 
 
 @given(st.data(), st.integers(1, 9), st.integers(0, 40))
-def test_it_is_what_is_found_anew_after_anything_that_happens(data: st.DataObject, piece: int, most: int) -> None:
+def test_it_is_what_is_found_anew_after_anything_that_happens(
+    data: st.DataObject, piece: int, most: int
+) -> None:
     start = data.draw(st.integers(0, 3))
     tracker = OffsetTracker(tp(), start)
     if data.draw(st.booleans()):
@@ -51,12 +57,16 @@ def test_it_is_what_is_found_anew_after_anything_that_happens(data: st.DataObjec
             case "deliver":
                 steps = data.draw(st.lists(st.integers(1, 3), max_size=12))
                 offsets = [tracker.position + sum(steps[: at + 1]) - 1 for at in range(len(steps))]
-                tracker.deliver(offsets, tracker.position + sum(steps) + data.draw(st.integers(0, 2)))
+                tracker.deliver(
+                    offsets, tracker.position + sum(steps) + data.draw(st.integers(0, 2))
+                )
                 came += len(steps)
             case "settle" if index < came:
                 tracker.settle(index)
             case "range":
-                tracker.settle_range(index, data.draw(st.integers(index, came)) if index <= came else index)
+                tracker.settle_range(
+                    index, data.draw(st.integers(index, came)) if index <= came else index
+                )
             case "up to" if index < came:
                 tracker.settle_up_to(index)
             case "nack" if index < came:
@@ -68,7 +78,9 @@ def test_it_is_what_is_found_anew_after_anything_that_happens(data: st.DataObjec
                 came = 0
                 break
             case "look":
-                position = data.draw(st.just(tracker.committable) | st.integers(0, tracker.position + 2))
+                position = data.draw(
+                    st.just(tracker.committable) | st.integers(0, tracker.position + 2)
+                )
                 _is_as_anew(done, tracker, position, most)
     _is_as_anew(done, tracker, tracker.committable, most)
 

@@ -1,4 +1,6 @@
-"""What is done above a position, as a text: it comes back, is never too long, and never says done of what is open."""
+"""What is done above a position, as a text: it comes back, is never too long, and never says done
+of what is open.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ PLENTY = 10**6
 def windows(draw: st.DrawFn) -> tuple[list[int], int, int]:
     """Open offsets, base and until: sparse and dense stretches, and ends of both kinds."""
     base = draw(st.integers(0, 2**62))
-    gaps = draw(st.lists(st.integers(0, 3) | st.integers(0, 500) | st.integers(0, 10**6), max_size=60))
+    gaps = draw(
+        st.lists(st.integers(0, 3) | st.integers(0, 500) | st.integers(0, 10**6), max_size=60)
+    )
     offsets, at = [], base
     for gap in gaps:
         offsets.append(at + gap)
@@ -46,7 +50,9 @@ def test_what_was_told_comes_back(window: tuple[list[int], int, int]) -> None:
 
 
 @given(windows(), st.integers(0, 80))
-def test_a_text_that_was_cut_says_done_of_nothing_that_is_open(window: tuple[list[int], int, int], budget: int) -> None:
+def test_a_text_that_was_cut_says_done_of_nothing_that_is_open(
+    window: tuple[list[int], int, int], budget: int
+) -> None:
     offsets, base, until = window
     text, told = encode(offsets, base, until, budget)
     assert len(text) <= budget
@@ -57,7 +63,8 @@ def test_a_text_that_was_cut_says_done_of_nothing_that_is_open(window: tuple[lis
     found = decode(text, base)
     assert found == AckMap(base, told, array("q", [offset for offset in offsets if offset < told]))
     assert not any(found.is_done(offset) for offset in offsets)
-    assert told == until or told in offsets  # it ends where the next open one had no room
+    # It ends where the next open one had no room.
+    assert told == until or told in offsets
 
 
 @given(windows())
@@ -70,14 +77,18 @@ def test_the_bound_is_never_below_the_length(window: tuple[list[int], int, int])
 @given(windows())
 def test_what_the_bound_allows_is_not_cut(window: tuple[list[int], int, int]) -> None:
     offsets, base, until = window
-    assert encode(offsets, base, until, bound(len(offsets), until - base)) == encode(offsets, base, until, PLENTY)
+    assert encode(offsets, base, until, bound(len(offsets), until - base)) == encode(
+        offsets, base, until, PLENTY
+    )
 
 
 @given(windows(), st.integers(0, 2**62))
 def test_the_map_answers_for_each_offset(window: tuple[list[int], int, int], position: int) -> None:
     offsets, base, until = window
     acks = AckMap(base, until, array("q", offsets))
-    near = {base - 1, base, until - 1, until, position}.union(*({one - 1, one, one + 1} for one in offsets))
+    near = {base - 1, base, until - 1, until, position}.union(
+        *({one - 1, one, one + 1} for one in offsets)
+    )
     assert {one for one in near if acks.is_done(one)} == {
         one for one in near if base <= one < until and one not in offsets
     }
@@ -100,7 +111,10 @@ def test_the_page_about_offset_metadata_shows_a_whole_text() -> None:
 # -- what others write
 
 
-@given(st.text() | st.from_regex(r"r[0-9]{1,3}:[0-9]{1,6}/[0-9]{1,20}:[A-Za-z0-9+/]{0,60}", fullmatch=True))
+@given(
+    st.text()
+    | st.from_regex(r"r[0-9]{1,3}:[0-9]{1,6}/[0-9]{1,20}:[A-Za-z0-9+/]{0,60}", fullmatch=True)
+)
 def test_no_text_is_an_error(text: str) -> None:
     found = decode(text, 7)
     if found is not None:
@@ -110,7 +124,9 @@ def test_no_text_is_an_error(text: str) -> None:
 
 
 @given(windows(), st.data())
-def test_a_text_that_lost_characters_tells_nothing_new(window: tuple[list[int], int, int], data: st.DataObject) -> None:
+def test_a_text_that_lost_characters_tells_nothing_new(
+    window: tuple[list[int], int, int], data: st.DataObject
+) -> None:
     offsets, base, until = window
     text, _ = encode(offsets, base, until, PLENTY)
     cut = text[: data.draw(st.integers(0, max(0, len(text) - 1)))]
@@ -122,19 +138,28 @@ def test_a_text_that_lost_characters_tells_nothing_new(window: tuple[list[int], 
     [
         "",
         "r0:1/5",
-        "r0:1/5:",  # an offset is missing
-        "r0:2/5:/g",  # one of two is missing
-        "r9:1/600:AA",  # its rest is cut off
-        "r0:1/5:AAA",  # a byte too many
+        # An offset is missing.
+        "r0:1/5:",
+        # One of two is missing.
+        "r0:2/5:/g",
+        # Its rest is cut off.
+        "r9:1/600:AA",
+        # A byte too many.
+        "r0:1/5:AAA",
         "r0:0/5:AA",
-        "r0:1/5:AA ",  # a blank
-        "r0:1/1:gA",  # its open offset lies behind the end
-        "r0:1/5:fA",  # bits behind the last one are not zero
-        "r0:1/5:A",  # so many characters make no byte
+        # A blank.
+        "r0:1/5:AA ",
+        # Its open offset lies behind the end.
+        "r0:1/1:gA",
+        # Bits behind the last one are not zero.
+        "r0:1/5:fA",
+        # So many characters make no byte.
+        "r0:1/5:A",
         "r0:1/5:AA==",
         "r00000:1/5:AA",
         "x0:1/5:AA",
-        "r0:1/9223372036854775807:AA",  # no offset is so high
+        # No offset is so high.
+        "r0:1/9223372036854775807:AA",
         "r0:1/99999999999999999999:AA",
         "r0:99999/99999:AA",
         "r٠:1/5:AA",
@@ -157,7 +182,11 @@ def test_a_hostile_text_takes_no_more_than_its_own_size() -> None:
 
 def random_window(records: int, share_done: float) -> tuple[list[int], int, int]:
     draw, base = random.Random(1), 10**12
-    return [base + at for at in range(records) if at == 0 or draw.random() >= share_done], base, base + records
+    return (
+        [base + at for at in range(records) if at == 0 or draw.random() >= share_done],
+        base,
+        base + records,
+    )
 
 
 @pytest.mark.parametrize(
@@ -182,7 +211,8 @@ def test_what_is_too_much_is_cut_and_most_of_it_kept() -> None:
     offsets, base, until = random_window(60_000, 0.5)
     text, told = encode(offsets, base, until, 4096)
     assert len(text) <= 4096
-    assert told - base >= 24_000  # a bit an offset is all that can be
+    # A bit an offset is all that can be.
+    assert told - base >= 24_000
 
 
 def test_of_more_open_offsets_than_ever_fit_the_first_are_enough() -> None:

@@ -1,4 +1,6 @@
-"""What stands beside a position: it comes back as it was written, and nothing that anybody wrote there is an error."""
+"""What stands beside a position: it comes back as it was written, and nothing that anybody wrote
+there is an error.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +32,14 @@ OFFSETS = st.integers(0, 2**62)
 @st.composite
 def plans_beyond(draw: st.DrawFn, position: int, *, most: int = 6) -> Plans:
     plans, at = [], position
-    for gap, size in draw(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 50_000)), max_size=most)):
+    for gap, size in draw(
+        st.lists(st.tuples(st.integers(0, 50), st.integers(1, 50_000)), max_size=most)
+    ):
         start, until = at + gap, at + gap + size
         outermost_last, outer = [], (start, until)
-        for before, after in draw(st.lists(st.tuples(st.integers(0, 99), st.integers(1, 99)), max_size=3)):
+        for before, after in draw(
+            st.lists(st.tuples(st.integers(0, 99), st.integers(1, 99)), max_size=3)
+        ):
             outer = (max(0, outer[0] - before), outer[1] + after)
             outermost_last.append(outer)
         plans.append(PlannedRange(start, until, tuple(reversed(outermost_last))))
@@ -49,7 +55,11 @@ def test_what_was_written_comes_back(data: st.DataObject, position: int, user: s
 
 @given(OFFSETS, st.text(st.characters(codec="ascii"), max_size=9))
 def test_a_string_that_looks_like_ours_comes_back(position: int, tail: str) -> None:
-    for user in (f"rk1{tail}", f"rk2 {tail}", encode(position, (PlannedRange(position, position + 1),), tail)):
+    for user in (
+        f"rk1{tail}",
+        f"rk2 {tail}",
+        encode(position, (PlannedRange(position, position + 1),), tail),
+    ):
         assert decode(encode(position, (), user), position) == Metadata(user)
 
 
@@ -68,7 +78,9 @@ def test_foreign_text_is_the_users(text: str, position: int) -> None:
     assert decode(text, position) == Metadata(text)
 
 
-HEADERS = st.from_regex(r"rk[0-9]{1,3} [0-9a-f]{4} [0-9]{1,20} [0-9]{1,5} [0-9]{1,5} [0-9<\- ]{0,30}", fullmatch=True)
+HEADERS = st.from_regex(
+    r"rk[0-9]{1,3} [0-9a-f]{4} [0-9]{1,20} [0-9]{1,5} [0-9]{1,5} [0-9<\- ]{0,30}", fullmatch=True
+)
 
 
 @given(HEADERS, st.text(max_size=20), OFFSETS)
@@ -79,7 +91,9 @@ def test_no_text_is_an_error(header: str, tail: str, position: int) -> None:
 
 
 @given(st.data(), OFFSETS, st.text(st.characters(codec="ascii"), max_size=20))
-def test_a_text_that_was_changed_has_no_plans(data: st.DataObject, position: int, user: str) -> None:
+def test_a_text_that_was_changed_has_no_plans(
+    data: st.DataObject, position: int, user: str
+) -> None:
     plans = data.draw(plans_beyond(position).filter(bool))
     text = encode(position, plans, user)
     at = data.draw(st.integers(0, len(text) - 1))
@@ -90,7 +104,9 @@ def test_a_text_that_was_changed_has_no_plans(data: st.DataObject, position: int
 
 
 @given(st.data(), OFFSETS, st.text(max_size=20))
-def test_a_text_that_was_cut_off_has_no_plans(data: st.DataObject, position: int, user: str) -> None:
+def test_a_text_that_was_cut_off_has_no_plans(
+    data: st.DataObject, position: int, user: str
+) -> None:
     text = encode(position, data.draw(plans_beyond(position).filter(bool)), user)
     cut = data.draw(st.integers(0, len(text) - 1))
     assert decode(text[:cut], position).plans == ()
@@ -111,10 +127,13 @@ def test_the_users_string_can_be_read_in_later_versions() -> None:
     "planned", ["50-60", "100-100", "120-130 110-120", "100-120<100-120", "100-", "x", "100-110  "]
 )
 def test_plans_that_are_none_are_lost_and_the_users_string_is_kept(planned: str) -> None:
-    from reactive_kafka.commit.metadata.codec import _crc  # as another program would write it
+    # As another program would write it.
+    from reactive_kafka.commit.metadata.codec import _crc
 
     covered = f"100 {len(planned)} 4 {planned} mine"
-    assert decode(f"rk1 {_crc(covered)} {covered}", 100) == Metadata("mine", lost="it cannot be read")
+    assert decode(f"rk1 {_crc(covered)} {covered}", 100) == Metadata(
+        "mine", lost="it cannot be read"
+    )
 
 
 def test_what_is_kept_behind_the_users_string_is_not_part_of_it() -> None:
@@ -132,11 +151,15 @@ ACKS = ackmap.encode([7], 5, 40, 4096)[0]
 
 
 @given(st.data(), st.text(max_size=50), IDS)
-def test_the_topic_is_told_by_the_beginning_of_its_id(data: st.DataObject, user: str, topic: str) -> None:
+def test_the_topic_is_told_by_the_beginning_of_its_id(
+    data: st.DataObject, user: str, topic: str
+) -> None:
     plans = data.draw(plans_beyond(5))
     for acks in ("", ACKS):
         text = encode(5, plans, user, acks, topic=topic)
-        assert decode(text, 5) == Metadata(user, plans, None, ackmap.decode(acks, 5) if acks else None, topic[:8])
+        assert decode(text, 5) == Metadata(
+            user, plans, None, ackmap.decode(acks, 5) if acks else None, topic[:8]
+        )
         assert without_topic(text, 5) == encode(5, plans, user, acks)
         assert as_in_kafka(text, 5) == (text if plans or acks else encode(5, (), user))
 
@@ -149,7 +172,9 @@ def test_without_a_topic_of_ours_a_text_stays_as_it_is(text: str, position: int)
 def test_the_topic_is_left_out_before_the_users_string_is() -> None:
     topic, acks = "kTo5Xr2m", ACKS
     whole = units(encode(5, (), "mine", acks, topic=topic))
-    assert decode(encode(5, (), "mine", acks, topic=topic, limit=whole - 1), 5) == Metadata("mine", topic=topic)
+    assert decode(encode(5, (), "mine", acks, topic=topic, limit=whole - 1), 5) == Metadata(
+        "mine", topic=topic
+    )
     assert encode(5, (), "mine", topic=topic, limit=10) == "mine"
     assert encode(5, (), "mine", topic=topic, limit=3) == ""
 
@@ -158,7 +183,9 @@ def test_the_topic_is_left_out_before_the_users_string_is() -> None:
 
 
 @given(st.data(), st.integers(0, 200), st.text(max_size=5), st.integers(0, 1200))
-def test_what_does_not_fit_is_left_out_from_the_end(data: st.DataObject, many: int, user: str, times: int) -> None:
+def test_what_does_not_fit_is_left_out_from_the_end(
+    data: st.DataObject, many: int, user: str, times: int
+) -> None:
     position = data.draw(OFFSETS)
     plans = tuple(PlannedRange(position + at, position + at + 1) for at in range(many))
     users = user * times
@@ -210,7 +237,8 @@ def test_all_that_a_deep_bisection_has_left_fits(records: int, deep: int) -> Non
     lane = Lane(OffsetTracker(TopicPartition("orders", 0), start))
     lane.add(range(records), lane.tracker.deliver(range(start, start + records), 0), 0.0)
     bisection = Bisection([run_of(lane.take(records))], error)
-    while bisection.left[0].records > 1:  # the very first record is the bad one
+    # The very first record is the bad one.
+    while bisection.left[0].records > 1:
         bisection.failed(error, is_data_error=True)
     plans = tuple(piece.planned for piece in bisection.left)
     assert (len(plans), len(plans[0].failed)) == (1 + deep, deep)

@@ -1,4 +1,6 @@
-"""What stands beside a position: the user's strings and kept acks, through failures, rebalances and crashes."""
+"""What stands beside a position: the user's strings and kept acks, through failures, rebalances and
+crashes.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,10 @@ def engine_with(
 ) -> CommitEngine:
     """An engine with 30 records of one partition from the stored position on."""
     engine = CommitEngine(
-        strategy, metadata=MetadataPolicy(is_exact=is_exact, keeps_acks=keeps_acks, room=room or MetadataLimit())
+        strategy,
+        metadata=MetadataPolicy(
+            is_exact=is_exact, keeps_acks=keeps_acks, room=room or MetadataLimit()
+        ),
     )
     engine.begin(1, [A])
     track(engine, stored)
@@ -130,7 +135,9 @@ def test_a_commit_that_fails_uses_nothing_up() -> None:
     assert store(engine) == Committed(2, "mine")
 
 
-def test_a_string_stays_beside_its_position_though_others_came_and_went_while_it_was_on_its_way() -> None:
+def test_a_string_stays_beside_its_position_though_others_came_and_went_while_it_was_on_its_way() -> (
+    None
+):
     """With a cooperative client the next generation begins without a revocation of what is kept."""
     engine = engine_with(Committed(0))
     ack(engine, 0, metadata="mine")
@@ -183,7 +190,9 @@ def test_what_waits_outlives_a_seek_and_strings_of_acks_do_not() -> None:
     assert store(engine) == Committed(4, "later")
 
 
-def test_a_string_may_come_before_reading_has_begun_and_not_before_or_after_the_assignment() -> None:
+def test_a_string_may_come_before_reading_has_begun_and_not_before_or_after_the_assignment() -> (
+    None
+):
     engine = CommitEngine()
     assert not engine.store_metadata(A, "too early")
     engine.begin(1, [A])
@@ -196,7 +205,9 @@ def test_a_string_may_come_before_reading_has_begun_and_not_before_or_after_the_
     assert not engine.store_metadata(A, "too late")
 
 
-def test_a_string_that_came_before_it_was_known_whether_a_partition_is_retained_outlives_another_revocation() -> None:
+def test_a_string_that_came_before_it_was_known_whether_a_partition_is_retained_outlives_another_revocation() -> (
+    None
+):
     engine = engine_with(Committed(0))
     engine.leave()
     engine.begin(2, [A])
@@ -209,7 +220,9 @@ def test_a_string_that_came_before_it_was_known_whether_a_partition_is_retained_
     assert store(engine) == Committed(1, "supplied while the broker was away")
 
 
-def test_what_came_before_another_member_can_have_had_the_partition_goes_with_no_later_position() -> None:
+def test_what_came_before_another_member_can_have_had_the_partition_goes_with_no_later_position() -> (
+    None
+):
     engine = CommitEngine()
     engine.begin(1, [A])
     engine.store_metadata(A, "from a hook")
@@ -286,7 +299,9 @@ def test_what_is_known_to_be_stored() -> None:
 
 
 def test_of_an_envelope_the_users_string_is_known() -> None:
-    assert engine_with(Committed(0, encode(0, (), "rk1 of theirs"))).metadata_of(A) == Committed(0, "rk1 of theirs")
+    assert engine_with(Committed(0, encode(0, (), "rk1 of theirs"))).metadata_of(A) == Committed(
+        0, "rk1 of theirs"
+    )
 
 
 # -- kept acks
@@ -418,7 +433,9 @@ def test_a_broker_that_takes_less_gets_the_position_without_the_string() -> None
     assert room.dropped == 1
 
 
-def test_a_string_that_does_not_fit_does_not_push_out_the_one_beside_the_unchanged_position() -> None:
+def test_a_string_that_does_not_fit_does_not_push_out_the_one_beside_the_unchanged_position() -> (
+    None
+):
     room = MetadataLimit()
     room.refused(100)
     engine = engine_with(Committed(0, "found"), room=room)
@@ -530,12 +547,16 @@ def test_partitions_of_others_and_what_is_no_offset_are_named() -> None:
 
 
 class GroupModel(RuleBasedStateMachine):
-    """Owners of a partition ack in any order, with strings and without; the group must have what the rules say.
+    """Owners of a partition ack in any order, with strings and without; the group must have what
+    the rules say.
 
-    A commit may fail, get lost, or be stored unheard. Whoever comes next takes up kept acks, as a reader does.
+    A commit may fail, get lost, or be stored unheard. Whoever comes next takes up kept acks, as a
+    reader does.
     """
 
-    @initialize(is_exact=st.booleans(), keeps_acks=st.booleans(), behind=st.sampled_from([None, None, 3]))
+    @initialize(
+        is_exact=st.booleans(), keeps_acks=st.booleans(), behind=st.sampled_from([None, None, 3])
+    )
     def begin(self, is_exact: bool, keeps_acks: bool, behind: int | None) -> None:
         self.is_exact, self.keeps_acks = is_exact, keeps_acks
         self.strategy = None if behind is None else Lagging(behind)
@@ -543,7 +564,8 @@ class GroupModel(RuleBasedStateMachine):
         self.generation = 0
         self.log: list[int] = []
         self.stored: Committed | None = None
-        self.promised: set[int] = set()  # what nobody may get again
+        # What nobody may get again.
+        self.promised: set[int] = set()
         self.number = 0
         self.start_anew()
 
@@ -564,7 +586,9 @@ class GroupModel(RuleBasedStateMachine):
             self.model = Model(is_exact=self.is_exact)
             acks = read(found).acks if found is not None else None
             tracker.kept = acks if self.keeps_acks else None
-            self.done = {offset for offset in self.log if offset < begin or (acks and acks.is_done(offset))}
+            self.done = {
+                offset for offset in self.log if offset < begin or (acks and acks.is_done(offset))
+            }
         elif found is not None and self.unheard is not None and found.offset == self.unheard[0]:
             self.model.used = max(self.model.used, self.unheard[1])
             self.model.passed = max(self.model.passed, self.last(found.offset))
@@ -579,7 +603,9 @@ class GroupModel(RuleBasedStateMachine):
     @rule(count=st.integers(1, 8), gap=st.integers(0, 3))
     def deliver(self, count: int, gap: int) -> None:
         if self.strategy is not None and self.is_exact:
-            gap = 0  # a custom strategy may stay behind what the tracker knows of gaps: the newest goes then
+            # A custom strategy may stay behind what the tracker knows of gaps: the newest goes
+            # then.
+            gap = 0
         at = self.tracker.position
         end = max(self.log[-1] + 1 if self.log else 0, at)
         self.log += [end + gap + number for number in range(count)]
@@ -593,7 +619,11 @@ class GroupModel(RuleBasedStateMachine):
     @rule(data=st.data(), has_text=st.booleans())
     def acks(self, data: st.DataObject, has_text: bool) -> None:
         tracker = self.tracker
-        indexes = [index for index in range(tracker.base, tracker.base + tracker.window) if tracker.is_open(index)]
+        indexes = [
+            index
+            for index in range(tracker.base, tracker.base + tracker.window)
+            if tracker.is_open(index)
+        ]
         index = data.draw(st.sampled_from(indexes))
         offset = tracker.offset_of(index)
         assert tracker.settle(index)
@@ -630,9 +660,18 @@ class GroupModel(RuleBasedStateMachine):
         try:
             plan = self.in_flight = self.engine.plan_positions({A: position})
         except CommitRefusedError:
-            missing = [offset for offset in self.log if offset < position and offset not in self.done]
-            is_back = position < max(stored, self.tracker.attempted if self.engine.repeat_at is not None else 0)
-            assert missing or position > self.tracker.position or is_back or position < self.tracker.attempted
+            missing = [
+                offset for offset in self.log if offset < position and offset not in self.done
+            ]
+            is_back = position < max(
+                stored, self.tracker.attempted if self.engine.repeat_at is not None else 0
+            )
+            assert (
+                missing
+                or position > self.tracker.position
+                or is_back
+                or position < self.tracker.attempted
+            )
             return
         if plan is not None:
             assert plan.offsets[A].offset == position
@@ -643,7 +682,11 @@ class GroupModel(RuleBasedStateMachine):
         assert {offset for offset in self.log if offset < new.offset} <= self.done
         due = self.model.due(self.last(new.offset), is_new=is_new)
         if due is None:
-            there = read(self.known) if self.known is not None and self.known.offset == new.offset else Metadata()
+            there = (
+                read(self.known)
+                if self.known is not None and self.known.offset == new.offset
+                else Metadata()
+            )
             due = there.user
         assert read(new).user == due
         acks = read(new).acks
@@ -684,7 +727,11 @@ class GroupModel(RuleBasedStateMachine):
 
     def take(self, new: Committed) -> None:
         acks = read(new).acks
-        done = {offset for offset in self.log if offset < new.offset or (acks is not None and acks.is_done(offset))}
+        done = {
+            offset
+            for offset in self.log
+            if offset < new.offset or (acks is not None and acks.is_done(offset))
+        }
         assert not self.keeps_acks or self.promised <= done, "what was kept is not any more"
         self.promised = done if self.keeps_acks else set()
         self.stored = new
@@ -705,7 +752,9 @@ class GroupModel(RuleBasedStateMachine):
         self.start_anew()
 
     def teardown(self) -> None:
-        """With a broker that answers, all that acks have brought is in the group, and then nothing is due."""
+        """With a broker that answers, all that acks have brought is in the group, and then nothing
+        is due.
+        """
         if not hasattr(self, "tracker"):
             return
         if self.in_flight is not None:

@@ -1,4 +1,6 @@
-"""Which of the user's strings goes with a position, when it is used up, and what a string may be."""
+"""Which of the user's strings goes with a position, when it is used up, and what a string may
+be.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka.commit.metadata.codec import LIMIT, decode, encode, units
-from reactive_kafka.commit.metadata.user import MetadataLimit, Supplied, UserMetadata, check_metadata
+from reactive_kafka.commit.metadata.user import (
+    MetadataLimit,
+    Supplied,
+    UserMetadata,
+    check_metadata,
+)
 
 
 def text_of(supplied: Supplied | None) -> str | None:
@@ -30,14 +37,18 @@ def test_whatever_is_allowed_is_stored_and_read_as_it_is(text: str) -> None:
 @pytest.mark.parametrize("prefix", ["rk1 ", "rk7", "rk9 00"])
 def test_a_string_that_begins_as_ours_do_has_less_room(prefix: str) -> None:
     longest = next(
-        length for length in range(LIMIT, 0, -1) if units(encode(2**63 - 1, (), prefix.ljust(length, "x"))) > 0
+        length
+        for length in range(LIMIT, 0, -1)
+        if units(encode(2**63 - 1, (), prefix.ljust(length, "x"))) > 0
     )
     check_metadata(prefix.ljust(longest, "x"))
     with pytest.raises(ValueError, match="begins as our own do"):
         check_metadata(prefix.ljust(longest + 1, "x"))
 
 
-@pytest.mark.parametrize("text", ["x" * 4096, "\N{GRINNING FACE}" * 2048, "", "\1", "rk", "rkx" + "y" * 4093])
+@pytest.mark.parametrize(
+    "text", ["x" * 4096, "\N{GRINNING FACE}" * 2048, "", "\1", "rk", "rkx" + "y" * 4093]
+)
 def test_4096_utf16_units_are_allowed(text: str) -> None:
     check_metadata(text)
 
@@ -78,7 +89,9 @@ def test_what_waits_for_a_new_position_goes_with_no_other() -> None:
     assert not texts.has_acked
 
 
-def test_a_string_is_used_up_when_it_was_stored_with_a_new_position_and_those_before_it_too() -> None:
+def test_a_string_is_used_up_when_it_was_stored_with_a_new_position_and_those_before_it_too() -> (
+    None
+):
     texts = UserMetadata()
     texts.store("later")
     texts.supply(0, "newer")
@@ -95,7 +108,12 @@ def test_exact_takes_the_string_of_the_last_record_else_the_newest() -> None:
     texts.supply(1, "one")
     texts.supply(9, "nine")
     texts.supply(0, "zero")
-    assert [text_of(texts.for_new(last)) for last in (0, 1, 2, 9)] == ["zero", "one", "zero", "nine"]
+    assert [text_of(texts.for_new(last)) for last in (0, 1, 2, 9)] == [
+        "zero",
+        "one",
+        "zero",
+        "nine",
+    ]
 
 
 def test_exact_a_string_stays_reserved_for_its_own_record() -> None:

@@ -1,4 +1,6 @@
-"""Plans in the group: whoever goes on from its position finds every range that has run beyond it."""
+"""Plans in the group: whoever goes on from its position finds every range that has run beyond
+it.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +84,9 @@ def test_plans_alone_are_due_when_somebody_asks_and_only_once() -> None:
     assert not engine.lacks_plans(engine.trackers[A])
 
 
-def test_what_was_on_its_way_when_a_partition_became_anothers_stores_no_plan_of_its_next_tracker() -> None:
+def test_what_was_on_its_way_when_a_partition_became_anothers_stores_no_plan_of_its_next_tracker() -> (
+    None
+):
     engine = engine_with(FIRST)
     plan = asked(engine)
     assert plan is not None
@@ -92,7 +96,8 @@ def test_what_was_on_its_way_when_a_partition_became_anothers_stores_no_plan_of_
     tracker.plan(FIRST)
     engine.replace(tracker)
     engine.found(A, None)
-    engine.confirm(plan, NOW)  # of others, that went with it
+    # Of others, that went with it.
+    engine.confirm(plan, NOW)
     assert engine.lacks_plans(tracker)
     assert store(engine) == Committed(0, encode(0, (FIRST,)))
 
@@ -272,7 +277,9 @@ def test_a_strategy_that_commits_nothing_yet_does_not_hold_plans_up() -> None:
 def sought(engine: CommitEngine, there: int) -> OffsetTracker:
     """The tracker of a partition that is read from somewhere else, as a seek makes it."""
     stored = engine.stored(A)
-    new = OffsetTracker(A, there, committed=stored if stored is not None and stored <= there else None)
+    new = OffsetTracker(
+        A, there, committed=stored if stored is not None and stored <= there else None
+    )
     new.uncommitted_from = there
     engine.replace(new, stored)
     return new
@@ -287,7 +294,8 @@ def test_after_a_seek_a_doubt_from_before_takes_plans_to_no_other_position() -> 
     new = sought(engine, 40)
     new.plan(PlannedRange(60, 70))
     assert store(engine) == Committed(50, encode(50, (PlannedRange(60, 70),)))
-    assert engine.repeat_at is None  # the place that was sought is not committed by itself
+    # The place that was sought is not committed by itself.
+    assert engine.repeat_at is None
     new.deliver(range(40, 45), 45)
     new.settle_range(0, 5)
     plan = engine.plan(NOW)
@@ -322,7 +330,9 @@ def test_after_a_seek_plans_are_stored_at_the_position_that_the_group_has(there:
     assert plan.offsets[A].offset == there + 10
 
 
-def test_after_a_seek_back_a_plan_that_the_group_s_position_lies_inside_of_is_divided_there() -> None:
+def test_after_a_seek_back_a_plan_that_the_group_s_position_lies_inside_of_is_divided_there() -> (
+    None
+):
     engine = engine_with(stored=Committed(100))
     new = sought(engine, 90)
     new.plan(PlannedRange(90, 95))
@@ -366,7 +376,8 @@ def test_what_came_straight_back_keeps_its_plans_and_knows_what_is_stored() -> N
     engine.leave()
     engine.begin(3, [A])
     assert engine.take_up(A, 0) is tracker
-    engine.found(A, Committed(0, ""))  # somebody else has committed without them
+    # Somebody else has committed without them.
+    engine.found(A, Committed(0, ""))
     assert store(engine) == text
 
 
@@ -378,11 +389,13 @@ def test_plans_that_a_late_commit_has_overwritten_are_stored_again_though_nobody
     assert late is not None
     engine.fail(late, is_unknown=True)
     tracker.plan(planned := PlannedRange(1, 10))
-    text = store(engine)  # its job runs
+    # Its job runs.
+    text = store(engine)
     engine.leave()
     engine.begin(2, [A])
     assert engine.take_up(A, 1) is tracker
-    engine.found(A, late.offsets[A])  # it has landed, over the plan
+    # It has landed, over the plan.
+    engine.found(A, late.offsets[A])
     again = engine.plan(NOW)
     assert again is not None
     assert again.offsets == {A: text} == {A: Committed(1, encode(1, (planned,)))}
@@ -394,10 +407,12 @@ def test_plans_that_a_late_commit_has_overwritten_are_stored_again_though_nobody
 
 
 class PipelineModel(RuleBasedStateMachine):
-    """One owner after the other runs ranges of a partition, each range only after its plan was stored.
+    """One owner after the other runs ranges of a partition, each range only after its plan was
+    stored.
 
-    What a range has written is known by the range. So whoever goes on from the group's position must find each range
-    that ran beyond it, itself or as a wider one that failed. A commit may get lost, fail, or be stored late or unheard.
+    What a range has written is known by the range. So whoever goes on from the group's position
+    must find each range that ran beyond it, itself or as a wider one that failed. A commit may get
+    lost, fail, or be stored late or unheard.
     """
 
     @initialize(behind=st.sampled_from([None, None, 3, 7]))
@@ -408,10 +423,13 @@ class PipelineModel(RuleBasedStateMachine):
         self.log_end = 0
         self.stored: Committed | None = None
         self.settled: set[int] = set()
-        self.written: dict[int, tuple[int, int]] = {}  # offset -> the range under which it was written last
+        # Offset -> the range under which it was written last.
+        self.written: dict[int, tuple[int, int]] = {}
         self.late: list[Committed] = []
-        self.is_upset = False  # a late commit has landed, and none was stored since
-        self.is_unsaid = False  # its owner has found it so, and has not stored what is missing
+        # A late commit has landed, and none was stored since.
+        self.is_upset = False
+        # Its owner has found it so, and has not stored what is missing.
+        self.is_unsaid = False
         self.has_sought = False
         self.start_anew()
 
@@ -435,7 +453,8 @@ class PipelineModel(RuleBasedStateMachine):
         engine.found(A, stored)
         self.in_flight: CommitRequest | None = None
         self.tracker = tracker
-        self.late = []  # the broker refuses what comes from an earlier generation
+        # The broker refuses what comes from an earlier generation.
+        self.late = []
 
     def planned(self) -> Plans:
         if self.stored is None:
@@ -451,7 +470,8 @@ class PipelineModel(RuleBasedStateMachine):
         start = self.tracker.position + (gap if self.tracker.position >= self.log_end else 0)
         self.tracker.deliver(range(start, start + count), start + count)
         if start > self.log_end:
-            self.settled.update(range(self.log_end, start))  # there are no records
+            # There are no records.
+            self.settled.update(range(self.log_end, start))
         self.log_end = max(self.log_end, start + count)
 
     @rule(size=st.integers(1, 8))
@@ -483,11 +503,15 @@ class PipelineModel(RuleBasedStateMachine):
     @precondition(lambda self: self.running)
     @rule(data=st.data())
     def settle_some(self, data: st.DataObject) -> None:
-        """Some records of a range are settled, and others not: nacks that are still being carried out."""
+        """Some records of a range are settled, and others not: nacks that are still being carried
+        out.
+        """
         planned = data.draw(st.sampled_from(sorted(self.running)))
         upto = data.draw(st.integers(planned.start, planned.until - 1))
         for index in range(self.tracker.base, self.tracker.base + self.tracker.window):
-            if planned.start <= (offset := self.tracker.offset_of(index)) < upto and self.tracker.settle(index):
+            if planned.start <= (
+                offset := self.tracker.offset_of(index)
+            ) < upto and self.tracker.settle(index):
                 self.settled.add(offset)
 
     @rule()
@@ -504,7 +528,11 @@ class PipelineModel(RuleBasedStateMachine):
         for planned in self.tracker.plans:
             if planned.until <= self.tracker.position and planned not in self.running:
                 self.running.add(planned)
-                self.written.update(dict.fromkeys(range(planned.start, planned.until), (planned.start, planned.until)))
+                self.written.update(
+                    dict.fromkeys(
+                        range(planned.start, planned.until), (planned.start, planned.until)
+                    )
+                )
 
     @precondition(lambda self: self.running)
     @rule(data=st.data())
@@ -521,11 +549,15 @@ class PipelineModel(RuleBasedStateMachine):
     @precondition(lambda self: any(one.until - one.start > 1 for one in self.running))
     @rule(data=st.data())
     def split(self, data: st.DataObject) -> None:
-        old = data.draw(st.sampled_from(sorted(one for one in self.running if one.until - one.start > 1)))
+        old = data.draw(
+            st.sampled_from(sorted(one for one in self.running if one.until - one.start > 1))
+        )
         self.running.remove(old)
         failed = (*old.failed, (old.start, old.until))
         middle = data.draw(st.integers(old.start + 1, old.until - 1))
-        self.tracker.replan(old, PlannedRange(old.start, middle, failed), PlannedRange(middle, old.until, failed))
+        self.tracker.replan(
+            old, PlannedRange(old.start, middle, failed), PlannedRange(middle, old.until, failed)
+        )
 
     # -- commits
 
@@ -533,7 +565,9 @@ class PipelineModel(RuleBasedStateMachine):
     @rule(stores=st.booleans(), wait_s=st.sampled_from([0.0, 0.5, 2.0]), is_last=st.booleans())
     def send(self, stores: bool, wait_s: float, is_last: bool) -> None:
         self.now += wait_s
-        self.in_flight = self.engine.plan(self.now, is_last=is_last, wanted=[self.tracker] if stores else [])
+        self.in_flight = self.engine.plan(
+            self.now, is_last=is_last, wanted=[self.tracker] if stores else []
+        )
 
     @precondition(lambda self: self.in_flight is not None)
     @rule(outcome=st.sampled_from(["ok", "ok", "ok", "failed", "unheard", "late"]))
@@ -547,7 +581,8 @@ class PipelineModel(RuleBasedStateMachine):
         if outcome == "ok":
             self.engine.confirm(plan, self.now)
             if plan.is_last and plan.repeated:
-                self.late.clear()  # the assignment ends with it, and the broker refuses what comes after that
+                # The assignment ends with it, and the broker refuses what comes after that.
+                self.late.clear()
         else:
             self.engine.fail(plan, is_unknown=outcome != "failed")
 
@@ -557,7 +592,9 @@ class PipelineModel(RuleBasedStateMachine):
         missing = set(range(new.offset)) - self.settled
         may_be_back = self.is_upset or self.has_sought
         before = 0 if self.stored is None else self.stored.offset
-        assert not missing or (self.stored is not None and new.offset <= before), f"{new} passes {sorted(missing)[:5]}"
+        assert not missing or (self.stored is not None and new.offset <= before), (
+            f"{new} passes {sorted(missing)[:5]}"
+        )
         assert new.offset >= before or may_be_back, f"{new} goes back from {before}"
         found = decode(new.metadata, new.offset)
         assert found.lost is None
@@ -580,7 +617,8 @@ class PipelineModel(RuleBasedStateMachine):
         self.engine.leave()
         self.check()
         self.assign(self.engine)
-        if self.is_upset:  # what has gone over the plans was read: nobody has to ask until they are stored again
+        # What has gone over the plans was read: nobody has to ask until they are stored again.
+        if self.is_upset:
             self.is_unsaid, self.is_upset = self.engine.lacks_plans(self.tracker), False
         if self.is_unsaid:
             self.send(stores=False, wait_s=0.0, is_last=False)
@@ -591,12 +629,15 @@ class PipelineModel(RuleBasedStateMachine):
     def crashes(self) -> None:
         self.check()
         self.start_anew()
-        if self.is_upset or self.is_unsaid or self.has_sought:  # who reads a late commit cannot know better
+        # Who reads a late commit cannot know better.
+        if self.is_upset or self.is_unsaid or self.has_sought:
             self.written, self.is_upset, self.is_unsaid, self.has_sought = {}, False, False, False
 
     @rule(there=st.integers(0, 40), luck=st.integers(0, 9))
     def seek(self, there: int, luck: int) -> None:
-        """Read from somewhere else, now and then: what was written there is written anew, the user wants it so."""
+        """Read from somewhere else, now and then: what was written there is written anew, the user
+        wants it so.
+        """
         if luck:
             return
         if self.in_flight is not None:
@@ -616,7 +657,9 @@ class PipelineModel(RuleBasedStateMachine):
             if offset < position:
                 continue
             holder = next((one for one in plans if one.start <= offset < one.until), None)
-            assert holder is not None, f"{offset} was written under {wrote}, and {plans} do not say so"
+            assert holder is not None, (
+                f"{offset} was written under {wrote}, and {plans} do not say so"
+            )
             assert wrote in ((holder.start, holder.until), *holder.failed)
 
     @invariant()

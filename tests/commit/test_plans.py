@@ -1,4 +1,6 @@
-"""Planned ranges: no position is given out inside of one, and none is forgotten before it has been committed past."""
+"""Planned ranges: no position is given out inside of one, and none is forgotten before it has been
+committed past.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,8 @@ def test_a_done_plan_is_told_until_the_group_has_a_position_behind_it() -> None:
     assert tracker.planned_beyond(0) == (FIRST, SECOND, THIRD)
     tracker.settle_range(0, 10)
     tracker.plan_done(FIRST)
-    assert tracker.planned_beyond(0) == (FIRST, SECOND, THIRD)  # the group may still be there
+    # The group may still be there.
+    assert tracker.planned_beyond(0) == (FIRST, SECOND, THIRD)
     assert tracker.planned_beyond(20) == (THIRD,)
     tracker.settle_range(20, 30)
     tracker.uncommitted_from = 20
@@ -127,7 +130,9 @@ def test_a_split_plan_lets_the_position_go_as_far_as_its_parts_are_settled() -> 
         (PlannedRange(0, 5), PlannedRange(5, 11)),
     ],
 )
-def test_parts_that_are_not_all_of_the_plan_are_refused_and_change_nothing(parts: tuple[PlannedRange, ...]) -> None:
+def test_parts_that_are_not_all_of_the_plan_are_refused_and_change_nothing(
+    parts: tuple[PlannedRange, ...],
+) -> None:
     tracker = tracker_with(FIRST)
     with pytest.raises(ValueError, match=r"is not all of \[0, 10\)"):
         tracker.replan(FIRST, *parts)
@@ -144,7 +149,13 @@ def test_what_is_not_planned_can_neither_be_done_nor_split() -> None:
 
 def test_plans_that_overlap_are_refused_those_done_included() -> None:
     tracker = tracker_with(SECOND, THIRD)
-    for overlapping in (PlannedRange(5, 11), PlannedRange(19, 21), PlannedRange(12, 13), SECOND, PlannedRange(24, 31)):
+    for overlapping in (
+        PlannedRange(5, 11),
+        PlannedRange(19, 21),
+        PlannedRange(12, 13),
+        SECOND,
+        PlannedRange(24, 31),
+    ):
         with pytest.raises(ValueError, match="begins before its end"):
             tracker.plan(overlapping)
     tracker.settle_range(10, 20)
@@ -190,7 +201,8 @@ def test_a_closed_tracker_has_no_plans() -> None:
     tracker.plan_done(SECOND)
     tracker.close()
     assert (tracker.plans, tracker.planned_beyond(0)) == ((), ())
-    tracker.plan_done(FIRST)  # as a late verdict: nothing comes of it
+    # As a late verdict: nothing comes of it.
+    tracker.plan_done(FIRST)
     tracker.replan(FIRST, PlannedRange(0, 5), PlannedRange(5, 10))
     tracker.plan(THIRD)
     assert tracker.plans == ()
@@ -212,20 +224,26 @@ def test_the_plan_of_an_offset_is_found(sizes: list[int], offset: int) -> None:
         if number % 2:
             plans.append(PlannedRange(at, at + size))
         at += size
-    assert holding(plans, offset) == next((one for one in plans if one.start <= offset < one.until), None)
+    assert holding(plans, offset) == next(
+        (one for one in plans if one.start <= offset < one.until), None
+    )
 
 
 class PlansAgainstModel(RuleBasedStateMachine):
-    """Records of a log with gaps, ranges that are planned, split and done in any order, and commits now and then."""
+    """Records of a log with gaps, ranges that are planned, split and done in any order, and commits
+    now and then.
+    """
 
     @initialize(position=st.integers(0, 20))
     def begin(self, position: int) -> None:
         self.tracker = OffsetTracker(TP, position)
-        self.log: dict[int, bool] = {}  # offset -> whether it is settled
+        # Offset -> whether it is settled.
+        self.log: dict[int, bool] = {}
         self.position = position
         self.seen = position
         self.plans: list[PlannedRange] = []
-        self.done: list[PlannedRange] = []  # and not committed past
+        # And not committed past.
+        self.done: list[PlannedRange] = []
 
     @rule(gaps=st.lists(st.integers(0, 3), max_size=8), tail=st.integers(0, 3))
     def deliver(self, gaps: list[int], tail: int) -> None:
@@ -241,7 +259,9 @@ class PlansAgainstModel(RuleBasedStateMachine):
     def plan(self, first: int, size: int) -> None:
         start = self.expected() + first
         planned = PlannedRange(start, start + size)
-        if any(one.start < planned.until and start < one.until for one in (*self.plans, *self.done)):
+        if any(
+            one.start < planned.until and start < one.until for one in (*self.plans, *self.done)
+        ):
             with pytest.raises(ValueError, match="before its end"):
                 self.tracker.plan(planned)
         else:
@@ -290,8 +310,12 @@ class PlansAgainstModel(RuleBasedStateMachine):
         self.done = [one for one in self.done if one.until > self.tracker.uncommitted_from]
 
     def expected(self) -> int:
-        raw = next((offset for offset, is_settled in self.log.items() if not is_settled), self.position)
-        return next((one.start for one in (*self.plans, *self.done) if one.start < raw < one.until), raw)
+        raw = next(
+            (offset for offset, is_settled in self.log.items() if not is_settled), self.position
+        )
+        return next(
+            (one.start for one in (*self.plans, *self.done) if one.start < raw < one.until), raw
+        )
 
     @invariant()
     def agrees(self) -> None:
@@ -312,5 +336,7 @@ class PlansAgainstModel(RuleBasedStateMachine):
         assert all(one.start >= position for one in told)
 
 
-PlansAgainstModel.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+PlansAgainstModel.TestCase.settings = settings(
+    max_examples=100, stateful_step_count=30, deadline=None
+)
 TestPlansAgainstModel = PlansAgainstModel.TestCase

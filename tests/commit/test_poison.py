@@ -1,4 +1,6 @@
-"""The poison watch: what is overdue is found in time, named once, and not taken for settled when it is only away."""
+"""The poison watch: what is overdue is found in time, named once, and not taken for settled when it
+is only away.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ LIMIT_S = 60.0
 
 
 def tracker_with(starts: list[float], waiting: int = 0, partition: int = 0) -> OffsetTracker:
-    """Records from offset 100 on, begun at these times; and more behind them that wait for a handler."""
+    """Records from offset 100 on, begun at these times; and more behind them that wait for a
+    handler.
+    """
     tracker = OffsetTracker(TopicPartition("orders", partition), 100)
     count = len(starts) + waiting
     tracker.deliver(range(100, 100 + count), 100 + count)
@@ -75,7 +79,9 @@ def test_a_record_that_waits_for_a_handler_does_not_age() -> None:
     assert watch.current == ()
 
 
-def test_after_rest_a_record_is_overdue_at_its_limit_and_time_that_was_lost_since_does_not_count() -> None:
+def test_after_rest_a_record_is_overdue_at_its_limit_and_time_that_was_lost_since_does_not_count() -> (
+    None
+):
     for lost_s in (0.0, 50.0):
         watch = PoisonWatch(LIMIT_S)
         watch.look([], 10.0)
@@ -109,7 +115,11 @@ def test_a_nacked_record_is_not_poison() -> None:
 
 def test_partitions_are_watched_each_for_itself() -> None:
     watch = PoisonWatch(LIMIT_S)
-    trackers = [tracker_with([0.0]), tracker_with([30.0], partition=1), tracker_with([1.0], partition=2)]
+    trackers = [
+        tracker_with([0.0]),
+        tracker_with([30.0], partition=1),
+        tracker_with([1.0], partition=2),
+    ]
     assert [poison.tracker.partition.partition for poison in watch.look(trackers, 61.0)] == [0, 2]
     assert [poison.tracker.partition.partition for poison in watch.look(trackers, 90.0)] == [1]
     assert len(watch.current) == 3
@@ -194,7 +204,8 @@ def test_a_process_that_was_stopped_finds_no_poison_when_it_goes_on() -> None:
     watch, tracker = PoisonWatch(LIMIT_S), tracker_with([0.0])
     assert looking(watch, tracker, 0.0, 10.0) == []
     assert found(watch, tracker, 1000.0) == []
-    assert watch.age_s(0.0, 1000.0) == 11.0  # the next look was due at 11
+    # The next look was due at 11.
+    assert watch.age_s(0.0, 1000.0) == 11.0
     assert looking(watch, tracker, 1000.0, 1048.9) == []
     assert looking(watch, tracker, 1048.9, 1049.0) == [100]
     (poison,) = watch.current
@@ -250,7 +261,9 @@ def test_the_three_questions_to_the_counted_time_have_one_answer(
         time.lose(begin, until)
         now = max(now, until)
     since = min(since, now)
-    stretches = [(max(begin, since), until) for begin, until in zip(ends[::2], ends[1::2], strict=False)]
+    stretches = [
+        (max(begin, since), until) for begin, until in zip(ends[::2], ends[1::2], strict=False)
+    ]
     counted = now - since - sum(max(0.0, until - begin) for begin, until in stretches)
     assert abs(time.age_s(since, now) - counted) < 1e-6
     if abs(counted - age_s) > 1e-6:
@@ -263,7 +276,8 @@ def test_the_three_questions_to_the_counted_time_have_one_answer(
 
 @dataclass
 class World:
-    """Trackers in which records start in any order and settle, and a watch that looks when it said it would.
+    """Trackers in which records start in any order and settle, and a watch that looks when it said
+    it would.
 
     Now and then the process is stopped: nothing starts, settles or looks meanwhile.
     """
@@ -285,7 +299,11 @@ class World:
 
     def age_s(self, since: float) -> float:
         """How long a record has been with its handler while the process ran."""
-        return self.now - since - sum(until - max(begin, since) for begin, until in self.lost if until > since)
+        return (
+            self.now
+            - since
+            - sum(until - max(begin, since) for begin, until in self.lost if until > since)
+        )
 
     def look(self) -> None:
         for poison in self.watch.look(self.trackers, self.now):
@@ -322,9 +340,14 @@ class World:
     def note_the_lowest(self, upto: float) -> None:
         """Which record is the lowest of its partition that is too old, and since when."""
         for number, starts in enumerate(self.started):
-            late = {index: self.now + max(0.0, self.limit_s - self.age_s(since)) for index, since in starts.items()}
+            late = {
+                index: self.now + max(0.0, self.limit_s - self.age_s(since))
+                for index, since in starts.items()
+            }
             for index, moment in sorted(late.items(), key=lambda one: one[1]):
-                if moment <= upto and not any(other < index and late[other] <= upto for other in late):
+                if moment <= upto and not any(
+                    other < index and late[other] <= upto for other in late
+                ):
                     self.lowest_since.setdefault((number, index), moment)
 
     def start(self, number: int, index: int) -> None:
@@ -338,10 +361,18 @@ class World:
 
     def check(self) -> None:
         for (number, index), since in self.lowest_since.items():
-            due = max([since, *(until for begin, until in self.lost if begin >= since)]) + LOOK_S + 1e-6
+            due = (
+                max([since, *(until for begin, until in self.lost if begin >= since)])
+                + LOOK_S
+                + 1e-6
+            )
             is_open = index in self.started[number]
-            is_behind = any((number, other) in self.found_at for other in self.started[number] if other < index)
-            assert (number, index) in self.found_at or not is_open or is_behind or self.now <= due, "not found in time"
+            is_behind = any(
+                (number, other) in self.found_at for other in self.started[number] if other < index
+            )
+            assert (
+                (number, index) in self.found_at or not is_open or is_behind or self.now <= due
+            ), "not found in time"
 
 
 @settings(deadline=None)
@@ -404,7 +435,9 @@ def test_the_age_of_a_record_is_the_time_in_which_its_clock_has_run(data: st.Dat
 
 
 @given(st.integers(0, 3), st.integers(0, 3))
-def test_a_record_whose_output_is_on_its_way_hides_no_stuck_record_behind_it(handed: int, settled: int) -> None:
+def test_a_record_whose_output_is_on_its_way_hides_no_stuck_record_behind_it(
+    handed: int, settled: int
+) -> None:
     tracker = tracker_with([1.0, 2.0, 3.0, 4.0])
     tracker.settle(settled)
     tracker.hand_over(handed)
@@ -432,7 +465,9 @@ def test_a_record_whose_clock_has_stood_hides_no_older_one_behind_it() -> None:
     assert oldest_started(tracker) == (1, 2.0)
 
 
-def test_a_record_that_was_handed_over_stays_so_however_often_its_clock_is_stopped_and_started() -> None:
+def test_a_record_that_was_handed_over_stays_so_however_often_its_clock_is_stopped_and_started() -> (
+    None
+):
     tracker = tracker_with([1.0])
     tracker.hand_over(0)
     for moment in range(300):

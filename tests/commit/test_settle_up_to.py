@@ -36,7 +36,8 @@ def test_it_settles_what_is_open_and_was_started_and_nothing_else(
             elif verdict == "nacked":
                 tracker.nack(index)
     if data.draw(st.booleans()):
-        tracker.committable  # noqa: B018  # lets go of what is settled at the front
+        # Lets go of what is settled at the front.
+        tracker.committable  # noqa: B018
     upto = data.draw(st.integers(0, count - 1))
     open_before = {i for i in range(count) if verdicts[i] == "none" or i in waiting}
     taken = {index for index in open_before if index <= upto and index not in waiting}
@@ -48,7 +49,8 @@ def test_it_settles_what_is_open_and_was_started_and_nothing_else(
 def test_a_run_is_taken_up_to_the_record_that_its_handler_has() -> None:
     tracker = tracker_with(5)
     tracker.begin_run(0)
-    tracker.run_at, tracker.run_since = 2, 1.0  # 0 and 1 are done, its handler has 2
+    # 0 and 1 are done, its handler has 2.
+    tracker.run_at, tracker.run_since = 2, 1.0
     assert tracker.settle_up_to(2) == 1
     tracker.end_run(3)
     assert tracker.committable == 3

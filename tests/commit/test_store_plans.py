@@ -1,4 +1,6 @@
-"""Storing plans: at once, again and again while it fails, and no longer than the partitions are ours."""
+"""Storing plans: at once, again and again while it fails, and no longer than the partitions are
+ours.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ async def test_plans_are_stored_without_waiting_for_a_tick() -> None:
         assert await bench.committer.store_plans([bench.tracker])
         assert bench.at() == [0.0]
         assert bench.broker.sent == [Committed(0, encode(0, (FIRST,)))]
-        assert await bench.committer.store_plans([bench.tracker])  # they are there
+        # They are there.
+        assert await bench.committer.store_plans([bench.tracker])
         await asyncio.sleep(11)
         assert len(bench.broker.sent) == 1
 
@@ -52,14 +55,18 @@ async def test_a_position_that_may_move_goes_with_them() -> None:
 @pytest.mark.parametrize("strategy", [Throttled(5.0), Throttled(0.1), Latest(5.0)])
 @pytest.mark.parametrize("error", [AWAY, OutcomeUnknownError("no answer")])
 @in_virtual_time
-async def test_they_are_tried_again_and_again_while_that_fails(strategy: object, error: Exception) -> None:
+async def test_they_are_tried_again_and_again_while_that_fails(
+    strategy: object, error: Exception
+) -> None:
     bench = planned(*[error] * 9, strategy=strategy)
     async with bench.running():
         assert await bench.committer.store_plans([bench.tracker])
         assert len(bench.broker.sent) >= 10
         assert bench.broker.sent[9] == Committed(0, encode(0, (FIRST,)))
         assert bench.committer.failing is None
-        waits = [later - earlier for earlier, later in zip(bench.at(), bench.at()[1:], strict=False)]
+        waits = [
+            later - earlier for earlier, later in zip(bench.at(), bench.at()[1:], strict=False)
+        ]
         assert all(wait <= BACKOFF.last_s + LATENCY_S + 0.2 for wait in waits[:9])
 
 
@@ -144,7 +151,8 @@ async def test_a_store_that_is_cancelled_on_its_way_counts_for_nothing() -> None
     await asyncio.wait([storing])
     assert storing.cancelled()
     assert await bench.committer.commit()
-    assert len(bench.broker.sent) == 1  # nobody asks any more
+    # Nobody asks any more.
+    assert len(bench.broker.sent) == 1
     assert await bench.committer.store_plans([bench.tracker])
     assert len(bench.broker.sent) == 2
 
@@ -154,4 +162,5 @@ async def test_a_tick_stores_for_whoever_waits() -> None:
     bench = planned(*[AWAY] * 3, strategy=Throttled(0.3))
     async with bench.running():
         assert await bench.committer.store_plans([bench.tracker])
-        assert bench.at()[-1] <= 0.7  # the waiter itself would have come again after 2 s
+        # The waiter itself would have come again after 2 s.
+        assert bench.at()[-1] <= 0.7

@@ -11,7 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.commit.strategy import CommitStrategy, Ignore, Latest, Progress, Throttled, strategy_for
+from reactive_kafka.commit.strategy import (
+    CommitStrategy,
+    Ignore,
+    Latest,
+    Progress,
+    Throttled,
+    strategy_for,
+)
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import ConfigError
@@ -61,7 +68,12 @@ def planned(engine: CommitEngine, *, is_last: bool = False) -> int | None:
 
 def settings(commit_strategy: str, **more: Any) -> IncomingSettings:
     return IncomingSettings(
-        name="orders", topics=("orders",), group_id="g", commit_strategy=commit_strategy, commit_interval_s=7.0, **more
+        name="orders",
+        topics=("orders",),
+        group_id="g",
+        commit_strategy=commit_strategy,
+        commit_interval_s=7.0,
+        **more,
     )
 
 
@@ -102,7 +114,11 @@ def test_ignore_commits_nothing_even_at_the_end() -> None:
 
 @pytest.mark.parametrize(
     ("name", "kind", "interval_s", "commits_at_ack"),
-    [("throttled", Throttled, 7.0, False), ("latest", Latest, 7.0, True), ("ignore", Ignore, None, False)],
+    [
+        ("throttled", Throttled, 7.0, False),
+        ("latest", Latest, 7.0, True),
+        ("ignore", Ignore, None, False),
+    ],
 )
 def test_the_built_in_ones_go_by_their_names(
     name: str, kind: type, interval_s: float | None, commits_at_ack: bool
@@ -149,7 +165,9 @@ def test_a_custom_strategy_is_not_asked_where_nothing_is_new() -> None:
 
 
 def test_a_custom_strategy_may_commit_less_and_never_more_than_what_is_safe() -> None:
-    engine, tracker = tracked(Custom(lambda progress, now: 3 if progress.committed is None else progress.highest))
+    engine, tracker = tracked(
+        Custom(lambda progress, now: 3 if progress.committed is None else progress.highest)
+    )
     tracker.settle_range(0, 5)
     tracker.settle(7)
     assert planned(engine) == 3
@@ -198,7 +216,14 @@ def test_an_answer_that_is_no_position_commits_nothing_and_is_kept(answer: objec
 
 
 @pytest.mark.parametrize(
-    "error", [KeyError("no rule for it"), asyncio.CancelledError(), SystemExit(1), GeneratorExit(), KeyboardInterrupt()]
+    "error",
+    [
+        KeyError("no rule for it"),
+        asyncio.CancelledError(),
+        SystemExit(1),
+        GeneratorExit(),
+        KeyboardInterrupt(),
+    ],
 )
 def test_a_strategy_that_raises_for_one_partition_holds_back_no_other(error: BaseException) -> None:
     def raises(progress: Progress, now: float) -> int:
@@ -305,22 +330,45 @@ def test_a_custom_strategy_is_an_instance_or_is_made_of_the_settings() -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("throtled", "there is no such strategy; allowed: throttled, latest, ignore, checkpoint or module:object"),
+        (
+            "throtled",
+            "there is no such strategy; allowed: throttled, latest, ignore, checkpoint or module:object",
+        ),
         ("no_such_module:x", "there is no module 'no_such_module'"),
         (f"{HERE}:nothing", "has no 'nothing'"),
-        (f"{HERE}:NOW", "expected an object with a method position, or a class or function that makes one, not float"),
-        (f"{HERE}:planned", "called with the settings of channel 'orders', it raised AttributeError"),
-        (f"{HERE}:Unwilling", "called with the settings of channel 'orders', it raised RuntimeError: no licence"),
-        (f"{HERE}:later", "it is async, but its result is needed at once: write a plain function; allowed: throttled"),
-        (f"{HERE}:called_later", "it is async, but its result is needed at once: write a plain function; allowed"),
+        (
+            f"{HERE}:NOW",
+            "expected an object with a method position, or a class or function that makes one, not float",
+        ),
+        (
+            f"{HERE}:planned",
+            "called with the settings of channel 'orders', it raised AttributeError",
+        ),
+        (
+            f"{HERE}:Unwilling",
+            "called with the settings of channel 'orders', it raised RuntimeError: no licence",
+        ),
+        (
+            f"{HERE}:later",
+            "it is async, but its result is needed at once: write a plain function; allowed: throttled",
+        ),
+        (
+            f"{HERE}:called_later",
+            "it is async, but its result is needed at once: write a plain function; allowed",
+        ),
         (f"{HERE}:by_hand", "it is async, but its result is needed at once"),
         (f"{HERE}:WithoutInterval", "WithoutInterval.interval_s is missing"),
-        (f"{HERE}:Asynchronous", "Asynchronous.position must be a plain function of (progress, now)"),
+        (
+            f"{HERE}:Asynchronous",
+            "Asynchronous.position must be a plain function of (progress, now)",
+        ),
         (f"{HERE}:TooOften", "TooOften.interval_s = 0: allowed are seconds above 0, or None"),
         (f"{HERE}:Undecided", "Undecided.commits_at_ack = 'often': allowed are True and False"),
     ],
 )
-def test_a_custom_strategy_that_is_no_use_is_named_with_what_is_allowed(name: str, says: str) -> None:
+def test_a_custom_strategy_that_is_no_use_is_named_with_what_is_allowed(
+    name: str, says: str
+) -> None:
     with pytest.raises(ConfigError) as raised:
         strategy_for(settings(name))
     assert f"channel 'orders': commit_strategy = {name!r}: " in str(raised.value)
@@ -337,14 +385,17 @@ ANSWERS = st.sampled_from([None, 0, 1, 3, 5, 8, 30, -1, "2"])
     kind=st.sampled_from(["throttled", "latest", "unsafe", "ignore", "custom"]),
     steps=st.lists(
         st.one_of(
-            st.integers(0, 19),  # settles this record
+            # Settles this record.
+            st.integers(0, 19),
             st.sampled_from(["plan", "ok", "failed", "unknown", "deliver"]),
         ),
         max_size=60,
     ),
     data=st.data(),
 )
-def test_no_strategy_passes_what_is_unsettled_or_goes_back(kind: str, steps: list[int | str], data: Any) -> None:
+def test_no_strategy_passes_what_is_unsettled_or_goes_back(
+    kind: str, steps: list[int | str], data: Any
+) -> None:
     strategies: dict[str, CommitStrategy] = {
         "throttled": Throttled(5.0),
         "latest": Latest(5.0),
@@ -370,12 +421,16 @@ def test_no_strategy_passes_what_is_unsettled_or_goes_back(kind: str, steps: lis
             highest = max(set(range(delivered)) - unsettled, default=-1) + 1
             plan = engine.plan(now)
             if plan is None:
-                wanted = {"throttled": safe, "latest": safe, "unsafe": max(safe, highest)}.get(kind, 0)
+                wanted = {"throttled": safe, "latest": safe, "unsafe": max(safe, highest)}.get(
+                    kind, 0
+                )
                 assert wanted <= confirmed, "what is due is not committed"
                 continue
             position = plan.offsets[A].offset
             assert kind != "ignore"
-            assert position <= (max(safe, highest) if kind == "unsafe" else safe), "it passes an unsettled record"
+            assert position <= (max(safe, highest) if kind == "unsafe" else safe), (
+                "it passes an unsettled record"
+            )
             assert position >= max(confirmed, may_land), "it goes back"
             assert position > confirmed or plan.repeated, "it says what is known"
             if kind in ("throttled", "latest"):

@@ -99,7 +99,9 @@ def test_a_closed_tracker_refuses_every_verdict() -> None:
 
 def test_records_out_of_order_are_a_bug_that_is_loud_and_changes_nothing() -> None:
     tracker = tracker_with([0, 1, 2])
-    with pytest.raises(DeliveryOrderError, match="offset 2 was delivered when the position was already 3"):
+    with pytest.raises(
+        DeliveryOrderError, match="offset 2 was delivered when the position was already 3"
+    ):
         tracker.deliver([2], 3)
     with pytest.raises(DeliveryOrderError):
         tracker.deliver([5, 4], 6)
@@ -154,7 +156,9 @@ def test_an_ack_costs_the_same_in_a_window_of_a_hundred_thousand_as_in_one_of_a_
 
 
 def test_polls_behind_a_straggler_look_at_what_is_new() -> None:
-    """Each asks how many records are not settled, and half a million had been counted for each thousand that came."""
+    """Each asks how many records are not settled, and half a million had been counted for each
+    thousand that came.
+    """
     tracker, most = OffsetTracker(TP, 0), 300_000
     tracker.flags = flags = Counted()
     looked_at = 0
@@ -205,7 +209,10 @@ def test_the_oldest_is_the_lowest_started_record_without_a_verdict() -> None:
 
 
 @given(
-    records=st.lists(st.tuples(st.sampled_from(["waits", "acked", "nacked", "runs"]), st.integers(1, 9)), max_size=20),
+    records=st.lists(
+        st.tuples(st.sampled_from(["waits", "acked", "nacked", "runs"]), st.integers(1, 9)),
+        max_size=20,
+    ),
     before=st.integers(0, 10),
 )
 def test_where_records_start_in_any_order_the_oldest_and_the_lowest_overdue_are_found(
@@ -221,7 +228,9 @@ def test_where_records_start_in_any_order_the_oldest_and_the_lowest_overdue_are_
             tracker.settle(index)
         elif state == "nacked":
             tracker.nack(index)
-    running = [(index, float(since)) for index, (state, since) in enumerate(records) if state == "runs"]
+    running = [
+        (index, float(since)) for index, (state, since) in enumerate(records) if state == "runs"
+    ]
     assert oldest_started(tracker) == min(running, key=lambda one: (one[1], one[0]), default=None)
     assert overdue(tracker, before) == next((one for one in running if one[1] <= before), None)
 
@@ -277,7 +286,9 @@ def in_a_run() -> OffsetTracker:
         (lambda tracker: overdue(tracker, 6.9), None),
     ],
 )
-def test_a_run_is_seen_by_whoever_asks_first(ask: Callable[[OffsetTracker], object], answer: object) -> None:
+def test_a_run_is_seen_by_whoever_asks_first(
+    ask: Callable[[OffsetTracker], object], answer: object
+) -> None:
     assert ask(in_a_run()) == answer
 
 
@@ -339,12 +350,15 @@ class Impatient(OffsetTracker):
 
 
 class TrackerAgainstModel(RuleBasedStateMachine):
-    """Deliver with gaps, ack, nack, settle in any order, twice and late; close; the model keeps each record."""
+    """Deliver with gaps, ack, nack, settle in any order, twice and late; close; the model keeps
+    each record.
+    """
 
     @initialize(start=st.integers(0, 50))
     def begin(self, start: int) -> None:
         self.tracker = Impatient(TP, start)
-        self.records: list[list[object]] = []  # [offset, state] by arrival; state: open, acked, nacked, failed
+        # [offset, state] by arrival; state: open, acked, nacked, failed.
+        self.records: list[list[object]] = []
         self.position = start
         self.started = 0
         self.is_closed = False
@@ -401,7 +415,9 @@ class TrackerAgainstModel(RuleBasedStateMachine):
         if start is None:
             return
         stop = data.draw(st.integers(start, len(self.records)))
-        open_ones = [] if self.is_closed else [r for r in self.records[start:stop] if r[1] == "open"]
+        open_ones = (
+            [] if self.is_closed else [r for r in self.records[start:stop] if r[1] == "open"]
+        )
         assert self.tracker.settle_range(start, stop) == len(open_ones)
         for record in open_ones:
             record[1] = "acked"
@@ -409,7 +425,9 @@ class TrackerAgainstModel(RuleBasedStateMachine):
     @precondition(lambda self: not self.is_closed and self.run is None)
     @rule(data=st.data(), now=st.floats(1, 9))
     def begin_run(self, data: st.DataObject, now: float) -> None:
-        """A worker begins on a record; what it has run before is done, as soon as it has gone on."""
+        """A worker begins on a record; what it has run before is done, as soon as it has gone
+        on.
+        """
         untouched = len(self.records)
         while untouched and self.records[untouched - 1][1] == "open":
             untouched -= 1
@@ -450,12 +468,16 @@ class TrackerAgainstModel(RuleBasedStateMachine):
 
     @rule()
     def count(self) -> None:
-        """A poll asks, and so do those after it: what is known of the first answer must hold for theirs."""
+        """A poll asks, and so do those after it: what is known of the first answer must hold for
+        theirs.
+        """
         unsettled = sum(state in ("open", "nacked") for _, state in self.records)
         assert self.tracker.unsettled == (0 if self.is_closed else unsettled)
 
     def asked(self) -> OffsetTracker:
-        """The tracker as if nobody had asked it anything since the last step: each question alone must do."""
+        """The tracker as if nobody had asked it anything since the last step: each question alone
+        must do.
+        """
         return copy.deepcopy(self.tracker)
 
     @invariant()
@@ -475,5 +497,7 @@ class TrackerAgainstModel(RuleBasedStateMachine):
             assert oldest_started(self.asked()) == (self.run, self.tracker.run_since)
 
 
-TrackerAgainstModel.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TrackerAgainstModel.TestCase.settings = settings(
+    max_examples=100, stateful_step_count=30, deadline=None
+)
 TestTrackerAgainstModel = TrackerAgainstModel.TestCase

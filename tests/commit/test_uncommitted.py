@@ -26,7 +26,9 @@ class Rare:
 
 
 class Partition:
-    """What a channel does around its bound: it polls while it may, settles, and commits when it is asked to."""
+    """What a channel does around its bound: it polls while it may, settles, and commits when it is
+    asked to.
+    """
 
     def __init__(self, most: int, strategy: Any, *, is_strict: bool = True) -> None:
         self.brought = self.settled = self.committed = 0
@@ -35,9 +37,14 @@ class Partition:
         self.refusal: str | None = None
         self.now = 0.0
         self.bound = UncommittedBound(
-            most, strategy, lambda: (self.ahead, self.brought - self.settled), self.request, lambda: self.refusal,
-            lambda: self.stored_at, is_strict=is_strict,
-        )  # fmt: skip
+            most,
+            strategy,
+            lambda: (self.ahead, self.brought - self.settled),
+            self.request,
+            lambda: self.refusal,
+            lambda: self.stored_at,
+            is_strict=is_strict,
+        )
 
     @property
     def ahead(self) -> int:
@@ -74,27 +81,38 @@ STEPS = st.lists(
 
 
 @settings(max_examples=1000)
-@given(most=st.integers(1, 60), strategy=st.sampled_from([Throttled(1.0), Latest(1.0)]), steps=STEPS)
-def test_no_more_is_repeated_than_the_bound_and_what_is_in_flight(most: int, strategy: Any, steps: list[Any]) -> None:
+@given(
+    most=st.integers(1, 60), strategy=st.sampled_from([Throttled(1.0), Latest(1.0)]), steps=STEPS
+)
+def test_no_more_is_repeated_than_the_bound_and_what_is_in_flight(
+    most: int, strategy: Any, steps: list[Any]
+) -> None:
     partition = Partition(most, strategy)
     for step, value in steps:
         getattr(partition, step)(value)
         assert partition.brought - partition.committed <= most + IN_FLIGHT
 
 
-@given(most=st.integers(1, 60), strategy=st.sampled_from([Throttled(1.0), Latest(1.0)]), steps=STEPS)
-def test_a_commit_that_is_answered_lets_the_next_poll_fetch(most: int, strategy: Any, steps: list[Any]) -> None:
+@given(
+    most=st.integers(1, 60), strategy=st.sampled_from([Throttled(1.0), Latest(1.0)]), steps=STEPS
+)
+def test_a_commit_that_is_answered_lets_the_next_poll_fetch(
+    most: int, strategy: Any, steps: list[Any]
+) -> None:
     partition = Partition(most, strategy)
     for step, value in steps:
         getattr(partition, step)(value)
     if not partition.poll(1):
-        assert partition.requested  # nobody has to wait for the interval
+        # Nobody has to wait for the interval.
+        assert partition.requested
         partition.commit(None)
         assert partition.poll(1)
 
 
 @given(most=st.integers(1, 60), steps=STEPS)
-def test_a_strategy_of_ones_own_is_bounded_while_commits_fail_and_only_then(most: int, steps: list[Any]) -> None:
+def test_a_strategy_of_ones_own_is_bounded_while_commits_fail_and_only_then(
+    most: int, steps: list[Any]
+) -> None:
     partition = Partition(most, Rare())
     for step, value in steps:
         getattr(partition, step)(value)
@@ -106,7 +124,9 @@ def test_a_strategy_of_ones_own_is_bounded_while_commits_fail_and_only_then(most
 
 
 @settings(max_examples=1000)
-@given(most=st.integers(1, 60), strategy=st.sampled_from([Throttled(1.0), Latest(1.0)]), steps=STEPS)
+@given(
+    most=st.integers(1, 60), strategy=st.sampled_from([Throttled(1.0), Latest(1.0)]), steps=STEPS
+)
 def test_where_it_is_not_strict_it_holds_while_commits_fail_or_are_late(
     most: int, strategy: Any, steps: list[Any]
 ) -> None:
@@ -133,13 +153,17 @@ def test_who_is_fast_does_not_wait_for_each_commit_and_sends_few_before_their_ti
         if number % 400 == 399:
             partition.commit(None)
     assert partition.brought == 1000 * IN_FLIGHT
-    assert early in (4, 5)  # in a second, one each 0.2 s
+    # In a second, one each 0.2 s.
+    assert early in (4, 5)
 
 
-def test_where_no_commit_is_answered_ten_times_as_many_are_the_most_however_fast_they_come() -> None:
+def test_where_no_commit_is_answered_ten_times_as_many_are_the_most_however_fast_they_come() -> (
+    None
+):
     partition, early = Partition(20, Throttled(1.0), is_strict=False), list[int]()
     while partition.poll(IN_FLIGHT):
-        partition.now -= 1  # no time passes
+        # No time passes.
+        partition.now -= 1
         partition.settle(IN_FLIGHT)
         if partition.requested:
             early.append(partition.ahead)
@@ -147,7 +171,9 @@ def test_where_no_commit_is_answered_ten_times_as_many_are_the_most_however_fast
         assert partition.brought <= AT_ANY_MOMENT * 20 + 2 * IN_FLIGHT
     assert partition.settled >= AT_ANY_MOMENT * 20
     assert early[0] <= 10 + IN_FLIGHT, "half of the bound"
-    assert [ahead for ahead in early if ahead >= AT_ANY_MOMENT * 10], "half of what it may be at any moment"
+    assert [ahead for ahead in early if ahead >= AT_ANY_MOMENT * 10], (
+        "half of what it may be at any moment"
+    )
     assert len(early) < 20
 
 
@@ -161,7 +187,9 @@ def test_it_is_told_once_it_has_lasted() -> None:
     assert "max_uncommitted = 20" in str(told(since + TELL_AFTER_S))
 
 
-def test_while_a_commit_is_on_its_way_the_partitions_are_looked_through_a_few_times_a_second_only() -> None:
+def test_while_a_commit_is_on_its_way_the_partitions_are_looked_through_a_few_times_a_second_only() -> (
+    None
+):
     looks, now, brought = list[float](), 0.0, 0
 
     def ahead() -> tuple[int, int]:
@@ -169,9 +197,16 @@ def test_while_a_commit_is_on_its_way_the_partitions_are_looked_through_a_few_ti
         return 12_000, 0
 
     bound = UncommittedBound(
-        10_000, Throttled(5.0), ahead, lambda: None, failing=lambda: None, stored_at=lambda: now, is_strict=False
+        10_000,
+        Throttled(5.0),
+        ahead,
+        lambda: None,
+        failing=lambda: None,
+        stored_at=lambda: now,
+        is_strict=False,
     )
-    while now < 1.0:  # 300,000 records a second, in polls of 600
+    # 300,000 records a second, in polls of 600.
+    while now < 1.0:
         bound.look(brought, now)
         now, brought = now + 0.002, brought + 600
     assert 5 <= len(looks) <= 21

@@ -1,4 +1,6 @@
-"""Configurations that stand in the sources: as text, as tables in code, as arguments of the tests' shorthands."""
+"""Configurations that stand in the sources: as text, as tables in code, as arguments of the tests'
+shorthands.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,13 @@ def configurations() -> Iterator[tuple[str, dict[str, Any]]]:
                 yield from ((block.where, tables) for tables in _in_code(block.text))
     for folder in ("examples", "tests", "benchmarks"):
         for path in sorted((ROOT / folder).rglob("*.py")):
-            yield from ((str(path.relative_to(ROOT)), tables) for tables in _in_code(path.read_text()))
+            yield from (
+                (str(path.relative_to(ROOT)), tables) for tables in _in_code(path.read_text())
+            )
         for path in sorted((ROOT / folder).rglob("*.toml")):
-            yield from ((str(path.relative_to(ROOT)), tables) for tables in _in_text(path.read_text()))
+            yield from (
+                (str(path.relative_to(ROOT)), tables) for tables in _in_text(path.read_text())
+            )
 
 
 def _in_code(source: str) -> Iterator[dict[str, Any]]:
@@ -41,7 +47,11 @@ def _in_code(source: str) -> Iterator[dict[str, Any]]:
             tables = _literal(node)
             if is_configuration(tables):
                 yield tables
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _SHORTHANDS:
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in _SHORTHANDS
+        ):
             given = {each.arg: _literal(each.value) for each in node.keywords}
             if None not in given and ... not in given.values():
                 yield _SHORTHANDS[node.func.id](**given)

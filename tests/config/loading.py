@@ -15,24 +15,32 @@ from reactive_kafka.errors import ConfigError
 Tables = Mapping[str, Any]
 
 
-def loaded(source: str | Path | Tables | None, environ: Mapping[str, str] | None = None, **more: Any) -> Settings:
+def loaded(
+    source: str | Path | Tables | None, environ: Mapping[str, str] | None = None, **more: Any
+) -> Settings:
     return read_settings(source, environ=environ or {}, **more).checked()
 
 
-def problems(source: str | Path | Tables | None, environ: Mapping[str, str] | None = None, **more: Any) -> list[str]:
+def problems(
+    source: str | Path | Tables | None, environ: Mapping[str, str] | None = None, **more: Any
+) -> list[str]:
     """The lines of the one error that loading ends with."""
     with pytest.raises(ConfigError) as caught:
         loaded(source, environ, **more)
     return list(caught.value.problems)
 
 
-def only_problem(source: str | Path | Tables | None, environ: Mapping[str, str] | None = None, **more: Any) -> str:
+def only_problem(
+    source: str | Path | Tables | None, environ: Mapping[str, str] | None = None, **more: Any
+) -> str:
     lines = problems(source, environ, **more)
     assert len(lines) == 1, lines
     return lines[0]
 
 
-def unused(source: str | Path | Tables | None, environ: Mapping[str, str] | None = None, **more: Any) -> list[str]:
+def unused(
+    source: str | Path | Tables | None, environ: Mapping[str, str] | None = None, **more: Any
+) -> list[str]:
     """What is told to have no effect, of a configuration that has no problems."""
     return list(loaded(source, environ, **more).warnings)
 

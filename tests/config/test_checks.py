@@ -20,7 +20,10 @@ class Tokens:
     ("tables", "said"),
     [
         (incoming(ack="none"), 'ack = \'none\': ack = "none" needs commit_strategy = "ignore"'),
-        ({"kafka": {"ack": "none"}} | incoming(), 'ack = \'none\': ack = "none" needs commit_strategy = "ignore"'),
+        (
+            {"kafka": {"ack": "none"}} | incoming(),
+            'ack = \'none\': ack = "none" needs commit_strategy = "ignore"',
+        ),
         (incoming(topic="a", topics=["b"]), "topic and topics exclude each other; keep one"),
         (incoming(topics=["a"], pattern="b"), "topics and pattern exclude each other; keep one"),
         (incoming(topic="a", assign=["a:0"]), "topic and assign exclude each other; keep one"),
@@ -29,23 +32,35 @@ class Tokens:
             'enable_auto_commit = true: with enable_auto_commit the client commits, and commit_strategy = "throttled" '
             'would too; leave one of them out (with auto commits, commit_strategy is "ignore")',
         ),
-        (incoming(**{"enable.auto.commit": True}, commit_strategy="a:b"), 'commit_strategy = "a:b" would too'),
+        (
+            incoming(**{"enable.auto.commit": True}, commit_strategy="a:b"),
+            'commit_strategy = "a:b" would too',
+        ),
         (
             {"kafka": {"commit_strategy": "latest"}} | incoming(enable_auto_commit=True),
             'commit_strategy = "latest" would too',
         ),
-        (incoming(keep_out_of_order_acks=True, spark={"mode": "ranges"}), "planned ranges, which are repeated whole"),
+        (
+            incoming(keep_out_of_order_acks=True, spark={"mode": "ranges"}),
+            "planned ranges, which are repeated whole",
+        ),
         (
             incoming(commit_strategy="checkpoint"),
             "commit_strategy = 'checkpoint': needs checkpoint.store: the URL of a",
         ),
         ({"kafka": {"commit_strategy": "checkpoint"}} | incoming(), "needs checkpoint.store"),
         (
-            incoming(commit_strategy="checkpoint", checkpoint=STORED | {"state": "a:B"}, ordering="key"),
+            incoming(
+                commit_strategy="checkpoint", checkpoint=STORED | {"state": "a:B"}, ordering="key"
+            ),
             'checkpoint.state = \'a:B\': states need ordering = "partition", and it is "key"',
         ),
         (
-            incoming(keep_out_of_order_acks=True, commit_strategy="checkpoint", checkpoint=STORED | {"state": "a:B"}),
+            incoming(
+                keep_out_of_order_acks=True,
+                commit_strategy="checkpoint",
+                checkpoint=STORED | {"state": "a:B"},
+            ),
             "so the state that it set would be lost",
         ),
         (
@@ -62,20 +77,41 @@ class Tokens:
         ),
         (incoming(restart={"backoff": "2m"}), "restart.backoff is longer than restart.max_backoff"),
         (incoming(retry={"backoff": "11s"}), "retry.backoff is longer than retry.max_backoff"),
-        (incoming(retry={"max_backoff": "100ms"}), "retry.backoff is longer than retry.max_backoff"),
-        (incoming(max_in_flight=10, batch_max_records=11), "max_in_flight is below batch_max_records"),
-        (incoming(max_in_flight=49_999, spark={}), "max_in_flight is below spark.batch_max_records (50000)"),
+        (
+            incoming(retry={"max_backoff": "100ms"}),
+            "retry.backoff is longer than retry.max_backoff",
+        ),
+        (
+            incoming(max_in_flight=10, batch_max_records=11),
+            "max_in_flight is below batch_max_records",
+        ),
+        (
+            incoming(max_in_flight=49_999, spark={}),
+            "max_in_flight is below spark.batch_max_records (50000)",
+        ),
         (incoming(max_in_flight=9, concurrency=10), "concurrency is above max_in_flight (9)"),
-        (incoming(session_timeout_ms=3000), "a heartbeat every 3000 ms cannot keep up a session of 3000 ms"),
+        (
+            incoming(session_timeout_ms=3000),
+            "a heartbeat every 3000 ms cannot keep up a session of 3000 ms",
+        ),
         (incoming(heartbeat_interval_ms=45_000), "cannot keep up a session of 45000 ms"),
         (incoming(revoke_grace="1m"), "the group waits 60000 ms for a revocation"),
         (incoming(rebalance_timeout_ms=5000), "the group waits 5000 ms for a revocation"),
         (outgoing(acks=1, enable_idempotence=True), 'enable.idempotence needs acks = "all"'),
         (incoming(**SASL, **REMOTE), "SASL PLAIN without TLS sends the password in clear text"),
         (incoming(**SASL, bootstrap_servers="localhost:1,10.0.0.1:2"), "SASL PLAIN without TLS"),
-        (incoming(**{"security.protocol": "SASL_SSL"}), "PLAIN needs sasl_plain_username and sasl_plain_password"),
         (
-            incoming(**{"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "u"}),
+            incoming(**{"security.protocol": "SASL_SSL"}),
+            "PLAIN needs sasl_plain_username and sasl_plain_password",
+        ),
+        (
+            incoming(
+                **{
+                    "security.protocol": "SASL_SSL",
+                    "sasl.mechanism": "SCRAM-SHA-256",
+                    "sasl.username": "u",
+                }
+            ),
             "SCRAM-SHA-256 needs sasl_plain_password",
         ),
         (
@@ -86,8 +122,14 @@ class Tokens:
             incoming(**{"sasl.username": "u", "sasl.password": "canary"}),
             "no effect while security.protocol is PLAINTEXT",
         ),
-        (incoming(**{"ssl.ca.location": "ca.pem"}), "no effect while security.protocol is PLAINTEXT"),
-        (incoming(**{"security.protocol": "SSL", "ssl.key.location": __file__}), "a key needs its certificate"),
+        (
+            incoming(**{"ssl.ca.location": "ca.pem"}),
+            "no effect while security.protocol is PLAINTEXT",
+        ),
+        (
+            incoming(**{"security.protocol": "SSL", "ssl.key.location": __file__}),
+            "a key needs its certificate",
+        ),
     ],
 )
 def test_a_contradiction_is_one_problem(tables: dict[str, Any], said: str) -> None:
@@ -107,7 +149,9 @@ def test_a_contradiction_is_one_problem(tables: dict[str, Any], said: str) -> No
         {"kafka": {"checkpoint": STORED}} | incoming(commit_strategy="checkpoint"),
         {
             "kafka": {"group_id": None},
-            "incoming": {"a": {"assign": ["t:0"], "commit_strategy": "checkpoint", "checkpoint": STORED}},
+            "incoming": {
+                "a": {"assign": ["t:0"], "commit_strategy": "checkpoint", "checkpoint": STORED}
+            },
         },
         incoming(ack="none", enable_auto_commit=True),
         incoming(ack="manual", enable_auto_commit=True),
@@ -120,10 +164,12 @@ def test_a_contradiction_is_one_problem(tables: dict[str, Any], said: str) -> No
         incoming(consumers=4, max_in_flight=4),
         incoming(consumers=5000),
         incoming(retry={"backoff": "20s", "max_backoff": "20s", "max_attempts": 2}),
-        incoming(batch_max_records=2000),  # the window grows with the batch as long as nobody sets it
+        # The window grows with the batch as long as nobody sets it.
+        incoming(batch_max_records=2000),
         incoming(spark={"batch_max_records": 10**6}),
         incoming(max_in_flight=10),
-        incoming(concurrency=10_000),  # the window grows with it
+        # The window grows with it.
+        incoming(concurrency=10_000),
         {"kafka": {"batch_max_records": 100}} | incoming(max_in_flight=10),
         incoming(max_in_flight=50_000, spark={}),
         incoming(session_timeout_ms=6000),
@@ -137,7 +183,8 @@ def test_a_contradiction_is_one_problem(tables: dict[str, Any], said: str) -> No
         {"kafka": {"allow_insecure_sasl": True}} | incoming(**SASL, **REMOTE),
         incoming(**SASL | {"security.protocol": "SASL_SSL"}, **REMOTE),
         incoming(
-            **{"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}, sasl_oauth_token_provider=Tokens()
+            **{"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"},
+            sasl_oauth_token_provider=Tokens(),
         ),
     ],
 )
@@ -148,18 +195,26 @@ def test_what_only_looks_like_a_contradiction_is_fine(tables: dict[str, Any]) ->
 def test_a_contradiction_in_kafka_is_told_once_for_all_channels() -> None:
     """Row S2 of the faults."""
     line = only_problem(
-        {"kafka": {"group_id": "g", **SASL, **REMOTE}, "incoming": {"a": {}, "b": {}}, "outgoing": {"c": {}}}
+        {
+            "kafka": {"group_id": "g", **SASL, **REMOTE},
+            "incoming": {"a": {}, "b": {}},
+            "outgoing": {"c": {}},
+        }
     )
     assert line.startswith("code: [kafka] security.protocol = 'SASL_PLAINTEXT': SASL PLAIN")
 
 
 def test_a_contradiction_between_kafka_and_a_channel_names_the_channel() -> None:
-    line = only_problem({"kafka": {"retry": {"max_backoff": "1s"}}} | incoming(retry={"backoff": "2s"}))
+    line = only_problem(
+        {"kafka": {"retry": {"max_backoff": "1s"}}} | incoming(retry={"backoff": "2s"})
+    )
     assert line.endswith("(channel incoming.orders)")
 
 
 def test_a_broken_value_is_not_reported_as_a_contradiction_too() -> None:
-    assert "expected a duration" in only_problem(incoming(retry={"backoff": "11s", "max_backoff": "soon"}))
+    assert "expected a duration" in only_problem(
+        incoming(retry={"backoff": "11s", "max_backoff": "soon"})
+    )
     assert "sasl.jaas.config" in only_problem(
         incoming(**{"security.protocol": "SASL_SSL", "sasl.jaas.config": "canary"})
     )

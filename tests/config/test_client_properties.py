@@ -31,7 +31,10 @@ def producer(**properties: Any) -> dict[str, Any]:
 
 def test_every_property_comes_out_as_a_keyword_of_aiokafka_or_of_the_tls_context() -> None:
     tls = {name for name in SIDES if name.startswith("ssl_")}
-    for side, client in ((CONSUMER, aiokafka.AIOKafkaConsumer), (PRODUCER, aiokafka.AIOKafkaProducer)):
+    for side, client in (
+        (CONSUMER, aiokafka.AIOKafkaConsumer),
+        (PRODUCER, aiokafka.AIOKafkaProducer),
+    ):
         keywords = inspect.signature(client.__init__).parameters.keys()
         ours = {name for name, sides in SIDES.items() if side <= sides}
         assert ours - tls <= keywords
@@ -48,7 +51,13 @@ def test_every_keyword_of_aiokafka_is_a_property_a_key_of_ours_or_refused() -> N
         "auto_commit_interval_ms",
         "transactional_id",
     }
-    ours |= {"key_deserializer", "value_deserializer", "key_serializer", "value_serializer", "partitioner"}
+    ours |= {
+        "key_deserializer",
+        "value_deserializer",
+        "key_serializer",
+        "value_serializer",
+        "partitioner",
+    }
     refused = {name.replace(".", "_") for name in REFUSED}
     for client in (aiokafka.AIOKafkaConsumer, aiokafka.AIOKafkaProducer):
         keywords = inspect.signature(client.__init__).parameters.keys()
@@ -61,17 +70,27 @@ def test_both_names_of_a_property_mean_the_same(name: str) -> None:
 
 
 def test_a_dotted_name_may_be_written_as_nested_tables() -> None:
-    nested = {"session": {"timeout": {"ms": 6000}}, "retry": {"backoff": {"ms": 50}, "max_attempts": 2}}
+    nested = {
+        "session": {"timeout": {"ms": 6000}},
+        "retry": {"backoff": {"ms": 50}, "max_attempts": 2},
+    }
     channel = loaded(incoming(**nested)).incoming["orders"]
-    assert channel.client == {"bootstrap_servers": "localhost:9092", "session_timeout_ms": 6000, "retry_backoff_ms": 50}
+    assert channel.client == {
+        "bootstrap_servers": "localhost:9092",
+        "session_timeout_ms": 6000,
+        "retry_backoff_ms": 50,
+    }
     assert channel.retry.max_attempts == 2
 
 
 def test_both_names_with_one_value_are_fine_and_with_two_an_error() -> None:
-    assert consumer(**{"session.timeout.ms": 6000, "session_timeout_ms": 6000}) == {"session_timeout_ms": 6000}
+    assert consumer(**{"session.timeout.ms": 6000, "session_timeout_ms": 6000}) == {
+        "session_timeout_ms": 6000
+    }
     line = only_problem(incoming(**{"session.timeout.ms": 6000, "session_timeout_ms": 7000}))
     assert (
-        "[incoming.orders] session_timeout_ms = 7000: [incoming.orders] session.timeout.ms = 6000 (code) says" in line
+        "[incoming.orders] session_timeout_ms = 7000: [incoming.orders] session.timeout.ms = 6000 (code) says"
+        in line
     )
 
 
@@ -81,9 +100,16 @@ def test_both_names_with_one_value_are_fine_and_with_two_an_error() -> None:
         ({"client.id": "me"}, {"client_id": "me"}),
         ({"fetch.wait.max.ms": 5}, {"fetch_max_wait_ms": 5}),
         ({"isolation.level": "read_committed"}, {"isolation_level": "read_committed"}),
-        ({"partition.assignment.strategy": "range,sticky"}, {"partition_assignment_strategy": ("range", "sticky")}),
         (
-            {"partition.assignment.strategy": ["org.apache.kafka.clients.consumer.RoundRobinAssignor"]},
+            {"partition.assignment.strategy": "range,sticky"},
+            {"partition_assignment_strategy": ("range", "sticky")},
+        ),
+        (
+            {
+                "partition.assignment.strategy": [
+                    "org.apache.kafka.clients.consumer.RoundRobinAssignor"
+                ]
+            },
             {"partition_assignment_strategy": ("roundrobin",)},
         ),
         ({"enable.auto.commit": False}, {}),
@@ -94,19 +120,41 @@ def test_both_names_with_one_value_are_fine_and_with_two_an_error() -> None:
             {"security_protocol": "SSL", "ssl_cafile": __file__},
         ),
         (
-            TLS | {"ssl.truststore.certificates": CERTIFICATE, "ssl.endpoint.identification.algorithm": ""},
+            TLS
+            | {
+                "ssl.truststore.certificates": CERTIFICATE,
+                "ssl.endpoint.identification.algorithm": "",
+            },
             {"security_protocol": "SSL", "ssl_cadata": CERTIFICATE, "ssl_check_hostname": False},
         ),
         (
-            TLS | {"ssl.keystore.location": __file__, "ssl.key.location": __file__, "ssl.key.password": "pw"},
-            {"security_protocol": "SSL", "ssl_certfile": __file__, "ssl_keyfile": __file__, "ssl_password": "pw"},
+            TLS
+            | {
+                "ssl.keystore.location": __file__,
+                "ssl.key.location": __file__,
+                "ssl.key.password": "pw",
+            },
+            {
+                "security_protocol": "SSL",
+                "ssl_certfile": __file__,
+                "ssl_keyfile": __file__,
+                "ssl_password": "pw",
+            },
         ),
         (
             {"security.protocol": "SASL_SSL", "sasl.jaas.config": PLAIN},
-            {"security_protocol": "SASL_SSL", "sasl_plain_username": "u", "sasl_plain_password": 'p"w=;'},
+            {
+                "security_protocol": "SASL_SSL",
+                "sasl_plain_username": "u",
+                "sasl_plain_password": 'p"w=;',
+            },
         ),
         (
-            {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": SCRAM},
+            {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "SCRAM-SHA-512",
+                "sasl.jaas.config": SCRAM,
+            },
             {
                 "security_protocol": "SASL_SSL",
                 "sasl_mechanism": "SCRAM-SHA-512",
@@ -116,7 +164,9 @@ def test_both_names_with_one_value_are_fine_and_with_two_an_error() -> None:
         ),
     ],
 )
-def test_a_consumers_property_comes_out_as_aiokafka_takes_it(written: dict[str, Any], client: dict[str, Any]) -> None:
+def test_a_consumers_property_comes_out_as_aiokafka_takes_it(
+    written: dict[str, Any], client: dict[str, Any]
+) -> None:
     assert consumer(**written) == client
 
 
@@ -131,7 +181,9 @@ def test_a_consumers_property_comes_out_as_aiokafka_takes_it(written: dict[str, 
         ({"batch.size": 1, "linger.ms": 0}, {"max_batch_size": 1, "linger_ms": 0}),
     ],
 )
-def test_a_producers_property_comes_out_as_aiokafka_takes_it(written: dict[str, Any], client: dict[str, Any]) -> None:
+def test_a_producers_property_comes_out_as_aiokafka_takes_it(
+    written: dict[str, Any], client: dict[str, Any]
+) -> None:
     assert producer(**written) == client
 
 
@@ -159,13 +211,29 @@ def test_an_ssl_context_from_code_is_passed_on() -> None:
         ("ssl.keystore.location", "me.p12", "JKS and PKCS12 stores cannot be read"),
         ("ssl.truststore.certificates", "ca.pem", "in PEM form"),
         ("ssl.endpoint.identification.algorithm", ["https"], 'expected "https"'),
-        ("sasl.jaas.config", PLAIN.replace("username", "junk username"), "PlainLoginModule or ScramLoginModule"),
+        (
+            "sasl.jaas.config",
+            PLAIN.replace("username", "junk username"),
+            "PlainLoginModule or ScramLoginModule",
+        ),
         ("sasl.jaas.config", "com.example.Login required;", "PlainLoginModule or ScramLoginModule"),
-        ("sasl.jaas.config", PLAIN.replace("username", "user"), "PlainLoginModule or ScramLoginModule"),
+        (
+            "sasl.jaas.config",
+            PLAIN.replace("username", "user"),
+            "PlainLoginModule or ScramLoginModule",
+        ),
         ("sasl_oauth_token_provider", "my:provider", "given in code"),
         ("enable.auto.commit", "yes", "expected true or false"),
-        ("auto.commit.interval.ms", 5, "needs enable_auto_commit = true; without it use commit_interval"),
-        ("auto_commit_interval_ms", 5, "needs enable_auto_commit = true; without it use commit_interval"),
+        (
+            "auto.commit.interval.ms",
+            5,
+            "needs enable_auto_commit = true; without it use commit_interval",
+        ),
+        (
+            "auto_commit_interval_ms",
+            5,
+            "needs enable_auto_commit = true; without it use commit_interval",
+        ),
         ("auto.commit.interval.ms", 0, "expected a whole number of milliseconds of at least 1"),
         ("auto.commit.interval.ms", -1, "expected a whole number of milliseconds of at least 1"),
         ("auto.commit.interval.ms", "5s", "expected a whole number of milliseconds of at least 1"),
@@ -176,7 +244,9 @@ def test_an_ssl_context_from_code_is_passed_on() -> None:
         ("linger.ms", 5, "does not belong here but in [outgoing.X] or [kafka]"),
     ],
 )
-def test_a_wrong_property_is_one_problem_that_says_what_to_do(name: str, value: Any, said: str) -> None:
+def test_a_wrong_property_is_one_problem_that_says_what_to_do(
+    name: str, value: Any, said: str
+) -> None:
     line = only_problem(incoming(**{name: value}))
     assert line.startswith(f"code: [incoming.orders] {name} = ")
     assert said in line
@@ -187,40 +257,57 @@ AUTO_INTERVALS = ("auto.commit.interval.ms", "auto_commit_interval_ms", "auto-co
 
 
 @pytest.mark.parametrize("name", AUTO_INTERVALS)
-def test_kafkas_interval_of_auto_commits_is_ours_in_milliseconds_where_there_are_such(name: str) -> None:
+def test_kafkas_interval_of_auto_commits_is_ours_in_milliseconds_where_there_are_such(
+    name: str,
+) -> None:
     channel = loaded(incoming(**AUTO, **{name: 250})).incoming["orders"]
     assert channel.commit_interval_s == 0.25
-    assert channel.client == {"bootstrap_servers": "localhost:9092"}, "we commit, and not the client"
+    assert channel.client == {"bootstrap_servers": "localhost:9092"}, (
+        "we commit, and not the client"
+    )
     of_all = {**incoming(**AUTO), "kafka": {"bootstrap_servers": "a:1", name: 250}}
     assert loaded(of_all).incoming["orders"].commit_interval_s == 0.25
 
 
 @pytest.mark.parametrize("name", AUTO_INTERVALS)
 def test_kafkas_interval_of_auto_commits_and_ours_must_say_the_same(name: str) -> None:
-    assert loaded(incoming(**AUTO, commit_interval="5s", **{name: 5_000})).incoming["orders"].commit_interval_s == 5
+    assert (
+        loaded(incoming(**AUTO, commit_interval="5s", **{name: 5_000}))
+        .incoming["orders"]
+        .commit_interval_s
+        == 5
+    )
     for given in ({"commit_interval": "5s", name: 6_000}, {name: 6_000, "commit_interval": "5s"}):
         line = only_problem(incoming(**AUTO, **given))
         assert "commit_interval = '5s'" in line
         assert f"{name} = 6000" in line
         assert "says something else" in line
-    line = only_problem(incoming(**AUTO, **{"auto.commit.interval.ms": 1, "auto_commit_interval_ms": 2}))
+    line = only_problem(
+        incoming(**AUTO, **{"auto.commit.interval.ms": 1, "auto_commit_interval_ms": 2})
+    )
     assert "auto.commit.interval.ms = 1" in line
     assert "auto_commit_interval_ms = 2" in line
 
 
 @pytest.mark.parametrize("name", AUTO_INTERVALS)
-def test_kafkas_interval_of_auto_commits_is_refused_where_it_would_say_when_something_else_commits(name: str) -> None:
+def test_kafkas_interval_of_auto_commits_is_refused_where_it_would_say_when_something_else_commits(
+    name: str,
+) -> None:
     of_all = {**incoming(), "kafka": {"bootstrap_servers": "a:1", name: 250}}
     line = only_problem(of_all)
     assert line.startswith(f"code: [kafka] {name} = 250")
     assert "without it use commit_interval" in line
     own = {**incoming(commit_interval="1s"), "kafka": {"bootstrap_servers": "a:1", name: 250}}
-    assert loaded(own).incoming["orders"].commit_interval_s == 1, "a channel of those that it is not for"
+    assert loaded(own).incoming["orders"].commit_interval_s == 1, (
+        "a channel of those that it is not for"
+    )
     line = only_problem(outgoing(**{name: 250}))
     assert "does not belong here but in [incoming.X] or [kafka]" in line
 
 
-@pytest.mark.parametrize("name", [*sorted(REFUSED), "sasl.login.retry.backoff.ms", "metrics.num.samples"])
+@pytest.mark.parametrize(
+    "name", [*sorted(REFUSED), "sasl.login.retry.backoff.ms", "metrics.num.samples"]
+)
 def test_a_property_without_an_equal_is_refused_by_name_in_every_spelling(name: str) -> None:
     for spelling in (name, name.replace(".", "_"), name.replace(".", "-")):
         assert "aiokafka has no such property; " in only_problem({"kafka": {spelling: 1}})
@@ -229,13 +316,26 @@ def test_a_property_without_an_equal_is_refused_by_name_in_every_spelling(name: 
 def test_defaults_of_all_channels_go_to_the_clients_that_have_them() -> None:
     settings = loaded(
         {
-            "kafka": {"bootstrap_servers": "a:1", "client.id": "me", "linger_ms": 5, "fetch.min.bytes": 9},
+            "kafka": {
+                "bootstrap_servers": "a:1",
+                "client.id": "me",
+                "linger_ms": 5,
+                "fetch.min.bytes": 9,
+            },
             "incoming": {"orders": {"group_id": "g", "client_id": "own"}},
             "outgoing": {"invoices": {"bootstrap.servers": "b:2"}},
         }
     )
-    assert settings.incoming["orders"].client == {"bootstrap_servers": "a:1", "client_id": "own", "fetch_min_bytes": 9}
-    assert settings.outgoing["invoices"].client == {"bootstrap_servers": "b:2", "client_id": "me", "linger_ms": 5}
+    assert settings.incoming["orders"].client == {
+        "bootstrap_servers": "a:1",
+        "client_id": "own",
+        "fetch_min_bytes": 9,
+    }
+    assert settings.outgoing["invoices"].client == {
+        "bootstrap_servers": "b:2",
+        "client_id": "me",
+        "linger_ms": 5,
+    }
     assert settings.bootstrap_servers == "a:1"
 
 

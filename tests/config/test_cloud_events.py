@@ -1,4 +1,6 @@
-"""``[outgoing.x.cloud_events]`` and ``cloud_events``: a table or a boolean, and what each layer may say."""
+"""``[outgoing.x.cloud_events]`` and ``cloud_events``: a table or a boolean, and what each layer may
+say.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,24 @@ from reactive_kafka.config.dump import dump
 from reactive_kafka.config.tables import CloudEventsSettings
 from tests.config.loading import incoming, loaded, only_problem, outgoing, unused, write
 
-TABLE = {"mode": "structured", "type": "t", "source": "/s", "subject": "u", "data-content-type": "text/json"}
+TABLE = {
+    "mode": "structured",
+    "type": "t",
+    "source": "/s",
+    "subject": "u",
+    "data-content-type": "text/json",
+}
 TABLE |= {"data_schema": "/d", "insert_timestamp": False}
 AS_SET = CloudEventsSettings(
-    every=True, mode="structured", type="t", source="/s", subject="u", data_content_type="text/json", data_schema="/d",
+    every=True,
+    mode="structured",
+    type="t",
+    source="/s",
+    subject="u",
+    data_content_type="text/json",
+    data_schema="/d",
     insert_timestamp=False,
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +44,10 @@ AS_SET = CloudEventsSettings(
         ({"outgoing": {"invoices": {"cloud-events": TABLE}}}, AS_SET),
         (outgoing(value_serializer="cloudevents"), CloudEventsSettings(every=True)),
         ({"kafka": {"cloud_events": False}, **outgoing()}, None),
-        ({"kafka": {"cloud_events": False}, **outgoing(cloud_events=True)}, CloudEventsSettings(every=True)),
+        (
+            {"kafka": {"cloud_events": False}, **outgoing(cloud_events=True)},
+            CloudEventsSettings(every=True),
+        ),
     ],
 )
 def test_what_is_written_as_events(tables: Any, expected: CloudEventsSettings | None) -> None:
@@ -61,7 +78,10 @@ def test_a_variable_turns_a_table_off_or_sets_a_key_of_it(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("tables", "said"),
     [
-        (outgoing(cloud_events={"mod": "binary"}), "cloud_events.mod = 'binary': unknown key; did you mean "),
+        (
+            outgoing(cloud_events={"mod": "binary"}),
+            "cloud_events.mod = 'binary': unknown key; did you mean ",
+        ),
         (outgoing(cloud_events={"mode": "batch"}), 'expected one of "binary", "structured"'),
         (outgoing(cloud_events="yes"), "cloud_events = 'yes': expected true or false"),
         (outgoing(cloud_events={"type": ""}), "expected a string that is not empty"),
@@ -69,8 +89,14 @@ def test_a_variable_turns_a_table_off_or_sets_a_key_of_it(tmp_path: Path) -> Non
         (incoming(offset_metadata_deserializer="cloudevents"), "expected one of"),
         (incoming(cloud_events={"mode": "binary"}), "expected true or false, not a table"),
         ({"kafka": {"cloud_events": {"type": "t"}}, **outgoing()}, "cloud_events.type = 't': "),
-        (outgoing(cloud_events=False, value_serializer="cloudevents"), '"cloudevents" means CloudEvents only'),
-        (incoming(cloud_events=False, value_deserializer="cloudevents"), '"cloudevents" means CloudEvents only'),
+        (
+            outgoing(cloud_events=False, value_serializer="cloudevents"),
+            '"cloudevents" means CloudEvents only',
+        ),
+        (
+            incoming(cloud_events=False, value_deserializer="cloudevents"),
+            '"cloudevents" means CloudEvents only',
+        ),
     ],
 )
 def test_what_makes_no_sense_is_one_problem(tables: Any, said: str) -> None:
@@ -80,4 +106,6 @@ def test_what_makes_no_sense_is_one_problem(tables: Any, said: str) -> None:
 def test_what_an_incoming_channel_finds() -> None:
     assert loaded(incoming()).incoming["orders"].cloud_events
     assert not loaded(incoming(cloud_events=False)).incoming["orders"].cloud_events
-    assert not loaded({"kafka": {"cloud_events": False}, **incoming()}).incoming["orders"].cloud_events
+    assert (
+        not loaded({"kafka": {"cloud_events": False}, **incoming()}).incoming["orders"].cloud_events
+    )

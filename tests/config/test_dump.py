@@ -12,7 +12,9 @@ from tests.config.loading import incoming, loaded, outgoing
 
 
 def test_a_dump_says_what_is_in_effect_in_the_words_of_the_file() -> None:
-    tables = incoming(commit_interval=0.5, spark={"batch_max_bytes": 2**20}, linger_ms=None, fetch_min_bytes=3)
+    tables = incoming(
+        commit_interval=0.5, spark={"batch_max_bytes": 2**20}, linger_ms=None, fetch_min_bytes=3
+    )
     tables |= {"tracing": {"enabled": False}}
     assert dump(loaded({"kafka": {"bootstrap_servers": ["a:1", "b:2"]}} | tables)) == {
         "kafka": {"bootstrap_servers": "a:1,b:2"},
@@ -78,11 +80,15 @@ def _values(name: str) -> st.SearchStrategy[object]:
         "ordering": st.sampled_from(["partition", "key", "unordered"]),
         "on_poison": st.sampled_from(["fail", "warn", "pause-partition", "dead-letter-queue"]),
         "commit_strategy": st.sampled_from(["throttled", "latest", "ignore", "a.b:C"]),
-        "failure_strategy": st.sampled_from(["fail", "ignore", "dead-letter-queue", "delayed-retry-topic", "a:b"]),
+        "failure_strategy": st.sampled_from(
+            ["fail", "ignore", "dead-letter-queue", "delayed-retry-topic", "a:b"]
+        ),
         "failure_routes": st.dictionaries(
             st.sampled_from(["ValueError", "TokenError", "some.module.Error"]),
             st.sampled_from(["ignore", "dead-letter-queue", "delayed-retry-topic"])
-            | st.fixed_dictionaries({"strategy": st.just("ignore"), "after_retries": st.booleans()}),
+            | st.fixed_dictionaries(
+                {"strategy": st.just("ignore"), "after_retries": st.booleans()}
+            ),
         ),
         "retry": st.fixed_dictionaries(
             {"max_attempts": st.integers(2, 9), "jitter": st.sampled_from([0, 0.25, 1])},
@@ -102,11 +108,22 @@ NAMES = [
     "unprocessed_record_max_age",
     "concurrency",
 ]
-NAMES += ["max_in_flight", "batch_max_records", "topics", "value_deserializer", "ordering", "on_poison"]
+NAMES += [
+    "max_in_flight",
+    "batch_max_records",
+    "topics",
+    "value_deserializer",
+    "ordering",
+    "on_poison",
+]
 NAMES += ["commit_strategy", "failure_strategy", "failure_routes", "consumers", "restart", "retry"]
 
 
-@given(st.fixed_dictionaries({"group_id": st.just("g")}, optional={name: _values(name) for name in NAMES}))
+@given(
+    st.fixed_dictionaries(
+        {"group_id": st.just("g")}, optional={name: _values(name) for name in NAMES}
+    )
+)
 def test_a_dump_loads_again_as_the_same_settings(channel: dict[str, object]) -> None:
     if channel.get("commit_strategy") == "ignore":
         assume(channel.get("on_poison") not in ("pause-partition", "dead-letter-queue"))
@@ -114,11 +131,14 @@ def test_a_dump_loads_again_as_the_same_settings(channel: dict[str, object]) -> 
     tables = incoming(**channel) | outgoing(compression_type="none", acks="all")
     settings = loaded({"kafka": {"session_timeout_ms": 9000}} | tables)
     again = loaded(dump(settings))
-    assert replace(again, warnings=()) == replace(settings, source="code", warnings=())  # they quote what was written
+    # They quote what was written.
+    assert replace(again, warnings=()) == replace(settings, source="code", warnings=())
 
 
 def test_what_a_channel_without_commits_inherits_in_vain_is_not_in_its_dump() -> None:
-    shown = dump(loaded({"kafka": {"on_poison": "pause-partition"}} | incoming(commit_strategy="ignore")))
+    shown = dump(
+        loaded({"kafka": {"on_poison": "pause-partition"}} | incoming(commit_strategy="ignore"))
+    )
     assert "on_poison" not in shown["incoming"]["orders"]
     loaded(shown)
 
@@ -147,7 +167,12 @@ def test_tables_of_failures_show_what_differs_from_the_channel_and_load_again() 
         "compression_type": "none",
         "linger_ms": 5,
     }
-    assert orders["delayed_retry"] == {"topics": ["o_5"], "max_retries": 1, "timeout": "5m", "max_poll_records": 7}
+    assert orders["delayed_retry"] == {
+        "topics": ["o_5"],
+        "max_retries": 1,
+        "timeout": "5m",
+        "max_poll_records": 7,
+    }
     assert loaded(shown) == settings
 
 
@@ -156,7 +181,9 @@ def test_a_pattern_or_partitions_stand_for_the_topics_and_load_again() -> None:
     for source in ({"pattern": "orders-.*"}, {"assign": spelled}):
         settings = loaded(incoming(**source))
         orders = dump(settings)["incoming"]["orders"]
-        assert {name: orders[name] for name in ("topics", "pattern", "assign") if name in orders} == source
+        assert {
+            name: orders[name] for name in ("topics", "pattern", "assign") if name in orders
+        } == source
         assert loaded(dump(settings)) == settings
 
 

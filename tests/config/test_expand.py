@@ -30,7 +30,9 @@ def test_references_are_replaced(text: str, result: str) -> None:
 
 
 def test_a_variable_that_is_not_set_is_named() -> None:
-    with pytest.raises(ValueError, match=r"^\$\{NOT_SET\} is not set and has no default; set NOT_SET or write"):
+    with pytest.raises(
+        ValueError, match=r"^\$\{NOT_SET\} is not set and has no default; set NOT_SET or write"
+    ):
         expand("a ${NOT_SET} b", ENVIRON)
 
 

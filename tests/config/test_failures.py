@@ -14,7 +14,10 @@ from reactive_kafka.config.tables import DeadLetterSettings, DelayedRetrySetting
 from tests.config.loading import incoming, loaded, only_problem, problems, write
 
 CLIENT = {"bootstrap_servers": "localhost:9092"}
-LETTERS, RETRY = {"failure_strategy": "dead-letter-queue"}, {"failure_strategy": "delayed-retry-topic"}
+LETTERS, RETRY = (
+    {"failure_strategy": "dead-letter-queue"},
+    {"failure_strategy": "delayed-retry-topic"},
+)
 VARIABLE = "REACTIVE_KAFKA__INCOMING__ORDERS__"
 
 
@@ -50,14 +53,21 @@ def retry(tables: Any = None, **keys: Any) -> DelayedRetrySettings:
         ({"failure_strategy": "my:strategy"}, False, False),
         ({"failure_strategy": "my:strategy", "dead_letter_queue": {}}, True, False),
         ({"failure_strategy": "my:strategy", "dead_letter_queue": {"topic": "d"}}, True, False),
-        ({"failure_routes": {"ValueError": "my:strategy"}, "delayed_retry": {"max_retries": 1}}, False, True),
+        (
+            {"failure_routes": {"ValueError": "my:strategy"}, "delayed_retry": {"max_retries": 1}},
+            False,
+            True,
+        ),
     ],
 )
 def test_dead_letters_and_retries_are_set_up_where_they_are_needed(
     keys: dict[str, Any], has_letters: bool, has_retry: bool
 ) -> None:
     settings = channel(**keys)
-    assert (settings.dead_letter_queue is not None, settings.delayed_retry is not None) == (has_letters, has_retry)
+    assert (settings.dead_letter_queue is not None, settings.delayed_retry is not None) == (
+        has_letters,
+        has_retry,
+    )
 
 
 def test_a_custom_strategy_gets_the_dead_letters_that_all_channels_have() -> None:
@@ -69,7 +79,9 @@ def test_a_custom_strategy_gets_the_dead_letters_that_all_channels_have() -> Non
 def test_topics_and_limits_come_from_the_channels_name_where_nothing_is_said() -> None:
     assert letters(**LETTERS) == DeadLetterSettings(topic="dead-letter-topic-orders", client=CLIENT)
     assert retry(**RETRY) == DelayedRetrySettings(
-        topics=("orders_retry_10000", "orders_retry_20000", "orders_retry_50000"), max_retries=3, client=CLIENT
+        topics=("orders_retry_10000", "orders_retry_20000", "orders_retry_50000"),
+        max_retries=3,
+        client=CLIENT,
     )
     assert retry(**RETRY, delayed_retry={"topics": ["a_1", "b_2"]}).max_retries == 2
     assert retry(**RETRY, delayed_retry={"topics": ["a_1"], "max_retries": 4}).max_retries == 4
@@ -86,7 +98,10 @@ def test_auto_commits_make_the_strategy_ignore_where_none_was_given() -> None:
     assert channel(enable_auto_commit=True).commit_strategy == "ignore"
     assert channel(**{"enable.auto.commit": True}).enable_auto_commit
     assert channel({"kafka": {"enable.auto.commit": True}}).commit_strategy == "ignore"
-    assert channel({"kafka": {"enable.auto.commit": True}}, enable_auto_commit=False).commit_strategy == "throttled"
+    assert (
+        channel({"kafka": {"enable.auto.commit": True}}, enable_auto_commit=False).commit_strategy
+        == "throttled"
+    )
 
 
 def test_a_group_is_optional_for_assigned_partitions_without_commits() -> None:
@@ -116,17 +131,32 @@ def test_the_nearest_property_wins_in_the_client_of_a_table(
         **says(of_channel, "channel"),
         **{table: says(own, "own")},
     )
-    order = ((own, "own"), (of_kafkas_table, "kafkas table"), (of_channel, "channel"), (of_kafka, "kafka"))
+    order = (
+        (own, "own"),
+        (of_kafkas_table, "kafkas table"),
+        (of_channel, "channel"),
+        (of_kafka, "kafka"),
+    )
     client = getattr(settings, table).client
     assert client.get("client_id") == next((value for given, value in order if given), None)
-    assert settings.client.get("client_id") == next((value for given, value in order[2:] if given), None)
+    assert settings.client.get("client_id") == next(
+        (value for given, value in order[2:] if given), None
+    )
 
 
 def test_the_producer_of_dead_letters_shares_the_connection_and_nothing_of_the_consumer() -> None:
-    kafka = {"linger.ms": 1, "compression.type": "zstd", "acks": 0, "enable.idempotence": False, "client.rack": "r"}
+    kafka = {
+        "linger.ms": 1,
+        "compression.type": "zstd",
+        "acks": 0,
+        "enable.idempotence": False,
+        "client.rack": "r",
+    }
     tls = {"security.protocol": "SSL", "ssl.ca.location": __file__, "bootstrap_servers": "a:1"}
     own = {"linger.ms": 2, "request_timeout_ms": 3}
-    found = letters({"kafka": kafka}, **LETTERS, **tls, **{"fetch.min.bytes": 9}, dead_letter_queue=own)
+    found = letters(
+        {"kafka": kafka}, **LETTERS, **tls, **{"fetch.min.bytes": 9}, dead_letter_queue=own
+    )
     assert found.client == {
         "bootstrap_servers": "a:1",
         "security_protocol": "SSL",
@@ -144,12 +174,18 @@ def test_the_consumer_of_retries_has_the_channels_properties_under_its_own() -> 
         **{"fetch.min.bytes": 9, "max.poll.records": 1},
         **{"delayed-retry": {"max.poll.records": 2, "client-rack": "r"}},
     )
-    assert found.client == CLIENT | {"fetch_min_bytes": 9, "max_poll_records": 2, "client_rack": "r"}
+    assert found.client == CLIENT | {
+        "fetch_min_bytes": 9,
+        "max_poll_records": 2,
+        "client_rack": "r",
+    }
 
 
 def test_dead_letters_may_go_to_other_brokers() -> None:
     for name in ("bootstrap_servers", "bootstrap.servers", "bootstrap-servers"):
-        found = letters(**LETTERS, topic="t", dead_letter_queue={"topic": "t", name: ["b:2", "c:3"]})
+        found = letters(
+            **LETTERS, topic="t", dead_letter_queue={"topic": "t", name: ["b:2", "c:3"]}
+        )
         assert found == DeadLetterSettings(topic="t", client={"bootstrap_servers": "b:2,c:3"})
 
 
@@ -192,7 +228,9 @@ def test_the_environment_reaches_tables_and_routes() -> None:
         VARIABLE + "FAILURE_ROUTES__A_B_TIMEOUT": "fail",
         "REACTIVE_KAFKA__KAFKA__FAILURE_ROUTES__OSError": "ignore",
     }
-    settings = channel(None, environ, failure_routes={"ValueError": "ignore", "a_b.Timeout": "ignore"})
+    settings = channel(
+        None, environ, failure_routes={"ValueError": "ignore", "a_b.Timeout": "ignore"}
+    )
     assert settings.failure_routes == {
         "OSError": "ignore",
         "ValueError": "fail",
@@ -200,7 +238,9 @@ def test_the_environment_reaches_tables_and_routes() -> None:
         "KeyError": "dead-letter-queue",
         "my.Kaputt": "fail",
     }
-    assert settings.dead_letter_queue == DeadLetterSettings(topic="2024", client=CLIENT | {"linger_ms": 5})
+    assert settings.dead_letter_queue == DeadLetterSettings(
+        topic="2024", client=CLIENT | {"linger_ms": 5}
+    )
     assert settings.restart.max_attempts == 3
 
 
@@ -273,13 +313,19 @@ COMES_BACK = "its dead letters would come back to it"
             {"retry": {"never": ["KeyError", "a.B"], "only": ["a.B"], "max_attempts": 2}},
             " retry.never = ['KeyError', 'a.B']: retry.never and retry.only both name a.B",
         ),
-        ({"retry": {"jitter": 2, "max_attempts": 2}}, " retry.jitter = 2: expected a number from 0 to 1"),
+        (
+            {"retry": {"jitter": 2, "max_attempts": 2}},
+            " retry.jitter = 2: expected a number from 0 to 1",
+        ),
         (
             {"retry": {"never": ["no name"], "max_attempts": 2}},
             " retry.never = ['no name']: "
             'expected a list of different exceptions: "ValueError", "package.module.SomeError"',
         ),
-        ({"failure_routes": 3}, " failure_routes = 3: expected a table: [incoming.X.failure_routes]"),
+        (
+            {"failure_routes": 3},
+            " failure_routes = 3: expected a table: [incoming.X.failure_routes]",
+        ),
         (
             {**LETTERS, "dead_letter_queue": {"topic": "orders"}},
             f" dead_letter_queue.topic = 'orders': the channel reads 'orders': {COMES_BACK}",
@@ -350,7 +396,10 @@ COMES_BACK = "its dead letters would come back to it"
             {**RETRY, "delayed_retry": {"max_retries": 0}},
             " delayed_retry.max_retries = 0: expected a whole number of at",
         ),
-        ({**RETRY, "delayed_retry": {"timeout": 0}}, " delayed_retry.timeout = 0: expected a duration"),
+        (
+            {**RETRY, "delayed_retry": {"timeout": 0}},
+            " delayed_retry.timeout = 0: expected a duration",
+        ),
     ],
 )
 def test_what_cannot_work_is_one_problem(keys: dict[str, Any], problem: str) -> None:
@@ -361,14 +410,23 @@ def test_what_cannot_work_is_one_problem(keys: dict[str, Any], problem: str) -> 
 @pytest.mark.parametrize(
     ("keys", "reason"),
     [
-        ({"assign": ["t:0"]}, 'assign goes without one only with commit_strategy = "ignore" or "checkpoint"'),
-        ({"assign": ["t:0"], "enable_auto_commit": True}, "with enable_auto_commit the client commits for it"),
+        (
+            {"assign": ["t:0"]},
+            'assign goes without one only with commit_strategy = "ignore" or "checkpoint"',
+        ),
+        (
+            {"assign": ["t:0"], "enable_auto_commit": True},
+            "with enable_auto_commit the client commits for it",
+        ),
         (
             {"assign": ["t:0"], "commit_strategy": "ignore", **RETRY},
             "delayed retries are read by a group of their own, named after it",
         ),
         ({"commit_strategy": "ignore"}, "give the channel one, or all channels one in [kafka]"),
-        ({"pattern": "a.*", "commit_strategy": "ignore"}, "give the channel one, or all channels one in [kafka]"),
+        (
+            {"pattern": "a.*", "commit_strategy": "ignore"},
+            "give the channel one, or all channels one in [kafka]",
+        ),
     ],
 )
 def test_a_group_that_cannot_be_missing_is_a_problem(keys: dict[str, Any], reason: str) -> None:
@@ -378,14 +436,23 @@ def test_a_group_that_cannot_be_missing_is_a_problem(keys: dict[str, Any], reaso
 
 def test_a_channel_whose_name_cannot_be_part_of_a_topics_has_to_name_them() -> None:
     line = only_problem({"incoming": {"my orders": {"group_id": "g", "topic": "t", **LETTERS}}})
-    assert "failure_strategy = 'dead-letter-queue': the channel's name cannot be part of its dead-letter topic" in line
+    assert (
+        "failure_strategy = 'dead-letter-queue': the channel's name cannot be part of its dead-letter topic"
+        in line
+    )
     keys = {"group_id": "g", "topic": "t", **RETRY, "dead_letter_queue": {"topic": "d"}}
     line = only_problem({"incoming": {"my orders": keys}})
-    assert "failure_strategy = 'delayed-retry-topic': the channel's name cannot be part of its retry topics'" in line
+    assert (
+        "failure_strategy = 'delayed-retry-topic': the channel's name cannot be part of its retry topics'"
+        in line
+    )
 
 
 def test_tables_for_all_channels_may_stand_where_a_channel_does_not_need_them() -> None:
-    kafka = {"dead_letter_queue": {"topic": "d", "linger.ms": 1}, "delayed_retry": {"max_retries": 2}}
+    kafka = {
+        "dead_letter_queue": {"topic": "d", "linger.ms": 1},
+        "delayed_retry": {"max_retries": 2},
+    }
     assert channel({"kafka": kafka}).dead_letter_queue is None
     assert "does not belong here but in [incoming.X]" in only_problem(
         {"kafka": {"delayed_retry": {"topics": ["a_1"]}}} | incoming()
@@ -396,10 +463,14 @@ def test_a_broken_strategy_is_not_reported_as_an_unused_table_too() -> None:
     assert "did you mean" in only_problem(
         incoming(failure_strategy="dead-leter-queue", dead_letter_queue={"topic": "d"})
     )
-    assert "did you mean" in only_problem(incoming(on_poison="dead-leter-queue", dead_letter_queue={"topic": "d"}))
+    assert "did you mean" in only_problem(
+        incoming(on_poison="dead-leter-queue", dead_letter_queue={"topic": "d"})
+    )
 
 
-@pytest.mark.parametrize("name", ["sasl.password", "ssl.key.password", "sasl_plain_pasword", "sasl_pw", "ssl.kye"])
+@pytest.mark.parametrize(
+    "name", ["sasl.password", "ssl.key.password", "sasl_plain_pasword", "sasl_pw", "ssl.kye"]
+)
 def test_a_secret_in_a_table_is_never_shown(name: str) -> None:
     lines = problems(incoming(**LETTERS, dead_letter_queue={name: "canary", "acks": 7}))
     assert any("dead_letter_queue.acks = 7" in line for line in lines)

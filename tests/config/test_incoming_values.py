@@ -22,7 +22,9 @@ from reactive_kafka.config.incoming_values import (
 from reactive_kafka.records import TopicPartition
 from tests.config.loading import incoming, loaded, only_problem
 
-TOPIC_NAMES = st.from_regex(r"[a-zA-Z0-9._-]{1,249}", fullmatch=True).filter(lambda name: name not in (".", ".."))
+TOPIC_NAMES = st.from_regex(r"[a-zA-Z0-9._-]{1,249}", fullmatch=True).filter(
+    lambda name: name not in (".", "..")
+)
 ZONES = st.integers(-14 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
 TIMES = st.datetimes(datetime(1970, 1, 2), datetime(9000, 1, 1), timezones=ZONES)
 STARTS = st.none() | st.just("end") | st.integers(0, 2**63 - 1) | TIMES
@@ -59,13 +61,17 @@ def test_partitions_show_in_errors_as_they_are_written_though_a_time_looks_like_
         ("1000000/s", 1e6, "1000000/s"),
     ],
 )
-def test_a_rate_is_so_many_records_in_a_second_a_minute_or_an_hour(written: str, per_second: float, shown: str) -> None:
+def test_a_rate_is_so_many_records_in_a_second_a_minute_or_an_hour(
+    written: str, per_second: float, shown: str
+) -> None:
     rate = RATE.parse(written)
     assert (rate.per_second, RATE.show(rate), RATE.parse(shown)) == (per_second, shown, rate)
     assert loaded(incoming(rate_limit=written)).incoming["orders"].rate_limit == rate
 
 
-@pytest.mark.parametrize("written", ["0/s", "0.0/m", "-1/s", "100", 100, "100/d", "/s", "1e3/s", "1/2s", True, ""])
+@pytest.mark.parametrize(
+    "written", ["0/s", "0.0/m", "-1/s", "100", 100, "100/d", "/s", "1e3/s", "1/2s", True, ""]
+)
 def test_what_is_no_rate_is_refused_with_what_is_one(written: object) -> None:
     assert "rate_limit" in only_problem(incoming(rate_limit=written))
     assert "above 0" in only_problem(incoming(rate_limit=written))
@@ -75,7 +81,8 @@ def test_the_contracts_forms_of_assign_say_where_reading_begins() -> None:
     spelled = ["t:0:100", "t:1:-1", "t:2:0", "t:3", "t:4@2026-11-21T00:00:00Z"]
     starts = [100, "end", 0, None, datetime(2026, 11, 21, tzinfo=UTC)]
     expected = tuple(
-        AssignedPartition(partition=TopicPartition("t", number), start=start)  # type: ignore[arg-type]  # a mixed list
+        # A mixed list.
+        AssignedPartition(partition=TopicPartition("t", number), start=start)  # type: ignore[arg-type]
         for number, start in enumerate(starts)
     )
     settings = loaded(incoming(assign=spelled)).incoming["orders"]
@@ -92,7 +99,8 @@ def test_the_contracts_forms_of_assign_say_where_reading_begins() -> None:
         ([3], ""),
         ("", "'' cannot be read"),
         (["3"], "'3' cannot be read"),
-        (["3:100"], None),  # a topic called 3
+        # A topic called 3.
+        (["3:100"], None),
         (["t"], "'t' cannot be read"),
         (["t:x"], "'t:x' cannot be read"),
         (["t:0:-2"], "'t:0:-2' cannot be read"),
@@ -103,7 +111,10 @@ def test_the_contracts_forms_of_assign_say_where_reading_begins() -> None:
         (["t:2147483648"], "'t:2147483648' cannot be read"),
         (["t:0:9223372036854775808"], "the offset of 't:0:9223372036854775808' is too large"),
         (["t:0:1@2026-11-21T00:00:00Z"], "cannot be read"),
-        (["t:0@2026-11-21T00:00:00"], "the time of 't:0@2026-11-21T00:00:00' has no zone: add Z, or an offset"),
+        (
+            ["t:0@2026-11-21T00:00:00"],
+            "the time of 't:0@2026-11-21T00:00:00' has no zone: add Z, or an offset",
+        ),
         (["t:0@2026-11-21"], "has no zone"),
         (["t:0@1969-12-31T23:59:59Z"], "is before 1970"),
         (["t:0@soon"], "cannot be read"),
@@ -120,7 +131,10 @@ def test_the_contracts_forms_of_assign_say_where_reading_begins() -> None:
         (["t:0:200..100"], "of t:0 the range 200..100 ends before it begins"),
         (["t:0:100..100"], "of t:0 the range 100..100 is empty"),
         (["t:0:500..510", "t:0:100..200"], "of t:0 the range 100..200 comes after 500..510"),
-        (["t:0:100..200", "t:0:199..210"], "of t:0 the range 199..210 begins before the end of 100..200"),
+        (
+            ["t:0:100..200", "t:0:199..210"],
+            "of t:0 the range 199..210 begins before the end of 100..200",
+        ),
         (["t:0:100..200", "t:0:100..200"], "the range 100..200 begins before the end of 100..200"),
     ],
 )
@@ -128,22 +142,32 @@ def test_partitions_that_cannot_be_read_name_the_form(written: object, said: str
     if said is None:
         ASSIGN.parse(written)
         return
-    with pytest.raises(ValueError, match=r'^expected a list of partitions, each once: "topic:0:100"') as raised:
+    with pytest.raises(
+        ValueError, match=r'^expected a list of partitions, each once: "topic:0:100"'
+    ) as raised:
         ASSIGN.parse(written)
     assert said in str(raised.value)
 
 
-@pytest.mark.parametrize("item", ["orders:0@time", "my_topic:3@now", "orders:1@2026", "orders:0@2026-13-01", "o:0@-1"])
+@pytest.mark.parametrize(
+    "item", ["orders:0@time", "my_topic:3@now", "orders:1@2026", "orders:0@2026-13-01", "o:0@-1"]
+)
 @pytest.mark.parametrize("is_listed", [True, False])
-def test_an_item_whose_time_cannot_be_read_is_shown_as_it_stands(item: str, is_listed: bool) -> None:
-    line = only_problem({"incoming": {"orders": {"group_id": "g", "assign": [item] if is_listed else item}}})
+def test_an_item_whose_time_cannot_be_read_is_shown_as_it_stands(
+    item: str, is_listed: bool
+) -> None:
+    line = only_problem(
+        {"incoming": {"orders": {"group_id": "g", "assign": [item] if is_listed else item}}}
+    )
     assert f"the time of {item!r} cannot be read" in line
     assert "***" not in line
     assert line.count(item) == 2
 
 
 def test_the_user_of_a_url_is_not_shown_in_assign_either() -> None:
-    line = only_problem({"incoming": {"orders": {"group_id": "g", "assign": ["kafka://admin:hunter2@broker:9092"]}}})
+    line = only_problem(
+        {"incoming": {"orders": {"group_id": "g", "assign": ["kafka://admin:hunter2@broker:9092"]}}}
+    )
     assert "hunter2" not in line
 
 
@@ -151,10 +175,14 @@ BOUNDS = st.lists(st.integers(0, 2**63 - 1), min_size=2, max_size=8, unique=True
 
 
 @given(st.dictionaries(PARTITIONS, BOUNDS, min_size=1, max_size=3))
-def test_ranges_and_whole_topics_are_read_back_as_they_are_shown(bounds: dict[TopicPartition, list[int]]) -> None:
+def test_ranges_and_whole_topics_are_read_back_as_they_are_shown(
+    bounds: dict[TopicPartition, list[int]],
+) -> None:
     pairs = {one: list(zip(its[::2], its[1::2], strict=False)) for one, its in bounds.items()}
     assigned: list[Assigned] = [
-        AssignedPartition(partition=one, start=start, until=until) for one, its in pairs.items() for start, until in its
+        AssignedPartition(partition=one, start=start, until=until)
+        for one, its in pairs.items()
+        for start, until in its
     ]
     assigned.append(AssignedTopic(topic="another." + "x" * 241))
     spelled = ASSIGN.show(tuple(assigned))
@@ -163,7 +191,9 @@ def test_ranges_and_whole_topics_are_read_back_as_they_are_shown(bounds: dict[To
 
 
 def test_ranges_alone_need_no_group_and_commit_nothing_without_one() -> None:
-    tables: dict[str, Any] = {"incoming": {"orders": {"assign": ["orders:0:100..200", "orders:1:17..18"]}}}
+    tables: dict[str, Any] = {
+        "incoming": {"orders": {"assign": ["orders:0:100..200", "orders:1:17..18"]}}
+    }
     settings = loaded(tables).incoming["orders"]
     assert (settings.group_id, settings.commit_strategy) == (None, "ignore")
     tables["incoming"]["orders"]["group_id"] = "replay"
@@ -175,7 +205,10 @@ def test_ranges_alone_need_no_group_and_commit_nothing_without_one() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"commit_strategy": "latest"}, "orders-0 has holes between its ranges, and commit_strategy = 'latest' would"),
+        (
+            {"commit_strategy": "latest"},
+            "orders-0 has holes between its ranges, and commit_strategy = 'latest' would",
+        ),
         ({"keep_out_of_order_acks": True}, "and keep_out_of_order_acks = True would pass them"),
         ({"spark": {"mode": "ranges"}}, "and spark.mode = 'ranges' would pass them"),
     ],
@@ -187,10 +220,13 @@ def test_what_stores_positions_behind_a_hole_does_not_go_with_ranges_that_have_h
         return {"incoming": {"orders": {"assign": list(assign), "group_id": "replay", **settings}}}
 
     assert said in only_problem(tables("orders:0:100..200", "orders:0:500..510"))
-    loaded(tables("orders:0:100..200", "orders:0:200..510", "orders:1:1..2"))  # no hole
+    # No hole.
+    loaded(tables("orders:0:100..200", "orders:0:200..510", "orders:1:1..2"))
 
 
-@pytest.mark.parametrize("stream", [{"topic": "orders"}, {"pattern": "ord.*"}, {"assign": ["orders:3"]}])
+@pytest.mark.parametrize(
+    "stream", [{"topic": "orders"}, {"pattern": "ord.*"}, {"assign": ["orders:3"]}]
+)
 def test_ranges_are_not_read_in_the_group_of_another_channel(stream: dict[str, Any]) -> None:
     replay = {"assign": ["refunds:1:2..4", "orders:0:100..200"], "group_id": "billing"}
     tables = {"incoming": {"stream": {"group_id": "billing", **stream}, "replay": replay}}
@@ -199,7 +235,9 @@ def test_ranges_are_not_read_in_the_group_of_another_channel(stream: dict[str, A
     assert "channel 'stream' has the same group and reads 'orders'" in line
     assert "ranges are read in a group of their own, or in none" in line
     loaded({"incoming": {**tables["incoming"], "replay": {**replay, "group_id": "replay"}}})
-    loaded({"incoming": {**tables["incoming"], "stream": {"group_id": "billing", "topic": "payments"}}})
+    loaded(
+        {"incoming": {**tables["incoming"], "stream": {"group_id": "billing", "topic": "payments"}}}
+    )
 
 
 def test_a_user_in_a_url_is_not_shown_where_a_partition_was_expected() -> None:
@@ -216,7 +254,9 @@ def test_a_pattern_has_to_be_a_regular_expression() -> None:
         " ": "",
         "": "",
     }.items():
-        with pytest.raises(ValueError, match=r"^expected a regular expression that matches whole") as raised:
+        with pytest.raises(
+            ValueError, match=r"^expected a regular expression that matches whole"
+        ) as raised:
             PATTERN.parse(wrong)
         assert said in str(raised.value)
 
@@ -225,12 +265,16 @@ def test_an_ordering_key_is_a_header_or_a_function() -> None:
     for fine in ("header:tenant", "header:x-tenant id", "my.module:Class.method"):
         assert ORDERING_KEY.parse(fine) == fine
     for wrong in ("header:", "header: ", "tenant", "a:b()", "", None):
-        with pytest.raises(ValueError, match=r'^expected "header:NAME" or "module:function" of the raw record$'):
+        with pytest.raises(
+            ValueError, match=r'^expected "header:NAME" or "module:function" of the raw record$'
+        ):
             ORDERING_KEY.parse(wrong)
 
 
 @given(TOPIC_NAMES, st.integers(1, 10**12 - 1))
-def test_a_retry_topics_delay_is_the_number_after_its_last_underscore(name: str, delay: int) -> None:
+def test_a_retry_topics_delay_is_the_number_after_its_last_underscore(
+    name: str, delay: int
+) -> None:
     assert retry_delay_ms(f"{name}_{delay}") == delay
 
 
@@ -248,6 +292,8 @@ def test_a_retry_topics_delay_is_the_number_after_its_last_underscore(name: str,
     ],
 )
 def test_retry_topics_without_a_delay_or_twice_are_refused(wrong: list[str], said: str) -> None:
-    with pytest.raises(ValueError, match=r"^expected a list of different topics, each ending in") as raised:
+    with pytest.raises(
+        ValueError, match=r"^expected a list of different topics, each ending in"
+    ) as raised:
         RETRY_TOPICS.parse(wrong)
     assert said in str(raised.value)

@@ -77,15 +77,107 @@ def test_every_configuration_of_docs_examples_and_tests_that_loads_is_valid() ->
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="b";'
 SECRETS = JAAS + "-----BEGIN CERTIFICATE-----"
 PLAIN: tuple[Any, ...] = (
-    *(None, True, False, 0, 1, -1, 5, 70000, 2**31, 2**63, 0.0, 2.5, -0.5, 10**10, "", " ", "5", "true", "orders"),
-    *("5s", " 5 s ", "0s", "0.0ms", "1.5h", "-5s", "5 days", "64KiB", "0.5B", "0MB", "1.5 kB", "64kib"),
-    *([], {}, [1], [None], ["a"], ["a", "a"], ["a", "b"], "a, b", "a,,b", ["a "], {"x": 1}, [["a"]], {"x": {}}),
+    *(
+        None,
+        True,
+        False,
+        0,
+        1,
+        -1,
+        5,
+        70000,
+        2**31,
+        2**63,
+        0.0,
+        2.5,
+        -0.5,
+        10**10,
+        "",
+        " ",
+        "5",
+        "true",
+        "orders",
+    ),
+    *(
+        "5s",
+        " 5 s ",
+        "0s",
+        "0.0ms",
+        "1.5h",
+        "-5s",
+        "5 days",
+        "64KiB",
+        "0.5B",
+        "0MB",
+        "1.5 kB",
+        "64kib",
+    ),
+    *(
+        [],
+        {},
+        [1],
+        [None],
+        ["a"],
+        ["a", "a"],
+        ["a", "b"],
+        "a, b",
+        "a,,b",
+        ["a "],
+        {"x": 1},
+        [["a"]],
+        {"x": {}},
+    ),
     *("a:b", "a.b:c.D", "módulo:función", "a:", "9a:b", "a.b", "header:x", "header:", "header: y"),
-    *("t:0", "t:0:100", " t:0:-1 ", ["t:0", "t:1@2026-11-21T00:00:00Z"], "t:x", ["t:0:1:2"], ".", ".."),
-    *("host:9092", "a:1,b:2", ["a:1", "b:2"], "[::1]:9092", "a b:1", "embedded", "a_b.c-d.", "höst:1", "a:b:c"),
-    *("orders_retry_10000", ["x_10", "y_20"], "x_", ["x"], "local[2]", "local [2]", "local[0]", "spark://h:7077"),
-    *("sc://h", "sc://h:15002/;use_ssl=true", "sc:/h", "sqlite:///x.db", "file:///a", "sqlite", "tökén", "to ken"),
-    *("/a.pem", "/a.JKS", JAAS, SECRETS, ["range", "sticky"], ["cooperative-sticky"], "range,roundrobin"),
+    *(
+        "t:0",
+        "t:0:100",
+        " t:0:-1 ",
+        ["t:0", "t:1@2026-11-21T00:00:00Z"],
+        "t:x",
+        ["t:0:1:2"],
+        ".",
+        "..",
+    ),
+    *(
+        "host:9092",
+        "a:1,b:2",
+        ["a:1", "b:2"],
+        "[::1]:9092",
+        "a b:1",
+        "embedded",
+        "a_b.c-d.",
+        "höst:1",
+        "a:b:c",
+    ),
+    *(
+        "orders_retry_10000",
+        ["x_10", "y_20"],
+        "x_",
+        ["x"],
+        "local[2]",
+        "local [2]",
+        "local[0]",
+        "spark://h:7077",
+    ),
+    *(
+        "sc://h",
+        "sc://h:15002/;use_ssl=true",
+        "sc:/h",
+        "sqlite:///x.db",
+        "file:///a",
+        "sqlite",
+        "tökén",
+        "to ken",
+    ),
+    *(
+        "/a.pem",
+        "/a.JKS",
+        JAAS,
+        SECRETS,
+        ["range", "sticky"],
+        ["cooperative-sticky"],
+        "range,roundrobin",
+    ),
     *("${A}", "x${A}", ["${A}"], "${A:-x}", "${", "$${"),
 )
 
@@ -162,13 +254,24 @@ def spelled_paths(section: Section) -> list[tuple[str, Kind[Any]]]:
     tables = {"": section.sides, **{f"{table}.": sides for table, sides in section.clients.items()}}
     for table, sides in tables.items():
         of_side = [prop for prop in PROPERTIES if prop.sides & sides]
-        found += [(table + name, prop.kind) for prop in of_side for name in (prop.kafka, prop.name, *prop.also)]
-        spelled = [(table + name, section.keys.get(table + meant)) for name, meant in KAFKA_SPELLINGS.items()]
+        found += [
+            (table + name, prop.kind)
+            for prop in of_side
+            for name in (prop.kafka, prop.name, *prop.also)
+        ]
+        spelled = [
+            (table + name, section.keys.get(table + meant))
+            for name, meant in KAFKA_SPELLINGS.items()
+        ]
         found += [(name, key.kind) for name, key in spelled if key is not None]
     return found
 
 
-PATHS = [(title, name, kind) for title, section in SECTIONS.items() for name, kind in spelled_paths(section)]
+PATHS = [
+    (title, name, kind)
+    for title, section in SECTIONS.items()
+    for name, kind in spelled_paths(section)
+]
 
 
 def good_value(kind: Kind[Any]) -> Any:
@@ -184,7 +287,9 @@ def good_value(kind: Kind[Any]) -> Any:
 
 @st.composite
 def written_keys(draw: st.DrawFn) -> tuple[str, tuple[str, ...], Any]:
-    """A key with other separators, tables where there may be none, letters lost, or a file of its own."""
+    """A key with other separators, tables where there may be none, letters lost, or a file of its
+    own.
+    """
     title, name, kind = draw(st.sampled_from(PATHS))
     words = re.split(r"([._])", name)
     is_file = draw(st.integers(0, 4)) == 0
@@ -192,18 +297,26 @@ def written_keys(draw: st.DrawFn) -> tuple[str, tuple[str, ...], Any]:
         words += ["_", "file"]
     if draw(st.integers(0, 9)) == 0:
         at = draw(st.integers(0, len(words) // 2)) * 2
-        words[at] = draw(st.sampled_from([words[at][:-1], words[at] + "x", "", "topic", "ms", words[at].upper()]))
+        words[at] = draw(
+            st.sampled_from([words[at][:-1], words[at] + "x", "", "topic", "ms", words[at].upper()])
+        )
     if draw(st.booleans()):
         words[1::2] = [draw(st.sampled_from([joint, ".", "_", "-", "/"])) for joint in words[1::2]]
     path = "".join(words)
     if draw(st.booleans()):
         path = path.replace(".", "/")
-    return title, tuple(path.split("/")), f"/run/{good_value(kind)}" if is_file else good_value(kind)
+    return (
+        title,
+        tuple(path.split("/")),
+        f"/run/{good_value(kind)}" if is_file else good_value(kind),
+    )
 
 
 @settings(max_examples=500, deadline=None)
 @given(written_keys())
-def test_a_key_is_valid_if_the_loader_knows_it_however_it_is_written(written: tuple[str, tuple[str, ...], Any]) -> None:
+def test_a_key_is_valid_if_the_loader_knows_it_however_it_is_written(
+    written: tuple[str, tuple[str, ...], Any],
+) -> None:
     tables = tables_of(*written)
     refused = refusals(tables)
     assert is_valid(tables) == (not refused), refused
@@ -221,21 +334,30 @@ def test_every_key_is_offered_by_its_name_and_described(title: str) -> None:
         node = schema["$defs"][f"{title}.X" if title in CHANNEL_SECTIONS else title]
         *tables, own = name.split(".")
         for table in tables:
-            node = next(one for one in _meant(schema, node["properties"][table]) if "properties" in one)
-        node = _meant(schema, node["properties"][own])[0]  # before a table of the same name
+            node = next(
+                one for one in _meant(schema, node["properties"][table]) if "properties" in one
+            )
+        # Before a table of the same name.
+        node = _meant(schema, node["properties"][own])[0]
         assert key.doc in node["description"]
         assert node.get("default") == key.default
 
 
-@pytest.mark.parametrize("name", ["session.timeout.ms", "session_timeout_ms", "sasl_plain_password_file", "retry"])
+@pytest.mark.parametrize(
+    "name", ["session.timeout.ms", "session_timeout_ms", "sasl_plain_password_file", "retry"]
+)
 def test_the_usual_names_of_raw_properties_are_offered_as_well(name: str) -> None:
     assert name in config_schema()["$defs"]["incoming.X"]["properties"]
 
 
 @pytest.mark.parametrize("value", [1, 5_000, 0, -1, "5000", "5s", 2.5, None, 2**31])
-@pytest.mark.parametrize("name", ["auto.commit.interval.ms", "auto_commit_interval_ms", "auto-commit-interval-ms"])
+@pytest.mark.parametrize(
+    "name", ["auto.commit.interval.ms", "auto_commit_interval_ms", "auto-commit-interval-ms"]
+)
 @pytest.mark.parametrize("section", ["kafka", "incoming", "outgoing"])
-def test_the_interval_of_auto_commits_is_valid_where_the_loader_takes_it(section: str, name: str, value: Any) -> None:
+def test_the_interval_of_auto_commits_is_valid_where_the_loader_takes_it(
+    section: str, name: str, value: Any
+) -> None:
     tables = {section: {name: value} if section == "kafka" else {"x": {name: value}}}
     assert is_valid(tables) == (not refusals(tables))
     assert is_valid(tables) == (value in (1, 5_000) and section != "outgoing")
@@ -259,10 +381,13 @@ def written_tables(draw: st.DrawFn) -> dict[str, Any]:
         inner[parts[-1]] = value
     routes = st.dictionaries(
         st.sampled_from(["ValueError", "a.B", "a"]),
-        st.sampled_from(["ignore", "a:b", {"C": "fail"}, {"strategy": "fail", "after_retries": True}]),
+        st.sampled_from(
+            ["ignore", "a:b", {"C": "fail"}, {"strategy": "fail", "after_retries": True}]
+        ),
     )
     spark = st.dictionaries(
-        st.sampled_from(["spark.x", "spark", "a", "spark.master"]), st.sampled_from([1, "x", {"y": True}])
+        st.sampled_from(["spark.x", "spark", "a", "spark.master"]),
+        st.sampled_from([1, "x", {"y": True}]),
     )
     further = {
         "kafka": st.fixed_dictionaries({"failure_routes": routes}),
@@ -285,17 +410,60 @@ def test_what_the_loader_takes_is_valid(tables: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "tables",
     [
-        {"incoming": {"x": {"retry": {"backoff": "1s", "backoff.ms": 5, "max-attempts": 2}, "retry.backoff.ms": 5}}},
+        {
+            "incoming": {
+                "x": {
+                    "retry": {"backoff": "1s", "backoff.ms": 5, "max-attempts": 2},
+                    "retry.backoff.ms": 5,
+                }
+            }
+        },
         {"incoming": {"x": {"retry": {"backoff": {"ms": 100}}, "retry.backoff": "1s"}}},
         {"incoming": {"x": {"key": {"deserializer": "json"}, "group": {"id": "g"}}}},
-        {"outgoing": {"x": {"compression": {"type": "gzip"}, "linger.ms": 5, "compression-type": "gzip"}}},
-        {"incoming": {"x": {"failure-routes": {"package": {"module.Error": "ignore"}, "Ärger": "a:b"}}}},
-        {"incoming": {"x": {"failure-routes": {"a.B": {"strategy": "ignore", "after-retries": True}}}}},
-        {"incoming": {"x": {"failure_routes": {"A": {"strategy": "ignore"}, "b": {"B": {"strategy": "fail"}}}}}},
-        {"incoming": {"x": {"retry": {"never": "ValueError, a.B", "only": ["KeyError"], "max_attempts": 2}}}},
-        {"incoming": {"x": {"failure_routes.ValueError": "ignore", "dead_letter_queue": {"acks": -1}}}},
+        {
+            "outgoing": {
+                "x": {"compression": {"type": "gzip"}, "linger.ms": 5, "compression-type": "gzip"}
+            }
+        },
+        {
+            "incoming": {
+                "x": {"failure-routes": {"package": {"module.Error": "ignore"}, "Ärger": "a:b"}}
+            }
+        },
+        {
+            "incoming": {
+                "x": {"failure-routes": {"a.B": {"strategy": "ignore", "after-retries": True}}}
+            }
+        },
+        {
+            "incoming": {
+                "x": {
+                    "failure_routes": {
+                        "A": {"strategy": "ignore"},
+                        "b": {"B": {"strategy": "fail"}},
+                    }
+                }
+            }
+        },
+        {
+            "incoming": {
+                "x": {
+                    "retry": {"never": "ValueError, a.B", "only": ["KeyError"], "max_attempts": 2}
+                }
+            }
+        },
+        {
+            "incoming": {
+                "x": {"failure_routes.ValueError": "ignore", "dead_letter_queue": {"acks": -1}}
+            }
+        },
         {"spark": {"conf": {"spark": {"master": {"x": 1}}, "a.b": False}, "master": "local"}},
-        {"kafka": None, "http": {}, "incoming": {"x": None, "y": {"spark": None}}, "$schema": "schema.json"},
+        {
+            "kafka": None,
+            "http": {},
+            "incoming": {"x": None, "y": {"spark": None}},
+            "$schema": "schema.json",
+        },
         {"http": {"token": {"file": "/run/token"}, "port": "${A}"}},
     ],
 )

@@ -25,13 +25,20 @@ def test_nested_tables_become_paths_and_an_empty_table_stays() -> None:
 def test_a_variable_means_the_channel_that_there_is_whatever_its_case() -> None:
     known = ("incoming", "My-Orders.v2", "topic")
     found = paths(
-        {"REACTIVE_KAFKA__INCOMING__MY_ORDERS_V2__GROUP_ID": "g", "REACTIVE_KAFKA_CONFIG": "x", "PATH": "/"}, known
+        {
+            "REACTIVE_KAFKA__INCOMING__MY_ORDERS_V2__GROUP_ID": "g",
+            "REACTIVE_KAFKA_CONFIG": "x",
+            "PATH": "/",
+        },
+        known,
     )
     assert found == {("incoming", "My-Orders.v2", "group_id"): "g"}
 
 
 def test_a_variable_of_an_unknown_channel_means_one_in_lower_case() -> None:
-    assert paths({"reactive_kafka__Incoming__Clicks__TOPIC": "t"}) == {("incoming", "clicks", "topic"): "t"}
+    assert paths({"reactive_kafka__Incoming__Clicks__TOPIC": "t"}) == {
+        ("incoming", "clicks", "topic"): "t"
+    }
 
 
 def test_a_variable_finds_a_spark_property_by_its_case() -> None:
@@ -69,7 +76,11 @@ def test_any_text_can_be_read(text: str) -> None:
 
 def test_a_reference_may_stand_for_a_number_and_keeps_its_text() -> None:
     layer = expanded(of_mapping("code", {"a": "${A}", "b": ["${A}", 1], "c": "9"}), {"A": "5"})
-    assert [(leaf.value, leaf.text) for leaf in layer.leaves] == [(5, "5"), (["5", 1], None), ("9", None)]
+    assert [(leaf.value, leaf.text) for leaf in layer.leaves] == [
+        (5, "5"),
+        (["5", 1], None),
+        ("9", None),
+    ]
 
 
 def test_a_reference_that_fails_leaves_the_value_as_written() -> None:

@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 from reactive_kafka.config import keys
 from reactive_kafka.config.client_properties import find
 from reactive_kafka.config.keys import NoMeaning, meaning
-from reactive_kafka.config.schema import HttpSettings, IncomingSettings, OutgoingSettings, Settings, SparkSettings
+from reactive_kafka.config.schema import (
+    HttpSettings,
+    IncomingSettings,
+    OutgoingSettings,
+    Settings,
+    SparkSettings,
+)
 from reactive_kafka.config.tables import (
     DeadLetterSettings,
     DelayedRetrySettings,
@@ -101,10 +107,14 @@ def test_the_contracts_example_is_read_as_it_stands(tmp_path: Path) -> None:
         source=str(path),
         incoming={
             "orders": orders,
-            "clicks": IncomingSettings(name="clicks", topics=("clicks",), group_id="clicks", client=CLIENT),
+            "clicks": IncomingSettings(
+                name="clicks", topics=("clicks",), group_id="clicks", client=CLIENT
+            ),
         },
         outgoing={
-            "invoices": OutgoingSettings(name="invoices", topic="invoices", value_serializer="json", client=CLIENT)
+            "invoices": OutgoingSettings(
+                name="invoices", topic="invoices", value_serializer="json", client=CLIENT
+            )
         },
         spark=SparkSettings(conf={"spark.sql.shuffle.partitions": 4}),
     )
@@ -120,53 +130,131 @@ def test_a_configuration_that_says_nothing_has_the_defaults_of_the_settings() ->
 
 def test_every_key_reaches_its_field() -> None:
     spark = {
-        "mode": "ranges", "batch_max_records": 7, "batch_max_bytes": 8, "batch_max_wait": 9, "timeout": 10,
-        "max_concurrent_jobs": 3, "pool": "p", "on_failure": "bisect",
-    }  # fmt: skip
+        "mode": "ranges",
+        "batch_max_records": 7,
+        "batch_max_bytes": 8,
+        "batch_max_wait": 9,
+        "timeout": 10,
+        "max_concurrent_jobs": 3,
+        "pool": "p",
+        "on_failure": "bisect",
+    }
     given = {
-        "topics": ["t"], "group_id": "g", "auto_offset_reset": "none", "value_deserializer": "int",
-        "key_deserializer": "a:b", "commit_strategy": "ignore", "commit_interval": 1, "unprocessed_record_max_age": 2,
-        "on_poison": "warn", "failure_strategy": "ignore", "ordering": "unordered", "ack": "none", "concurrency": 3,
-        "batch_max_records": 4, "batch_max_wait": 5, "max_in_flight": 6, "drain_timeout": 7, "revoke_grace": 8,
-        "consumers": 5, "enable_auto_commit": True,
-    }  # fmt: skip
-    tables = {"incoming": {"a": given | {"retry": {"max_attempts": 2, "backoff": 3, "max_backoff": 4}}}}
+        "topics": ["t"],
+        "group_id": "g",
+        "auto_offset_reset": "none",
+        "value_deserializer": "int",
+        "key_deserializer": "a:b",
+        "commit_strategy": "ignore",
+        "commit_interval": 1,
+        "unprocessed_record_max_age": 2,
+        "on_poison": "warn",
+        "failure_strategy": "ignore",
+        "ordering": "unordered",
+        "ack": "none",
+        "concurrency": 3,
+        "batch_max_records": 4,
+        "batch_max_wait": 5,
+        "max_in_flight": 6,
+        "drain_timeout": 7,
+        "revoke_grace": 8,
+        "consumers": 5,
+        "enable_auto_commit": True,
+    }
+    tables = {
+        "incoming": {"a": given | {"retry": {"max_attempts": 2, "backoff": 3, "max_backoff": 4}}}
+    }
     (channel,) = loaded(tables).incoming.values()
     assert channel == IncomingSettings(
-        name="a", topics=("t",), group_id="g", auto_offset_reset="none", value_deserializer="int",
-        key_deserializer="a:b", commit_strategy="ignore", commit_interval_s=1, unprocessed_record_max_age_s=2,
-        on_poison="warn", failure_strategy="ignore", ordering="unordered", ack="none", concurrency=3,
-        batch_max_records=4, batch_max_wait_s=5, max_in_flight=6, max_in_flight_is_set=True, drain_timeout_s=7,
-        revoke_grace_s=8, consumers=5, enable_auto_commit=True,
-        retry=RetrySettings(max_attempts=2, backoff_s=3, max_backoff_s=4), client=CLIENT,
-    )  # fmt: skip
+        name="a",
+        topics=("t",),
+        group_id="g",
+        auto_offset_reset="none",
+        value_deserializer="int",
+        key_deserializer="a:b",
+        commit_strategy="ignore",
+        commit_interval_s=1,
+        unprocessed_record_max_age_s=2,
+        on_poison="warn",
+        failure_strategy="ignore",
+        ordering="unordered",
+        ack="none",
+        concurrency=3,
+        batch_max_records=4,
+        batch_max_wait_s=5,
+        max_in_flight=6,
+        max_in_flight_is_set=True,
+        drain_timeout_s=7,
+        revoke_grace_s=8,
+        consumers=5,
+        enable_auto_commit=True,
+        retry=RetrySettings(max_attempts=2, backoff_s=3, max_backoff_s=4),
+        client=CLIENT,
+    )
     more = {
-        "pattern": "a.*", "commit_strategy": "latest", "commit_latest_unsafe": True, "ordering": "key", "key": "a:b",
-        "on_poison": "dead-letter-queue", "failure_strategy": "delayed-retry-topic",
+        "pattern": "a.*",
+        "commit_strategy": "latest",
+        "commit_latest_unsafe": True,
+        "ordering": "key",
+        "key": "a:b",
+        "on_poison": "dead-letter-queue",
+        "failure_strategy": "delayed-retry-topic",
         "restart": {"max_attempts": 1, "backoff": 2, "max_backoff": 3},
         "dead_letter_queue": {"topic": "d"},
         "delayed_retry": {"topics": ["r_1", "r_2"], "max_retries": 5, "timeout": "1s"},
         "failure_routes": {"ValueError": "ignore"},
-    }  # fmt: skip
+    }
     assert loaded(incoming(**more)).incoming["orders"] == IncomingSettings(
-        name="orders", topics=(), group_id="billing", pattern="a.*", commit_strategy="latest",
-        commit_latest_unsafe=True, ordering="key", key="a:b", on_poison="dead-letter-queue",
-        failure_strategy="delayed-retry-topic", failure_routes={"ValueError": "ignore"},
+        name="orders",
+        topics=(),
+        group_id="billing",
+        pattern="a.*",
+        commit_strategy="latest",
+        commit_latest_unsafe=True,
+        ordering="key",
+        key="a:b",
+        on_poison="dead-letter-queue",
+        failure_strategy="delayed-retry-topic",
+        failure_routes={"ValueError": "ignore"},
         restart=RestartSettings(max_attempts=1, backoff_s=2, max_backoff_s=3),
         dead_letter_queue=DeadLetterSettings(topic="d", client=CLIENT),
-        delayed_retry=DelayedRetrySettings(topics=("r_1", "r_2"), max_retries=5, timeout_s=1, client=CLIENT),
+        delayed_retry=DelayedRetrySettings(
+            topics=("r_1", "r_2"), max_retries=5, timeout_s=1, client=CLIENT
+        ),
         client=CLIENT,
-    )  # fmt: skip
-    settings = loaded(incoming(spark=spark) | {"spark": {"remote": "sc://h:1", "jars": "j", "conf": {"spark.x": 1}}})
+    )
+    settings = loaded(
+        incoming(spark=spark)
+        | {"spark": {"remote": "sc://h:1", "jars": "j", "conf": {"spark.x": 1}}}
+    )
     assert settings.spark == SparkSettings(remote="sc://h:1", jars="j", conf={"spark.x": 1})
     assert settings.incoming["orders"].spark == SparkChannelSettings(
-        mode="ranges", batch_max_records=7, batch_max_bytes=8, batch_max_wait_s=9, timeout_s=10,
-        max_concurrent_jobs=3, pool="p", on_failure="bisect",
-    )  # fmt: skip
-    sender: dict[str, Any] = {"topic": "t", "value_serializer": "json", "key_serializer": "string", "max_in_flight": 2}
+        mode="ranges",
+        batch_max_records=7,
+        batch_max_bytes=8,
+        batch_max_wait_s=9,
+        timeout_s=10,
+        max_concurrent_jobs=3,
+        pool="p",
+        on_failure="bisect",
+    )
+    sender: dict[str, Any] = {
+        "topic": "t",
+        "value_serializer": "json",
+        "key_serializer": "string",
+        "max_in_flight": 2,
+    }
     (out,) = loaded(outgoing(**sender, wait_for_write=False, send_timeout="1m")).outgoing.values()
-    assert out == OutgoingSettings(name="invoices", **sender, wait_for_write=False, send_timeout_s=60, client=CLIENT)
-    http = {"enabled": False, "host": "::1", "port": 0, "hosts": ["A.example.", "b"], "token": "s3cret"}
+    assert out == OutgoingSettings(
+        name="invoices", **sender, wait_for_write=False, send_timeout_s=60, client=CLIENT
+    )
+    http = {
+        "enabled": False,
+        "host": "::1",
+        "port": 0,
+        "hosts": ["A.example.", "b"],
+        "token": "s3cret",
+    }
     assert loaded({"http": http}).http == HttpSettings(
         enabled=False, host="::1", port=0, hosts=("a.example", "b"), token="s3cret"
     )
@@ -176,10 +264,17 @@ def test_every_key_reaches_its_field() -> None:
 
 
 @given(st.sets(st.sampled_from(["code", "file", "environment", "overrides"]), min_size=1))
-def test_the_highest_layer_that_says_something_wins(tmp_path_factory: pytest.TempPathFactory, said: set[str]) -> None:
-    spellings = {"code": "commit-interval", "file": "commit_interval", "overrides": "commit-interval"}
+def test_the_highest_layer_that_says_something_wins(
+    tmp_path_factory: pytest.TempPathFactory, said: set[str]
+) -> None:
+    spellings = {
+        "code": "commit-interval",
+        "file": "commit_interval",
+        "overrides": "commit-interval",
+    }
     tables = {
-        layer: incoming(**({spelling: f"{layer}"} if layer in said else {})) for layer, spelling in spellings.items()
+        layer: incoming(**({spelling: f"{layer}"} if layer in said else {}))
+        for layer, spelling in spellings.items()
     }
     seconds = {"code": 1.0, "file": 2.0, "environment": 3.0, "overrides": 4.0}
     for layer, spelling in spellings.items():
@@ -187,16 +282,18 @@ def test_the_highest_layer_that_says_something_wins(tmp_path_factory: pytest.Tem
             tables[layer]["incoming"]["orders"][spelling] = seconds[layer]
     interval = f"commit_interval = {seconds['file']}" if "file" in said else ""
     path = write(tmp_path_factory.mktemp("config"), "a.toml", f"[incoming.orders]\n{interval}")
-    environ = {"REACTIVE_KAFKA__INCOMING__ORDERS__COMMIT_INTERVAL": "3"} if "environment" in said else {}
+    environ = (
+        {"REACTIVE_KAFKA__INCOMING__ORDERS__COMMIT_INTERVAL": "3"} if "environment" in said else {}
+    )
     settings = loaded(path, environ, code=tables["code"], overrides=tables["overrides"])
     winner = max(said, key=lambda layer: seconds[layer])
     assert settings.incoming["orders"].commit_interval_s == seconds[winner]
 
 
 def test_tables_as_the_source_win_over_code() -> None:
-    assert loaded({"http": {"port": 2}}, code={"http": {"port": 1, "host": "::1"}}).http == HttpSettings(
-        port=2, host="::1"
-    )
+    assert loaded(
+        {"http": {"port": 2}}, code={"http": {"port": 1, "host": "::1"}}
+    ).http == HttpSettings(port=2, host="::1")
 
 
 def test_the_names_of_one_property_are_one_across_layers(tmp_path: Path) -> None:
@@ -237,7 +334,9 @@ def test_without_a_source_the_variable_names_the_file_else_the_current_folder_ha
     assert "there is no such file" in only_problem(None, {"REACTIVE_KAFKA_CONFIG": "none.toml"})
 
 
-def test_the_environment_alone_is_a_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_alone_is_a_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     environ = {
         "REACTIVE_KAFKA__KAFKA__BOOTSTRAP_SERVERS": "a:1,b:2",
@@ -254,12 +353,21 @@ def test_the_environment_alone_is_a_configuration(tmp_path: Path, monkeypatch: p
 
 
 def test_none_in_code_means_not_given() -> None:
-    assert loaded(incoming(key_deserializer=None), overrides={"http": {"port": None}}).http.port == 9000
+    assert (
+        loaded(incoming(key_deserializer=None), overrides={"http": {"port": None}}).http.port
+        == 9000
+    )
 
 
 def test_references_are_replaced_but_not_in_values_from_the_environment() -> None:
-    environ = {"GROUP": "g-${GROUP}", "N": "4", "REACTIVE_KAFKA__INCOMING__ORDERS__CLIENT_ID": "${GROUP}"}
-    orders = loaded(incoming(group_id="${GROUP}", concurrency="${N}", topics=["t${N}"]), environ).incoming["orders"]
+    environ = {
+        "GROUP": "g-${GROUP}",
+        "N": "4",
+        "REACTIVE_KAFKA__INCOMING__ORDERS__CLIENT_ID": "${GROUP}",
+    }
+    orders = loaded(
+        incoming(group_id="${GROUP}", concurrency="${N}", topics=["t${N}"]), environ
+    ).incoming["orders"]
     assert (orders.group_id, orders.concurrency, orders.topics) == ("g-${GROUP}", 4, ("t4",))
     assert orders.client["client_id"] == "${GROUP}"
 
@@ -280,14 +388,18 @@ def holding_itself() -> dict[str, Any]:
     return table
 
 
-@pytest.mark.parametrize("make", [holding_itself, lambda: nested(10_000), lambda: {"topics": [holding_itself()]}])
+@pytest.mark.parametrize(
+    "make", [holding_itself, lambda: nested(10_000), lambda: {"topics": [holding_itself()]}]
+)
 def test_tables_of_code_that_hold_themselves_or_go_on_for_ever_are_refused_by_name(
     make: Callable[[], dict[str, Any]],
 ) -> None:
     line = only_problem({"incoming": {"orders": make()}})
     assert line.startswith("code: incoming.orders.")
     assert line.endswith("...: nested too deeply: at most 64 levels are read")
-    assert only_problem(None, overrides={"incoming": {"orders": make()}}).startswith("command line: incoming.orders.")
+    assert only_problem(None, overrides={"incoming": {"orders": make()}}).startswith(
+        "command line: incoming.orders."
+    )
     assert only_problem(None, code=make()).startswith("code: ")
 
 
@@ -334,7 +446,8 @@ urls = "http://a"
 
 
 MISPLACED = {"bootstrap_servers": "a:1", "group_id": "g"}
-MISTYPED = object()  # of no type that any key takes
+# Of no type that any key takes.
+MISTYPED = object()
 
 
 @pytest.mark.parametrize("name", sorted(keys.INCOMING.keys))
@@ -345,10 +458,19 @@ def test_every_key_with_a_value_of_the_wrong_type_is_exactly_one_problem(name: s
     assert line.startswith(f"code: [incoming.orders] {name} = <object>: expected ")
 
 
-_OWN = [(section, name) for section in (keys.INCOMING, keys.OUTGOING, keys.HTTP, keys.KAFKA) for name in section.keys]
+_OWN = [
+    (section, name)
+    for section in (keys.INCOMING, keys.OUTGOING, keys.HTTP, keys.KAFKA)
+    for name in section.keys
+]
 
 
-@given(st.sampled_from(_OWN), st.integers(0, 40), st.sampled_from(string.ascii_lowercase), st.booleans())
+@given(
+    st.sampled_from(_OWN),
+    st.integers(0, 40),
+    st.sampled_from(string.ascii_lowercase),
+    st.booleans(),
+)
 def test_every_misspelt_key_is_exactly_one_problem_that_names_it(
     place: tuple[keys.Section, str], at: int, letter: str, removes: bool
 ) -> None:
@@ -379,20 +501,38 @@ def _is_unknown(section: keys.Section, name: str) -> bool:
 @pytest.mark.parametrize(
     ("tables", "said"),
     [
-        ({"kafka": {"topic": "t"}}, "[kafka] topic = 't': does not belong here but in [incoming.X] or [outgoing.X]"),
+        (
+            {"kafka": {"topic": "t"}},
+            "[kafka] topic = 't': does not belong here but in [incoming.X] or [outgoing.X]",
+        ),
         (outgoing(group_id="g"), "does not belong here but in [incoming.X] or [kafka]"),
         (incoming(allow_insecure_sasl=True), "does not belong here but in [kafka]"),
-        ({"bootstrap_servers": "a"}, "[bootstrap_servers]: does not belong at the top but in [kafka]"),
-        ({"nonsense": {}}, "allowed are [kafka], [spark], [http], [schema_registry], [tracing], [incoming.X], "),
+        (
+            {"bootstrap_servers": "a"},
+            "[bootstrap_servers]: does not belong at the top but in [kafka]",
+        ),
+        (
+            {"nonsense": {}},
+            "allowed are [kafka], [spark], [http], [schema_registry], [tracing], [incoming.X], ",
+        ),
         (incoming(retry=3), "[incoming.orders] retry = 3: expected a table: [incoming.X.retry]"),
-        (incoming(retry={"backoff": {"x": 1}}), "retry.backoff.x = 1: unknown key; did you mean 'retry.backoff'?"),
+        (
+            incoming(retry={"backoff": {"x": 1}}),
+            "retry.backoff.x = 1: unknown key; did you mean 'retry.backoff'?",
+        ),
         (incoming(commit_interval={"s": 5}), "commit_interval.s = 5: expected a duration"),
         ({"incoming": 3}, "incoming = 3: expected a table: [incoming.X]"),
         ({"incoming": {"orders": 3}}, "incoming.orders = 3: expected a table: [incoming.orders]"),
         ({"http": 3}, "http = 3: expected a table: [http]"),
         ({"spark": {"conf": 3}}, "spark.conf = 3: expected a table: [spark.conf]"),
-        ({"spark": {"conf": {"spark.x": [1]}}}, "[spark] conf.spark.x = [1]: expected a string, a number or a boolean"),
-        ({"schema-registry": {"url": "x"}}, "[schema_registry] url = 'x': expected \"http://host:8081\""),
+        (
+            {"spark": {"conf": {"spark.x": [1]}}},
+            "[spark] conf.spark.x = [1]: expected a string, a number or a boolean",
+        ),
+        (
+            {"schema-registry": {"url": "x"}},
+            "[schema_registry] url = 'x': expected \"http://host:8081\"",
+        ),
         ({"incoming": {"my orders": {"group_id": "g"}}}, "the channel's name cannot be its topic"),
         (incoming(max_attempts=3), "did you mean 'retry.max_attempts'?"),
     ],
@@ -406,7 +546,11 @@ def test_a_misspelt_group_id_is_not_reported_as_missing_too() -> None:
 
 
 def test_what_is_not_built_yet_may_be_written_with_its_default() -> None:
-    defaults = {"keep_out_of_order_acks": False, "offset-metadata-cache": True, "offset_metadata_strategy": "current"}
+    defaults = {
+        "keep_out_of_order_acks": False,
+        "offset-metadata-cache": True,
+        "offset_metadata_strategy": "current",
+    }
     assert loaded(incoming(**defaults)) == loaded(incoming())
 
 
@@ -422,8 +566,12 @@ def test_no_key_of_ours_is_also_a_raw_property() -> None:
 # -- channels that only the environment names
 
 
-def test_a_channel_that_only_a_variable_names_beside_those_of_a_file_is_a_misspelling(tmp_path: Path) -> None:
-    path = write(tmp_path, "a.toml", '[incoming.orders]\ngroup_id = "g"\n[incoming.clicks]\ngroup_id = "g"\n')
+def test_a_channel_that_only_a_variable_names_beside_those_of_a_file_is_a_misspelling(
+    tmp_path: Path,
+) -> None:
+    path = write(
+        tmp_path, "a.toml", '[incoming.orders]\ngroup_id = "g"\n[incoming.clicks]\ngroup_id = "g"\n'
+    )
     name = "REACTIVE_KAFKA__INCOMING__ORDRES__TOPIC"
     assert only_problem(path, {name: "o"}) == (
         f"environment variable {name}: [incoming.ordres]: {path} has no such channel"
@@ -432,7 +580,9 @@ def test_a_channel_that_only_a_variable_names_beside_those_of_a_file_is_a_misspe
 
 
 def test_a_variable_may_add_a_channel_where_nothing_else_names_any() -> None:
-    settings = loaded({"kafka": {"group_id": "g"}}, {"REACTIVE_KAFKA__INCOMING__ORDERS__TOPIC": "o"})
+    settings = loaded(
+        {"kafka": {"group_id": "g"}}, {"REACTIVE_KAFKA__INCOMING__ORDERS__TOPIC": "o"}
+    )
     assert settings.incoming["orders"].topics == ("o",)
 
 
@@ -444,7 +594,12 @@ def test_values_are_shown_as_they_are_written() -> None:
 
 
 def test_an_outgoing_channel_passes_on_lingers_compresses_and_partitions() -> None:
-    written = {"propagate_headers": "trace, tenant", "propagate_key": True, "linger": "5ms", "compression": "gzip"}
+    written = {
+        "propagate_headers": "trace, tenant",
+        "propagate_key": True,
+        "linger": "5ms",
+        "compression": "gzip",
+    }
     written["reply_topic"] = "answers"
     channel = loaded(outgoing(**written, partitioner="app:choose")).outgoing["invoices"]
     assert (channel.propagate_headers, channel.propagate_key) == (("trace", "tenant"), True)
@@ -453,13 +608,19 @@ def test_an_outgoing_channel_passes_on_lingers_compresses_and_partitions() -> No
     assert channel.client["compression_type"] == "gzip"
 
 
-@pytest.mark.parametrize("wrong", [{"propagate_headers": ["a", "a"]}, {"partitioner": "nothing"}, {"linger": "-1s"}])
+@pytest.mark.parametrize(
+    "wrong", [{"propagate_headers": ["a", "a"]}, {"partitioner": "nothing"}, {"linger": "-1s"}]
+)
 def test_an_outgoing_channel_says_what_it_takes(wrong: dict[str, Any]) -> None:
     assert next(iter(wrong)) in only_problem(outgoing(**wrong))
 
 
-POLLS = "records are polled as handlers take them, and a poll that fails is tried again until it works"
-IN_RETRY = [f"retry.{key}" for key in ("max_attempts", "backoff", "max_backoff", "jitter", "never", "only")]
+POLLS = (
+    "records are polled as handlers take them, and a poll that fails is tried again until it works"
+)
+IN_RETRY = [
+    f"retry.{key}" for key in ("max_attempts", "backoff", "max_backoff", "jitter", "never", "only")
+]
 
 
 @pytest.mark.parametrize(
@@ -483,15 +644,23 @@ IN_RETRY = [f"retry.{key}" for key in ("max_attempts", "backoff", "max_backoff",
         (incoming(retry={"except": ["ValueError"]}), "; allowed are " + ", ".join(IN_RETRY)),
         (incoming(retry={"exept": 1}), "; allowed are " + ", ".join(IN_RETRY)),
         (incoming(retry={"backof": 1}), "; did you mean 'retry.backoff'?"),
-        *((incoming(**{name: 1}), f": it is SmallRye's; here: {POLLS}") for name in ("poll-timeout", "poll_timeout")),
-        (incoming(**{"throttled.unprocessed-record-max-age.ms": 1}), "; did you mean 'unprocessed_record_max_age'?"),
+        *(
+            (incoming(**{name: 1}), f": it is SmallRye's; here: {POLLS}")
+            for name in ("poll-timeout", "poll_timeout")
+        ),
+        (
+            incoming(**{"throttled.unprocessed-record-max-age.ms": 1}),
+            "; did you mean 'unprocessed_record_max_age'?",
+        ),
         (
             outgoing(waitForWriteCompletion=True),
             ": it is SmallRye's; here: always so: the ack of the incoming record follows the write",
         ),
     ],
 )
-def test_an_unknown_key_is_told_with_what_is_near_or_where_all_are(tables: dict[str, Any], said: str) -> None:
+def test_an_unknown_key_is_told_with_what_is_near_or_where_all_are(
+    tables: dict[str, Any], said: str
+) -> None:
     assert only_problem(tables).endswith(f"unknown key{said}")
 
 
@@ -507,4 +676,6 @@ def test_an_unknown_key_is_told_with_what_is_near_or_where_all_are(tables: dict[
 )
 def test_a_failure_strategy_by_another_name_is_understood(word: str, meant: str) -> None:
     assert only_problem(incoming(failure_strategy=word)).endswith(f"; did you mean {meant!r}?")
-    assert only_problem(incoming(failure_routes={"KeyError": word})).endswith(f"; did you mean {meant!r}?")
+    assert only_problem(incoming(failure_routes={"KeyError": word})).endswith(
+        f"; did you mean {meant!r}?"
+    )

@@ -1,4 +1,6 @@
-"""Ranges in ``assign`` are read in the group that stands beside them, and never in an inherited one."""
+"""Ranges in ``assign`` are read in the group that stands beside them, and never in an inherited
+one.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,10 @@ import pytest
 from tests.config.loading import loaded, only_problem
 
 RANGES = ["orders:0:100..200"]
-BASE = {"kafka": {"bootstrap_servers": "localhost:9092"}, "incoming": {"orders": {"group_id": "billing"}}}
+BASE = {
+    "kafka": {"bootstrap_servers": "localhost:9092"},
+    "incoming": {"orders": {"group_id": "billing"}},
+}
 TOML = '[incoming.orders]\ngroup_id = "billing"\n'
 REPLAY = '[incoming.orders]\nassign = ["orders:0:100..200"]\n'
 PROPERTIES = "mp.messaging.incoming.orders.connector=smallrye-kafka\nmp.messaging.incoming.orders.group.id=billing\n"
@@ -31,7 +36,15 @@ def files(folder: Path, **texts: str) -> list[Path]:
     ("texts", "code", "environ", "overrides"),
     [
         ({"base_toml": TOML, "replay_toml": REPLAY}, None, {}, None),
-        ({"base_toml": '[kafka]\ngroup_id = "billing"\n[incoming.orders]\n', "replay_toml": REPLAY}, None, {}, None),
+        (
+            {
+                "base_toml": '[kafka]\ngroup_id = "billing"\n[incoming.orders]\n',
+                "replay_toml": REPLAY,
+            },
+            None,
+            {},
+            None,
+        ),
         ({"one_toml": '[kafka]\ngroup_id = "billing"\n' + REPLAY}, None, {}, None),
         ({"base_properties": PROPERTIES, "replay_toml": REPLAY}, None, {}, None),
         ({"base_properties": NAMED, "replay_toml": REPLAY}, None, {}, None),
@@ -43,17 +56,47 @@ def files(folder: Path, **texts: str) -> list[Path]:
         ({"replay_toml": REPLAY}, None, {"REACTIVE_KAFKA__KAFKA__GROUP_ID": "billing"}, None),
         ({"replay_toml": REPLAY}, None, {}, {"incoming": {"orders": {"group_id": "billing"}}}),
         ({"base_toml": TOML}, None, {}, {"incoming": {"orders": {"assign": RANGES}}}),
-        ({"base_toml": TOML + 'commit_strategy = "throttled"\n', "replay_toml": REPLAY}, None, {}, None),
-        ({"base_toml": TOML + 'commit_strategy = "latest"\n', "replay_toml": REPLAY}, None, {}, None),
-        ({"base_toml": TOML + "enable_auto_commit = true\n", "replay_toml": REPLAY}, None, {}, None),
-        ({"base_toml": TOML + "keep_out_of_order_acks = true\n", "replay_toml": REPLAY}, None, {}, None),
+        (
+            {"base_toml": TOML + 'commit_strategy = "throttled"\n', "replay_toml": REPLAY},
+            None,
+            {},
+            None,
+        ),
+        (
+            {"base_toml": TOML + 'commit_strategy = "latest"\n', "replay_toml": REPLAY},
+            None,
+            {},
+            None,
+        ),
+        (
+            {"base_toml": TOML + "enable_auto_commit = true\n", "replay_toml": REPLAY},
+            None,
+            {},
+            None,
+        ),
+        (
+            {"base_toml": TOML + "keep_out_of_order_acks = true\n", "replay_toml": REPLAY},
+            None,
+            {},
+            None,
+        ),
     ],
 )
 def test_ranges_inherit_no_group_from_any_layer_or_table(
-    texts: dict[str, str], code: dict[str, Any] | None, environ: dict[str, str], overrides: Any, tmp_path: Path
+    texts: dict[str, str],
+    code: dict[str, Any] | None,
+    environ: dict[str, str],
+    overrides: Any,
+    tmp_path: Path,
 ) -> None:
-    settings = loaded(files(tmp_path, **texts), environ, code=code, overrides=overrides).incoming["orders"]
-    assert (settings.group_id, settings.commit_strategy, bool(settings.ranges)) == (None, "ignore", True)
+    settings = loaded(files(tmp_path, **texts), environ, code=code, overrides=overrides).incoming[
+        "orders"
+    ]
+    assert (settings.group_id, settings.commit_strategy, bool(settings.ranges)) == (
+        None,
+        "ignore",
+        True,
+    )
     assert not settings.client.get("enable_auto_commit")
 
 
@@ -63,7 +106,10 @@ def test_ranges_inherit_no_group_from_any_layer_or_table(
         ({"one_toml": REPLAY + 'group_id = "replay"\n'}, {}),
         ({"base_toml": TOML, "replay_toml": REPLAY + 'group_id = "replay"\n'}, {}),
         ({"one_toml": REPLAY + 'group_id = "replay"\n'}, {VARIABLE + "GROUP_ID": "billing"}),
-        ({"base_toml": TOML}, {VARIABLE + "ASSIGN": "orders:0:100..200", VARIABLE + "GROUP_ID": "replay"}),
+        (
+            {"base_toml": TOML},
+            {VARIABLE + "ASSIGN": "orders:0:100..200", VARIABLE + "GROUP_ID": "replay"},
+        ),
     ],
 )
 def test_the_group_that_stands_beside_ranges_counts_whatever_other_layers_say(
@@ -76,13 +122,26 @@ def test_the_group_that_stands_beside_ranges_counts_whatever_other_layers_say(
 @pytest.mark.parametrize(
     ("texts", "environ"),
     [
-        ({"one_toml": '[kafka]\ngroup_id = "g"\n[incoming.orders]\nassign = ["orders:0:5"]\ngroup_id = false\n'}, {}),
-        ({"base_toml": TOML, "next_toml": '[incoming.orders]\nassign = ["orders:0:5"]\ngroup_id = false\n'}, {}),
+        (
+            {
+                "one_toml": '[kafka]\ngroup_id = "g"\n[incoming.orders]\nassign = ["orders:0:5"]\ngroup_id = false\n'
+            },
+            {},
+        ),
+        (
+            {
+                "base_toml": TOML,
+                "next_toml": '[incoming.orders]\nassign = ["orders:0:5"]\ngroup_id = false\n',
+            },
+            {},
+        ),
         ({"base_toml": TOML + 'assign = ["orders:0:5"]\n'}, {VARIABLE + "GROUP_ID": "false"}),
         ({"one_toml": REPLAY + 'group_id = "replay"\n'}, {VARIABLE + "GROUP_ID": "false"}),
     ],
 )
-def test_false_takes_a_group_away(texts: dict[str, str], environ: dict[str, str], tmp_path: Path) -> None:
+def test_false_takes_a_group_away(
+    texts: dict[str, str], environ: dict[str, str], tmp_path: Path
+) -> None:
     environ = {**environ, VARIABLE + "COMMIT_STRATEGY": "ignore"}
     assert loaded(files(tmp_path, **texts), environ).incoming["orders"].group_id is None
 
@@ -96,7 +155,9 @@ def test_a_channel_that_needs_a_group_and_has_it_taken_away_is_told() -> None:
     )
 
 
-def test_ranges_that_cannot_do_without_a_group_name_the_one_that_is_not_theirs(tmp_path: Path) -> None:
+def test_ranges_that_cannot_do_without_a_group_name_the_one_that_is_not_theirs(
+    tmp_path: Path,
+) -> None:
     mixed = '[incoming.orders]\nassign = ["orders:0:100..200", "orders:1:17"]\n'
     line = only_problem(files(tmp_path, base_toml=TOML, replay_toml=mixed))
     assert "ranges in assign take only one that stands beside them" in line

@@ -25,13 +25,21 @@ JSON = '{"incoming": {"orders": {"group_id": "g", "session.timeout.ms": 6000,\n"
 
 
 def test_toml_yaml_and_json_say_the_same(tmp_path: Path) -> None:
-    files = {"a.toml": TOML, "b.yaml": YAML, "c.yml": YAML, "d.json": JSON, "e.JSON": "\ufeff" + JSON}
+    files = {
+        "a.toml": TOML,
+        "b.yaml": YAML,
+        "c.yml": YAML,
+        "d.json": JSON,
+        "e.JSON": "\ufeff" + JSON,
+    }
     results = [loaded(write(tmp_path, name, text)).incoming for name, text in files.items()]
     assert results[0]["orders"].retry.backoff_s == 1.0
     assert all(result == results[0] for result in results)
 
 
-IN_SINGLE_QUOTES = r"in double quotes a backslash begins an escape: use single quotes, as in 'C:\Users'"
+IN_SINGLE_QUOTES = (
+    r"in double quotes a backslash begins an escape: use single quotes, as in 'C:\Users'"
+)
 
 
 @pytest.mark.parametrize(
@@ -40,10 +48,17 @@ IN_SINGLE_QUOTES = r"in double quotes a backslash begins an escape: use single q
         ("a.toml", "[kafka]\nx = \n", "a.toml, line 2: not TOML: Invalid value (column 5)"),
         ("a.toml", "[kafka]\nx = [\n", "a.toml: not TOML: "),
         ("a.toml", "\nx = " + "9" * 5000, "line 2: not TOML: Exceeds the limit"),
-        *(("a.toml", f'x = "C:{path}"', f"(column 10): {IN_SINGLE_QUOTES}") for path in (r"\Users", r"\xyz", r"\qyz")),
+        *(
+            ("a.toml", f'x = "C:{path}"', f"(column 10): {IN_SINGLE_QUOTES}")
+            for path in (r"\Users", r"\xyz", r"\qyz")
+        ),
         ("a.yaml", r'x: "C:\Users\x"', f"numbers, but found 's': {IN_SINGLE_QUOTES}"),
         ("a.yaml", r'x: "C:\qyz"', f": {IN_SINGLE_QUOTES}"),
-        ("a.json", r'{"x": "C:\Users"}', r': a backslash begins an escape: write two of them, as in "C:\\Users"'),
+        (
+            "a.json",
+            r'{"x": "C:\Users"}',
+            r': a backslash begins an escape: write two of them, as in "C:\\Users"',
+        ),
         ("a.json", '{\n"a": 1,\n}', "line 3"),
         ("a.json", '{\n"a": ' + "9" * 5000 + "}", "line 2: not JSON: Exceeds the limit"),
         ("a.json", '{"a": 1,\n"a": 2}', "line 2: a stands in line 1 too"),
@@ -58,10 +73,22 @@ IN_SINGLE_QUOTES = r"in double quotes a backslash begins an escape: use single q
         ("a.toml", f"\n{'a . ' * 20_000}b = 1", "line 2: nested too deeply"),
         ("a.toml", f"\nx = {{{'a.' * 20_000}b = 1}}", "line 2: nested too deeply"),
         ("a.toml", f"\nx = {'[' * 70}{']' * 70}", "line 2: nested too deeply"),
-        ("a.toml", f"x = {('{' + 'a.' * 50 + 'b = ') * 3}1{'}' * 3}", "line 1: x.a.a...: nested too deeply"),
-        ("a.yaml", "\na: " + "[" * 100 + "]" * 100, "line 2: nested too deeply: at most 64 levels are read"),
+        (
+            "a.toml",
+            f"x = {('{' + 'a.' * 50 + 'b = ') * 3}1{'}' * 3}",
+            "line 1: x.a.a...: nested too deeply",
+        ),
+        (
+            "a.yaml",
+            "\na: " + "[" * 100 + "]" * 100,
+            "line 2: nested too deeply: at most 64 levels are read",
+        ),
         ("a.yaml", "\na: " + "[" * 3000 + "]" * 3000, "line 2: nested too deeply"),
-        ("a.yaml", "\na: 2020-13-99\n", "line 2: expected a value of the type timestamp; in quotes it is a string"),
+        (
+            "a.yaml",
+            "\na: 2020-13-99\n",
+            "line 2: expected a value of the type timestamp; in quotes it is a string",
+        ),
         ("a.yaml", "\na: !!timestamp abc", "line 2: expected a value of the type timestamp"),
         ("a.yaml", "\na: !!int abc\n", "line 2: expected a value of the type int"),
         ("a.yaml", "\na: !!float abc\n", "line 2: expected a value of the type float"),
@@ -83,10 +110,16 @@ IN_SINGLE_QUOTES = r"in double quotes a backslash begins an escape: use single q
         ("a.toml", "#" * MAX_FILE_BYTES + "\n", "larger than 1048576 bytes"),
         ("a.ini", "", "expected one that ends in .toml, .yaml, .yml, .json, .properties"),
         ("a.properties", "\na=\\u12", "line 2: not a properties file: four hexadecimal digits"),
-        ("a.properties", "a=b\n" * 20_001, "line 20001: not a properties file: more than 20000 entries"),
+        (
+            "a.properties",
+            "a=b\n" * 20_001,
+            "line 20001: not a properties file: more than 20000 entries",
+        ),
     ],
 )
-def test_a_file_that_cannot_be_read_says_where_and_why(tmp_path: Path, name: str, text: str, said: str) -> None:
+def test_a_file_that_cannot_be_read_says_where_and_why(
+    tmp_path: Path, name: str, text: str, said: str
+) -> None:
     path = write(tmp_path, name, text)
     line = only_problem(path)
     assert line.startswith(str(path))
@@ -116,7 +149,9 @@ def test_a_file_that_is_not_there_or_not_text_is_an_error(tmp_path: Path) -> Non
         ("a.toml", 'password = "canary'),
     ],
 )
-def test_a_file_that_cannot_be_read_never_shows_its_text(tmp_path: Path, name: str, text: str) -> None:
+def test_a_file_that_cannot_be_read_never_shows_its_text(
+    tmp_path: Path, name: str, text: str
+) -> None:
     assert "canary" not in only_problem(write(tmp_path, name, text))
 
 
@@ -128,10 +163,13 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("kind", BOMBS)
-def test_yaml_aliases_of_aliases_are_refused_before_they_are_expanded(tmp_path: Path, kind: str) -> None:
+def test_yaml_aliases_of_aliases_are_refused_before_they_are_expanded(
+    tmp_path: Path, kind: str
+) -> None:
     first, further = BOMBS[kind]
     lines = [f"a0: &a0 {first}"]
-    for level in range(1, 60):  # 9 ** 60 values; made, a few levels of it would fill the memory
+    # 9 ** 60 values; made, a few levels of it would fill the memory.
+    for level in range(1, 60):
         lines.append(f"a{level}: &a{level} {further.replace('*', f'*a{level - 1}')}")
     problem = only_problem(write(tmp_path, "a.yaml", "\n".join(lines)))
     assert problem.endswith("more than 20000 keys and values, with its aliases expanded")
@@ -153,10 +191,13 @@ def test_yaml_aliases_of_aliases_are_refused_before_they_are_expanded(tmp_path: 
         ("a.yaml", "a: 0x" + "f" * 900_000),
     ],
 )
-def test_a_large_file_that_is_nonsense_is_refused_soon(tmp_path: Path, name: str, text: str) -> None:
+def test_a_large_file_that_is_nonsense_is_refused_soon(
+    tmp_path: Path, name: str, text: str
+) -> None:
     began = time.process_time()
     problems(write(tmp_path, name, text))
-    assert time.process_time() - began < 15  # most take a second; what is square takes hours
+    # Most take a second; what is square takes hours.
+    assert time.process_time() - began < 15
 
 
 def test_yaml_aliases_within_bounds_are_expanded(tmp_path: Path) -> None:
@@ -179,7 +220,9 @@ def test_yaml_aliases_within_bounds_are_expanded(tmp_path: Path) -> None:
         ("a\n\u2028.json", "{"),
     ],
 )
-def test_a_problem_stays_one_line_whatever_the_names_hold(tmp_path: Path, name: str, text: str) -> None:
+def test_a_problem_stays_one_line_whatever_the_names_hold(
+    tmp_path: Path, name: str, text: str
+) -> None:
     lines = problems(write(tmp_path, name, text))
     assert all(line.isprintable() for line in lines)
     assert any("\\n" in line and "\\u2028" in line for line in lines)
@@ -197,8 +240,11 @@ def test_an_empty_file_is_an_empty_layer(tmp_path: Path) -> None:
         assert read_file(write(tmp_path, name, text), {}).leaves == ()
 
 
-def test_yaml_without_its_extra_names_the_pip_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "yaml", None)  # what an environment without PyYAML looks like
+def test_yaml_without_its_extra_names_the_pip_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What an environment without PyYAML looks like.
+    monkeypatch.setitem(sys.modules, "yaml", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'reactive-kafka\[yaml\]'"):
         read_file(write(tmp_path, "a.yaml", YAML), {})
 
@@ -252,9 +298,13 @@ def test_a_missing_file_is_named_from_the_root_with_the_ways_to_name_another(
     )
 
 
-def test_a_relative_path_of_a_secret_says_where_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_path_of_a_secret_says_where_it_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match=re.escape(f"there is no such file (a relative path starts at {tmp_path})")):
+    with pytest.raises(
+        ValueError, match=re.escape(f"there is no such file (a relative path starts at {tmp_path})")
+    ):
         read_secret("run/secrets/pw")
     with pytest.raises(ValueError, match=r"^there is no such file$"):
         read_secret("/nowhere/pw")
@@ -323,7 +373,9 @@ trees = st.recursive(
 def _paths(tree: Any, path: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
     if not isinstance(tree, dict):
         return set()
-    return {(*path, key) for key in tree}.union(*(_paths(value, (*path, key)) for key, value in tree.items()))
+    return {(*path, key) for key in tree}.union(
+        *(_paths(value, (*path, key)) for key, value in tree.items())
+    )
 
 
 @given(st.dictionaries(st.text(), trees, max_size=4))

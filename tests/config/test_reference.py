@@ -13,7 +13,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 def test_the_page_holds_the_tables_as_they_are_now() -> None:
     """Row S15 of the faults."""
     page = PAGE.read_text()
-    assert with_tables(page) == page, "run python -m reactive_kafka.config.reference docs/configuration.md"
+    assert with_tables(page) == page, (
+        "run python -m reactive_kafka.config.reference docs/configuration.md"
+    )
 
 
 def test_every_table_stands_on_the_page() -> None:

@@ -1,4 +1,6 @@
-"""``[schema_registry]`` and the ``schema`` tables of channels: what is allowed, what contradicts, what is shown."""
+"""``[schema_registry]`` and the ``schema`` tables of channels: what is allowed, what contradicts,
+what is shown.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ URL = {"url": "http://registry:8081"}
 
 
 def settings(**tables: Any) -> Settings:
-    return read_settings({"incoming": {"orders": {"group_id": "g"}}, **tables}, environ={}).checked()
+    return read_settings(
+        {"incoming": {"orders": {"group_id": "g"}}, **tables}, environ={}
+    ).checked()
 
 
 def problems(**tables: Any) -> str:
@@ -27,7 +31,10 @@ def problems(**tables: Any) -> str:
     ("url", "urls"),
     [
         ("http://registry:8081", ("http://registry:8081",)),
-        ("http://a:8081, https://b/apis/ccompat/v7/", ("http://a:8081", "https://b/apis/ccompat/v7/")),
+        (
+            "http://a:8081, https://b/apis/ccompat/v7/",
+            ("http://a:8081", "https://b/apis/ccompat/v7/"),
+        ),
         (["http://[::1]:8081", "http://127.0.0.1"], ("http://[::1]:8081", "http://127.0.0.1")),
         ("memory://", ("memory://",)),
     ],
@@ -81,18 +88,25 @@ def test_secrets_come_from_files_and_are_never_shown(tmp_path: Path) -> None:
     file.chmod(0o600)
     found = settings(schema_registry={**URL, "username": "ada", "password_file": str(file)})
     assert found.schema_registry.password == "s3cret"
-    assert dump(found)["schema_registry"] == {"url": ["http://registry:8081"], "username": "ada", "password": "***",
-                                              "timeout": "5s"}  # fmt: skip
+    assert dump(found)["schema_registry"] == {
+        "url": ["http://registry:8081"],
+        "username": "ada",
+        "password": "***",
+        "timeout": "5s",
+    }
     assert "s3cret" not in repr(found)
 
 
 def test_a_channels_schema_has_a_table() -> None:
     schema = {"file": "order.avsc", "subject": "topic-record", "register": False}
-    found = settings(schema_registry=URL, outgoing={"out": {"value_serializer": "avro", "schema": schema}})
+    found = settings(
+        schema_registry=URL, outgoing={"out": {"value_serializer": "avro", "schema": schema}}
+    )
     assert dump(found)["outgoing"]["out"]["schema"] == schema
     assert "schema" not in dump(settings())["incoming"]["orders"]
     told = problems(
-        outgoing={"out": {"value_serializer": "avro", "schema": {"subject": "topics"}}}, schema_registry=URL
+        outgoing={"out": {"value_serializer": "avro", "schema": {"subject": "topics"}}},
+        schema_registry=URL,
     )
     assert "did you mean 'topic'?" in told
     assert "does not belong here" in problems(kafka={"schema": {"file": "x.avsc"}})
@@ -102,9 +116,13 @@ def test_a_schema_without_a_format_that_has_one_is_told_to_have_no_effect() -> N
     for side in ("incoming", "outgoing"):
         channel = {"group_id": "g"} if side == "incoming" else {}
         found = settings(**{side: {"x": {**channel, "schema": {"file": "x.avsc"}}}})
-        assert "has no effect: it goes with the formats avro, json-schema, protobuf" in "\n".join(found.warnings)
+        assert "has no effect: it goes with the formats avro, json-schema, protobuf" in "\n".join(
+            found.warnings
+        )
 
 
 def test_the_format_of_metadata_has_no_schema() -> None:
     incoming = {"orders": {"group_id": "g", "offset_metadata_deserializer": "avro"}}
-    assert "offset_metadata_deserializer = 'avro': expected one of" in problems(incoming=incoming, schema_registry=URL)
+    assert "offset_metadata_deserializer = 'avro': expected one of" in problems(
+        incoming=incoming, schema_registry=URL
+    )

@@ -42,7 +42,8 @@ SASL = {"security.protocol": "SASL_SSL", "sasl.username": "u"}
 
 
 @pytest.mark.parametrize(
-    "name", ["sasl.password", "ssl_password", "sasl.jaas.config", "AWS_SECRET", "apiToken", "x.access.key"]
+    "name",
+    ["sasl.password", "ssl_password", "sasl.jaas.config", "AWS_SECRET", "apiToken", "x.access.key"],
 )
 def test_secrets_are_told_by_their_name(name: str) -> None:
     assert is_secret(name)
@@ -55,7 +56,14 @@ def test_a_misspelt_secret_counts_as_one(name: str) -> None:
 
 
 def test_ordinary_names_are_no_secrets() -> None:
-    for name in ("topic", "group_id", "key_deserializer", "topics", "commit_interval", "session.timeout.ms"):
+    for name in (
+        "topic",
+        "group_id",
+        "key_deserializer",
+        "topics",
+        "commit_interval",
+        "session.timeout.ms",
+    ):
         assert not is_secret(name)
         assert not may_be_secret(name)
 
@@ -67,8 +75,14 @@ def test_ordinary_names_are_no_secrets() -> None:
         (f"http://{CANARY}@a/b@c", "http://***@c"),
         (f"u:{CANARY}@host:1", "***@host:1"),
         (f"vault://host/a?pw={CANARY}&ttl=5&Auth={CANARY}", "vault://host/a?pw=***&ttl=5&Auth=***"),
-        (f"vault://host/a?pwd={CANARY};pass={CANARY}&key={CANARY}", "vault://host/a?pwd=***;pass=***&key=***"),
-        (f"sqlite:///a.db?apikey={CANARY}&sslpassword={CANARY}", "sqlite:///a.db?apikey=***&sslpassword=***"),
+        (
+            f"vault://host/a?pwd={CANARY};pass={CANARY}&key={CANARY}",
+            "vault://host/a?pwd=***;pass=***&key=***",
+        ),
+        (
+            f"sqlite:///a.db?apikey={CANARY}&sslpassword={CANARY}",
+            "sqlite:///a.db?apikey=***&sslpassword=***",
+        ),
         (
             "postgresql://db/x?author=me&passfile=/f&keepalives=1",
             "postgresql://db/x?author=me&passfile=/f&keepalives=1",
@@ -100,7 +114,9 @@ def raised_with(secret: Secret) -> str:
     try:
         raise ValueError(secret, f"not {secret}")
     except ValueError as error:
-        return "".join(traceback.TracebackException.from_exception(error, capture_locals=True).format())
+        return "".join(
+            traceback.TracebackException.from_exception(error, capture_locals=True).format()
+        )
 
 
 @given(st.text(min_size=4).filter(lambda text: not set(text) <= set("'*[]{}: 1,")))
@@ -132,11 +148,21 @@ def test_only_one_way_shows_a_secrets_text(text: str) -> None:
         lambda secret: json.dumps(asdict(Holder(secret))) + f"{Holder(secret)}",
         lambda secret: Model(a=secret).model_dump_json(),
         lambda secret: TypeAdapter(dict[str, Any]).dump_json({"a": secret}).decode(),
-        lambda secret: logging.LogRecord("x", 10, "", 1, "%s %r", (secret, secret), None).getMessage(),
+        lambda secret: logging.LogRecord(
+            "x", 10, "", 1, "%s %r", (secret, secret), None
+        ).getMessage(),
         lambda secret: raised_with(secret),
         lambda secret: cloudpickle.dumps(secret).decode("latin-1"),
     ],
-    ids=["state", "dataclass", "pydantic", "pydantic Any", "log", "traceback with locals", "what Spark pickles with"],
+    ids=[
+        "state",
+        "dataclass",
+        "pydantic",
+        "pydantic Any",
+        "log",
+        "traceback with locals",
+        "what Spark pickles with",
+    ],
 )
 def test_no_library_shows_a_secrets_text(shown_by: Callable[[Secret], str]) -> None:
     """Row S3 of the faults."""
@@ -150,11 +176,16 @@ def test_a_secret_equals_its_text_and_copies_keep_it() -> None:
     assert secret == CANARY
     assert secret != "***"
     assert {secret} == {CANARY}
-    assert [revealed(copy.copy(secret)), revealed(copy.deepcopy({"a": secret})["a"])] == [CANARY, CANARY]
+    assert [revealed(copy.copy(secret)), revealed(copy.deepcopy({"a": secret})["a"])] == [
+        CANARY,
+        CANARY,
+    ]
 
 
 def test_the_text_of_a_secret_is_taken_only_where_a_client_gets_it() -> None:
-    """Row S3 of the faults. Whoever adds a place here has a client that needs the text, and shows it nowhere."""
+    """Row S3 of the faults. Whoever adds a place here has a client that needs the text, and shows
+    it nowhere.
+    """
     package = Path(reactive_kafka.__file__).parent
     places = set()
     for path in package.rglob("*.py"):
@@ -175,7 +206,13 @@ def test_the_text_of_a_secret_is_taken_only_where_a_client_gets_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["spark.hadoop.fs.azure.account.key.store.net", "spark.x.encryption.key", "spark.sslKey", "spark.my.token"]
+    "name",
+    [
+        "spark.hadoop.fs.azure.account.key.store.net",
+        "spark.x.encryption.key",
+        "spark.sslKey",
+        "spark.my.token",
+    ],
 )
 def test_sparks_properties_are_secrets_by_their_name(name: str) -> None:
     secret = protect_spark(name, 4711)
@@ -220,10 +257,21 @@ def test_a_secret_from_anywhere_reaches_the_client_and_nobody_else(tmp_path: Pat
 
 def test_a_password_that_looks_like_a_number_or_a_reference_is_taken_as_it_is() -> None:
     for password in ("0123", "12345", "true", "1.50", "${HOME}", "[1]", "2026-11-21"):
-        environ = {"REACTIVE_KAFKA__INCOMING__ORDERS__SASL_PLAIN_PASSWORD": password, "PW": password}
-        assert loaded(incoming(**SASL), environ).incoming["orders"].client["sasl_plain_password"] == password
+        environ = {
+            "REACTIVE_KAFKA__INCOMING__ORDERS__SASL_PLAIN_PASSWORD": password,
+            "PW": password,
+        }
+        assert (
+            loaded(incoming(**SASL), environ).incoming["orders"].client["sasl_plain_password"]
+            == password
+        )
         through_reference = incoming(**SASL, sasl_plain_password="${PW}")
-        assert loaded(through_reference, {"PW": password}).incoming["orders"].client["sasl_plain_password"] == password
+        assert (
+            loaded(through_reference, {"PW": password})
+            .incoming["orders"]
+            .client["sasl_plain_password"]
+            == password
+        )
 
 
 def test_spark_properties_and_masters_hide_their_secrets() -> None:
@@ -282,21 +330,33 @@ def test_an_environment_problem_names_the_variable_only() -> None:
 
 def test_a_secret_file_that_is_odd_is_a_problem_of_its_key(tmp_path: Path) -> None:
     empty = str(write(tmp_path, "empty", "\n"))
-    lines = problems(incoming(**SASL, **{"sasl.password.file": empty, "sasl_plain_username_file": 5}))
+    lines = problems(
+        incoming(**SASL, **{"sasl.password.file": empty, "sasl_plain_username_file": 5})
+    )
     assert f"[incoming.orders] sasl.password.file = {empty!r}: the file is empty" in lines[0]
     assert "sasl_plain_username_file = 5: expected a string" in lines[1]
 
 
 def test_a_missing_secret_file_is_named_by_its_path() -> None:
     line = only_problem(incoming(**SASL, sasl_plain_password_file="/run/secrets/kafka"))
-    assert line == ("code: [incoming.orders] sasl_plain_password_file = '/run/secrets/kafka': there is no such file")
+    assert line == (
+        "code: [incoming.orders] sasl_plain_password_file = '/run/secrets/kafka': there is no such file"
+    )
 
 
 @pytest.mark.parametrize(
     ("mode", "who"),
-    [(0o600, ""), (0o400, ""), (0o640, "its group"), (0o604, "everybody on this machine"), (0o646, "everybody")],
+    [
+        (0o600, ""),
+        (0o400, ""),
+        (0o640, "its group"),
+        (0o604, "everybody on this machine"),
+        (0o646, "everybody"),
+    ],
 )
-def test_a_secret_file_that_others_may_read_is_warned_of(mode: int, who: str, tmp_path: Path) -> None:
+def test_a_secret_file_that_others_may_read_is_warned_of(
+    mode: int, who: str, tmp_path: Path
+) -> None:
     """Row J6 of the faults."""
     file = Path(_secret_file(tmp_path))
     file.chmod(mode)
@@ -319,7 +379,9 @@ def test_a_private_key_that_others_may_read_is_warned_of(name: str, tmp_path: Pa
     key.chmod(0o644)
     (warning,) = loaded(incoming(**tls)).warnings
     assert f"[incoming.orders] {name} = " in warning
-    assert warning.endswith(f"everybody on this machine may read or write it (its mode is 0644): chmod 600 '{key}'")
+    assert warning.endswith(
+        f"everybody on this machine may read or write it (its mode is 0644): chmod 600 '{key}'"
+    )
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to somebody else")
@@ -328,7 +390,8 @@ def test_root_may_give_a_secret_file_to_a_services_group(tmp_path: Path) -> None
     file.write_text(CANARY)
     file.chmod(0o640)
     os.chown(file, 65534, 65534)
-    assert exposure_of(str(file)) is None  # owned by another user: we read it by our group
+    # Owned by another user: we read it by our group.
+    assert exposure_of(str(file)) is None
     file.chmod(0o644)
     assert exposure_of(str(file)) is not None
 
@@ -345,13 +408,19 @@ def test_a_partition_with_a_date_is_no_url_with_a_password() -> None:
 
 @given(st.text(alphabet="ab:/@, \n", max_size=24))
 def test_the_user_part_of_a_url_is_what_it_always_was(text: str) -> None:
-    plain = re.sub(r"(?<=://)\S*@|[^\s:/,]+:(?!//)\S*@", "***@", text)  # the same, square in the length of a word
+    # The same, square in the length of a word.
+    plain = re.sub(r"(?<=://)\S*@|[^\s:/,]+:(?!//)\S*@", "***@", text)
     assert _without_secrets(text) == plain
 
 
 @pytest.mark.parametrize("piece", ["a", "a:", "?", "=", "@", "://", "a@b:", "u:p@", ";a", "[", "é"])
 def test_a_long_text_is_looked_at_in_no_time(piece: str) -> None:
     began = time.process_time()
-    for text in (piece * 100_000, "x://" + piece * 100_000, "@" + piece * 100_000, piece * 100_000 + "@"):
+    for text in (
+        piece * 100_000,
+        "x://" + piece * 100_000,
+        "@" + piece * 100_000,
+        piece * 100_000 + "@",
+    ):
         shown("", text)
     assert time.process_time() - began < 5

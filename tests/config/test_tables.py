@@ -28,7 +28,8 @@ def test_a_fields_default_is_what_the_written_one_means() -> None:
     outer = Outer(name="n", store="s")
     assert (outer.most, outer.note, outer.inner.wait_s) == (1024, None, 0.2)
     with pytest.raises(TypeError, match="store"):
-        Outer(name="n")  # type: ignore[call-arg]  # its key has no default, so it must be given
+        # Its key has no default, so it must be given.
+        Outer(name="n")  # type: ignore[call-arg]
 
 
 def test_keys_are_called_as_their_fields_without_the_unit_and_dotted_inside_a_table() -> None:

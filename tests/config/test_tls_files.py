@@ -44,7 +44,10 @@ ssl_cafile = "/nowhere/ca.pem"
 [outgoing.c]
 """
     file = write(tmp_path, "prod.toml", text)
-    assert only_problem(file) == f"{file}, line 4: [kafka] ssl_cafile = '/nowhere/ca.pem': there is no such file"
+    assert (
+        only_problem(file)
+        == f"{file}, line 4: [kafka] ssl_cafile = '/nowhere/ca.pem': there is no such file"
+    )
 
 
 @pytest.mark.parametrize(
@@ -52,7 +55,9 @@ ssl_cafile = "/nowhere/ca.pem"
     [("dead-letter-queue", "dead_letter_queue"), ("delayed-retry-topic", "delayed_retry")],
 )
 def test_tables_with_a_connection_of_their_own_are_looked_at_too(strategy: str, table: str) -> None:
-    line = only_problem(incoming(failure_strategy=strategy, **{table: TLS | {"ssl_cafile": "/nowhere.pem"}}))
+    line = only_problem(
+        incoming(failure_strategy=strategy, **{table: TLS | {"ssl_cafile": "/nowhere.pem"}})
+    )
     assert f"{table}.ssl_cafile = '/nowhere.pem': there is no such file" in line
     switched = only_problem(
         {"kafka": {"ssl_cafile": "/nowhere.pem", "security.protocol": "PLAINTEXT"}}
@@ -65,8 +70,12 @@ def test_a_relative_path_says_where_it_starts_and_a_folder_is_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert f"(a relative path starts at {tmp_path})" in only_problem(incoming(**TLS, ssl_cafile="ca.pem"))
-    assert "cannot be read: Is a directory" in only_problem(incoming(**TLS, ssl_cafile=str(tmp_path)))
+    assert f"(a relative path starts at {tmp_path})" in only_problem(
+        incoming(**TLS, ssl_cafile="ca.pem")
+    )
+    assert "cannot be read: Is a directory" in only_problem(
+        incoming(**TLS, ssl_cafile=str(tmp_path))
+    )
     assert "cannot be read: Not a directory" in only_problem(incoming(**TLS, ssl_capath=__file__))
     assert "cannot be read: embedded null" in only_problem(incoming(**TLS, ssl_cafile="a\0b"))
     write(tmp_path, "ca.pem", "")
@@ -86,11 +95,17 @@ def test_it_stands_in_one_report_with_all_other_problems() -> None:
     assert len(lines) == 2
 
 
-@pytest.mark.parametrize("name", ["a..b:1", ".a:1", "a" * 64 + ":1", "b.".join(["a" * 60] * 5), ".:1"])
+@pytest.mark.parametrize(
+    "name", ["a..b:1", ".a:1", "a" * 64 + ":1", "b.".join(["a" * 60] * 5), ".:1"]
+)
 def test_a_host_name_that_nobody_could_look_up_is_refused(name: str) -> None:
-    assert 'expected "host:port"' in only_problem({"kafka": {"bootstrap_servers": name}} | incoming())
+    assert 'expected "host:port"' in only_problem(
+        {"kafka": {"bootstrap_servers": name}} | incoming()
+    )
 
 
-@pytest.mark.parametrize("name", ["a.b:1", "a.b.:1", "a_b-c.d:1", "a" * 63 + ":1", "10.0.0.1", "[::1]:9", "kafka"])
+@pytest.mark.parametrize(
+    "name", ["a.b:1", "a.b.:1", "a_b-c.d:1", "a" * 63 + ":1", "10.0.0.1", "[::1]:9", "kafka"]
+)
 def test_host_names_that_may_be_looked_up_are_taken(name: str) -> None:
     loaded({"kafka": {"bootstrap_servers": name}} | incoming())

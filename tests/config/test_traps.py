@@ -1,4 +1,6 @@
-"""What is allowed as it stands and hardly meant is told, each in one line that says what to change."""
+"""What is allowed as it stands and hardly meant is told, each in one line that says what to
+change.
+"""
 
 from __future__ import annotations
 
@@ -32,12 +34,23 @@ OURS = re.compile(r"REACTIVE_KAFKA_(?!_)[A-Z_]*[A-Z]")
         ("REACTIVE_KAFKA_SCHEMA_REGISTRY_URL", "REACTIVE_KAFKA__SCHEMA_REGISTRY__URL"),
         ("REACTIVE_KAFKA_LOGFORMAT", "did you mean REACTIVE_KAFKA_LOG_FORMAT?"),
         ("reactive_kafka_config", "did you mean REACTIVE_KAFKA_CONFIG?"),
-        ("REACTIVE_KAFKA_SOMETHING_ELSE", "settings are named REACTIVE_KAFKA__SECTION__KEY, with two underscores"),
-        ("REACTIVE_KAFKA_", "settings are named REACTIVE_KAFKA__SECTION__KEY, with two underscores"),
-        ("REACTIVE_KAFKA_BOOTSTRAP_SERVERS", "an application reads REACTIVE_KAFKA__KAFKA__BOOTSTRAP_SERVERS"),
+        (
+            "REACTIVE_KAFKA_SOMETHING_ELSE",
+            "settings are named REACTIVE_KAFKA__SECTION__KEY, with two underscores",
+        ),
+        (
+            "REACTIVE_KAFKA_",
+            "settings are named REACTIVE_KAFKA__SECTION__KEY, with two underscores",
+        ),
+        (
+            "REACTIVE_KAFKA_BOOTSTRAP_SERVERS",
+            "an application reads REACTIVE_KAFKA__KAFKA__BOOTSTRAP_SERVERS",
+        ),
     ],
 )
-def test_a_variable_of_ours_that_nobody_reads_is_told_without_its_value(variable: str, said: str) -> None:
+def test_a_variable_of_ours_that_nobody_reads_is_told_without_its_value(
+    variable: str, said: str
+) -> None:
     (line,) = unused(incoming(), {variable: "canary"})
     assert line.startswith(f"environment variable {variable}: not read")
     assert said in line
@@ -47,10 +60,14 @@ def test_a_variable_of_ours_that_nobody_reads_is_told_without_its_value(variable
 @pytest.mark.parametrize(
     "environ",
     [
-        dict.fromkeys(VARIABLES - {"REACTIVE_KAFKA_CONFIG", "REACTIVE_KAFKA_BOOTSTRAP_SERVERS"}, "x"),
-        {"REACTIVE_KAFKA_BOOTSTRAP_SERVERS": "localhost:9092"},  # the same as the application's
+        dict.fromkeys(
+            VARIABLES - {"REACTIVE_KAFKA_CONFIG", "REACTIVE_KAFKA_BOOTSTRAP_SERVERS"}, "x"
+        ),
+        # The same as the application's.
+        {"REACTIVE_KAFKA_BOOTSTRAP_SERVERS": "localhost:9092"},
         {"REACTIVE_KAFKA__HTTP__PORT": "9100", "REACTIVE": "x", "MY_REACTIVE_KAFKA_PORT": "x"},
-        {  # of a Service called reactive-kafka, in every pod beside it
+        # Of a Service called reactive-kafka, in every pod beside it.
+        {
             "REACTIVE_KAFKA_SERVICE_HOST": "10.0.0.1",
             "REACTIVE_KAFKA_SERVICE_PORT_HTTP": "9000",
             "REACTIVE_KAFKA_PORT_9000_TCP_ADDR": "10.0.0.1",
@@ -70,7 +87,9 @@ def test_every_variable_that_the_package_names_is_known_as_one_that_is_read() ->
 # -- what of code and files counts
 
 
-def test_a_file_that_the_environment_names_and_tables_in_code_pass_over_is_told(tmp_path: Path) -> None:
+def test_a_file_that_the_environment_names_and_tables_in_code_pass_over_is_told(
+    tmp_path: Path,
+) -> None:
     file = write(tmp_path, "prod.toml", "[incoming.orders]\ngroup_id = 'billing'\n")
     environ = {"REACTIVE_KAFKA_CONFIG": str(file)}
     told = f"environment variable REACTIVE_KAFKA_CONFIG = '{file}': not read: the configuration is that of "
@@ -80,7 +99,9 @@ def test_a_file_that_the_environment_names_and_tables_in_code_pass_over_is_told(
     assert unused(None, environ) == unused(file, environ) == []
 
 
-def test_the_usual_file_beside_tables_in_code_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_usual_file_beside_tables_in_code_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert unused(incoming()) == []
     file = write(tmp_path, "reactive-kafka.toml", "[incoming.orders]\ngroup_id = 'billing'\n")
@@ -102,8 +123,14 @@ LET_GO = "whenever one of them joins or leaves, all of them let go of their part
 @pytest.mark.parametrize(
     ("tables", "said"),
     [
-        (channels(a={}, b={}), f"channels 'a' and 'b' are members of one group and read different topics: {LET_GO}"),
-        (channels(a={}, b={}, c={}, d={}, e={}), "channels 'a', 'b', 'c' and 2 more are members of one group"),
+        (
+            channels(a={}, b={}),
+            f"channels 'a' and 'b' are members of one group and read different topics: {LET_GO}",
+        ),
+        (
+            channels(a={}, b={}, c={}, d={}, e={}),
+            "channels 'a', 'b', 'c' and 2 more are members of one group",
+        ),
         (channels(a={}, b={"pattern": "b.*"}), "read different topics"),
         (
             channels(a={"topic": "t"}, b={"topic": "t"}),
@@ -112,7 +139,9 @@ LET_GO = "whenever one of them joins or leaves, all of them let go of their part
         (channels(a={"pattern": "t.*"}, b={"pattern": "t.*"}), "both read what fits 't.*'"),
     ],
 )
-def test_channels_that_are_members_of_one_group_are_told_once(tables: dict[str, Any], said: str) -> None:
+def test_channels_that_are_members_of_one_group_are_told_once(
+    tables: dict[str, Any], said: str
+) -> None:
     (line,) = unused(tables)
     assert line.startswith("code: [kafka] group_id = 'shop': channels ")
     assert said in line
@@ -130,8 +159,10 @@ def test_topics_that_differ_and_overlap_are_two_traps() -> None:
     [
         channels(a={}),
         channels(a={}, b={"group_id": "other"}),
-        channels(a={}, b={"assign": ["b:0"], "commit_strategy": "ignore"}),  # no member of the group
-        channels(a={}, b={"bootstrap_servers": "elsewhere:9092"}),  # the same name in another cluster
+        # No member of the group.
+        channels(a={}, b={"assign": ["b:0"], "commit_strategy": "ignore"}),
+        # The same name in another cluster.
+        channels(a={}, b={"bootstrap_servers": "elsewhere:9092"}),
         channels(a={"consumers": 3}),
     ],
 )
@@ -142,7 +173,9 @@ def test_channels_that_share_no_group_are_not_told(tables: dict[str, Any]) -> No
 def test_what_is_told_says_where_it_stands(tmp_path: Path) -> None:
     text = "[kafka]\ngroup_id = 'shop'\n[incoming.a]\n[incoming.b]\n"
     file = write(tmp_path, "a.toml", text)
-    assert unused(file)[0].startswith(f"{file}, line 2: [kafka] group_id = 'shop': channels 'a' and 'b'")
+    assert unused(file)[0].startswith(
+        f"{file}, line 2: [kafka] group_id = 'shop': channels 'a' and 'b'"
+    )
 
 
 def test_a_configuration_with_problems_is_told_those_alone() -> None:

@@ -1,4 +1,6 @@
-"""Settings that have no effect beside the others are told, each in one line with its place, and nothing is refused."""
+"""Settings that have no effect beside the others are told, each in one line with its place, and
+nothing is refused.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,13 @@ from tests.config.loading import incoming, loaded, only_problem, outgoing, unuse
 
 STORED = {"store": "sqlite:///offsets.db"}
 SASL = {"sasl.username": "u", "sasl.password": "canary"}
-LETTERS = 'has no effect: neither failure_strategy, nor a route, nor on_poison is "dead-letter-queue"'
+LETTERS = (
+    'has no effect: neither failure_strategy, nor a route, nor on_poison is "dead-letter-queue"'
+)
 RETRY = 'has no effect: neither failure_strategy nor a route is "delayed-retry-topic"'
-LATEST = 'commit_latest_unsafe = true: has no effect: it goes with commit_strategy = "latest", and it is'
+LATEST = (
+    'commit_latest_unsafe = true: has no effect: it goes with commit_strategy = "latest", and it is'
+)
 POISON = 'has no effect: with commit_strategy = "ignore" no record ever becomes poison'
 CHECKPOINT = 'has no effect: it goes with commit_strategy = "checkpoint", and it is "throttled"'
 
@@ -21,9 +27,15 @@ CHECKPOINT = 'has no effect: it goes with commit_strategy = "checkpoint", and it
 @pytest.mark.parametrize(
     ("tables", "said"),
     [
-        (incoming(dead_letter_queue={"topic": "d"}), f"[incoming.orders] dead_letter_queue.topic = 'd': {LETTERS}"),
+        (
+            incoming(dead_letter_queue={"topic": "d"}),
+            f"[incoming.orders] dead_letter_queue.topic = 'd': {LETTERS}",
+        ),
         (incoming(dead_letter_queue={}), f"[incoming.orders.dead_letter_queue]: {LETTERS}"),
-        (incoming(dead_letter_queue={"linger.ms": 5}), f"dead_letter_queue.linger.ms = 5: {LETTERS}"),
+        (
+            incoming(dead_letter_queue={"linger.ms": 5}),
+            f"dead_letter_queue.linger.ms = 5: {LETTERS}",
+        ),
         (
             incoming(failure_strategy="dead-letter-queue", delayed_retry={"max_retries": 5}),
             f"delayed_retry.max_retries = 5: {RETRY}",
@@ -50,7 +62,10 @@ CHECKPOINT = 'has no effect: it goes with commit_strategy = "checkpoint", and it
             incoming(commit_every=100, enable_auto_commit=True),
             'commit_every = 100: has no effect: commit_strategy = "ignore" commits nothing',
         ),
-        (incoming(commit_every=100, commit_strategy="os:getcwd"), '"os:getcwd" says itself when to commit'),
+        (
+            incoming(commit_every=100, commit_strategy="os:getcwd"),
+            '"os:getcwd" says itself when to commit',
+        ),
         (
             incoming(concurrency_per_partition=5, concurrency=9),
             'concurrency_per_partition = 5: has no effect: with ordering = "partition" one handler of a partition',
@@ -59,7 +74,10 @@ CHECKPOINT = 'has no effect: it goes with commit_strategy = "checkpoint", and it
             incoming(keyless="unordered"),
             'keyless = \'unordered\': has no effect: it goes with ordering = "key", and it is "partition"',
         ),
-        (incoming(concurrency_per_partition=5, ordering="unordered", spark={}), "5: has no effect: it counts handlers"),
+        (
+            incoming(concurrency_per_partition=5, ordering="unordered", spark={}),
+            "5: has no effect: it counts handlers",
+        ),
         (incoming(checkpoint=STORED), CHECKPOINT),
         (
             incoming(key="header:tenant"),
@@ -100,15 +118,30 @@ CHECKPOINT = 'has no effect: it goes with commit_strategy = "checkpoint", and it
             "+ the last commit (5 s) + the join (1 s) = 64 s, and the group waits rebalance_timeout_ms (60 s), so "
             "handlers get less; raise rebalance.timeout.ms, or lower revoke_grace",
         ),
-        (incoming(rebalance_timeout_ms=10_000), "rebalance_timeout_ms = 10000: too little time for a revocation: "),
-        (incoming(**{"rebalance.timeout.ms": 13_999}), "+ revoke_grace (5 s) + the last commit (5 s) + the join (1 s)"),
-        (incoming(heartbeat_interval_ms=50_000, session_timeout_ms=60_000), "heartbeat_interval_ms (50 s) + "),
+        (
+            incoming(rebalance_timeout_ms=10_000),
+            "rebalance_timeout_ms = 10000: too little time for a revocation: ",
+        ),
+        (
+            incoming(**{"rebalance.timeout.ms": 13_999}),
+            "+ revoke_grace (5 s) + the last commit (5 s) + the join (1 s)",
+        ),
+        (
+            incoming(heartbeat_interval_ms=50_000, session_timeout_ms=60_000),
+            "heartbeat_interval_ms (50 s) + ",
+        ),
         (
             incoming(enable_auto_commit=True, rebalance_timeout_ms=16_000),
             "+ what is committed to Kafka besides (5 s) + the join (1 s) = 19 s",
         ),
-        (incoming(spark={}, drain_timeout="52s"), "+ drain_timeout (52 s) + the last commit (5 s) + "),
-        (outgoing(ssl_capath="/etc/ssl", security_protocol="PLAINTEXT"), "is PLAINTEXT, which has no TLS"),
+        (
+            incoming(spark={}, drain_timeout="52s"),
+            "+ drain_timeout (52 s) + the last commit (5 s) + ",
+        ),
+        (
+            outgoing(ssl_capath="/etc/ssl", security_protocol="PLAINTEXT"),
+            "is PLAINTEXT, which has no TLS",
+        ),
         (
             incoming(retry={"backoff": "1s", "max_attempts": 1}),
             "retry.backoff = '1s': has no effect without retry= of a decorator: retry.max_attempts = 1 is one call, "
@@ -166,11 +199,16 @@ checkpoint = { store = "sqlite:///offsets.db" }
         incoming(commit_strategy="latest", commit_interval="1s", max_uncommitted=5000),
         incoming(enable_auto_commit=True, commit_interval="1s"),
         incoming(
-            commit_strategy="ignore", commit_interval="1s", failure_routes={"ValueError": "delayed-retry-topic"}
+            commit_strategy="ignore",
+            commit_interval="1s",
+            failure_routes={"ValueError": "delayed-retry-topic"},
         ),  # the client of retries commits
         incoming(commit_strategy="ignore", unprocessed_record_max_age=0),
-        incoming(commit_strategy="ignore", unprocessed_record_max_age="5s", restart={"max_attempts": 1}),
-        {"kafka": {"unprocessed_record_max_age": "5s", "commit_interval": "1s"}} | incoming(commit_strategy="ignore"),
+        incoming(
+            commit_strategy="ignore", unprocessed_record_max_age="5s", restart={"max_attempts": 1}
+        ),
+        {"kafka": {"unprocessed_record_max_age": "5s", "commit_interval": "1s"}}
+        | incoming(commit_strategy="ignore"),
         {"kafka": {"retry": {"max_attempts": 3}}} | incoming(retry={"backoff": "1s"}),
         {"kafka": {"restart": {"backoff": "3s"}, "retry": {"backoff": "1s"}}} | incoming(),
         incoming(
@@ -181,7 +219,8 @@ checkpoint = { store = "sqlite:///offsets.db" }
             restart={"backoff": "1s", "max_attempts": 0},
             retry={"max_attempts": 1, "backoff": "200ms"},
         ),
-        incoming() | {"http": {"enabled": False, "token": "x", "hosts": ["a"]}},  # app.asgi has them
+        # app.asgi has them.
+        incoming() | {"http": {"enabled": False, "token": "x", "hosts": ["a"]}},
     ],
 )
 def test_what_has_an_effect_or_is_said_of_all_channels_is_not_told(tables: dict[str, Any]) -> None:

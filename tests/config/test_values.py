@@ -38,7 +38,9 @@ from reactive_kafka.config.values import (
         (0, 0.0),
     ],
 )
-def test_a_duration_is_a_number_of_seconds_or_carries_its_unit(written: Any, seconds: float) -> None:
+def test_a_duration_is_a_number_of_seconds_or_carries_its_unit(
+    written: Any, seconds: float
+) -> None:
     assert parse_duration(written) == seconds
 
 
@@ -75,7 +77,12 @@ def test_zero_is_a_duration_only_where_it_may_be() -> None:
         SOME_TIME.parse("0ms")
 
 
-@given(st.one_of(st.integers(0, 10**6).map(lambda ms: ms / 1000), st.integers(0, 10**12).map(lambda us: us / 10**6)))
+@given(
+    st.one_of(
+        st.integers(0, 10**6).map(lambda ms: ms / 1000),
+        st.integers(0, 10**12).map(lambda us: us / 10**6),
+    )
+)
 def test_a_duration_that_is_shown_reads_back_as_the_same(seconds: float) -> None:
     assert parse_duration(show_duration(seconds)) == seconds
 
@@ -86,7 +93,8 @@ def test_a_duration_is_shown_with_its_largest_unit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "count"), [("64KiB", 65536), ("1MB", 10**6), ("1.5MiB", 3 * 2**19), (10, 10), ("7B", 7)]
+    ("written", "count"),
+    [("64KiB", 65536), ("1MB", 10**6), ("1.5MiB", 3 * 2**19), (10, 10), ("7B", 7)],
 )
 def test_a_size_is_a_number_of_bytes_or_carries_its_unit(written: Any, count: int) -> None:
     assert parse_size(written) == count
@@ -129,7 +137,9 @@ def test_a_size_that_is_shown_reads_back_as_the_same(count: int) -> None:
         (SERVERS, [1]),
     ],
 )
-def test_a_value_of_the_wrong_type_or_range_is_refused_with_what_is_expected(kind: Kind[Any], wrong: Any) -> None:
+def test_a_value_of_the_wrong_type_or_range_is_refused_with_what_is_expected(
+    kind: Kind[Any], wrong: Any
+) -> None:
     with pytest.raises(ValueError, match=r"^expected "):
         kind.parse(wrong)
 
@@ -143,7 +153,9 @@ def test_servers_come_as_a_list_or_with_commas() -> None:
 def test_a_choice_is_spelled_exactly_and_says_what_was_probably_meant() -> None:
     kind = choice("throttled", "ignore")
     assert kind.parse("ignore") == "ignore"
-    with pytest.raises(ValueError, match='one of "throttled", "ignore"; did you mean \'throttled\''):
+    with pytest.raises(
+        ValueError, match='one of "throttled", "ignore"; did you mean \'throttled\''
+    ):
         kind.parse("Throttled")
 
 

@@ -1,4 +1,6 @@
-"""How old records are when handlers get them, and when they are settled: every one counts, about right."""
+"""How old records are when handlers get them, and when they are settled: every one counts, about
+right.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,10 @@ class Timed:
         self.tracker = OffsetTracker(TopicPartition("orders", 0), 0)
         self.tracker.ages = Ages(self.times, self.clock)
         for ages in pieces:
-            first, at = self.tracker.position, range(self.tracker.position, self.tracker.position + len(ages))
+            first, at = (
+                self.tracker.position,
+                range(self.tracker.position, self.tracker.position + len(ages)),
+            )
             records: list[RawRecord] = [
                 record(offset=offset, timestamp=round((WALL - age) * 1000))
                 for offset, age in zip(at, ages, strict=True)
@@ -62,7 +67,9 @@ def test_each_record_counts_once_in_whatever_order_they_are_settled(
 
 @given(st.floats(0, 1e5), st.floats(0, 100), st.integers(1, 300))
 @example(newest=0.099609375, each=0.1, count=105)
-def test_records_of_a_poll_lie_evenly_between_the_first_and_the_last(newest: float, each: float, count: int) -> None:
+def test_records_of_a_poll_lie_evenly_between_the_first_and_the_last(
+    newest: float, each: float, count: int
+) -> None:
     ages = [newest + each * number for number in reversed(range(count))]
     timed = Timed(ages)
     timed.settle(0, count)
@@ -71,7 +78,9 @@ def test_records_of_a_poll_lie_evenly_between_the_first_and_the_last(newest: flo
     expected = Counter(bucket(WALL - stamp) for stamp in between)
     found = buckets(timed.times.ages)
     # An age that stands on the bound of a bucket may be counted on either side of it.
-    on_bounds = sum(abs(WALL - stamp - bound) < 1e-5 for stamp in between for bound in AGE_BUCKETS_S)
+    on_bounds = sum(
+        abs(WALL - stamp - bound) < 1e-5 for stamp in between for bound in AGE_BUCKETS_S
+    )
     assert sum(found.values()) == count
     assert sum(abs(found.get(at, 0) - expected[at]) for at in {*found, *expected}) <= 2 * on_bounds
 

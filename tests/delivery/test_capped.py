@@ -1,4 +1,6 @@
-"""No more than so many lanes of one partition are taken at once; nothing waits that may run, is lost or overtakes."""
+"""No more than so many lanes of one partition are taken at once; nothing waits that may run, is
+lost or overtakes.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,13 @@ class Taking:
 
     def __init__(self, most: int, partitions: int, *, keyed: bool) -> None:
         self.most, self.keyed = most, keyed
-        self.lanes = CappedLanes(most=most, shared=not keyed, key_of=(lambda record: record.key) if keyed else None)
-        self.wholes = [self.lanes.new(OffsetTracker(TopicPartition("t", number), 0)) for number in range(partitions)]
+        self.lanes = CappedLanes(
+            most=most, shared=not keyed, key_of=(lambda record: record.key) if keyed else None
+        )
+        self.wholes = [
+            self.lanes.new(OffsetTracker(TopicPartition("t", number), 0))
+            for number in range(partitions)
+        ]
         self.added = [0] * partitions
         self.waiting: dict[tuple[int, bytes], deque[int]] = defaultdict(deque)
         self.held: list[tuple[Lane, Hashable]] = []
@@ -86,7 +93,9 @@ class Taking:
 
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("add"), st.integers(0, 2), st.lists(st.integers(0, 4), min_size=1, max_size=5)),
+        st.tuples(
+            st.just("add"), st.integers(0, 2), st.lists(st.integers(0, 4), min_size=1, max_size=5)
+        ),
         st.tuples(st.just("take")),
         st.tuples(st.just("take")),
         st.tuples(st.just("release"), st.integers(0, 9)),
@@ -98,7 +107,9 @@ STEPS = st.lists(
 
 @pytest.mark.parametrize("keyed", [True, False])
 @given(st.integers(1, 4), STEPS)
-def test_never_more_than_the_cap_runs_and_nothing_waits_that_may(keyed: bool, most: int, steps: list[Any]) -> None:
+def test_never_more_than_the_cap_runs_and_nothing_waits_that_may(
+    keyed: bool, most: int, steps: list[Any]
+) -> None:
     taking = Taking(most, 3, keyed=keyed)
     for name, *arguments in steps:
         getattr(taking, name)(*arguments)
@@ -124,7 +135,9 @@ def test_a_dropped_partition_holds_nothing_up() -> None:
 
 
 @pytest.mark.parametrize(("partitions", "keys"), [(1_000, 100), (1, 100_000)])
-def test_whatever_number_of_keys_waits_behind_a_cap_a_take_looks_at_one_of_them(partitions: int, keys: int) -> None:
+def test_whatever_number_of_keys_waits_behind_a_cap_a_take_looks_at_one_of_them(
+    partitions: int, keys: int
+) -> None:
     looked = 0
 
     def key_of(record: RawRecord) -> bytes | None:
@@ -133,7 +146,9 @@ def test_whatever_number_of_keys_waits_behind_a_cap_a_take_looks_at_one_of_them(
         return record.key
 
     lanes = CappedLanes(most=2, shared=False, key_of=key_of)
-    wholes = [lanes.new(OffsetTracker(TopicPartition("t", number), 0)) for number in range(partitions)]
+    wholes = [
+        lanes.new(OffsetTracker(TopicPartition("t", number), 0)) for number in range(partitions)
+    ]
     for whole in wholes:
         lanes.add(whole, [record(offset=key, key=b"%d" % key) for key in range(keys)], 0, 0.0)
 

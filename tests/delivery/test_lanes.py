@@ -1,4 +1,5 @@
-"""Which record runs next: none is lost or doubled, partitions keep their order, none waits for another's backlog.
+"""Which record runs next: none is lost or doubled, partitions keep their order, none waits for
+another's backlog.
 
 And who has paused what: reasons come and go in any order, for the whole channel and for partitions.
 """
@@ -30,7 +31,9 @@ def records(*offsets: int) -> list[RawRecord]:
     return [record(offset=offset) for offset in offsets]
 
 
-def lanes_with(waiting: Sequence[int], *, shared: bool = False, now: float = 0.0) -> tuple[Lanes, list[Lane]]:
+def lanes_with(
+    waiting: Sequence[int], *, shared: bool = False, now: float = 0.0
+) -> tuple[Lanes, list[Lane]]:
     """Lanes of partitions 0, 1, ... with so many records waiting in each."""
     lanes, each = Lanes(shared=shared), [lane_of(number) for number in range(len(waiting))]
     for lane, count in zip(each, waiting, strict=True):
@@ -40,7 +43,9 @@ def lanes_with(waiting: Sequence[int], *, shared: bool = False, now: float = 0.0
 
 
 def take_one(lanes: Lanes) -> tuple[Lane, int]:
-    """A worker takes a lane, and one record of it: the lane and the record's arrival number. It does not let go."""
+    """A worker takes a lane, and one record of it: the lane and the record's arrival number. It
+    does not let go.
+    """
     lane = lanes.take()
     assert isinstance(lane, Lane)
     index = lane.first + lane.cursor
@@ -66,7 +71,8 @@ def test_a_lane_goes_on_to_the_next_piece_and_numbers_go_on() -> None:
         lane.cursor += 1
     assert read == [(0, 5), (1, 6), (2, 9)]
     assert lane.waiting == 0
-    assert not lane.records  # let go of
+    # Let go of.
+    assert not lane.records
 
 
 def test_a_dropped_lane_has_forgotten_what_nobody_took() -> None:
@@ -83,7 +89,12 @@ def test_what_is_held_in_order_is_due_no_sooner_than_what_was_held_before_it() -
     lane = lane_of()
     for index, due in enumerate([5.0, 3.0, 7.0, 4.0]):
         lane.delayed.hold(record(offset=index), index, due, in_order=True)
-    assert [[index for _, index in lane.delayed.take(now)] for now in (3.0, 5.0, 6.9, 7.0)] == [[], [0, 1], [], [2, 3]]
+    assert [[index for _, index in lane.delayed.take(now)] for now in (3.0, 5.0, 6.9, 7.0)] == [
+        [],
+        [0, 1],
+        [],
+        [2, 3],
+    ]
 
 
 def test_what_is_held_in_any_order_comes_when_it_is_due() -> None:
@@ -138,7 +149,9 @@ def test_a_cut_lane_makes_its_worker_turn_away_and_loses_nothing() -> None:
 
 
 def rest_of(lanes: Lanes) -> list[tuple[int, int]]:
-    """Partition and arrival number of all that may be taken, in the order in which one worker would."""
+    """Partition and arrival number of all that may be taken, in the order in which one worker
+    would.
+    """
     taken = []
     while (lane := lanes.take()) is not None:
         assert isinstance(lane, Lane)
@@ -286,7 +299,8 @@ def test_who_is_alone_takes_records_as_they_came_until_another_looks_whose_key_i
     first = OfKey(whole)
     assert whole.begin_alone(first)
     first.piece, first.first = whole.records, whole.first
-    whole.taken = 1  # it has run the first record, and its handler waits with the second
+    # It has run the first record, and its handler waits with the second.
+    whole.taken = 1
     second = take_key(lanes)
     assert second is not None
     assert whole.sole is not first
@@ -316,7 +330,9 @@ def test_whose_lane_is_cut_while_it_is_alone_holds_its_key() -> None:
     assert [one.index for one in all_of(lanes)] == [1]
 
 
-def test_who_is_alone_at_the_end_of_a_piece_holds_its_key_when_a_record_comes_that_was_held_back() -> None:
+def test_who_is_alone_at_the_end_of_a_piece_holds_its_key_when_a_record_comes_that_was_held_back() -> (
+    None
+):
     lanes, whole = keyed(b"a", b"b", is_total=True)
     assert lanes.take() is whole
     first = OfKey(whole)
@@ -345,7 +361,10 @@ def test_a_key_that_cannot_be_told_is_told_for_its_record_alone() -> None:
         return record.key
 
     lanes, _ = keyed(b"a", b"bad", b"bad", b"a", key_of=key_of)
-    taken = [(one.index, str(one.key.error) if isinstance(one.key, Untold) else one.key) for one in all_of(lanes)]
+    taken = [
+        (one.index, str(one.key.error) if isinstance(one.key, Untold) else one.key)
+        for one in all_of(lanes)
+    ]
     assert taken == [(0, b"a"), (1, "no tenant"), (2, "no tenant")]
 
 
@@ -393,7 +412,8 @@ GOOD: list[Callable[[], Hashable]] = [
 BAD: list[Callable[[], Any]] = [
     list,
     lambda: ([],),
-    lambda: Colliding(8),  # where 7 has a lane
+    # Where 7 has a lane.
+    lambda: Colliding(8),
     lambda: _raise(NoHash(b"x")),
     lambda: _raise(ValueError("no tenant")),
     lambda: _raise(StopIteration()),
@@ -412,7 +432,9 @@ def test_each_record_whose_key_cannot_be_told_stands_alone_and_those_of_one_key_
     for worker in at_once:
         assert isinstance(worker.key, Untold) == (makers[worker.index] in BAD)
     firsts = {makers.index(maker) for maker in makers if maker not in BAD}
-    assert {worker.index for worker in at_once} == firsts | {at for at, one in enumerate(makers) if one in BAD}
+    assert {worker.index for worker in at_once} == firsts | {
+        at for at, one in enumerate(makers) if one in BAD
+    }
     seen: dict[Callable[[], Any], list[int]] = {}
     while at_once:
         worker = at_once.pop()
@@ -441,10 +463,13 @@ def test_every_record_of_a_key_is_taken_once_and_in_order_also_when_the_partitio
         taken.append(worker.index)
         assert worker.index >= 0
         key = keys[worker.index]
-        assert all(keys[other.index] != key for other in held if other is not worker), "two workers at one key"
+        assert all(keys[other.index] != key for other in held if other is not worker), (
+            "two workers at one key"
+        )
 
     def go_on(worker: OfKey) -> bool:
-        if whole.sole is worker:  # as the dispatcher's loop does
+        # As the dispatcher's loop does.
+        if whole.sole is worker:
             if not whole.advance():
                 return False
             worker.piece, worker.first = whole.records, whole.first
@@ -453,8 +478,25 @@ def test_every_record_of_a_key_is_taken_once_and_in_order_also_when_the_partitio
             return True
         return worker.goes_on()
 
-    steps = ["add", "take", "take", "go on", "go on", "release", "give back", "suspend", "retain", "pause", "resume"]
-    for step in [*data.draw(st.lists(st.sampled_from(steps), max_size=80)), "add", "retain", "resume"]:
+    steps = [
+        "add",
+        "take",
+        "take",
+        "go on",
+        "go on",
+        "release",
+        "give back",
+        "suspend",
+        "retain",
+        "pause",
+        "resume",
+    ]
+    for step in [
+        *data.draw(st.lists(st.sampled_from(steps), max_size=80)),
+        "add",
+        "retain",
+        "resume",
+    ]:
         worker = held[data.draw(st.integers(0, len(held) - 1))] if held else None
         if step == "add" and not whole.revoked:
             until = data.draw(st.integers(added, len(keys)))
@@ -483,7 +525,9 @@ def test_every_record_of_a_key_is_taken_once_and_in_order_also_when_the_partitio
         elif step == "give back" and worker is not None and whole.revoked:
             held.remove(worker)
             taken.remove(worker.index)
-            whole.put_back(record(offset=worker.index, key=keys[worker.index]), worker.index, worker.key)
+            whole.put_back(
+                record(offset=worker.index, key=keys[worker.index]), worker.index, worker.key
+            )
             let_go(lanes, worker)
         elif (
             step in ("suspend", "pause")
@@ -548,8 +592,12 @@ def test_a_worker_goes_where_no_worker_is() -> None:
 
 
 @given(workers=st.integers(1, 60), count=st.integers(1, 8), data=st.data())
-def test_workers_divide_alike_among_lanes_and_then_stay(workers: int, count: int, data: st.DataObject) -> None:
-    """However they began: no lane waits in vain, where workers look now and then, and nobody goes to and fro."""
+def test_workers_divide_alike_among_lanes_and_then_stay(
+    workers: int, count: int, data: st.DataObject
+) -> None:
+    """However they began: no lane waits in vain, where workers look now and then, and nobody goes
+    to and fro.
+    """
     lanes, each = lanes_with([1000] * count, shared=True)
     held = [data.draw(st.sampled_from(each)) for _ in range(workers)]
     for lane in held:
@@ -583,7 +631,9 @@ def test_nothing_waits_in_lanes_that_are_empty() -> None:
 
 
 @given(shared=st.booleans(), data=st.data())
-def test_every_record_is_taken_once_and_each_partition_in_order(shared: bool, data: st.DataObject) -> None:
+def test_every_record_is_taken_once_and_each_partition_in_order(
+    shared: bool, data: st.DataObject
+) -> None:
     lanes, each = Lanes(shared=shared), [lane_of(number) for number in range(3)]
     arrived = [0, 0, 0]
     held: list[Lane] = []
@@ -657,7 +707,10 @@ def test_what_a_worker_holds_does_not_make_a_batch_due() -> None:
 def test_a_batch_takes_from_several_lanes_up_to_its_bound_and_holds_only_those() -> None:
     lanes, each = lanes_with([3, 3, 3])
     batch = lanes.take_batch(5)
-    assert [(number(part.lane), part.first, len(part.records)) for part in batch] == [(0, 0, 3), (1, 0, 2)]
+    assert [(number(part.lane), part.first, len(part.records)) for part in batch] == [
+        (0, 0, 3),
+        (1, 0, 2),
+    ]
     assert [lane.workers for lane in each] == [1, 1, 0]
 
 
@@ -665,7 +718,10 @@ def test_a_batch_joins_the_pieces_of_a_lane_and_holds_it_once() -> None:
     lanes, (lane,) = lanes_with([2])
     lanes.add(lane, records(2, 3), 2, 0.0)
     batch = lanes.take_batch(3)
-    assert [(part.first, [one.offset for one in part.records]) for part in batch] == [(0, [0, 1]), (2, [2])]
+    assert [(part.first, [one.offset for one in part.records]) for part in batch] == [
+        (0, [0, 1]),
+        (2, [2]),
+    ]
     assert lane.workers == 1
     lanes.release(lane)
     assert lanes.take_batch(3) == [(lane, records(3), 3)]
@@ -676,7 +732,10 @@ def test_whole_pieces_are_taken_and_given_back_in_their_order() -> None:
     lane.add(records(0, 1, 2), 0, 1.0)
     lane.add(records(3, 4), 3, 2.0)
     lane.cursor = 1
-    assert [(first, [one.offset for one in piece]) for first, piece in lane.pieces()] == [(1, [1, 2]), (3, [3, 4])]
+    assert [(first, [one.offset for one in piece]) for first, piece in lane.pieces()] == [
+        (1, [1, 2]),
+        (3, [3, 4]),
+    ]
     first, second = lane.take(3)
     assert ([one.offset for one in first.records], first.first) == ([1, 2], 1)
     assert ([one.offset for one in second.records], second.first) == ([3], 3)
@@ -720,7 +779,9 @@ def test_batches_lose_nothing_and_hold_no_lane_that_they_took_nothing_from(
 # -- pauses
 
 
-@pytest.mark.parametrize("key_of", [None, lambda record: record.offset % 2], ids=["by partition", "by key"])
+@pytest.mark.parametrize(
+    "key_of", [None, lambda record: record.offset % 2], ids=["by partition", "by key"]
+)
 def test_a_paused_lane_gives_nothing_until_it_is_resumed_also_where_it_comes_straight_back(
     key_of: KeyOf | None,
 ) -> None:
@@ -765,7 +826,9 @@ def test_what_a_poll_of_before_the_pause_brings_waits_also_when_a_worker_is_in_t
 
 PARTITIONS = [TopicPartition("orders", number) for number in range(3)]
 STEPS = st.tuples(
-    st.booleans(), st.sampled_from(["a", "b", "c"]), st.none() | st.lists(st.sampled_from(PARTITIONS), max_size=3)
+    st.booleans(),
+    st.sampled_from(["a", "b", "c"]),
+    st.none() | st.lists(st.sampled_from(PARTITIONS), max_size=3),
 )
 
 
@@ -781,7 +844,9 @@ def test_a_partition_is_paused_while_a_reason_is_left_for_it_or_for_the_channel(
             model |= places
         else:
             pauses.resume(reason, partitions)
-            model -= {place for place in model if place[1] == reason} if partitions is None else places
+            model -= (
+                {place for place in model if place[1] == reason} if partitions is None else places
+            )
         paused = {place for place, _ in model}
         assert set(pauses.reasons) == {reason for place, reason in model if place is None}
         assert [pauses.has(partition) for partition in PARTITIONS] == [

@@ -15,11 +15,14 @@ from reactive_kafka.delivery.limit import Bucket, LimitedLanes
 
 RATES = st.sampled_from([1 / 3600, 0.1, 1.0, 3.0, 100.0, 12_345.6, 1e6])
 WAITS = st.lists(st.floats(0, 10) | st.just(0.0) | st.just(1e5), min_size=1, max_size=60)
-NEAR = 1 + 1e-4  # times are floats: of an hour's worth no more than a second is uncertain
+# Times are floats: of an hour's worth no more than a second is uncertain.
+NEAR = 1 + 1e-4
 
 
 def as_fast_as_it_may(bucket: Bucket, waits: list[float]) -> list[float]:
-    """When records start that come after these waits, one after the other, as soon as the bucket lets them."""
+    """When records start that come after these waits, one after the other, as soon as the bucket
+    lets them.
+    """
     starts, now = [], 1e6
     for wait in waits:
         now = max(now + wait, bucket.ready_at)
@@ -29,7 +32,9 @@ def as_fast_as_it_may(bucket: Bucket, waits: list[float]) -> list[float]:
 
 
 @given(RATES, WAITS)
-def test_in_any_time_no_more_records_start_than_the_rate_and_its_burst_allow(rate: float, waits: list[float]) -> None:
+def test_in_any_time_no_more_records_start_than_the_rate_and_its_burst_allow(
+    rate: float, waits: list[float]
+) -> None:
     starts = as_fast_as_it_may(Bucket(rate), waits)
     burst = max(1.0, rate)
     for first, since in enumerate(starts):
@@ -38,15 +43,21 @@ def test_in_any_time_no_more_records_start_than_the_rate_and_its_burst_allow(rat
 
 
 @given(RATES, WAITS)
-def test_no_record_waits_longer_than_those_before_it_explain(rate: float, waits: list[float]) -> None:
+def test_no_record_waits_longer_than_those_before_it_explain(
+    rate: float, waits: list[float]
+) -> None:
     came, starts = 1e6, as_fast_as_it_may(Bucket(rate), waits)
     for number, (wait, start) in enumerate(zip(waits, starts, strict=True), 1):
         came = max(came, starts[number - 2] if number > 1 else came) + wait
         assert start <= came + number / rate * NEAR
 
 
-@pytest.mark.parametrize(("rate", "at_once"), [(1 / 3600, 1), (0.5, 1), (1.0, 1), (2.5, 2), (100.0, 100), (1e6, 10**6)])
-def test_the_burst_is_what_a_second_brings_and_one_record_at_least(rate: float, at_once: int) -> None:
+@pytest.mark.parametrize(
+    ("rate", "at_once"), [(1 / 3600, 1), (0.5, 1), (1.0, 1), (2.5, 2), (100.0, 100), (1e6, 10**6)]
+)
+def test_the_burst_is_what_a_second_brings_and_one_record_at_least(
+    rate: float, at_once: int
+) -> None:
     bucket, started = Bucket(rate), 0
     while bucket.ready_at <= 0.0 and started < at_once + 1:
         bucket.take(1, 0.0)
@@ -56,7 +67,9 @@ def test_the_burst_is_what_a_second_brings_and_one_record_at_least(rate: float, 
 
 
 @given(RATES, st.lists(st.integers(1, 10**6), min_size=2, max_size=20))
-def test_what_starts_as_a_whole_is_followed_by_a_pause_that_it_is_worth(rate: float, sizes: list[int]) -> None:
+def test_what_starts_as_a_whole_is_followed_by_a_pause_that_it_is_worth(
+    rate: float, sizes: list[int]
+) -> None:
     bucket, starts = Bucket(rate), list[float]()
     for size in sizes:
         now = max(0.0, bucket.full_at)
@@ -74,14 +87,19 @@ class Now:
         return self.at
 
 
-@given(RATES, st.lists(st.tuples(st.integers(0, 10**6), st.floats(0, 100)), min_size=2, max_size=20))
-def test_what_starts_later_than_it_was_taken_counts_from_its_start(rate: float, taken: list[tuple[int, float]]) -> None:
+@given(
+    RATES, st.lists(st.tuples(st.integers(0, 10**6), st.floats(0, 100)), min_size=2, max_size=20)
+)
+def test_what_starts_later_than_it_was_taken_counts_from_its_start(
+    rate: float, taken: list[tuple[int, float]]
+) -> None:
     now, starts = Now(), list[float]()
     lanes = LimitedLanes(Bucket(rate), cast(Clock, now), lambda: None, shared=False)
     for size, waits_s in taken:
         now.at = max(now.at, lanes.whole_at)
         starts_with = lanes.whole_taken()
-        assert lanes.whole_at == inf  # nothing else is taken meanwhile
+        # Nothing else is taken meanwhile.
+        assert lanes.whole_at == inf
         now.at += waits_s
         starts_with(size)
         starts.append(now.at)

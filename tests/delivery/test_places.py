@@ -1,4 +1,6 @@
-"""A channel has so many places; a worker that waits for something else gives its place away, and gets one again."""
+"""A channel has so many places; a worker that waits for something else gives its place away, and
+gets one again.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,8 @@ async def test_where_no_place_is_free_it_gets_the_next_that_is_passed_on_in_one_
     assert first.state is WorkerState.RETURNING
     second.follow("turn away")
     assert rig.places.pass_on(second)
-    assert (first.state, second.state) == (WorkerState.RUNNING, WorkerState.ENDED)  # before the first has its turn
+    # Before the first has its turn.
+    assert (first.state, second.state) == (WorkerState.RUNNING, WorkerState.ENDED)
     assert not rig.places.wake()
     await task
 
@@ -100,7 +103,8 @@ async def test_a_worker_that_is_abandoned_while_it_waits_for_a_place_needs_none(
     assert first.state is WorkerState.ABANDONED
     second.follow("turn away")
     assert not rig.places.pass_on(second)
-    assert rig.freed == 1  # it had no place to free
+    # It had no place to free.
+    assert rig.freed == 1
 
 
 async def test_an_abandoned_worker_frees_its_place_once() -> None:

@@ -1,4 +1,6 @@
-"""Lanes that several workers take from: what a handler's return does to its record, whatever has become of that."""
+"""Lanes that several workers take from: what a handler's return does to its record, whatever has
+become of that.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ Act = Callable[[OffsetTracker], object]
 
 
 async def run(tracker: OffsetTracker, act: Act, count: int = 3) -> int:
-    """Have handlers run so many records, of which that of the second does something first; how many were run."""
+    """Have handlers run so many records, of which that of the second does something first; how many
+    were run.
+    """
     lanes, tasks, calls = Lanes(shared=True), list[asyncio.Task[Any]](), 0
 
     async def call(value: Any) -> None:
@@ -34,13 +38,18 @@ async def run(tracker: OffsetTracker, act: Act, count: int = 3) -> int:
         if calls == 2:
             act(tracker)
 
-    def spawn(work: Callable[[], Awaitable[None]], name: str, context: Context | None = None) -> None:
+    def spawn(
+        work: Callable[[], Awaitable[None]], name: str, context: Context | None = None
+    ) -> None:
         tasks.append(asyncio.ensure_future(work()))
 
-    settings = IncomingSettings(name="orders", topics=("orders",), group_id="g", ordering="unordered", concurrency=2)
+    settings = IncomingSettings(
+        name="orders", topics=("orders",), group_id="g", ordering="unordered", concurrency=2
+    )
     invocation = Invocation(call=call, decode=None, wants_message=False, ack="post")
     setup = WorkerSetup(settings, lanes, SYSTEM_CLOCK, spawn, NoHook("orders"))
-    signals = SimpleNamespace(progress=lambda lane: None)  # no call fails, so it is asked nothing else
+    # No call fails, so it is asked nothing else.
+    signals = SimpleNamespace(progress=lambda lane: None)
     workers = Dispatcher(setup, invocation, cast(Any, signals))
     lanes.add(lanes.new(tracker), records(*range(count)), tracker.deliver(range(count), count), 0.0)
     workers.work_is_there()
@@ -65,7 +74,9 @@ async def test_a_return_settles_the_record_that_has_no_verdict(act: Act, settled
     assert await run(tracker, act) == 3
     assert tracker.settled == settled
     assert tracker.committable == (3 if settled == 3 else 1)
-    assert tracker.settle_nacked(1) is (settled == 2), "a nack is carried out, though its handler has returned"
+    assert tracker.settle_nacked(1) is (settled == 2), (
+        "a nack is carried out, though its handler has returned"
+    )
     assert tracker.committable == 3
 
 

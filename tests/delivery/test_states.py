@@ -1,4 +1,6 @@
-"""The tables of lanes and workers say what a few plain facts say; what cannot happen raises and changes nothing."""
+"""The tables of lanes and workers say what a few plain facts say; what cannot happen raises and
+changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def events(table: Mapping[Any, Mapping[str, Any]]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("table", "states"), [(LANE_TRANSITIONS, LaneState), (WORKER_TRANSITIONS, WorkerState)], ids=["lanes", "workers"]
+    ("table", "states"),
+    [(LANE_TRANSITIONS, LaneState), (WORKER_TRANSITIONS, WorkerState)],
+    ids=["lanes", "workers"],
 )
 def test_every_state_has_a_row_and_is_reached_from_the_first(table: Any, states: Any) -> None:
     assert list(table) == list(states)
@@ -78,7 +82,9 @@ def test_a_lane_is_open_when_it_is_neither_paused_nor_suspended_nor_gone(steps: 
         if facts.follow(event):
             lane.change(event)
         else:
-            with pytest.raises(RuntimeError, match=f"'{event}' cannot happen to a LaneState that is {before}"):
+            with pytest.raises(
+                RuntimeError, match=f"'{event}' cannot happen to a LaneState that is {before}"
+            ):
                 lane.change(event)
             assert lane.state is before
         assert lane.revoked == (lane.state in REVOKED_LANES) == (facts.suspended or facts.dropped)
@@ -94,7 +100,8 @@ def test_a_lane_is_open_when_it_is_neither_paused_nor_suspended_nor_gone(steps: 
 class WorkerFacts:
     """A worker as what its task does, and two facts about that."""
 
-    does: str = "idle"  # idle, runs, waits, returns, nothing
+    # Idle, runs, waits, returns, nothing.
+    does: str = "idle"
     interrupted: bool = False
     abandoned: bool = False
 
@@ -102,7 +109,13 @@ class WorkerFacts:
         """Whether the event could happen."""
         if not self.can(event):
             return False
-        does = {"take": "runs", "turn away": "idle", "park": "waits", "return": "returns", "resume": "runs"}
+        does = {
+            "take": "runs",
+            "turn away": "idle",
+            "park": "waits",
+            "return": "returns",
+            "resume": "runs",
+        }
         self.does = does.get(event, "nothing" if event == "end" else self.does)
         self.interrupted = event == "interrupt" or (self.interrupted and event != "handler ended")
         self.abandoned = event == "abandon" or self.abandoned
@@ -124,13 +137,17 @@ class WorkerFacts:
 
 
 @given(steps=st.lists(st.sampled_from(events(WORKER_TRANSITIONS)), max_size=40))
-def test_a_worker_has_a_place_while_it_is_idle_or_runs_and_is_not_abandoned(steps: list[str]) -> None:
+def test_a_worker_has_a_place_while_it_is_idle_or_runs_and_is_not_abandoned(
+    steps: list[str],
+) -> None:
     state, facts = WorkerState.IDLE, WorkerFacts()
     for event in steps:
         if facts.follow(event):
             state = after(WORKER_TRANSITIONS, state, event)
         else:
-            with pytest.raises(RuntimeError, match=f"'{event}' cannot happen to a WorkerState that is {state}"):
+            with pytest.raises(
+                RuntimeError, match=f"'{event}' cannot happen to a WorkerState that is {state}"
+            ):
                 after(WORKER_TRANSITIONS, state, event)
         assert (state in WITH_PLACE) == (facts.does in ("idle", "runs") and not facts.abandoned)
         assert (state in PARKED_WORKERS) == (facts.does in ("waits", "returns"))
@@ -139,6 +156,9 @@ def test_a_worker_has_a_place_while_it_is_idle_or_runs_and_is_not_abandoned(step
 
 
 def test_the_two_changes_that_the_pool_writes_out_are_those_of_the_table() -> None:
-    assert (WORKER_TRANSITIONS[IDLE]["take"], WORKER_TRANSITIONS[RUNNING]["turn away"]) == (RUNNING, IDLE)
+    assert (WORKER_TRANSITIONS[IDLE]["take"], WORKER_TRANSITIONS[RUNNING]["turn away"]) == (
+        RUNNING,
+        IDLE,
+    )
     assert [state for state, row in WORKER_TRANSITIONS.items() if "take" in row] == [IDLE]
     assert [state for state, row in WORKER_TRANSITIONS.items() if "turn away" in row] == [RUNNING]

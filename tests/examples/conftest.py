@@ -17,7 +17,10 @@ from tests.harness.postgres import Postgres, running_postgres
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def spark(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Any]:
     """A session like a service's, in this process; it is gone when the module's tests are over."""
-    few_tasks = {"spark.databricks.delta.snapshotPartitions": "1", "spark.databricks.delta.stats.collect": "false"}
+    few_tasks = {
+        "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.databricks.delta.stats.collect": "false",
+    }
     starts_sooner = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
     elsewhere = {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
     conf = {**delta_conf(), **few_tasks, **starts_sooner, **elsewhere, "spark.driver.memory": "1g"}
@@ -27,7 +30,8 @@ async def spark(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Any]:
     await engine.run(sessions.append, timeout_s=60, description="hand the session to the tests")
     yield sessions[0]
     connection = sessions[0].sparkContext._gateway._gateway_client.get_thread_connection()
-    if connection is not None:  # of the tests' thread; those of the engine's threads go with them
+    # Of the tests' thread; those of the engine's threads go with them.
+    if connection is not None:
         connection.close()
     await engine.stop()
 

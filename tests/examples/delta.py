@@ -1,4 +1,6 @@
-"""Delta's jars, fetched once as the page about sinks says it, and the settings that the page shows."""
+"""Delta's jars, fetched once as the page about sinks says it, and the settings that the page
+shows.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ def delta_conf() -> dict[str, str]:
     (shown,) = (block.text for block in pages.blocks(PAGE, "toml") if "delta" in block.text)
     conf: dict[str, str] = tomllib.loads(shown)["spark"]["conf"]
     jars = _fetched()
-    conf["spark.jars"] = ",".join(str(jars / Path(jar).name) for jar in conf["spark.jars"].split(","))
+    conf["spark.jars"] = ",".join(
+        str(jars / Path(jar).name) for jar in conf["spark.jars"].split(",")
+    )
     return conf
 
 
@@ -33,7 +37,9 @@ def _fetched() -> Path:
         cache_directory().mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache_directory()) as scratch:
             for command in commands:
-                done = subprocess.run(shlex.split(command), cwd=scratch, capture_output=True, text=True, check=False)
+                done = subprocess.run(
+                    shlex.split(command), cwd=scratch, capture_output=True, text=True, check=False
+                )
                 assert done.returncode == 0, f"{command}: {done.stdout[-2000:]}"
             Path(scratch, "jars").rename(target)
     assert not not_as_pinned(target.glob("*.jar"), SHA256), f"remove {target}"

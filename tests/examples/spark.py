@@ -15,7 +15,8 @@ from reactive_kafka.spark.batches.batch import SparkBatch, batch_id, spark_range
 EXAMPLES = Path(__file__).parents[2] / "examples"
 COLUMNS = "topic STRING, partition INT, offset BIGINT, value BINARY"
 
-Cut = tuple[int, int, int]  # partition, start, until
+# Partition, start, until.
+Cut = tuple[int, int, int]
 
 
 def example(path: str) -> ModuleType:
@@ -24,15 +25,20 @@ def example(path: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(f"example_{file.stem}", file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their annotations up there
+    # Dataclasses look their annotations up there.
+    sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
 
 
 def batch_of(spark: Any, *cuts: Cut, supersedes: Sequence[Cut] = ()) -> tuple[Any, SparkBatch]:
-    """The rows and the batch of these ranges of the topic ``clicks``; values are the offsets as text."""
+    """The rows and the batch of these ranges of the topic ``clicks``; values are the offsets as
+    text.
+    """
     ranges = tuple(_range(cut) for cut in cuts)
-    batch = SparkBatch(batch_id(ranges), ranges, spark, 1, tuple(_range(cut).id for cut in supersedes))
+    batch = SparkBatch(
+        batch_id(ranges), ranges, spark, 1, tuple(_range(cut).id for cut in supersedes)
+    )
     rows = [
         ("clicks", partition, offset, b"%d" % offset)
         for partition, start, until in cuts

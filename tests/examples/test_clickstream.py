@@ -1,4 +1,6 @@
-"""The pipeline of examples/clickstream counts every click once, in both modes, and leaves out what is no click."""
+"""The pipeline of examples/clickstream counts every click once, in both modes, and leaves out what
+is no click.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +34,11 @@ from tests.harness.postgres import Postgres
 
 FOLDER = EXAMPLES / "clickstream"
 CLICKS, BROKEN = 3000, 0.01
-DONE_S = 240.0  # a driver starts and runs its first jobs, with the machine busy
+# A driver starts and runs its first jobs, with the machine busy.
+DONE_S = 240.0
 
-Counts = dict[tuple[datetime, str], tuple[int, float]]  # hour, page -> clicks, seconds
+# Hour, page -> clicks, seconds.
+Counts = dict[tuple[datetime, str], tuple[int, float]]
 
 
 class Sent(NamedTuple):
@@ -76,7 +80,11 @@ async def generate(kafka: str, topic: str) -> None:
     """Send the clicks, as a user would."""
     options = ["--count", str(CLICKS), "--broken", str(BROKEN), "--topic", topic]
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "generate.py", *options, cwd=FOLDER, env=environment({"CLICKSTREAM_KAFKA": kafka})
+        sys.executable,
+        "generate.py",
+        *options,
+        cwd=FOLDER,
+        env=environment({"CLICKSTREAM_KAFKA": kafka}),
     )
     assert await asyncio.wait_for(process.wait(), 60) == 0
 
@@ -94,7 +102,10 @@ async def everything(kafka: str, topic: str) -> list[Sent]:
         ends = await consumer.end_offsets(consumer.assignment())
         while any([await consumer.position(place) < end for place, end in ends.items()]):
             for records in (await consumer.getmany(timeout_ms=1000)).values():
-                found += [Sent(datetime.fromtimestamp(one.timestamp / 1000, UTC), one.value) for one in records]
+                found += [
+                    Sent(datetime.fromtimestamp(one.timestamp / 1000, UTC), one.value)
+                    for one in records
+                ]
     return found
 
 
@@ -110,7 +121,8 @@ def told_apart(sent: list[Sent]) -> tuple[Counts, Counter[bytes]]:
         except (ValueError, KeyError):
             broken[one.value] += 1
             continue
-        if at > one.at:  # the generator's are two days ahead
+        # The generator's are two days ahead.
+        if at > one.at:
             broken[one.value] += 1
             continue
         hour = at.replace(minute=0, second=0), click["page"]
@@ -119,7 +131,9 @@ def told_apart(sent: list[Sent]) -> tuple[Counts, Counter[bytes]]:
     return {hour: (clicks[hour], seconds[hour]) for hour in clicks}, broken
 
 
-async def run_service(kafka: str, topic: str, mode: str, postgres: Postgres, folder: Path) -> Pipeline:
+async def run_service(
+    kafka: str, topic: str, mode: str, postgres: Postgres, folder: Path
+) -> Pipeline:
     """Run the example until its group has committed everything."""
     group = f"{topic}-{mode}"
     dsn = database(postgres)
@@ -142,7 +156,9 @@ async def run_service(kafka: str, topic: str, mode: str, postgres: Postgres, fol
             give_up = time.monotonic() + DONE_S
             while not await all_is_committed(inspector, group, await partitions(kafka, topic)):
                 assert service.process.poll() is None, service.said
-                assert time.monotonic() < give_up, f"not all is committed within {DONE_S} s: {service.said}"
+                assert time.monotonic() < give_up, (
+                    f"not all is committed within {DONE_S} s: {service.said}"
+                )
                 await asyncio.sleep(0.3)
         service.process.send_signal(signal.SIGTERM)
         ended = await asyncio.to_thread(service.end)
@@ -179,7 +195,9 @@ async def partitions(kafka: str, topic: str) -> list[TopicPartition]:
 async def all_is_committed(inspector: Inspector, group: str, places: list[TopicPartition]) -> bool:
     ends = await inspector.end_offsets(places)
     committed = await inspector.committed(group, places)
-    return all(place in committed and committed[place].offset == end for place, end in ends.items() if end)
+    return all(
+        place in committed and committed[place].offset == end for place, end in ends.items() if end
+    )
 
 
 def in_parquet(folder: Path) -> Counts:

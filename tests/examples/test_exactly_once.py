@@ -26,7 +26,9 @@ def accounts(test: TestApp) -> Counter[str]:
 
 def written(broker: MemoryBroker) -> int:
     """How many bookings stand in the topic, committed or not."""
-    return sum(len(broker.log(tp(number, "bookings"))) for number in range(broker.topics()["bookings"]))
+    return sum(
+        len(broker.log(tp(number, "bookings"))) for number in range(broker.topics()["bookings"])
+    )
 
 
 @in_virtual_time

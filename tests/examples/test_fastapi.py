@@ -33,7 +33,9 @@ async def served(shop: Any, broker: MemoryBroker) -> AsyncIterator[httpx.AsyncCl
     shop.app._connector = broker.connector()
     async with (
         shop.web.router.lifespan_context(shop.web),
-        httpx.AsyncClient(transport=httpx.ASGITransport(shop.web), base_url="http://shop") as client,
+        httpx.AsyncClient(
+            transport=httpx.ASGITransport(shop.web), base_url="http://shop"
+        ) as client,
     ):
         yield client
     await broker.close()
@@ -42,7 +44,10 @@ async def served(shop: Any, broker: MemoryBroker) -> AsyncIterator[httpx.AsyncCl
 async def test_an_order_is_answered_when_the_broker_has_it_and_shipped(shop: Any) -> None:
     broker = make_broker(1)
     async with served(shop, broker) as client:
-        answers = [await client.post("/orders", json={"id": number, "customer": "Ada"}) for number in (1, 2)]
+        answers = [
+            await client.post("/orders", json={"id": number, "customer": "Ada"})
+            for number in (1, 2)
+        ]
         assert [(one.status_code, one.json()["offset"]) for one in answers] == [(201, 0), (201, 1)]
         await until(lambda: shop.shipped == [1, 2])
         ready = await client.get("/kafka/health/ready")
@@ -56,13 +61,19 @@ async def test_an_order_is_answered_when_the_broker_has_it_and_shipped(shop: Any
 
 async def test_a_broker_that_is_away_is_a_503_that_says_so(shop: Any) -> None:
     broker = make_broker(1)
-    shop.app.configure(overrides={"outgoing": {"orders": {"send_timeout": "200ms"}, "clicks": {"max_in_flight": 1}}})
+    shop.app.configure(
+        overrides={
+            "outgoing": {"orders": {"send_timeout": "200ms"}, "clicks": {"max_in_flight": 1}}
+        }
+    )
     async with served(shop, broker) as client:
         broker.topic_away("orders")
         broker.topic_away("clicks")
         answer = await client.post("/orders", json={"id": 1, "customer": "Ada"})
         assert answer.status_code == 503
-        assert answer.json()["detail"] == "the order is not confirmed; try again later", "no host or topic of ours"
+        assert answer.json()["detail"] == "the order is not confirmed; try again later", (
+            "no host or topic of ours"
+        )
         assert [(await client.post("/clicks/home")).status_code for _ in range(2)] == [202, 503]
         broker.topic_back("clicks")
     assert [record.value for record in broker.log(("clicks", 0))] == [b'{"page":"home"}']

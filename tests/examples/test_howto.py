@@ -48,23 +48,31 @@ async def test_what_came_since_a_time_is_handled_again(page: Page) -> None:
     async with TestApp(code.app) as test:
         for number, value in enumerate((b"old", b"new", b"newer")):
             at = now + timedelta(hours=number)
-            test.broker.produce("orders", value, partition=0, timestamp_ms=int(at.timestamp() * 1000))
+            test.broker.produce(
+                "orders", value, partition=0, timestamp_ms=int(at.timestamp() * 1000)
+            )
         await test.settled()
         await code.replay(now + timedelta(minutes=1))
         await until(lambda: seen == ["old", "new", "newer", "new", "newer"])
 
 
 @in_virtual_time
-async def test_a_record_that_can_never_work_is_put_aside_and_the_channel_goes_on(page: Page) -> None:
+async def test_a_record_that_can_never_work_is_put_aside_and_the_channel_goes_on(
+    page: Page,
+) -> None:
     async with TestApp(page("skip-a-record").app) as test:
         await test.send("orders", {"version": 3}, partition=0)
         await test.send("orders", {"version": 2}, partition=0)
         await test.settled()
-        assert [letter.value for letter in test.records("dead-letter-topic-orders")] == [b'{"version":3}']
+        assert [letter.value for letter in test.records("dead-letter-topic-orders")] == [
+            b'{"version":3}'
+        ]
 
 
 @in_virtual_time
-async def test_a_channel_waits_for_its_service(page: Page, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_channel_waits_for_its_service(
+    page: Page, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, up = page("pause-while-a-service-is-away"), asyncio.Event()
 
     async def is_up() -> bool:
@@ -84,19 +92,29 @@ async def test_a_channel_waits_for_its_service(page: Page, capsys: pytest.Captur
         assert capsys.readouterr().out == "{'id': 1}\n"
 
 
-async def test_the_row_and_the_position_of_an_order_are_one_transaction(page: Page, tmp_path: Path) -> None:
+async def test_the_row_and_the_position_of_an_order_are_one_transaction(
+    page: Page, tmp_path: Path
+) -> None:
     app, file = page("exactly-once-into-postgresql").app, tmp_path / "shop.db"
     with closing(sqlite3.connect(file, isolation_level=None)) as database:
         database.execute("CREATE TABLE invoices (customer TEXT, cents BIGINT CHECK (cents > 0))")
         elsewhere = {
-            "incoming": {"orders": {"checkpoint": {"store": f"sqlite:///{file}"}, "failure_strategy": "ignore"}}
+            "incoming": {
+                "orders": {
+                    "checkpoint": {"store": f"sqlite:///{file}"},
+                    "failure_strategy": "ignore",
+                }
+            }
         }
         async with TestApp(app, overrides=elsewhere) as test:
-            for cents in (100, -1, 200):  # the database refuses the second one
+            # The database refuses the second one.
+            for cents in (100, -1, 200):
                 await test.send("orders", {"customer": "ada", "cents": cents}, partition=0)
             await test.settled()
             assert database.execute("SELECT cents FROM invoices").fetchall() == [(100,), (200,)]
-        rows = database.execute("SELECT position FROM reactive_kafka_checkpoints WHERE position > 0")
+        rows = database.execute(
+            "SELECT position FROM reactive_kafka_checkpoints WHERE position > 0"
+        )
         assert rows.fetchall() == [(3,)]
 
 

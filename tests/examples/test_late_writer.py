@@ -1,6 +1,8 @@
-"""What a sink of files holds when a member that was frozen in its write goes on after the next owner has written.
+"""What a sink of files holds when a member that was frozen in its write goes on after the next
+owner has written.
 
-A frozen writer that goes on is: the same function, with the ranges that it had, after the next owner's.
+A frozen writer that goes on is: the same function, with the ranges that it had, after the next
+owner's.
 """
 
 from __future__ import annotations
@@ -29,8 +31,10 @@ def test_a_late_write_of_the_range_that_the_next_owner_has_written_leaves_every_
     spark: Any, tmp_path: Path, sink_in: SinkIn
 ) -> None:
     sink = sink_in(spark, tmp_path)
-    sink.run(spark, WHOLE)  # the next owner: it runs the planned range, under its id
-    sink.run(spark, WHOLE, (1, 0, 3))  # the one that was frozen
+    # The next owner: it runs the planned range, under its id.
+    sink.run(spark, WHOLE)
+    # The one that was frozen.
+    sink.run(spark, WHOLE, (1, 0, 3))
     assert sink.rows() == once(WHOLE, (1, 0, 3))
 
 
@@ -40,10 +44,13 @@ def test_a_late_write_of_a_range_that_the_next_owner_has_split_is_there_twice(
 ) -> None:
     """As the page of the sinks says: it is a range that nobody has written yet."""
     sink = sink_in(spark, tmp_path)
-    for half in HALVES:  # the next owner, for which the whole has failed
+    # The next owner, for which the whole has failed.
+    for half in HALVES:
         sink.run(spark, half, supersedes=[WHOLE])
     assert sink.rows() == once(WHOLE)
-    sink.run(spark, WHOLE)  # the one that was frozen
+    # The one that was frozen.
+    sink.run(spark, WHOLE)
     assert sink.rows() == once(WHOLE) + once(WHOLE)
-    sink.run(spark, HALVES[0], supersedes=[WHOLE])  # a later run of a part removes it
+    # A later run of a part removes it.
+    sink.run(spark, HALVES[0], supersedes=[WHOLE])
     assert sink.rows() == once(WHOLE)

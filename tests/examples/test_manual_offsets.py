@@ -1,4 +1,6 @@
-"""Each way of marking by hand in examples/manual_offsets: what is marked, when, and what comes again after a crash."""
+"""Each way of marking by hand in examples/manual_offsets: what is marked, when, and what comes
+again after a crash.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ MANY = [f"{number}" for number in range(250)]
 
 
 def process(name: str, **attributes: Any) -> ModuleType:
-    """The example as a new process has it: nothing in its memory. *attributes* are set over its own."""
+    """The example as a new process has it: nothing in its memory. *attributes* are set over its
+    own.
+    """
     spec = spec_from_file_location(f"example_{name}", FOLDER / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
@@ -59,7 +63,9 @@ async def test_by_hand_is_the_default_and_a_channel_or_a_handler_may_say_otherwi
     async with running(example.app, broker=broker) as test:
         for topic in ("payments", "clicks", "visits"):
             produce(broker, topic, "first", "on hold", "third")
-        await until(lambda: mark(broker, "shop", "clicks") == 3 and mark(broker, "shop", "visits") == 3)
+        await until(
+            lambda: mark(broker, "shop", "clicks") == 3 and mark(broker, "shop", "visits") == 3
+        )
         await until(lambda: mark(broker, "shop", "payments") == 1)
         await crash(test)
     assert example.booked == ["first", "third"]
@@ -67,7 +73,9 @@ async def test_by_hand_is_the_default_and_a_channel_or_a_handler_may_say_otherwi
 
 
 @in_virtual_time
-async def test_a_marked_record_and_those_before_it_do_not_come_again_and_those_behind_it_do() -> None:
+async def test_a_marked_record_and_those_before_it_do_not_come_again_and_those_behind_it_do() -> (
+    None
+):
     broker, loads = make_broker(), list[list[str]]()
     example = process("mark_one", load=lambda lines: loads.append(list(lines)))
     async with running(example.app, broker=broker) as test:
@@ -80,9 +88,14 @@ async def test_a_marked_record_and_those_before_it_do_not_come_again_and_those_b
     async with running(example.app, broker=broker):
         await until(lambda: list(example.files.values()) == [["c", "d"]])
         generation = broker.generation("loader")
-        broker.rebalance("loader")  # the lines of the file that is not complete come again, once
+        # The lines of the file that is not complete come again, once.
+        broker.rebalance("loader")
         await until(
-            lambda: broker.generation("loader") > generation and list(example.files.values()) == [["c", "d"]], 60
+            lambda: (
+                broker.generation("loader") > generation
+                and list(example.files.values()) == [["c", "d"]]
+            ),
+            60,
         )
         produce(broker, "lines", "END")
         await until(lambda: len(loads) == 2)
@@ -112,7 +125,8 @@ async def test_a_full_buffer_is_written_at_once_and_its_last_record_marked() -> 
 async def test_what_is_left_is_written_and_marked_at_the_end() -> None:
     broker, written = make_broker(), list[list[str]]()
     example = process("flush_at_the_end", write=written.append)
-    example.app.declared.hooks.revoked.clear()  # the stop calls it as well, and it would do the same
+    # The stop calls it as well, and it would do the same.
+    example.app.declared.hooks.revoked.clear()
     async with running(example.app, broker=broker) as test:
         produce(broker, "events", *MANY[:120])
         await until(lambda: [len(buffer) for buffer in example.buffers.values()] == [20])
@@ -122,7 +136,9 @@ async def test_what_is_left_is_written_and_marked_at_the_end() -> None:
 
 
 @in_virtual_time
-async def test_what_is_left_is_written_and_marked_when_a_partition_goes_and_nothing_of_it_comes_again() -> None:
+async def test_what_is_left_is_written_and_marked_when_a_partition_goes_and_nothing_of_it_comes_again() -> (
+    None
+):
     broker, written = make_broker(), list[list[str]]()
     example = process("flush_at_the_end", write=written.append)
     async with running(example.app, broker=broker):
@@ -150,7 +166,8 @@ async def test_automatic_acks_wait_for_the_minute_and_an_extra_mark_does_not() -
         await until(lambda: handled(test, "readings") == 103)
         await settle_down()
         assert mark(broker, "meter", "readings") == 102
-        await until(lambda: mark(broker, "meter", "readings") == 103, 70)  # the minute is over
+        # The minute is over.
+        await until(lambda: mark(broker, "meter", "readings") == 103, 70)
         await test.settled()
 
 
@@ -167,7 +184,14 @@ def open_in(example: ModuleType) -> list[list[str]]:
 @in_virtual_time
 async def test_open_sagas_are_rebuilt_from_the_last_mark(goes_on: str) -> None:
     broker, completed = make_broker(), list[tuple[str, list[str]]]()
-    steps = [("a", "paid"), ("a", "delivered"), ("b", "paid"), ("c", "paid"), ("c", "delivered"), ("b", "packed")]
+    steps = [
+        ("a", "paid"),
+        ("a", "delivered"),
+        ("b", "paid"),
+        ("c", "paid"),
+        ("c", "delivered"),
+        ("b", "packed"),
+    ]
 
     def complete(order: str, steps: list[str]) -> None:
         completed.append((order, steps))
@@ -176,11 +200,14 @@ async def test_open_sagas_are_rebuilt_from_the_last_mark(goes_on: str) -> None:
     async with running(example.app, broker=broker) as test:
         produce(broker, "orders", *(event(*step) for step in steps))
         await until(lambda: open_in(example) == [["paid", "packed"]])
-        await until(lambda: mark(broker, "fulfilment", "orders") == 2)  # c is done, and b, which is older, is not
+        # C is done, and b, which is older, is not.
+        await until(lambda: mark(broker, "fulfilment", "orders") == 2)
         if goes_on == "after a rebalance":
             generation = broker.generation("fulfilment")
             broker.rebalance("fulfilment")
-            await until(lambda: broker.generation("fulfilment") > generation and len(completed) == 3, 60)
+            await until(
+                lambda: broker.generation("fulfilment") > generation and len(completed) == 3, 60
+            )
         await crash(test)
     done = [("a", ["paid", "delivered"]), ("c", ["paid", "delivered"])]
     assert completed[:2] == done
@@ -190,4 +217,6 @@ async def test_open_sagas_are_rebuilt_from_the_last_mark(goes_on: str) -> None:
         produce(broker, "orders", event("b", "delivered"))
         await until(lambda: mark(broker, "fulfilment", "orders") == 7)
     assert completed[-1] == ("b", ["paid", "packed", "delivered"])
-    assert {order for order, _ in completed[2:-1]} == {"c"}, "what was completed after the mark is completed again"
+    assert {order for order, _ in completed[2:-1]} == {"c"}, (
+        "what was completed after the mark is completed again"
+    )

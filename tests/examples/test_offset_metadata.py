@@ -1,4 +1,6 @@
-"""Each use case of examples/offset_metadata: what one owner stores is what the next one, another process, goes by."""
+"""Each use case of examples/offset_metadata: what one owner stores is what the next one, another
+process, goes by.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ FOLDER = Path(__file__).parents[2] / "examples" / "offset_metadata"
 
 
 def process(name: str, **attributes: Any) -> ModuleType:
-    """The example as a new process has it: nothing in its memory. *attributes* are set over its own."""
+    """The example as a new process has it: nothing in its memory. *attributes* are set over its
+    own.
+    """
     spec = spec_from_file_location(f"example_{name}", FOLDER / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
@@ -95,7 +99,11 @@ async def test_whoever_gets_a_long_job_next_begins_with_the_stage_that_is_missin
     assert stored(broker, "importer", "imports") == (0, "0:convert")
     async with running(process("stages", work=works).app, broker=broker) as test:
         await test.settled()
-    assert done == [f"{stage} {file}" for file in ("may.csv", "june.csv") for stage in ("download", "convert", "load")]
+    assert done == [
+        f"{stage} {file}"
+        for file in ("may.csv", "june.csv")
+        for stage in ("download", "convert", "load")
+    ]
     assert stored(broker, "importer", "imports")[0] == 2
 
 
@@ -110,7 +118,9 @@ async def test_a_record_that_kills_every_process_is_given_up_after_three() -> No
             raise Crash
 
     for _ in range(3):
-        async with running(process("retry_counts", make_thumbnail=kills).app, broker=broker) as test:
+        async with running(
+            process("retry_counts", make_thumbnail=kills).app, broker=broker
+        ) as test:
             await until(lambda: test.app.channel("images").facts().state == "failed")
     assert stored(broker, "thumbnails", "images") == (1, "1:3")
     async with running(process("retry_counts", make_thumbnail=kills).app, broker=broker) as test:
@@ -122,7 +132,9 @@ async def test_a_record_that_kills_every_process_is_given_up_after_three() -> No
 
 
 @in_virtual_time
-async def test_the_trace_of_the_last_record_that_was_done_stands_in_the_group_also_of_a_dead_letter() -> None:
+async def test_the_trace_of_the_last_record_that_was_done_stands_in_the_group_also_of_a_dead_letter() -> (
+    None
+):
     broker = make_broker()
     async with running(process("trace_ids").app, broker=broker) as test:
         produce(broker, "orders", ["book"], headers=(("traceparent", b"00-aaaa-01"),))
@@ -147,13 +159,17 @@ async def test_the_next_owner_sees_which_version_was_there_before() -> None:
 
 
 @in_virtual_time
-async def test_what_a_version_with_a_mistake_has_handled_is_handled_again_and_nothing_else() -> None:
+async def test_what_a_version_with_a_mistake_has_handled_is_handled_again_and_nothing_else() -> (
+    None
+):
     broker, used = make_broker(), list[str]()
 
     async def runs(version: int, readings: str) -> None:
         used.clear()
         produce(broker, "readings", readings)
-        app = process("replay", VERSION=version, MISTAKEN={1} if version > 1 else set(), use=used.append).app
+        app = process(
+            "replay", VERSION=version, MISTAKEN={1} if version > 1 else set(), use=used.append
+        ).app
         async with running(app, broker=broker) as test:
             await test.settled()
 
@@ -188,12 +204,16 @@ async def test_what_one_owner_has_seen_decides_what_the_next_one_does() -> None:
 
 @pytest.mark.parametrize(("strategy", "expected"), [("exact", "ada at 1"), ("current", "eve at 3")])
 @in_virtual_time
-async def test_the_string_is_that_of_the_record_before_the_position_or_the_newest(strategy: str, expected: str) -> None:
+async def test_the_string_is_that_of_the_record_before_the_position_or_the_newest(
+    strategy: str, expected: str
+) -> None:
     broker, visits = make_broker(), process("virtual_partitions")
     visits.slow[b"bob"] = asyncio.Event()
     for key, value in (("ada", "1"), ("bob", "2"), ("eve", "3")):
         broker.produce("visits", value.encode(), key=key.encode(), partition=0)
-    overrides = {"incoming": {"visits": {"offset_metadata_strategy": strategy, "drain_timeout": "100ms"}}}
+    overrides = {
+        "incoming": {"visits": {"offset_metadata_strategy": strategy, "drain_timeout": "100ms"}}
+    }
     async with TestApp(visits.app, broker=broker, overrides=overrides):
         await until(lambda: first("visits") in broker.committed("visitors"), 20)
         assert stored(broker, "visitors", "visits") == (1, expected)
@@ -203,7 +223,9 @@ async def test_the_string_is_that_of_the_record_before_the_position_or_the_newes
 
 
 @in_virtual_time
-async def test_another_program_reads_what_stands_in_the_group(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_another_program_reads_what_stands_in_the_group(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     broker, look = make_broker(), process("look")
     produce(broker, "rows", ["begin", "1", "?"])
     async with running(process("conditional_flow").app, broker=broker) as test:
@@ -226,11 +248,21 @@ async def test_what_was_sent_behind_a_slow_mail_is_not_sent_again() -> None:
 
     produce(broker, "mails", ["a", "slow b", "c", "d"])
     overrides = {"incoming": {"mails": {"drain_timeout": "100ms"}}}
-    async with TestApp(process("kept_acks", send_mail=send_mail).app, broker=broker, overrides=overrides):
-        await until(lambda: stored(broker, "mailer", "mails") != (1, "") if broker.committed("mailer") else False)
+    async with TestApp(
+        process("kept_acks", send_mail=send_mail).app, broker=broker, overrides=overrides
+    ):
+        await until(
+            lambda: (
+                stored(broker, "mailer", "mails") != (1, "")
+                if broker.committed("mailer")
+                else False
+            )
+        )
         assert stored(broker, "mailer", "mails")[0] == 1
     gate.set()
-    async with TestApp(process("kept_acks", send_mail=send_mail).app, broker=broker, overrides=overrides) as test:
+    async with TestApp(
+        process("kept_acks", send_mail=send_mail).app, broker=broker, overrides=overrides
+    ) as test:
         await test.settled()
     assert sorted(sent) == ["a", "c", "d", "slow b"]
     await broker.close()
@@ -245,7 +277,8 @@ async def test_a_killed_process_leaves_what_it_has_done_to_the_next_one(kafka: s
         "REACTIVE_KAFKA__HTTP__PORT": "0",
         "REACTIVE_KAFKA__INCOMING__MAILS__TOPIC": topic,
         "REACTIVE_KAFKA__INCOMING__MAILS__GROUP_ID": topic,
-        "REACTIVE_KAFKA__INCOMING__MAILS__GROUP_INSTANCE_ID": "one",  # whoever comes next waits for no session's end
+        # Whoever comes next waits for no session's end.
+        "REACTIVE_KAFKA__INCOMING__MAILS__GROUP_INSTANCE_ID": "one",
     }
     mails = ["a", "slow b", *(f"mail {number}" for number in range(50))]
     connector = KafkaConnector(kafka)
@@ -260,7 +293,9 @@ async def test_a_killed_process_leaves_what_it_has_done_to_the_next_one(kafka: s
     with cli_running(*command, cwd=FOLDER, env=env | {"SLOW_S": "600"}) as victim:
         found = Committed(-1)
         async with asyncio.timeout(30):
-            while (acks := decode(found.metadata, found.offset).acks) is None or acks.until != len(mails):
+            while (acks := decode(found.metadata, found.offset).acks) is None or acks.until != len(
+                mails
+            ):
                 await asyncio.sleep(0.05)
                 found = (await inspector.committed(topic)).get(TopicPartition(*partition), found)
         victim.process.kill()

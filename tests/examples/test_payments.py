@@ -16,7 +16,9 @@ FOLDER = Path(__file__).parents[2] / "examples" / "payments"
 def run_its_tests(**env: str) -> str:
     """What pytest prints in the example's folder."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    ran = subprocess.run(command, cwd=FOLDER, env=environment(env), capture_output=True, text=True, timeout=300)
+    ran = subprocess.run(
+        command, cwd=FOLDER, env=environment(env), capture_output=True, text=True, timeout=300
+    )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return ran.stdout
 

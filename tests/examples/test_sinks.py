@@ -1,4 +1,5 @@
-"""What was written before a crash is there once after the repeat; but for the sink that is there to show a repeat.
+"""What was written before a crash is there once after the repeat; but for the sink that is there to
+show a repeat.
 
 A crash between the sink's write and the commit is: the same function, again, with the same ranges.
 """
@@ -25,13 +26,16 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 
-Place = tuple[int, int]  # partition, offset
+# Partition, offset.
+Place = tuple[int, int]
 
 
 class Sink:
     """A sink of the examples, written to as its page says, and read as a user would."""
 
-    def __init__(self, write: Callable[[Any, Any], None], read: Callable[[], Iterable[tuple[Any, ...]]]) -> None:
+    def __init__(
+        self, write: Callable[[Any, Any], None], read: Callable[[], Iterable[tuple[Any, ...]]]
+    ) -> None:
         self.write = write
         self._read = read
 
@@ -46,11 +50,16 @@ class Sink:
 
 def once(*cuts: Cut) -> Counter[Place]:
     """What is right: each record of the ranges, once."""
-    return Counter((partition, offset) for partition, start, until in cuts for offset in range(start, until))
+    return Counter(
+        (partition, offset) for partition, start, until in cuts for offset in range(start, until)
+    )
 
 
 def parquet(spark: Any, folder: Path) -> Iterable[tuple[Any, ...]]:
-    return [tuple(row) for row in spark.read.parquet(str(folder)).select("partition", "offset").collect()]
+    return [
+        tuple(row)
+        for row in spark.read.parquet(str(folder)).select("partition", "offset").collect()
+    ]
 
 
 def directories(spark: Any, folder: Path) -> Sink:
@@ -61,11 +70,14 @@ def directories(spark: Any, folder: Path) -> Sink:
 def delta(spark: Any, folder: Path) -> Sink:
     module = example("sinks/delta_per_range.py")
     module.create(spark, folder, COLUMNS)
-    # Its tenth version is a checkpoint by default; here each second one is, so that they are written and read.
+    # Its tenth version is a checkpoint by default; here each second one is, so that they are
+    # written and read.
     spark.sql(f"ALTER TABLE delta.`{folder}` SET TBLPROPERTIES ('delta.checkpointInterval' = '2')")
     return Sink(
         lambda df, batch: module.write(df, batch, folder),
-        lambda: spark.read.format("delta").load(str(folder)).select("partition", "offset").collect(),
+        lambda: (
+            spark.read.format("delta").load(str(folder)).select("partition", "offset").collect()
+        ),
     )
 
 
@@ -82,7 +94,9 @@ def rows_in_postgres(postgres: Postgres) -> Sink:
         with psycopg.connect(dsn) as connection:
             return connection.execute('SELECT "partition", "offset" FROM clicks').fetchall()
 
-    return Sink(lambda df, batch: module.write(df, batch, dsn, "clicks", ["partition", "offset"]), read)
+    return Sink(
+        lambda df, batch: module.write(df, batch, dsn, "clicks", ["partition", "offset"]), read
+    )
 
 
 @pytest.fixture(params=["directory", "delta", "postgres"])
@@ -97,7 +111,9 @@ def sink(request: pytest.FixtureRequest, spark: Any, postgres: Postgres, tmp_pat
     return makers[request.param]()
 
 
-def test_a_batch_that_runs_again_is_there_once_and_the_next_one_is_added(spark: Any, sink: Sink) -> None:
+def test_a_batch_that_runs_again_is_there_once_and_the_next_one_is_added(
+    spark: Any, sink: Sink
+) -> None:
     batch = [(0, 0, 30), (1, 5, 25)]
     for cuts in (batch, batch, [(0, 30, 31)], [(0, 31, 60)]):
         sink.run(spark, *cuts)
@@ -106,12 +122,16 @@ def test_a_batch_that_runs_again_is_there_once_and_the_next_one_is_added(spark: 
 
 def test_ranges_that_come_again_in_other_company_are_there_once(spark: Any, sink: Sink) -> None:
     sink.run(spark, (0, 0, 30), (1, 5, 25))
-    sink.run(spark, (0, 0, 30))  # a rebalance has split the batch: this partition stayed here,
-    sink.run(spark, (1, 5, 25), (2, 0, 10))  # and that one went to a member with a plan of its own
+    # A rebalance has split the batch: this partition stayed here,
+    sink.run(spark, (0, 0, 30))
+    # And that one went to a member with a plan of its own.
+    sink.run(spark, (1, 5, 25), (2, 0, 10))
     assert sink.rows() == once((0, 0, 30), (1, 5, 25), (2, 0, 10))
 
 
-def test_parts_of_a_whole_that_failed_after_its_write_are_there_once(spark: Any, sink: Sink) -> None:
+def test_parts_of_a_whole_that_failed_after_its_write_are_there_once(
+    spark: Any, sink: Sink
+) -> None:
     whole = (0, 0, 40)
     sink.run(spark, whole)
     for part in ((0, 0, 20), (0, 0, 20), (0, 20, 40)):
@@ -119,15 +139,21 @@ def test_parts_of_a_whole_that_failed_after_its_write_are_there_once(spark: Any,
     assert sink.rows() == once(whole)
 
 
-def test_with_plain_append_a_batch_that_runs_again_is_there_twice(spark: Any, tmp_path: Path) -> None:
+def test_with_plain_append_a_batch_that_runs_again_is_there_twice(
+    spark: Any, tmp_path: Path
+) -> None:
     module = example("sinks/plain_append.py")
-    sink = Sink(lambda df, batch: module.write(df, batch, tmp_path), lambda: parquet(spark, tmp_path))
+    sink = Sink(
+        lambda df, batch: module.write(df, batch, tmp_path), lambda: parquet(spark, tmp_path)
+    )
     for _ in range(2):
         sink.run(spark, (0, 0, 30))
     assert sink.rows() == once((0, 0, 30)) + once((0, 0, 30))
 
 
-def test_nothing_of_a_batch_that_fails_half_way_stays_in_postgres(spark: Any, postgres: Postgres) -> None:
+def test_nothing_of_a_batch_that_fails_half_way_stays_in_postgres(
+    spark: Any, postgres: Postgres
+) -> None:
     sink = rows_in_postgres(postgres)
     broken = [(0, 0, 10), (1, 0, 10)]
     df, batch = batch_of(spark, *broken)
@@ -139,8 +165,11 @@ def test_nothing_of_a_batch_that_fails_half_way_stays_in_postgres(spark: Any, po
     assert sink.rows() == once(*broken)
 
 
-def test_what_overlaps_with_what_is_there_is_cut_off_in_postgres(spark: Any, postgres: Postgres) -> None:
+def test_what_overlaps_with_what_is_there_is_cut_off_in_postgres(
+    spark: Any, postgres: Postgres
+) -> None:
     sink = rows_in_postgres(postgres)
     sink.run(spark, (0, 0, 30))
-    sink.run(spark, (0, 10, 50))  # offsets were reset: other ranges, other ids
+    # Offsets were reset: other ranges, other ids.
+    sink.run(spark, (0, 10, 50))
     assert sink.rows() == once((0, 0, 50))

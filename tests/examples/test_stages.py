@@ -1,4 +1,6 @@
-"""The example of stages: a reading is acked when its row is stored, and a wrong one becomes a dead letter alone."""
+"""The example of stages: a reading is acked when its row is stored, and a wrong one becomes a dead
+letter alone.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def reading(number: int, fahrenheit: float) -> dict[str, Any]:
     return {"id": f"r{number}", "sensor": "roof", "fahrenheit": fahrenheit}
 
 
-async def test_rows_are_stored_by_the_batch_and_what_is_wrong_is_a_dead_letter_alone(readings: Any) -> None:
+async def test_rows_are_stored_by_the_batch_and_what_is_wrong_is_a_dead_letter_alone(
+    readings: Any,
+) -> None:
     async with TestApp(readings.app) as test:
         for number, fahrenheit in enumerate([32.0, -500.0, 212.0]):
             await test.send("readings", reading(number, fahrenheit), partition=0)

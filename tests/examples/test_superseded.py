@@ -1,4 +1,6 @@
-"""Examples that write into a directory for each range hold each record once, also if a batch failed after its write."""
+"""Examples that write into a directory for each range hold each record once, also if a batch failed
+after its write.
+"""
 
 from __future__ import annotations
 
@@ -21,19 +23,25 @@ SPARK_PAGE = pages.page("docs/spark.md")
 def sources() -> list[tuple[str, str]]:
     """All examples: where, and their text."""
     blocks = [(block.where, block.text) for page in PAGES for block in pages.blocks(page, "python")]
-    return blocks + [(pages.name(file), file.read_text()) for file in sorted(EXAMPLES.rglob("*.py"))]
+    return blocks + [
+        (pages.name(file), file.read_text()) for file in sorted(EXAMPLES.rglob("*.py"))
+    ]
 
 
 WITH_RANGES = [one for one in sources() if "with_range_id(" in one[1]]
 
 
-@pytest.mark.parametrize("text", [text for _, text in WITH_RANGES], ids=[where for where, _ in WITH_RANGES])
+@pytest.mark.parametrize(
+    "text", [text for _, text in WITH_RANGES], ids=[where for where, _ in WITH_RANGES]
+)
 def test_an_example_that_writes_by_range_removes_what_failed_ranges_have_written(text: str) -> None:
     assert "batch.supersedes" in text
 
 
 @pytest.fixture(params=["docs/spark.md", "clickstream"])
-def written(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Write, Path]:
+def written(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Write, Path]:
     """The function of an example, and the folder that it writes into."""
     if request.param == "clickstream":
         monkeypatch.setenv("CLICKSTREAM_FOLDER", str(tmp_path / "hourly"))
@@ -54,19 +62,27 @@ def test_each_record_is_counted_once_after_a_batch_that_failed_behind_its_write_
 
     def run(*cuts: Cut, supersedes: tuple[Cut, ...] = ()) -> None:
         df, batch = batch_of(spark, *cuts, supersedes=supersedes)
-        write(df.selectExpr("*", "'home' AS page", "CAST(offset AS DOUBLE) AS seconds", "NOW() AS at"), batch)
+        write(
+            df.selectExpr(
+                "*", "'home' AS page", "CAST(offset AS DOUBLE) AS seconds", "NOW() AS at"
+            ),
+            batch,
+        )
 
     def counted() -> int:
         column = {"by_page": "count", "to_parquet": "clicks"}[write.__name__]
         return int(spark.read.parquet(str(folder)).selectExpr(f"SUM({column})").head()[0])
 
-    run((0, 0, 8), (1, 0, 8))  # it writes, and fails behind that
+    # It writes, and fails behind that.
+    run((0, 0, 8), (1, 0, 8))
     assert counted() == 16
-    run((0, 0, 8))  # each partition by itself: the first one works, the second one fails behind its write
+    # Each partition by itself: the first one works, the second one fails behind its write.
+    run((0, 0, 8))
     run((1, 0, 8))
     run((1, 0, 4), supersedes=((1, 0, 8),))
     assert counted() == 12
     run((1, 4, 6), supersedes=((1, 0, 8), (1, 4, 8)))
     run((1, 6, 8), supersedes=((1, 0, 8), (1, 4, 8)))
-    run((1, 6, 8), supersedes=((1, 0, 8), (1, 4, 8)))  # after a crash before the commit
+    # After a crash before the commit.
+    run((1, 6, 8), supersedes=((1, 0, 8), (1, 4, 8)))
     assert counted() == 16

@@ -1,4 +1,6 @@
-"""The word count of examples/word_count is right for whoever reads what is committed, also when transactions fail."""
+"""The word count of examples/word_count is right for whoever reads what is committed, also when
+transactions fail.
+"""
 
 from __future__ import annotations
 
@@ -39,12 +41,18 @@ def sums(records: Iterable[MemoryRecord]) -> Counter[str]:
 
 def everything(broker: MemoryBroker) -> list[MemoryRecord]:
     """What a reader sees that does not ask for ``read_committed``."""
-    return [record for number in range(broker.topics()["counts"]) for record in broker.log(tp(number, "counts"))]
+    return [
+        record
+        for number in range(broker.topics()["counts"])
+        for record in broker.log(tp(number, "counts"))
+    ]
 
 
 def committed(broker: MemoryBroker) -> list[MemoryRecord]:
     return [
-        record for number in range(broker.topics()["counts"]) for record in broker.committed_log(tp(number, "counts"))
+        record
+        for number in range(broker.topics()["counts"])
+        for record in broker.committed_log(tp(number, "counts"))
     ]
 
 
@@ -58,7 +66,9 @@ async def test_each_word_is_counted() -> None:
 
 
 @in_virtual_time
-async def test_aborted_counts_are_sent_again_and_no_reader_of_committed_ones_adds_them_twice() -> None:
+async def test_aborted_counts_are_sent_again_and_no_reader_of_committed_ones_adds_them_twice() -> (
+    None
+):
     broker = make_broker(2)
     broker.fail_next("commit_in", TransientBrokerError("away"), 3)
     broker.fail_next("end", OutcomeUnknownError("no answer"), 2, stored=True)

@@ -32,10 +32,13 @@ def failed(**changes: Any) -> FailedRecord:
     return FailedRecord(**(plain | changes))
 
 
-def read_again(write: Write, *, source: FailedRecord, topic: str | None = None, **changes: Any) -> FailedRecord:
+def read_again(
+    write: Write, *, source: FailedRecord, topic: str | None = None, **changes: Any
+) -> FailedRecord:
     """What failed again after it was read from where it was written to, or from *topic*.
 
-    A write without a timestamp gets the time of the failure, as a broker gives it the time of writing.
+    A write without a timestamp gets the time of the failure, as a broker gives it the time of
+    writing.
     """
     return failed(
         partition=TopicPartition(topic or write.topic, write.partition or 0),
@@ -66,15 +69,27 @@ def _caused(error: Exception, cause: Exception) -> Exception:
     return error
 
 
-_texts = st.text(max_size=30) | st.text(alphabet="aé\n\x1b\u2028\U0001f600\udc80", min_size=500, max_size=1500)
-_plain = st.builds(ValueError, _texts) | st.builds(KeyError, _texts) | st.builds(DecodeError, _texts) | st.builds(Rude)
+_texts = st.text(max_size=30) | st.text(
+    alphabet="aé\n\x1b\u2028\U0001f600\udc80", min_size=500, max_size=1500
+)
+_plain = (
+    st.builds(ValueError, _texts)
+    | st.builds(KeyError, _texts)
+    | st.builds(DecodeError, _texts)
+    | st.builds(Rude)
+)
 reasons = _plain | st.builds(_caused, _plain, _plain)
 _names = st.sampled_from(sorted(DEAD_LETTER_NAMES | DELAYED_NAMES)) | st.text(max_size=5)
-_values = st.none() | st.binary(max_size=8) | st.integers(-5, 10**25).map(lambda number: b"%d" % number)
+_values = (
+    st.none() | st.binary(max_size=8) | st.integers(-5, 10**25).map(lambda number: b"%d" % number)
+)
 headers = st.lists(st.tuples(_names, _values), max_size=12).map(tuple)
 _replacements = st.builds(
     Record,
-    value=st.none() | st.binary(max_size=4) | st.text(max_size=4) | st.dictionaries(st.text(max_size=2), st.integers()),
+    value=st.none()
+    | st.binary(max_size=4)
+    | st.text(max_size=4)
+    | st.dictionaries(st.text(max_size=2), st.integers()),
     key=st.none() | st.binary(max_size=4) | st.text(alphabet="ab", max_size=4),
     headers=st.lists(st.tuples(_names, st.binary(max_size=4)), max_size=3).map(tuple),
     partition=st.none() | st.integers(0, 9),

@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 
 from reactive_kafka.errors import DecodeError, EncodeError, HandlerError
 from reactive_kafka.failure import DeadLetterQueue, Fail, FailedRecord, Ignore, Skip, Stop, Write
-from reactive_kafka.failure.headers import DEAD_LETTER_NAMES, LETTER_NAMES, MAX_VALUE_BYTES, header_text
+from reactive_kafka.failure.headers import (
+    DEAD_LETTER_NAMES,
+    LETTER_NAMES,
+    MAX_VALUE_BYTES,
+    header_text,
+)
 from reactive_kafka.failure.strategies import check_replacement
 from reactive_kafka.records import Headers, Record, TopicPartition
 from tests.failure.samples import Rude, any_failed, failed, header, read_again
@@ -31,7 +36,9 @@ def test_fail_stops_and_ignore_skips() -> None:
     assert Ignore().decide(failed()) == Skip()
 
 
-def test_a_dead_letter_keeps_the_bytes_and_says_what_happened_before_the_records_own_headers() -> None:
+def test_a_dead_letter_keeps_the_bytes_and_says_what_happened_before_the_records_own_headers() -> (
+    None
+):
     assert letter(failed()) == Write(
         topic=DEAD,
         value=b"\xff{",
@@ -63,7 +70,8 @@ def raised(*, suppressed: bool = False, cause: Exception | None = None) -> Excep
     error = ValueError("no amount")
     error.__context__ = KeyError("amount")
     if suppressed or cause is not None:
-        error.__cause__ = cause  # as "from" does: it suppresses the context
+        # As "from" does: it suppresses the context.
+        error.__cause__ = cause
     return error
 
 
@@ -122,7 +130,11 @@ def test_what_the_record_says_under_our_names_is_not_believed() -> None:
 
 def test_what_stands_in_a_retry_topic_without_our_count_is_not_believed_either() -> None:
     """Row S6 of the faults."""
-    forged = (("delayed-retry-reason", b"forged"), ("delayed-retry-topic", b"payments"), ("trace", b"1"))
+    forged = (
+        ("delayed-retry-reason", b"forged"),
+        ("delayed-retry-topic", b"payments"),
+        ("trace", b"1"),
+    )
     at = TopicPartition("orders_retry_10", 0)
     write = letter(failed(partition=at, headers=forged), retry_topics=[at.topic])
     assert [name for name, _ in write.headers if name.startswith("delayed-retry-")] == []
@@ -131,7 +143,9 @@ def test_what_stands_in_a_retry_topic_without_our_count_is_not_believed_either()
 
 @settings(max_examples=25)
 @given(any_failed("orders"), st.sampled_from(["orders", DEAD]))
-def test_a_letter_that_is_replayed_fifty_times_does_not_grow(record: FailedRecord, topic: str) -> None:
+def test_a_letter_that_is_replayed_fifty_times_does_not_grow(
+    record: FailedRecord, topic: str
+) -> None:
     """Row H-5 of the faults."""
     replayed = read_again(letter(record), source=record, topic=topic, reason=record.reason)
     write = once = letter(replayed)
@@ -168,20 +182,34 @@ def test_a_record_that_cannot_be_decoded_says_so_as_smallrye_does() -> None:
     assert header(write, "deserialization-failure-deserializer") == "json"
 
 
-@pytest.mark.parametrize(("part", "said"), [("value", "json"), ("key", "int32"), ("ordering key", None)])
-def test_the_deserializer_that_is_named_is_that_of_the_part_that_did_not_fit(part: str, said: str | None) -> None:
+@pytest.mark.parametrize(
+    ("part", "said"), [("value", "json"), ("key", "int32"), ("ordering key", None)]
+)
+def test_the_deserializer_that_is_named_is_that_of_the_part_that_did_not_fit(
+    part: str, said: str | None
+) -> None:
     reason = DecodeError("does not fit")
     reason.part = part
-    headers = Headers(letter(failed(reason=reason), deserializer="json", key_deserializer="int32").headers)
-    assert headers.get("deserialization-failure-deserializer") == (None if said is None else said.encode())
+    headers = Headers(
+        letter(failed(reason=reason), deserializer="json", key_deserializer="int32").headers
+    )
+    assert headers.get("deserialization-failure-deserializer") == (
+        None if said is None else said.encode()
+    )
 
 
 def test_other_failures_say_nothing_of_decoding() -> None:
-    assert not [name for name, _ in letter(failed(), deserializer="json").headers if name.startswith("deserial")]
+    assert not [
+        name
+        for name, _ in letter(failed(), deserializer="json").headers
+        if name.startswith("deserial")
+    ]
 
 
 def test_a_replacement_says_what_is_written_and_what_it_leaves_out_stays() -> None:
-    record = failed(replacement=Record({"masked": True}, headers=[("trace", b"mine"), ("by", b"us")]))
+    record = failed(
+        replacement=Record({"masked": True}, headers=[("trace", b"mine"), ("by", b"us")])
+    )
     write = letter(record)
     assert json.loads(write.value or b"") == {"masked": True}
     assert (write.key, write.partition, write.topic) == (b"ada", None, DEAD)
@@ -192,10 +220,20 @@ def test_a_replacement_says_what_is_written_and_what_it_leaves_out_stays() -> No
 def test_a_replacement_may_name_key_partition_topic_timestamp_and_our_own_headers() -> None:
     at = datetime(2026, 1, 2, tzinfo=UTC)
     replacement = Record(
-        None, key="é", partition=5, topic="graveyard", timestamp=at, headers=[("dead-letter-reason", b"because")]
+        None,
+        key="é",
+        partition=5,
+        topic="graveyard",
+        timestamp=at,
+        headers=[("dead-letter-reason", b"because")],
     )
     write = letter(failed(replacement=replacement))
-    assert (write.value, write.key, write.partition, write.topic) == (None, "é".encode(), 5, "graveyard")
+    assert (write.value, write.key, write.partition, write.topic) == (
+        None,
+        "é".encode(),
+        5,
+        "graveyard",
+    )
     assert write.timestamp_ms == at.timestamp() * 1000
     assert header(write, "dead-letter-timestamp") == str(failed().timestamp_ms)
     assert [value for name, value in write.headers if name == "dead-letter-reason"] == [b"because"]

@@ -26,7 +26,15 @@ def delayed(record: FailedRecord, *, max_retries: int = 3, timeout_s: float = 12
 
 @pytest.mark.parametrize(
     ("topic", "delay"),
-    [("a_retry_10000", 10000), ("a_0", 0), ("a", None), ("a_b", None), ("a_-5", None), ("a_1_", None), ("a_1.5", None)],
+    [
+        ("a_retry_10000", 10000),
+        ("a_0", 0),
+        ("a", None),
+        ("a_b", None),
+        ("a_-5", None),
+        ("a_1_", None),
+        ("a_1.5", None),
+    ],
 )
 def test_the_delay_stands_after_the_last_underscore(topic: str, delay: int | None) -> None:
     assert delay_of(topic) == delay
@@ -40,7 +48,9 @@ def test_a_record_is_due_its_topics_delay_after_its_timestamp() -> None:
 
 
 @given(st.integers(0, 2**60), st.integers(1, 10**9), st.integers(0, 2**60))
-def test_no_record_waits_longer_than_the_delay_whatever_the_clocks_say(at: int, delay_ms: int, now_ms: int) -> None:
+def test_no_record_waits_longer_than_the_delay_whatever_the_clocks_say(
+    at: int, delay_ms: int, now_ms: int
+) -> None:
     assert 0 <= due_in_s(at, delay_ms, now_ms) <= delay_ms / 1000
 
 
@@ -73,14 +83,18 @@ def test_each_hop_counts_one_more_and_keeps_where_and_when_it_began() -> None:
     for hop in range(4):
         write = delayed(record)
         writes.append(write)
-        record = read_again(write, source=record, now_ms=NOW_MS + 1000 * (hop + 1), reason=KeyError(hop))
+        record = read_again(
+            write, source=record, now_ms=NOW_MS + 1000 * (hop + 1), reason=KeyError(hop)
+        )
     assert [write.topic for write in writes] == [*TOPICS, TOPICS[1], DEAD]
     assert [header(write, "delayed-retry-count") for write in writes[:3]] == ["0", "1", "2"]
     assert [write.timestamp_ms for write in writes[:3]] == [NOW_MS, NOW_MS + 1000, NOW_MS + 2000]
     for write in writes[:3]:
         assert header(write, "delayed-retry-first-processing-timestamp") == str(NOW_MS)
         assert header(write, "delayed-retry-original-timestamp") == str(NOW_MS - 5000)
-        assert [header(write, f"delayed-retry-{name}") for name in ("topic", "partition", "offset")] == [
+        assert [
+            header(write, f"delayed-retry-{name}") for name in ("topic", "partition", "offset")
+        ] == [
             "orders",
             "3",
             "17",
@@ -88,12 +102,19 @@ def test_each_hop_counts_one_more_and_keeps_where_and_when_it_began() -> None:
     assert header(writes[2], "delayed-retry-reason") == "1"
 
 
-def test_the_dead_letter_of_a_delayed_record_names_where_it_stood_first_and_has_its_first_timestamp() -> None:
+def test_the_dead_letter_of_a_delayed_record_names_where_it_stood_first_and_has_its_first_timestamp() -> (
+    None
+):
     first = delayed(failed(), max_retries=1)
     write = delayed(read_again(first, source=failed()), max_retries=1)
     assert write.kind == "dead-letter"
     names = ("topic", "partition", "offset", "reason")
-    assert [header(write, f"dead-letter-{name}") for name in names] == ["orders", "3", "17", "no amount"]
+    assert [header(write, f"dead-letter-{name}") for name in names] == [
+        "orders",
+        "3",
+        "17",
+        "no amount",
+    ]
     assert header(write, "dead-letter-timestamp") == str(failed().timestamp_ms)
     assert write.timestamp_ms is None
     assert header(write, "delayed-retry-count") == "0"
@@ -103,17 +124,25 @@ def test_a_route_to_the_dead_letters_names_where_a_delayed_record_stood_first_to
     again = read_again(delayed(failed()), source=failed())
     write = DeadLetterQueue(DEAD, retry_topics=TOPICS).decide(again)
     assert isinstance(write, Write)
-    assert (header(write, "dead-letter-topic"), header(write, "dead-letter-offset")) == ("orders", "17")
+    assert (header(write, "dead-letter-topic"), header(write, "dead-letter-offset")) == (
+        "orders",
+        "17",
+    )
 
 
 @pytest.mark.parametrize(("later_ms", "topic"), [(110_000, TOPICS[1]), (110_001, DEAD)])
-def test_a_retry_that_would_come_after_the_timeout_is_a_dead_letter(later_ms: int, topic: str) -> None:
+def test_a_retry_that_would_come_after_the_timeout_is_a_dead_letter(
+    later_ms: int, topic: str
+) -> None:
     again = read_again(delayed(failed()), source=failed(), now_ms=NOW_MS + later_ms)
     assert delayed(again).topic == topic
 
 
 def test_of_a_record_that_is_lost_there_is_nothing_to_try_again() -> None:
-    assert delayed(failed(reason=DataLossError("clicks-0 [2, 4) is not in the log any more"))).topic == DEAD
+    assert (
+        delayed(failed(reason=DataLossError("clicks-0 [2, 4) is not in the log any more"))).topic
+        == DEAD
+    )
 
 
 def test_headers_count_only_in_our_own_retry_topics() -> None:
@@ -126,7 +155,9 @@ def test_headers_count_only_in_our_own_retry_topics() -> None:
 @pytest.mark.parametrize("count", [b"abc", b"-3", b"", "٣".encode(), b"9" * 5000, b" 1", b"1.0"])
 def test_a_count_that_makes_no_sense_counts_as_exhausted(count: bytes) -> None:
     again = read_again(delayed(failed()), source=failed())
-    headers = tuple((name, count if name == "delayed-retry-count" else value) for name, value in again.headers)
+    headers = tuple(
+        (name, count if name == "delayed-retry-count" else value) for name, value in again.headers
+    )
     assert delayed(read_again(delayed(failed()), source=failed())).kind == "retry"
     write = delayed(failed(partition=again.partition, headers=headers))
     assert write.topic == DEAD
@@ -139,14 +170,24 @@ def test_a_record_put_into_a_retry_topic_by_hand_starts_from_the_beginning() -> 
 
 
 def test_a_replacement_changes_what_is_retried_and_neither_when_nor_where() -> None:
-    replacement = Record(b"new", key=b"k", partition=9, topic="x", headers=[("delayed-retry-count", b"-9"), ("a", b"")])
+    replacement = Record(
+        b"new",
+        key=b"k",
+        partition=9,
+        topic="x",
+        headers=[("delayed-retry-count", b"-9"), ("a", b"")],
+    )
     write = delayed(failed(replacement=replacement))
     assert (write.value, write.key, write.partition, write.topic) == (b"new", b"k", 3, TOPICS[0])
     assert header(write, "delayed-retry-count") == "0"
     assert header(write, "a") == ""
 
 
-@given(any_failed("orders", *TOPICS), st.integers(0, 5), st.lists(st.integers(-(10**6), 10**6), min_size=8, max_size=8))
+@given(
+    any_failed("orders", *TOPICS),
+    st.integers(0, 5),
+    st.lists(st.integers(-(10**6), 10**6), min_size=8, max_size=8),
+)
 def test_every_record_ends_as_a_dead_letter_after_at_most_max_retries(
     record: FailedRecord, max_retries: int, steps: list[int]
 ) -> None:
@@ -157,8 +198,15 @@ def test_every_record_ends_as_a_dead_letter_after_at_most_max_retries(
         assert write.topic in TOPICS
         ours = [name for name, _ in write.headers if name in DELAYED_NAMES]
         assert len(ours) == len(set(ours))
-        now_ms = max(0, record.now_ms + steps[hops])  # clocks of other instances may be behind
-        record = read_again(write, source=record, now_ms=now_ms, replacement=record.replacement, reason=record.reason)
+        # Clocks of other instances may be behind.
+        now_ms = max(0, record.now_ms + steps[hops])
+        record = read_again(
+            write,
+            source=record,
+            now_ms=now_ms,
+            replacement=record.replacement,
+            reason=record.reason,
+        )
     assert write.topic in (DEAD, "elsewhere")
 
 

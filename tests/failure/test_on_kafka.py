@@ -1,4 +1,6 @@
-"""What only a real broker says: topics made, records too large for their topic, and records that are nearly nothing."""
+"""What only a real broker says: topics made, records too large for their topic, and records that
+are nearly nothing.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ async def test_letters_reach_a_real_broker_as_they_were_read(kafka: str) -> None
     )
     tasks: list[asyncio.Task[None]] = []
 
-    def spawn(task: Callable[[], Awaitable[None]], name: str, context: Context | None = None) -> None:
+    def spawn(
+        task: Callable[[], Awaitable[None]], name: str, context: Context | None = None
+    ) -> None:
         async def run() -> None:
             await task()
 
@@ -57,7 +61,9 @@ async def test_letters_reach_a_real_broker_as_they_were_read(kafka: str) -> None
         assert isinstance(nothing, Write)
         await failures.write(nothing)
         headers = (("dead-letter-reason", b"r" * 1024), ("dead-letter-topic", b"orders"))
-        await failures.write(Write(topic=tight, value=b"v" * 2500, key=b"k", headers=headers, timestamp_ms=5))
+        await failures.write(
+            Write(topic=tight, value=b"v" * 2500, key=b"k", headers=headers, timestamp_ms=5)
+        )
         assert failures.not_ready == ()
         await failures.stop()
         await asyncio.gather(*tasks)
@@ -67,7 +73,10 @@ async def test_letters_reach_a_real_broker_as_they_were_read(kafka: str) -> None
     try:
         consumer.subscribe([dead, tight])
         async with asyncio.timeout(20):
-            read = {record.topic: record for record in [await consumer.getone(), await consumer.getone()]}
+            read = {
+                record.topic: record
+                for record in [await consumer.getone(), await consumer.getone()]
+            }
         assert len(consumer.partitions_for_topic(dead) or ()) == 3
     finally:
         await consumer.stop()

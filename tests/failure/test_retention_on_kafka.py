@@ -25,7 +25,9 @@ DAY_MS = 24 * 60 * 60 * 1000
 WEEK = {"retention.ms": str(7 * DAY_MS)}
 FOR_EVER = {"retention.ms": "-1"}
 OFTEN = {"log.retention.check.interval.ms": "300", "log.initial.task.delay.ms": "300"}
-"""So that the broker looks for what is too old several times a second, and not every five minutes."""
+"""So that the broker looks for what is too old several times a second, and not every five
+minutes.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +41,9 @@ async def create(servers: str, **topics: dict[str, str]) -> None:
     admin = AIOKafkaAdminClient(bootstrap_servers=servers)
     await admin.start()
     try:
-        await admin.create_topics([NewTopic(name, 1, 1, topic_configs=config) for name, config in topics.items()])
+        await admin.create_topics(
+            [NewTopic(name, 1, 1, topic_configs=config) for name, config in topics.items()]
+        )
     finally:
         await admin.close()
 
@@ -65,7 +69,9 @@ async def write_old(servers: str, topic: str, *values: bytes, at_ms: int) -> Non
 
 
 async def after_the_broker_looked(servers: str, consumer: AIOKafkaConsumer, *, at_ms: int) -> None:
-    """Return when the broker has deleted a record of that time, written now, from a topic that keeps a week."""
+    """Return when the broker has deleted a record of that time, written now, from a topic that
+    keeps a week.
+    """
     canary = f"canary-{time.time_ns()}"
     await create(servers, **{canary: WEEK})
     await write_old(servers, canary, b"x", at_ms=at_ms)
@@ -129,7 +135,9 @@ async def test_letters_of_records_30_days_old_outlive_a_retention_of_a_week(serv
         assert dict(record.headers)["dead-letter-timestamp"] == b"%d" % old_ms
 
 
-async def test_a_letter_that_is_replayed_into_a_topic_that_keeps_a_week_stays_there(servers: str) -> None:
+async def test_a_letter_that_is_replayed_into_a_topic_that_keeps_a_week_stays_there(
+    servers: str,
+) -> None:
     now_ms = int(time.time() * 1000)
     letters = [
         ("keeps-a-week", now_ms - 30 * DAY_MS),
@@ -152,12 +160,20 @@ async def test_a_letter_that_is_replayed_into_a_topic_that_keeps_a_week_stays_th
         await producer.send_and_wait("old_letters", topic.encode(), headers=headers)
     await producer.stop()
     said = await asyncio.to_thread(replayed, servers, "old_letters", *configs)
-    assert "1 of them with the time of the replay as timestamp, because keeps-a-week has retention.ms" in said
-    assert "1 of them with the time of the replay as timestamp, because refuses has message.timestamp.before" in said
+    assert (
+        "1 of them with the time of the replay as timestamp, because keeps-a-week has retention.ms"
+        in said
+    )
+    assert (
+        "1 of them with the time of the replay as timestamp, because refuses has message.timestamp.before"
+        in said
+    )
     assert "replayed 4 records, 2 with the time of the replay as timestamp\n" in said
     async with reading(servers) as consumer:
         await after_the_broker_looked(servers, consumer, at_ms=now_ms - 30 * DAY_MS)
-        assert {topic: await kept(consumer, topic) for topic in configs} == dict.fromkeys(configs, 1)
+        assert {topic: await kept(consumer, topic) for topic in configs} == dict.fromkeys(
+            configs, 1
+        )
         consumer.assign([TopicPartition("keeps-all", 0)])
         await consumer.seek_to_beginning()
         record = await consumer.getone()
@@ -171,6 +187,8 @@ def replayed(servers: str, letters: str, *sources: str) -> str:
     with TemporaryDirectory() as folder:
         file = Path(folder) / "config.json"
         file.write_text(json.dumps(settings))
-        done = CliRunner().invoke(commands, ["dlq", "replay", letters, "--yes", "--config", str(file)])
+        done = CliRunner().invoke(
+            commands, ["dlq", "replay", letters, "--yes", "--config", str(file)]
+        )
     assert done.exit_code == 0, done.output
     return done.output

@@ -37,11 +37,15 @@ def test_the_first_wait_is_within_the_limit_too() -> None:
 
 
 def test_very_many_attempts_do_not_overflow() -> None:
-    assert waits(RetrySettings(max_attempts=10**9, backoff_s=0.2, max_backoff_s=10.0), 10**6) == [10.0]
+    assert waits(RetrySettings(max_attempts=10**9, backoff_s=0.2, max_backoff_s=10.0), 10**6) == [
+        10.0
+    ]
 
 
 @given(st.floats(0, 1), st.floats(0, 1))
-def test_chance_makes_a_wait_shorter_or_longer_by_no_more_than_its_share(jitter: float, chance: float) -> None:
+def test_chance_makes_a_wait_shorter_or_longer_by_no_more_than_its_share(
+    jitter: float, chance: float
+) -> None:
     retry = RetrySettings(max_attempts=9, backoff_s=1.0, jitter=jitter)
     (wait,) = waits(retry, 1, chance=chance)
     assert wait is not None

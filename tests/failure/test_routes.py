@@ -54,20 +54,34 @@ def failed_job(cause: Exception, kind: type[OffloadError] = OffloadError) -> Off
         (KeyError(), {"ValueError": "ignore"}, "fail"),
         (KeyError(), {"LookupError": "ignore", "Exception": "dead-letter-queue"}, "ignore"),
         (pydantics(), {"pydantic.ValidationError": "ignore"}, "ignore"),
-        (pydantics(), {"ValueError": "ignore", "ValidationError": "dead-letter-queue"}, "dead-letter-queue"),
+        (
+            pydantics(),
+            {"ValueError": "ignore", "ValidationError": "dead-letter-queue"},
+            "dead-letter-queue",
+        ),
         (undecodable(pydantics()), {"ValidationError": "ignore"}, "ignore"),
         (undecodable(KeyError()), {"DecodeError": "ignore"}, "ignore"),
         (undecodable(KeyError()), {"reactive_kafka.errors.DecodeError": "ignore"}, "ignore"),
         (undecodable(KeyError()), {"DecodeError": "fail", "KeyError": "ignore"}, "ignore"),
-        (undecodable(KeyError()), {"DecodeError": "ignore", "LookupError": "fail", "Exception": "fail"}, "ignore"),
+        (
+            undecodable(KeyError()),
+            {"DecodeError": "ignore", "LookupError": "fail", "Exception": "fail"},
+            "ignore",
+        ),
         (failed_job(Own()), {"ValueError": "ignore"}, "ignore"),
         (failed_job(Own()), {"OffloadError": "fail", "Own": "ignore"}, "ignore"),
-        (failed_job(Own(), BadDataError), {"BadDataError": "ignore", "ValueError": "fail"}, "ignore"),
+        (
+            failed_job(Own(), BadDataError),
+            {"BadDataError": "ignore", "ValueError": "fail"},
+            "ignore",
+        ),
         (failed_job(KeyError(), BadDataError), {"OffloadError": "ignore"}, "ignore"),
         (OffloadError("timed out"), {"OffloadError": "ignore"}, "ignore"),
     ],
 )
-def test_the_nearest_class_decides(reason: Exception, routes: dict[str, str], strategy: str) -> None:
+def test_the_nearest_class_decides(
+    reason: Exception, routes: dict[str, str], strategy: str
+) -> None:
     assert nearest(reason, routes, "fail") == strategy
 
 
@@ -96,9 +110,14 @@ KINDS: list[Any] = [Exception, A, B, C, D, E]
 
 
 @given(st.sampled_from(KINDS), st.sets(st.sampled_from(KINDS)), st.booleans())
-def test_no_other_routed_class_is_nearer_than_the_one_chosen(kind: Any, routed: set[Any], dotted: bool) -> None:
+def test_no_other_routed_class_is_nearer_than_the_one_chosen(
+    kind: Any, routed: set[Any], dotted: bool
+) -> None:
     prefix = f"{__name__}." if dotted else ""
-    routes = {("builtins." if dotted and it is Exception else prefix) + it.__name__: it.__name__ for it in routed}
+    routes = {
+        ("builtins." if dotted and it is Exception else prefix) + it.__name__: it.__name__
+        for it in routed
+    }
     order = [base.__name__ for base in kind.__mro__]
     chosen = nearest(kind(), routes, "none")
     near = [name for name in order if name in {it.__name__ for it in routed}]

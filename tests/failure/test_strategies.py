@@ -53,17 +53,23 @@ def test_a_class_or_a_factory_is_called_with_the_channels_settings(name: str) ->
 
 
 def test_an_instance_is_taken_as_it_is() -> None:
-    assert strategies_of(settings(failure_routes={"ValueError": f"{__name__}:instance"}))[f"{__name__}:instance"] is (
-        instance
-    )
+    assert strategies_of(settings(failure_routes={"ValueError": f"{__name__}:instance"}))[
+        f"{__name__}:instance"
+    ] is (instance)
 
 
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("number", "expected an object with a method decide, or a class or function that makes one, not int"),
+        (
+            "number",
+            "expected an object with a method decide, or a class or function that makes one, not int",
+        ),
         ("broken", "called with the settings of channel 'orders', it raised OSError: no such rule"),
-        ("missing", "has no 'missing'; allowed: fail, ignore, dead-letter-queue, delayed-retry-topic or module:object"),
+        (
+            "missing",
+            "has no 'missing'; allowed: fail, ignore, dead-letter-queue, delayed-retry-topic or module:object",
+        ),
         ("settings", "it raised TypeError"),
         ("later", "it is async, but its result is needed at once: write a plain function"),
     ],
@@ -77,14 +83,18 @@ def test_what_cannot_be_one_is_named_with_channel_key_and_value(name: str, said:
 
 def test_all_problems_are_told_at_once() -> None:
     with pytest.raises(ConfigError) as raised:
-        strategies_of(settings(failure_strategy="nonsense", failure_routes={"KeyError": "dead-letter-queue"}))
+        strategies_of(
+            settings(failure_strategy="nonsense", failure_routes={"KeyError": "dead-letter-queue"})
+        )
     assert len(raised.value.problems) == 2
     assert "allowed: fail, ignore or module:object" in raised.value.problems[0]
 
 
 def test_the_dead_letter_queue_is_there_where_only_poison_needs_it() -> None:
     letters = DeadLetterSettings(topic="dead")
-    assert isinstance(strategies_of(settings(dead_letter_queue=letters))["dead-letter-queue"], DeadLetterQueue)
+    assert isinstance(
+        strategies_of(settings(dead_letter_queue=letters))["dead-letter-queue"], DeadLetterQueue
+    )
     retry = DelayedRetrySettings(topics=("a_1",), max_retries=1)
     both = strategies_of(settings(dead_letter_queue=letters, delayed_retry=retry))
     assert isinstance(both["delayed-retry-topic"], DelayedRetry)

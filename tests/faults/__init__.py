@@ -1,1 +1,3 @@
-"""Proof on real Kafka: processes are killed and restarted under load, and what they did is judged from outside."""
+"""Proof on real Kafka: processes are killed and restarted under load, and what they did is judged
+from outside.
+"""

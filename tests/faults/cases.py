@@ -1,7 +1,7 @@
 """One table of faults between a service and a three-node Kafka, and how each is played and judged.
 
-Two members under load; the fault hits one of them, or both. :mod:`tests.faults.checker` judges the histories, the
-table says what else is promised.
+Two members under load; the fault hits one of them, or both. :mod:`tests.faults.checker` judges the
+histories, the table says what else is promised.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ PARTITIONS = 6
 PER_SECOND = 120
 SESSION_S = 6.0
 LONGEST_HANDLER_S = 0.012
-COMMIT_TAKES_S = 0.7  # with the machine busy: a tick that comes late, and its answer
+# With the machine busy: a tick that comes late, and its answer.
+COMMIT_TAKES_S = 0.7
 WINDOW_S = COMMIT_INTERVAL_S + COMMIT_TAKES_S + LONGEST_HANDLER_S
 PADDING = "x" * 4000
 STAMPED = {"message.timestamp.type": "LogAppendTime"}
@@ -43,16 +44,20 @@ class Case:
         fault: Plays it, heals it and returns what it bit.
         both: Both members are hit, else the left one.
         session_s: ``session.timeout.ms`` of the members.
-        outlives_session: The session of a member that is hit ends; None: it may. Only then, and only what it did until
-            its session was over by its own clock, may be repeated; only then is there a rebalance.
+        outlives_session: The session of a member that is hit ends; None: it may. Only then, and
+            only what it did until its session was over by its own clock, may be repeated; only then
+            is there a rebalance.
         unready: Readiness of a member that is hit goes red meanwhile; None: it may.
-        recovers_s: From the end of the fault until every partition is worked on and every member is ready.
-        waits_s: The longest that a record waits, since a broker has it, where the fault has nothing to do with it.
-        moves_s: The same, in the partitions that it has to do with: another node can lead them meanwhile.
+        recovers_s: From the end of the fault until every partition is worked on and every member is
+            ready.
+        waits_s: The longest that a record waits, since a broker has it, where the fault has nothing
+            to do with it.
+        moves_s: The same, in the partitions that it has to do with: another node can lead them
+            meanwhile.
         away_from_coordinator: No partition is led by the node that coordinates the group.
         padded: Records of 4 KB.
-        confirm_s: How long the load waits for a confirmation, less half a minute: longer than nobody can write, and
-            short enough that a node that is frozen does not hold up the load.
+        confirm_s: How long the load waits for a confirmation, less half a minute: longer than
+            nobody can write, and short enough that a node that is frozen does not hold up the load.
     """
 
     row: str
@@ -75,7 +80,9 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What was seen. ``rebalances`` are those of the right member, from the fault to the recovery."""
+    """What was seen. ``rebalances`` are those of the right member, from the fault to the
+    recovery.
+    """
 
     bite: Bite
     recovered_s: float
@@ -114,7 +121,9 @@ async def play(case: Case, cluster: ProxiedCluster, folder: Path) -> Outcome:
         await finish(scenario)
         for life in (it.left, it.right) if case.both else (it.left,):
             if case.outlives_session is not False:
-                scenario.disruptions.append(Disruption(life.name, fault_at, fault_at + case.session_s + WINDOW_S))
+                scenario.disruptions.append(
+                    Disruption(life.name, fault_at, fault_at + case.session_s + WINDOW_S)
+                )
         evidence = await scenario.evidence()
         log = await read_records(cluster.past_the_proxies, scenario.partitions)
     rules = Rules(ordered=True, duplicate_window_s=WINDOW_S)
@@ -165,7 +174,9 @@ async def _members(case: Case, cluster: ProxiedCluster, folder: Path) -> AsyncIt
         ) as scenario,
     ):
         left = _member(case, scenario, "left", cluster.bootstrap_servers).start()
-        right = _member(case, scenario, "right", cluster.bootstrap_servers if case.both else direct).start()
+        right = _member(
+            case, scenario, "right", cluster.bootstrap_servers if case.both else direct
+        ).start()
         for life in (left, right):
             await life.ready(60)
         leads = {tp: nodes[0] for tp, nodes in zip(scenario.partitions, replicas, strict=True)}
@@ -176,7 +187,9 @@ def _member(case: Case, scenario: Scenario, name: str, bootstrap: str) -> Member
     options = ("--latency", "0.001", str(LONGEST_HANDLER_S))
     channel = 'ordering = "partition"\ndrain_timeout = "10s"'
     session_ms = int(case.session_s * 1000)
-    return member(scenario, name, channel=channel, options=options, session_ms=session_ms, bootstrap=bootstrap)
+    return member(
+        scenario, name, channel=channel, options=options, session_ms=session_ms, bootstrap=bootstrap
+    )
 
 
 def _parcel(case: Case) -> Callable[[str, int, Partition], Parcel]:
@@ -202,7 +215,8 @@ async def _busy(it: Play) -> None:
 
     def is_busy() -> bool:
         return all(
-            life.count("end") > 100 and owned(life) <= {one.tp for one in life.events if one.kind == "end"}
+            life.count("end") > 100
+            and owned(life) <= {one.tp for one in life.events if one.kind == "end"}
             for life in (it.left, it.right)
         )
 
@@ -225,11 +239,15 @@ async def _recovered(it: Play, healed_at: float, deadline_s: float) -> None:
 
     def is_worked_on() -> bool:
         done = {one.tp for one in it.scenario.events if one.kind == "end" and one.t > healed_at}
-        return done == set(it.scenario.partitions) and bool(owned(it.left)) and bool(owned(it.right))
+        return (
+            done == set(it.scenario.partitions) and bool(owned(it.left)) and bool(owned(it.right))
+        )
 
     give_up = time.monotonic() + deadline_s
     said = lambda: f"{owned(it.left)} {owned(it.right)} {it.left.tail()}\n{it.right.tail()}"  # noqa: E731
-    await until(is_worked_on, deadline_s, "every partition is worked on, and both members have some", said)
+    await until(
+        is_worked_on, deadline_s, "every partition is worked on, and both members have some", said
+    )
     for life in (it.left, it.right):
         await life.probe_shows("/health/ready", 200, max(1.0, give_up - time.monotonic()))
         assert (await life.health("/health/live"))[0] == 200
@@ -249,8 +267,12 @@ def _repeated(events: Iterable[Event]) -> int:
     return len(begun) - len(set(begun))
 
 
-def _longest_wait(events: Iterable[Event], log: Log, partitions: set[Partition], start: float, end: float) -> float:
-    """From when a broker had a record of these partitions, between two times, until its handler was called; 0: none."""
+def _longest_wait(
+    events: Iterable[Event], log: Log, partitions: set[Partition], start: float, end: float
+) -> float:
+    """From when a broker had a record of these partitions, between two times, until its handler was
+    called; 0: none.
+    """
     begun: dict[Place, float] = {}
     for one in sorted(events, key=lambda one: one.t):
         if one.kind == "begin":

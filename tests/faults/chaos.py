@@ -1,9 +1,10 @@
 """Members are killed by the thousand under load: ``python -m tests.faults.chaos --kills 1000``.
 
-Several groups of three members on one node. A killed member comes back at once, forked from a process that has
-imported everything; four kills of five wait until its group works again, the others come at any moment, in the middle
-of a rebalance too. Each third one waits for a moment at which its process is in the middle of a record. The judge of
-the fault tests has the last word on each group.
+Several groups of three members on one node. A killed member comes back at once, forked from a
+process that has imported everything; four kills of five wait until its group works again, the
+others come at any moment, in the middle of a rebalance too. Each third one waits for a moment at
+which its process is in the middle of a record. The judge of the fault tests has the last word on
+each group.
 """
 
 from __future__ import annotations
@@ -35,17 +36,24 @@ from tests.harness.kafka import KafkaCluster
 
 SESSION_S = 3.0
 MEMBERS = 3
-ENDS_S = 20.0  # a killed process is gone by then
-AT_ONCE = 0.2  # share of the kills that do not wait until the group works again
-AT_WORK = 3  # each third kill waits for a record in flight: handlers take 2 ms, so that the others seldom hit one
-AT_WORK_S = 5.0  # and not longer: a member may have no partitions just then
+# A killed process is gone by then.
+ENDS_S = 20.0
+# Share of the kills that do not wait until the group works again.
+AT_ONCE = 0.2
+# Each third kill waits for a record in flight: handlers take 2 ms, so that the others seldom hit
+# one.
+AT_WORK = 3
+# And not longer: a member may have no partitions just then.
+AT_WORK_S = 5.0
 WORKS_S = 60.0
 SHOWN_EVERY = 50
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How many kills and records at least, in how many groups, under how many records a second in all."""
+    """How many kills and records at least, in how many groups, under how many records a second in
+    all.
+    """
 
     kills: int
     records: int
@@ -73,7 +81,9 @@ class Outcome:
         """The figures."""
         evidence = [group.evidence for group in self.groups]
         found = [repeats(one.events) for one in evidence]
-        by_kill = Counter((group, one.process) for group, repeated in enumerate(found) for one in repeated)
+        by_kill = Counter(
+            (group, one.process) for group, repeated in enumerate(found) for one in repeated
+        )
         kills = sum(self.kills.values())
         repeated = sum(map(len, found))
         return {
@@ -106,10 +116,15 @@ async def play(bootstrap: str, folder: Path, plan: Plan, server: Server) -> Outc
         grounds = []
         for number in range(plan.groups):
             into = folder / f"group{number}"
-            grounds.append(await stack.enter_async_context(staged(bootstrap, into, SESSION_S, replicas=1)))
+            grounds.append(
+                await stack.enter_async_context(staged(bootstrap, into, SESSION_S, replicas=1))
+            )
 
         def is_over() -> bool:
-            enough = sum(kills.values()) >= plan.kills and sum(len(one.load.sent) for one in grounds) >= plan.records
+            enough = (
+                sum(kills.values()) >= plan.kills
+                and sum(len(one.load.sent) for one in grounds) >= plan.records
+            )
             return enough or time.monotonic() - began > plan.most_minutes * 60
 
         for ground in grounds:
@@ -128,14 +143,21 @@ async def play(bootstrap: str, folder: Path, plan: Plan, server: Server) -> Outc
     return Outcome(plan=plan, took_s=took_s, groups=judged, kills=kills)
 
 
-async def _kill(ground: Ground, draw: random.Random, kills: Counter[str], is_over: Callable[[], bool]) -> None:
+async def _kill(
+    ground: Ground, draw: random.Random, kills: Counter[str], is_over: Callable[[], bool]
+) -> None:
     """Kill members of a group until it is over."""
     watch = Watch(ground)
     since = 0.0
     while not is_over() and not ground.failed:
         with ground.told("the wait for the group"):
             if draw.random() >= AT_ONCE:
-                await until(partial(watch.all_worked_on_since, since), WORKS_S, "the group works", ground.tails)
+                await until(
+                    partial(watch.all_worked_on_since, since),
+                    WORKS_S,
+                    "the group works",
+                    ground.tails,
+                )
             await asyncio.sleep(draw.uniform(0, 1))
             since = await _kill_one(ground, draw, kills)
             if not sum(kills.values()) % SHOWN_EVERY:
@@ -149,8 +171,9 @@ async def _kill_one(ground: Ground, draw: random.Random, kills: Counter[str]) ->
         with suppress(AssertionError):
             await until(life.freezes_at_work, AT_WORK_S, "it is at work")
     killed_at = life.send(signal.SIGKILL)
-    # It works on until it is gone, which takes some milliseconds where the machine is busy. Its sockets are open until
-    # then, too: the next one is forked so soon that one in a thousand found its port taken.
+    # It works on until it is gone, which takes some milliseconds where the machine is busy. Its
+    # sockets are open until then, too: the next one is forked so soon that one in a thousand found
+    # its port taken.
     await life.exited(ENDS_S)
     ground.disruptions.append(Disruption(life.name, killed_at, time.time()))
     member.start()
@@ -161,9 +184,13 @@ async def _kill_one(ground: Ground, draw: random.Random, kills: Counter[str]) ->
 def main() -> int:
     wanted = parser(__doc__)
     wanted.add_argument("--kills", type=int, default=1000)
-    wanted.add_argument("--records", type=int, default=0, help="go on until there were so many, too")
+    wanted.add_argument(
+        "--records", type=int, default=0, help="go on until there were so many, too"
+    )
     wanted.add_argument("--groups", type=int, default=Plan.groups)
-    wanted.add_argument("--per-second", type=float, default=Plan.per_second, help="records (default: %(default)s)")
+    wanted.add_argument(
+        "--per-second", type=float, default=Plan.per_second, help="records (default: %(default)s)"
+    )
     options = wanted.parse_args()
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     plan = Plan(
@@ -173,7 +200,11 @@ def main() -> int:
         groups=options.groups,
         per_second=options.per_second,
     )
-    with TemporaryDirectory(prefix="chaos-") as folder, forking() as server, KafkaCluster() as cluster:
+    with (
+        TemporaryDirectory(prefix="chaos-") as folder,
+        forking() as server,
+        KafkaCluster() as cluster,
+    ):
         work = play(cluster.bootstrap_servers, options.keep or Path(folder), plan, server)
         outcome = asyncio.run(until_told(work))
     return told("chaos", outcome.summary(), outcome.violations, options)

@@ -1,7 +1,8 @@
-"""Judges a run by what was seen from outside: the handlers' histories, the group's commits, the log itself.
+"""Judges a run by what was seen from outside: the handlers' histories, the group's commits, the log
+itself.
 
-Pure, and shares nothing with the code under test. Each rule yields violations; an empty list is a proof
-only if the run's faults happened, which the tests check on their own.
+Pure, and shares nothing with the code under test. Each rule yields violations; an empty list is a
+proof only if the run's faults happened, which the tests check on their own.
 """
 
 from __future__ import annotations
@@ -16,15 +17,16 @@ from typing import NamedTuple
 
 from tests.faults.history import Event, Partition
 
-Place = tuple[Partition, int]  # a record: partition and offset
+# A record: partition and offset.
+Place = tuple[Partition, int]
 OK = frozenset({"ok"})
 
 
 class Commit(NamedTuple):
     """A committed offset, as it was visible at ``t`` (so it was made at ``t`` or before).
 
-    ``source`` says who saw it: "poll" asked the group, "log" read the commit itself from the group's
-    own topic. Offsets are compared within one source only.
+    ``source`` says who saw it: "poll" asked the group, "log" read the commit itself from the
+    group's own topic. Offsets are compared within one source only.
     """
 
     t: float
@@ -34,10 +36,11 @@ class Commit(NamedTuple):
 
 
 class Disruption(NamedTuple):
-    """A fault that excuses repeated records: those that *process* had ended not long before it, or had not ended.
+    """A fault that excuses repeated records: those that *process* had ended not long before it, or
+    had not ended.
 
-    A process that was ``frozen`` learns only when it has woken up that its partitions are somebody else's: it may begin
-    until *end* what others have done meanwhile.
+    A process that was ``frozen`` learns only when it has woken up that its partitions are somebody
+    else's: it may begin until *end* what others have done meanwhile.
     """
 
     process: str
@@ -58,9 +61,10 @@ class Evidence:
         sent: Confirmed by the broker: place -> id.
         maybe: Ids of sends with unknown outcome.
         disruptions: Faults after which records may be repeated.
-        letters: place -> when the record had been written to another topic (dead letter, delayed retry): it is
-            settled from then on. -inf where only that, and not when, is known.
-        lanes: place -> what orders it within its partition, such as its key; without one, its partition does.
+        letters: place -> when the record had been written to another topic (dead letter, delayed
+            retry): it is settled from then on. -inf where only that, and not when, is known.
+        lanes: place -> what orders it within its partition, such as its key; without one, its
+            partition does.
     """
 
     events: Sequence[Event]
@@ -79,15 +83,17 @@ class Rules:
     """What the run promises.
 
     Attributes:
-        safe: Nothing is committed ahead of the work (I1), and nothing lost (I2, I12). The client's own commits
-            promise neither.
+        safe: Nothing is committed ahead of the work (I1), and nothing lost (I2, I12). The client's
+            own commits promise neither.
         ordered: Records of a lane (a partition, or a key of it) run one after the other (I6).
         settles: Outcomes of a handler after which the position may pass the record.
         releases: Outcomes after which the next record of its lane may begin.
-        duplicate_window_s: A record that ended longer than this before a disruption is not repeated. It
-            is T + L + the longest handler: what I7's ``H + r (T + L)`` counts, as a time.
+        duplicate_window_s: A record that ended longer than this before a disruption is not
+            repeated. It is T + L + the longest handler: what I7's ``H + r (T + L)`` counts, as a
+            time.
         explained: Records that may stay unhandled, and that the position may pass at any time.
-        by_key: Records run in the order of their keys: one may be done before a lower one of another key has begun.
+        by_key: Records run in the order of their keys: one may be done before a lower one of
+            another key has begun.
     """
 
     safe: bool = True
@@ -112,7 +118,9 @@ class Violation:
 
 @dataclass(slots=True)
 class _Record:
-    """What happened to one record: its attempts, and those of them that ended as asked for, or otherwise."""
+    """What happened to one record: its attempts, and those of them that ended as asked for, or
+    otherwise.
+    """
 
     begins: list[Event] = field(default_factory=list)
     ends: list[Event] = field(default_factory=list)
@@ -128,7 +136,9 @@ class _Record:
         return [begin for begin in self.begins if begin.attempt == 1]
 
     def was_left_failed(self, begin: Event, later: Event) -> bool:
-        """Between two deliveries, nothing came of it but a failure: it is not repeated, it is still to be done."""
+        """Between two deliveries, nothing came of it but a failure: it is not repeated, it is still
+        to be done.
+        """
         between = [one for one in (*self.ends, *self.others) if begin.t <= one.t <= later.t]
         outcomes = {one.outcome for one in between if one.process == begin.process}
         return outcomes == {"failed"} and not any(one in self.ends for one in between)
@@ -155,7 +165,9 @@ def check(evidence: Evidence, rules: Rules) -> list[Violation]:
 
 
 def report(violations: Sequence[Violation], each: int = 5) -> str:
-    """The first few violations of each invariant, one a line, with their number; empty when there are none."""
+    """The first few violations of each invariant, one a line, with their number; empty when there
+    are none.
+    """
     lines = []
     for invariant in sorted({violation.invariant for violation in violations}):
         texts = [violation.text for violation in violations if violation.invariant == invariant]
@@ -165,7 +177,9 @@ def report(violations: Sequence[Violation], each: int = 5) -> str:
 
 def duplicates(events: Iterable[Event]) -> int:
     """How many times a record was begun beyond its first time."""
-    return sum(len(record.deliveries) - 1 for record in _by_place(events, OK).values() if record.deliveries)
+    return sum(
+        len(record.deliveries) - 1 for record in _by_place(events, OK).values() if record.deliveries
+    )
 
 
 def lost(evidence: Evidence, rules: Rules) -> list[Place]:
@@ -182,7 +196,9 @@ def unfinished(events: Iterable[Event], process: str) -> list[Event]:
     """What *process* began and never ended."""
     events = [event for event in events if event.process == process]
     ended = {(event.tp, event.offset) for event in events if event.kind == "end"}
-    return [event for event in events if event.kind == "begin" and (event.tp, event.offset) not in ended]
+    return [
+        event for event in events if event.kind == "begin" and (event.tp, event.offset) not in ended
+    ]
 
 
 def _by_place(events: Iterable[Event], outcomes: frozenset[str]) -> dict[Place, _Record]:
@@ -217,7 +233,8 @@ def _safety(evidence: Evidence, records: _Records, rules: Rules) -> Iterator[Vio
             first = next(i for i in range(below) if done[i] > t)
             late = "never" if done[first] == inf else f"{done[first] - t:.3f} s later"
             yield Violation(
-                "I1", f"{_name(tp)}: {committed} was committed at {t:.3f} ({source}), but {offsets[first]} ended {late}"
+                "I1",
+                f"{_name(tp)}: {committed} was committed at {t:.3f} ({source}), but {offsets[first]} ended {late}",
             )
 
 
@@ -225,7 +242,10 @@ def _complete(evidence: Evidence, records: _Records, rules: Rules) -> Iterator[V
     """I2: what was confirmed is settled. I12: nothing that is in the log was skipped."""
     for (tp, offset), sent_id in evidence.sent.items():
         if evidence.log.get(tp, {}).get(offset) != sent_id:
-            yield Violation("I2", f"{_name(tp)}: {sent_id} was confirmed at {offset} and is not in the log there")
+            yield Violation(
+                "I2",
+                f"{_name(tp)}: {sent_id} was confirmed at {offset} and is not in the log there",
+            )
     for tp, offset in lost(evidence, rules):
         id = evidence.sent[tp, offset]
         yield Violation("I2", f"{_name(tp)}: {id}, confirmed at {offset}, was never handled")
@@ -234,7 +254,9 @@ def _complete(evidence: Evidence, records: _Records, rules: Rules) -> Iterator[V
             place = tp, offset
             known = place in evidence.sent or place in rules.explained
             if not known and _settled_at(evidence, records, place) == inf:
-                yield Violation("I12", f"{_name(tp)}: offset {offset} ({id}) was skipped without a reason")
+                yield Violation(
+                    "I12", f"{_name(tp)}: offset {offset} ({id}) was skipped without a reason"
+                )
 
 
 def _only_what_was_sent(evidence: Evidence, records: _Records) -> Iterator[Violation]:
@@ -244,7 +266,8 @@ def _only_what_was_sent(evidence: Evidence, records: _Records) -> Iterator[Viola
         for event in (*record.begins, *record.ends):
             if event.id not in known or evidence.log.get(tp, {}).get(offset) != event.id:
                 yield Violation(
-                    "I2", f"{_name(tp)}: {event.process} handled {event.id!r} at {offset}: nobody sent that"
+                    "I2",
+                    f"{_name(tp)}: {event.process} handled {event.id!r} at {offset}: nobody sent that",
                 )
 
 
@@ -253,7 +276,9 @@ def _progress(evidence: Evidence) -> Iterator[Violation]:
     last = {commit.tp: commit.offset for commit in evidence.commits if commit.source == "poll"}
     for tp, end in evidence.log_end.items():
         if last.get(tp, 0) != end:
-            yield Violation("I3", f"{_name(tp)}: committed {last.get(tp)} at last, the log ends at {end}")
+            yield Violation(
+                "I3", f"{_name(tp)}: committed {last.get(tp)} at last, the log ends at {end}"
+            )
 
 
 def _no_going_back(evidence: Evidence) -> Iterator[Violation]:
@@ -263,7 +288,8 @@ def _no_going_back(evidence: Evidence) -> Iterator[Violation]:
         before = highest.get((source, tp), -1)
         if committed < before:
             yield Violation(
-                "I5", f"{_name(tp)}: committed went from {before} back to {committed} at {t:.3f} ({source})"
+                "I5",
+                f"{_name(tp)}: committed went from {before} back to {committed} at {t:.3f} ({source})",
             )
         highest[source, tp] = max(before, committed)
 
@@ -271,8 +297,8 @@ def _no_going_back(evidence: Evidence) -> Iterator[Violation]:
 def _order(evidence: Evidence, records: _Records, rules: Rules) -> Iterator[Violation]:
     """I6: a record begins only when all lower ones of its lane have ended.
 
-    One that no handler ever got (it could not be read, and is a dead letter or explained; or it was lost where
-    that is allowed) holds up nobody.
+    One that no handler ever got (it could not be read, and is a dead letter or explained; or it was
+    lost where that is allowed) holds up nobody.
     """
     absent = set(evidence.letters) | rules.explained
     lanes: dict[tuple[Partition, str], list[int]] = defaultdict(list)
@@ -284,14 +310,17 @@ def _order(evidence: Evidence, records: _Records, rules: Rules) -> Iterator[Viol
             if begun or (tp, offset) not in absent:
                 lanes[tp, evidence.lanes.get((tp, offset), "")].append(offset)
     for (tp, _), offsets in lanes.items():
-        done = [records[tp, offset].done_at if (tp, offset) in records else inf for offset in offsets]
+        done = [
+            records[tp, offset].done_at if (tp, offset) in records else inf for offset in offsets
+        ]
         all_done = list(accumulate(done, max))
         for i, offset in enumerate(offsets):
             for begin in records[tp, offset].begins if (tp, offset) in records else ():
                 if i and all_done[i - 1] > begin.t:
                     open_one = next(offsets[j] for j in range(i) if done[j] > begin.t)
                     yield Violation(
-                        "I6", f"{_name(tp)}: {begin.process} began {offset} at {begin.t:.3f}, {open_one} had not ended"
+                        "I6",
+                        f"{_name(tp)}: {begin.process} began {offset} at {begin.t:.3f}, {open_one} had not ended",
                     )
 
 
@@ -305,15 +334,18 @@ def _one_at_a_time(evidence: Evidence) -> Iterator[Violation]:
         elif event.kind == "begin":
             if lane in running:
                 both = f"{running[lane].offset} and {event.offset}"
-                yield Violation("I6", f"{_name(event.tp)}: {event.process} ran {both} at once, at {event.t:.3f}")
+                yield Violation(
+                    "I6", f"{_name(event.tp)}: {event.process} ran {both} at once, at {event.t:.3f}"
+                )
             running[lane] = event
 
 
 def _duplicates(evidence: Evidence, records: _Records, rules: Rules) -> Iterator[Violation]:
-    """I7: a record is repeated only after a disruption of its process, and only if it had ended shortly before.
+    """I7: a record is repeated only after a disruption of its process, and only if it had ended
+    shortly before.
 
-    One that failed, and was neither settled nor done, is delivered again by right; so is one that was done ahead of a
-    lower one of another key, which its process had not begun when it let go.
+    One that failed, and was neither settled nor done, is delivered again by right; so is one that
+    was done ahead of a lower one of another key, which its process had not begun when it let go.
     """
     cuts: dict[str, list[Disruption]] = defaultdict(list)
     for cut in evidence.disruptions:
@@ -322,10 +354,14 @@ def _duplicates(evidence: Evidence, records: _Records, rules: Rules) -> Iterator
         for earlier, later in zip(record.deliveries, record.deliveries[1:], strict=False):
             if record.was_left_failed(earlier, later):
                 continue
-            ended = min((end.t for end in record.ends if end.process == earlier.process), default=inf)
+            ended = min(
+                (end.t for end in record.ends if end.process == earlier.process), default=inf
+            )
             if rules.by_key and _was_ahead(records, tp, offset, earlier, later):
                 continue
-            if not any(_excuses(cut, earlier, ended, rules) for cut in cuts[earlier.process]) and not any(
+            if not any(
+                _excuses(cut, earlier, ended, rules) for cut in cuts[earlier.process]
+            ) and not any(
                 cut.frozen and cut.start <= later.t <= cut.end for cut in cuts[later.process]
             ):
                 end = "did not end" if ended == inf else f"ended at {ended:.3f}"
@@ -337,10 +373,13 @@ def _duplicates(evidence: Evidence, records: _Records, rules: Rules) -> Iterator
 
 
 def _was_ahead(records: _Records, tp: Partition, offset: int, earlier: Event, later: Event) -> bool:
-    """Whether a lower record of the partition was not begun by the process that had this one first, but by the next."""
+    """Whether a lower record of the partition was not begun by the process that had this one first,
+    but by the next.
+    """
     below = (record.begins for (its, at), record in records.items() if its == tp and at < offset)
     return any(
-        all(begin.process != earlier.process for begin in begins) and begins[0].process == later.process
+        all(begin.process != earlier.process for begin in begins)
+        and begins[0].process == later.process
         for begins in below
         if begins and begins[0].t > earlier.t
     )

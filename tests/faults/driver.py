@@ -29,18 +29,22 @@ REPOSITORY = Path(__file__).parents[2]
 SERVICE = "tests.faults.service"
 ODD_SERVICE = "tests.faults.odd_service"
 NAIVE_SERVICE = "tests.faults.naive"
-CONFIRM_S = 40.0  # longer than any fault of these tests
+# Longer than any fault of these tests.
+CONFIRM_S = 40.0
 SETTLE_S = 10.0
 
 
 async def until(
-    condition: Callable[[], Any], deadline_s: float, what: str, instead: Callable[[], str] = lambda: ""
+    condition: Callable[[], Any],
+    deadline_s: float,
+    what: str,
+    instead: Callable[[], str] = lambda: "",
 ) -> None:
     """Wait until *condition* is true, looking each 20 ms.
 
     Raises:
-        AssertionError: It was not, after *deadline_s*; the text says *what* was waited for, and what is there
-            *instead*.
+        AssertionError: It was not, after *deadline_s*; the text says *what* was waited for, and
+            what is there *instead*.
     """
     give_up = time.monotonic() + deadline_s
     while not condition():
@@ -49,10 +53,11 @@ async def until(
 
 
 def free_port() -> int:
-    """A TCP port of the loopback on which nobody listens, and which no connection is given by itself.
+    """A TCP port of the loopback on which nobody listens, and which no connection is given by
+    itself.
 
-    A member that is killed comes back on its port. One of those that the system gives to connections may be taken by
-    then: the HTTP server of a member in a thousand could not bind.
+    A member that is killed comes back on its port. One of those that the system gives to
+    connections may be taken by then: the HTTP server of a member in a thousand could not bind.
     """
     return free_ports(1)[0]
 
@@ -64,11 +69,19 @@ async def create_topic(
     replicas: Sequence[Sequence[int]] | None = None,
     config: Mapping[str, str] | None = None,
 ) -> list[Partition]:
-    """Make a new topic; returns its partitions. *replicas* are the nodes of each, its leader first."""
+    """Make a new topic; returns its partitions. *replicas* are the nodes of each, its leader
+    first.
+    """
     if replicas is None:
         made = NewTopic(topic, partitions, 1, topic_configs=config)
     else:
-        made = NewTopic(topic, -1, -1, replica_assignments=dict(enumerate(map(list, replicas))), topic_configs=config)
+        made = NewTopic(
+            topic,
+            -1,
+            -1,
+            replica_assignments=dict(enumerate(map(list, replicas))),
+            topic_configs=config,
+        )
     await create_topics(bootstrap, [made])
     return [(topic, number) for number in range(partitions)]
 
@@ -109,7 +122,9 @@ def started_afresh(module: list[str], log: Path) -> Process:
 class Life:
     """One process of a member, from its start to its end."""
 
-    def __init__(self, name: str, folder: Path, command: list[str], port: int, launch: Launch) -> None:
+    def __init__(
+        self, name: str, folder: Path, command: list[str], port: int, launch: Launch
+    ) -> None:
         self.name = name
         self.log = folder / f"{name}.log"
         self._history = HistoryReader(folder / f"{name}.jsonl")
@@ -141,13 +156,17 @@ class Life:
 
     def send(self, number: signal.Signals) -> float:
         """Send it a signal; returns when."""
-        assert self.exit_code is None, f"{self.name} has ended already with {self.exit_code}: {self.tail()}"
+        assert self.exit_code is None, (
+            f"{self.name} has ended already with {self.exit_code}: {self.tail()}"
+        )
         t = time.time()
         os.kill(self._process.pid, number)
         return t
 
     def freezes_at_work(self) -> bool:
-        """Freeze it in the middle of a record. False, and it goes on, if it is not: what was read before is past."""
+        """Freeze it in the middle of a record. False, and it goes on, if it is not: what was read
+        before is past.
+        """
         self.send(signal.SIGSTOP)
         if not self.in_flight:
             self.send(signal.SIGCONT)
@@ -156,7 +175,9 @@ class Life:
 
     async def exited(self, deadline_s: float) -> int:
         """Its exit code, once it has ended by itself or by a signal sent before."""
-        await until(lambda: self.exit_code is not None, deadline_s, f"{self.name} exits: {self.tail()}")
+        await until(
+            lambda: self.exit_code is not None, deadline_s, f"{self.name} exits: {self.tail()}"
+        )
         assert self.exit_code is not None
         return self.exit_code
 
@@ -188,16 +209,24 @@ class Life:
         """The body of a probe, once it answers with *status*."""
         give_up = time.monotonic() + deadline_s
         while (answer := await self.health(path))[0] != status:
-            assert self.exit_code is None, f"{self.name} exited with {self.exit_code}: {self.tail()}"
-            assert time.monotonic() < give_up, f"{self.name}: {path} shows {answer}, not {status}: {self.tail()}"
+            assert self.exit_code is None, (
+                f"{self.name} exited with {self.exit_code}: {self.tail()}"
+            )
+            assert time.monotonic() < give_up, (
+                f"{self.name}: {path} shows {answer}, not {status}: {self.tail()}"
+            )
             await asyncio.sleep(0.05)
         return answer[1]
 
     async def says(self, text: str, deadline_s: float) -> None:
         """Wait until its health has *text* somewhere, and it is not ready."""
         give_up = time.monotonic() + deadline_s
-        while text not in json.dumps(answer := await self.health("/health/ready")) or answer[0] != 503:
-            assert time.monotonic() < give_up, f"{self.name} does not say {text}, but {answer}: {self.tail()}"
+        while (
+            text not in json.dumps(answer := await self.health("/health/ready")) or answer[0] != 503
+        ):
+            assert time.monotonic() < give_up, (
+                f"{self.name} does not say {text}, but {answer}: {self.tail()}"
+            )
             await asyncio.sleep(0.1)
 
     def tail(self) -> str:
@@ -213,7 +242,9 @@ class Life:
 
 @dataclass
 class Member:
-    """A service that is started again under the same configuration after it was stopped or killed."""
+    """A service that is started again under the same configuration after it was stopped or
+    killed.
+    """
 
     name: str
     folder: Path
@@ -230,7 +261,9 @@ class Member:
         path.write_text(self.config)
         number = len(self.lives) + 1
         command = [self.module, *self.options, "--seed", str(number), str(path)]
-        self.lives.append(Life(f"{self.name}.{number}", self.folder, command, self.port, self.launch))
+        self.lives.append(
+            Life(f"{self.name}.{number}", self.folder, command, self.port, self.launch)
+        )
         return self.life
 
     @property
@@ -258,7 +291,8 @@ def work(id: str, number: int, tp: Partition) -> Parcel:
 
 
 class Load:
-    """Produces records round-robin over partitions at a steady rate, and knows which ones the broker confirmed.
+    """Produces records round-robin over partitions at a steady rate, and knows which ones the
+    broker confirmed.
 
     Attributes:
         sent: Confirmed: place -> id.
@@ -282,7 +316,8 @@ class Load:
             acks="all",
             enable_idempotence=True,
             linger_ms=5,
-            max_batch_size=500_000,  # what waits for a node that is frozen must not hold up the other partitions
+            # What waits for a node that is frozen must not hold up the other partitions.
+            max_batch_size=500_000,
             request_timeout_ms=int(max(10.0, confirm_s - 30) * 1000),
         )
         self._make = make
@@ -299,7 +334,8 @@ class Load:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        with suppress(TimeoutError):  # a broker that a failed test has left dead; the producer would wait for ever
+        # A broker that a failed test has left dead; the producer would wait for ever.
+        with suppress(TimeoutError):
             async with asyncio.timeout(SETTLE_S):
                 await asyncio.gather(*self._pending)
                 await self._producer.stop()
@@ -315,7 +351,8 @@ class Load:
         try:
             yield self
             if task.done():
-                task.result()  # it never ends by itself: raises why it did
+                # It never ends by itself: raises why it did.
+                task.result()
         finally:
             task.cancel()
             with suppress(asyncio.CancelledError):

@@ -1,8 +1,9 @@
-"""Exactly once between two topics while members, a broker and a frozen process fail; judged by a plain aiokafka.
+"""Exactly once between two topics while members, a broker and a frozen process fail; judged by a
+plain aiokafka.
 
-``python -m tests.faults.exactly_once --records 100000 --kills 20`` plays it on three nodes of its own and prints what
-happened; ``--at-least-once`` leaves ``transactional_id`` out, and must find repeats. ``--seed 123`` draws again what
-another run drew.
+``python -m tests.faults.exactly_once --records 100000 --kills 20`` plays it on three nodes of its
+own and prints what happened; ``--at-least-once`` leaves ``transactional_id`` out, and must find
+repeats. ``--seed 123`` draws again what another run drew.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ from tests.harness.kafka import KafkaCluster
 SERVICE = "tests.faults.exactly_once_service"
 PARTITIONS = 8
 READ_S = 60.0
-STUCK_S = 0.6  # what is open for so long is a dead or frozen process's transaction; others take a few ms
+# What is open for so long is a dead or frozen process's transaction; others take a few ms.
+STUCK_S = 0.6
 MOST_FREEZES = 40
 CLUSTER = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"}
 """How often brokers look for transactions whose time is over; 10 s by default."""
@@ -71,7 +73,8 @@ class Plan(NamedTuple):
     Attributes:
         kills: SIGKILLs of members, in turns.
         transactional: With ``transactional_id``; the one line that differs.
-        freezes: How often a member is frozen in the middle of a transaction, until another one has gone past it.
+        freezes: How often a member is frozen in the middle of a transaction, until another one has
+            gone past it.
         outage: The node that coordinates the group is killed, and started again.
     """
 
@@ -118,7 +121,8 @@ class Outcome:
         aborted: process -> how many of its results only a reader of everything sees.
         behind: partition -> committed position and end, where they differ.
         frozen: The processes that were frozen.
-        instead: id -> who made its committed results, for the first result of each frozen transaction.
+        instead: id -> who made its committed results, for the first result of each frozen
+            transaction.
     """
 
     plan: Plan
@@ -141,7 +145,10 @@ class Outcome:
     @property
     def cut_off(self) -> int:
         """Kills that left a transaction open."""
-        return sum(self.aborted[name] > 0 for name in {*self.killed} - {one.first.by for one in self.frozen})
+        return sum(
+            self.aborted[name] > 0
+            for name in {*self.killed} - {one.first.by for one in self.frozen}
+        )
 
     def __str__(self) -> str:
         kind = "exactly once" if self.plan.transactional else "at least once"
@@ -205,7 +212,9 @@ class Stage:
 
     @property
     def share(self) -> int:
-        """How many orders are sent for each of the things that happen, and after the last of them."""
+        """How many orders are sent for each of the things that happen, and after the last of
+        them.
+        """
         return self.plan.records // (self.plan.kills + self.plan.freezes + self.plan.outage + 1)
 
     async def send(self, count: int) -> None:
@@ -215,14 +224,18 @@ class Stage:
         for start in range(upcoming.start, upcoming.stop, 1000):
             confirmations = [
                 await self.producer.send(
-                    self.orders[0][0], json.dumps({"id": f"id-{n}"}).encode(), partition=n % PARTITIONS
+                    self.orders[0][0],
+                    json.dumps({"id": f"id-{n}"}).encode(),
+                    partition=n % PARTITIONS,
                 )
                 for n in range(start, min(start + 1000, upcoming.stop))
             ]
             await asyncio.gather(*confirmations)
 
     async def work(self, count: int, *lives: Life, kind: str = "begin") -> None:
-        """Send so many orders, and wait until each of these processes has begun, or ended, a batch since."""
+        """Send so many orders, and wait until each of these processes has begun, or ended, a batch
+        since.
+        """
         for life in lives:
             await life.ready(60)
         before = {life: life.count(kind) for life in lives}
@@ -231,10 +244,12 @@ class Stage:
         give_up, more_at = now + 60, now + 1
         while idle := [life for life in lives if life.count(kind) == before[life]]:
             assert time.monotonic() < give_up, f"{idle[0].name} has no work: {idle[0].tail()}"
-            if time.monotonic() > more_at:  # another member may have had the partitions, and done it all
+            # Another member may have had the partitions, and done it all.
+            if time.monotonic() > more_at:
                 await self.send(10 * PARTITIONS)
                 more_at = time.monotonic() + 1
-            await asyncio.sleep(0.001)  # transactions take some ms, so this looks more often than until() does
+            # Transactions take some ms, so this looks more often than until() does.
+            await asyncio.sleep(0.001)
 
     async def in_a_transaction(self, count: int, life: Life) -> None:
         """Send so many orders, and wait until a process writes what it made of some; probably."""
@@ -244,9 +259,9 @@ class Stage:
     async def kill(self, one: Member) -> None:
         """Kill a member and start it again.
 
-        The first one comes in an open transaction, where there are any. Of the others two of three come when a handler
-        has returned, which is when its transaction is under way unless this machine is busy; the rest whatever it does
-        just then, starting and joining too.
+        The first one comes in an open transaction, where there are any. Of the others two of three
+        come when a handler has returned, which is when its transaction is under way unless this
+        machine is busy; the rest whatever it does just then, starting and joining too.
         """
         life = one.life
         if not self.killed and self.plan.transactional:
@@ -262,7 +277,9 @@ class Stage:
         one.start()
 
     async def lose_the_coordinator(self) -> None:
-        """Kill the node that coordinates the group, and start it again when the group goes on without it."""
+        """Kill the node that coordinates the group, and start it again when the group goes on
+        without it.
+        """
         admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
         await admin.start()
         try:
@@ -286,14 +303,17 @@ class Stage:
             if found is not None:
                 return found, number
             life.send(signal.SIGCONT)
-        raise AssertionError(f"{life.name} was frozen {MOST_FREEZES} times and never in a transaction: {life.tail()}")
+        raise AssertionError(
+            f"{life.name} was frozen {MOST_FREEZES} times and never in a transaction: {life.tail()}"
+        )
 
     async def _open_of(self, life: Life) -> Written | None:
         """The result of that process with which a transaction that stays open has begun."""
         first = await self._first_open()
         if first is None or first.by != life.name:
             return None
-        await asyncio.sleep(STUCK_S)  # its end may have been on its way
+        # Its end may have been on its way.
+        await asyncio.sleep(STUCK_S)
         return first if await self._first_open() == first else None
 
     async def _first_open(self) -> Written | None:
@@ -304,7 +324,10 @@ class Stage:
 
     async def _open(self) -> dict[Partition, int]:
         """partition -> where its first open transaction begins."""
-        stable, ends = await ends_of(self.bootstrap, self.results, "read_committed"), await self._ends()
+        stable, ends = (
+            await ends_of(self.bootstrap, self.results, "read_committed"),
+            await self._ends(),
+        )
         return {place: offset for place, offset in stable.items() if offset < ends[place]}
 
     async def _ends(self) -> dict[Partition, int]:
@@ -317,11 +340,14 @@ class Stage:
             return written(await asyncio.wait_for(consumer.getone(), READ_S))
 
     async def wake_up_late(self, life: Life) -> None:
-        """Freeze a process in a transaction until another one has gone past it; it is told so when it wakes up."""
+        """Freeze a process in a transaction until another one has gone past it; it is told so when
+        it wakes up.
+        """
         await life.ready(60)
         await self.caught_up()
         async with asyncio.timeout(30):
-            while await self._open():  # noqa: ASYNC110  # of a killed process: it would hide those behind it
+            # Of a killed process: it would hide those behind it.
+            while await self._open():  # noqa: ASYNC110
                 await asyncio.sleep(0.2)
         first, tries = await self.freeze(life)
         at, before = time.time(), len(life.log.read_text(errors="replace"))
@@ -401,7 +427,8 @@ async def judged(stage: Stage, seconds: float) -> Outcome:
         outages=stage.outages,
         frozen=stage.frozen,
         instead={
-            frozen.first.id: [one.by for one in committed if one.id == frozen.first.id] for frozen in stage.frozen
+            frozen.first.id: [one.by for one in committed if one.id == frozen.first.id]
+            for frozen in stage.frozen
         },
     )
 
@@ -422,11 +449,18 @@ async def reader(bootstrap: str, isolation: str) -> AsyncIterator[AIOKafkaConsum
         yield consumer
 
 
-async def ends_of(bootstrap: str, places: Iterable[Partition], isolation: str) -> dict[Partition, int]:
-    """partition -> where such a reader comes to its end: with ``read_committed`` at the first open transaction."""
+async def ends_of(
+    bootstrap: str, places: Iterable[Partition], isolation: str
+) -> dict[Partition, int]:
+    """partition -> where such a reader comes to its end: with ``read_committed`` at the first open
+    transaction.
+    """
     async with reader(bootstrap, isolation) as consumer:
         return {
-            tuple(tp): end for tp, end in (await consumer.end_offsets([TopicPartition(*p) for p in places])).items()
+            tuple(tp): end
+            for tp, end in (
+                await consumer.end_offsets([TopicPartition(*p) for p in places])
+            ).items()
         }
 
 
@@ -436,7 +470,9 @@ async def read(bootstrap: str, places: Iterable[Partition], isolation: str) -> l
     found: list[Written] = []
     async with reader(bootstrap, isolation) as consumer, asyncio.timeout(READ_S):
         consumer.assign([TopicPartition(*place) for place in places])
-        while any([await consumer.position(TopicPartition(*place)) < end for place, end in ends.items()]):
+        while any(
+            [await consumer.position(TopicPartition(*place)) < end for place, end in ends.items()]
+        ):
             for records in (await consumer.getmany(timeout_ms=500)).values():
                 found += map(written, records)
     return found
@@ -453,9 +489,13 @@ async def staged(cluster: KafkaCluster, folder: Path, plan: Plan) -> AsyncIterat
     run, bootstrap = uuid4().hex[:8], cluster.bootstrap_servers
     safe: Mapping[str, str] = {"min.insync.replicas": "2"}
     names = [f"orders-{run}", f"results-{run}"]
-    await create_topics(bootstrap, [NewTopic(name, PARTITIONS, 3, topic_configs=safe) for name in names])
+    await create_topics(
+        bootstrap, [NewTopic(name, PARTITIONS, 3, topic_configs=safe) for name in names]
+    )
     observer = Observer(bootstrap, names[0], partitions_of(names[0]), every_s=0.3)
-    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, acks="all", enable_idempotence=True, linger_ms=5)
+    producer = AIOKafkaProducer(
+        bootstrap_servers=bootstrap, acks="all", enable_idempotence=True, linger_ms=5
+    )
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(producer)
         await stack.enter_async_context(observer.watching())
@@ -469,7 +509,9 @@ async def staged(cluster: KafkaCluster, folder: Path, plan: Plan) -> AsyncIterat
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--records", type=int, default=100_000)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--freezes", type=int, default=3)

@@ -1,9 +1,11 @@
-"""A service that makes one result of each order, batch by batch; its configuration says whether exactly once.
+"""A service that makes one result of each order, batch by batch; its configuration says whether
+exactly once.
 
 ``python -m tests.faults.exactly_once_service CONFIG HISTORY [--seed N] [--latency LOW HIGH]``
 
-A result names the order and the process that made it, so that whatever stands in the topic can be traced to a life.
-The history has one ``begin`` and one ``end`` a batch, at its first record; the ``id`` is the number of its records.
+A result names the order and the process that made it, so that whatever stands in the topic can be
+traced to a life. The history has one ``begin`` and one ``end`` a batch, at its first record; the
+``id`` is the number of its records.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from reactive_kafka import App, Batch, Record, TopicPartition
 from tests.faults.history import History
 
 
-def build(config: Path, history: History, process: str, seed: int, latency: tuple[float, float]) -> App:
+def build(
+    config: Path, history: History, process: str, seed: int, latency: tuple[float, float]
+) -> App:
     """The application: one handler of batches, between two topics."""
     app = App(str(config))
     latencies = random.Random(seed)
@@ -38,7 +42,9 @@ def build(config: Path, history: History, process: str, seed: int, latency: tupl
         place = (first.topic, first.partition), first.offset, str(len(batch))
         history.begin(*place, first.attempt)
         await asyncio.sleep(latencies.uniform(*latency))
-        results = [Record({"id": order["id"], "by": process}, key=order["id"]) for order in batch.payloads]
+        results = [
+            Record({"id": order["id"], "by": process}, key=order["id"]) for order in batch.payloads
+        ]
         history.end(*place)
         return results
 

@@ -1,7 +1,8 @@
 """What each process did and when, in a file of its own that survives SIGKILL.
 
-One JSON line an event, written with one ``write`` to an ``O_APPEND`` file: what was written before the
-kill is in the page cache and stays. Times are wall clock seconds: one host, one clock, also the broker's.
+One JSON line an event, written with one ``write`` to an ``O_APPEND`` file: what was written before
+the kill is in the page cache and stays. Times are wall clock seconds: one host, one clock, also the
+broker's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Judges dead letters and delayed retries: what was written where, from what, and when it was handled. Pure."""
+"""Judges dead letters and delayed retries: what was written where, from what, and when it was
+handled. Pure.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ from typing import NamedTuple
 from tests.faults.checker import Place, Violation
 from tests.faults.history import Event, Partition
 
-CLOCK_S = 0.002  # times of the broker are whole milliseconds
+# Times of the broker are whole milliseconds.
+CLOCK_S = 0.002
 
 
 class Stored(NamedTuple):
@@ -30,8 +33,8 @@ def written_on(log: Log, onward: Sequence[Log], *, timed: bool) -> dict[Place, f
     """place -> when its record had been written to one of the topics *onward*; found by its id.
 
     Args:
-        timed: Records there bear the broker's time of writing (``LogAppendTime``); if not, only that they are
-            there counts, and the time is -inf.
+        timed: Records there bear the broker's time of writing (``LogAppendTime``); if not, only
+            that they are there counts, and the time is -inf.
     """
     first: dict[str, float] = {}
     for stored in _all(onward):
@@ -50,7 +53,8 @@ def ids(logs: Sequence[Log]) -> set[str]:
 
 
 def unfaithful(origin: Log, letters: Log, *, on_the_way: Sequence[Log] = ()) -> Iterator[Violation]:
-    """DL: a dead letter has the bytes, the key and the headers of its record, and says where and when it was written.
+    """DL: a dead letter has the bytes, the key and the headers of its record, and says where and
+    when it was written.
 
     Args:
         origin: The channel's topic.
@@ -62,7 +66,9 @@ def unfaithful(origin: Log, letters: Log, *, on_the_way: Sequence[Log] = ()) -> 
     for tp, records in letters.items():
         for offset, letter in records.items():
             for problem in _differences(originals.get(letter.id), letter, sources):
-                yield Violation("DL", f"{tp[0]}-{tp[1]}, offset {offset}, letter of {letter.id}: {problem}")
+                yield Violation(
+                    "DL", f"{tp[0]}-{tp[1]}, offset {offset}, letter of {letter.id}: {problem}"
+                )
 
 
 def _differences(original: Stored | None, letter: Stored, sources: Sequence[Log]) -> Iterator[str]:
@@ -91,7 +97,9 @@ def _differences(original: Stored | None, letter: Stored, sources: Sequence[Log]
 
 def _named(headers: Mapping[str, bytes], sources: Sequence[Log]) -> Stored | None:
     """The record that a letter says it was."""
-    topic, partition, offset = (headers[f"dead-letter-{name}"].decode() for name in ("topic", "partition", "offset"))
+    topic, partition, offset = (
+        headers[f"dead-letter-{name}"].decode() for name in ("topic", "partition", "offset")
+    )
     place = (topic, int(partition)), int(offset)
     records = (log.get(place[0], {}).get(place[1]) for log in sources)
     return next((record for record in records if record is not None), None)
@@ -101,8 +109,9 @@ def early(events: Iterable[Event], hops: Sequence[tuple[str, str, float]]) -> It
     """DUE: a delayed record begins only when its delay has passed since it failed before.
 
     Args:
-        hops: (topic it failed in, topic of the retry, delay in seconds). Of a record that failed several times
-            there, as after a kill, the first time counts: it may be in the retry topic several times.
+        hops: (topic it failed in, topic of the retry, delay in seconds). Of a record that failed
+            several times there, as after a kill, the first time counts: it may be in the retry
+                topic several times.
     """
     events = list(events)
     failed: dict[tuple[str, str], float] = defaultdict(lambda: inf)
@@ -117,7 +126,8 @@ def early(events: Iterable[Event], hops: Sequence[tuple[str, str, float]]) -> It
             waited = event.t - failed[before, event.id]
             if waited < delay_s - CLOCK_S:
                 yield Violation(
-                    "DUE", f"{topic}-{event.tp[1]}: {event.id} began {waited:.3f} s after it failed, not {delay_s:g} s"
+                    "DUE",
+                    f"{topic}-{event.tp[1]}: {event.id} began {waited:.3f} s after it failed, not {delay_s:g} s",
                 )
 
 

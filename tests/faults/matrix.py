@@ -1,7 +1,9 @@
-"""Every commit and failure strategy under every fault, on real Kafka: ``python -m tests.faults.matrix``.
+"""Every commit and failure strategy under every fault, on real Kafka: ``python -m
+tests.faults.matrix``.
 
-One process runs a channel for each strategy (:mod:`tests.faults.strategies`), so that one fault hits all of them.
-Each scenario shows that its fault happened, and returns what every strategy went through.
+One process runs a channel for each strategy (:mod:`tests.faults.strategies`), so that one fault
+hits all of them. Each scenario shows that its fault happened, and returns what every strategy went
+through.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ def rate(strategies: Mapping[str, Strategy]) -> float:
     return PER_CHANNEL * len(strategies)
 
 
-async def killed(cluster: KafkaCluster, folder: Path, strategies: Mapping[str, Strategy] = STRATEGIES) -> Rows:
+async def killed(
+    cluster: KafkaCluster, folder: Path, strategies: Mapping[str, Strategy] = STRATEGIES
+) -> Rows:
     """kill -9 of the only member, and another start."""
     async with staged(cluster.bootstrap_servers, folder, strategies) as stage:
         service = stage.member("service")
@@ -56,7 +60,9 @@ async def killed(cluster: KafkaCluster, folder: Path, strategies: Mapping[str, S
         return await stage.verdicts()
 
 
-async def stopped(cluster: KafkaCluster, folder: Path, strategies: Mapping[str, Strategy] = STRATEGIES) -> Rows:
+async def stopped(
+    cluster: KafkaCluster, folder: Path, strategies: Mapping[str, Strategy] = STRATEGIES
+) -> Rows:
     """SIGTERM of the only member under load, and another start."""
     async with staged(cluster.bootstrap_servers, folder, strategies) as stage:
         service = stage.member("service")
@@ -68,7 +74,9 @@ async def stopped(cluster: KafkaCluster, folder: Path, strategies: Mapping[str, 
             stage.fault_at = first.send(signal.SIGTERM)
             first.send(signal.SIGCONT)
             assert await first.exited(15) == 0, first.tail()
-            ended = [event for event in first.events if event.kind == "end" and event.t > stage.fault_at]
+            ended = [
+                event for event in first.events if event.kind == "end" and event.t > stage.fault_at
+            ]
             assert ended, "it had nothing to drain"
             second = service.start()
             await ready(second)
@@ -77,7 +85,9 @@ async def stopped(cluster: KafkaCluster, folder: Path, strategies: Mapping[str, 
         return await stage.verdicts()
 
 
-async def joined(cluster: KafkaCluster, folder: Path, strategies: Mapping[str, Strategy] = STRATEGIES) -> Rows:
+async def joined(
+    cluster: KafkaCluster, folder: Path, strategies: Mapping[str, Strategy] = STRATEGIES
+) -> Rows:
     """A second member joins under load, works, and leaves with SIGTERM."""
     async with staged(cluster.bootstrap_servers, folder, strategies) as stage:
         left, right = stage.member("left"), stage.member("right")
@@ -108,22 +118,40 @@ async def _works_on(life: Life, topic: str) -> None:
 
 def _assert_moved(left: Life, right: Life, topic: str) -> None:
     """Partitions of *topic* went from the one to the other."""
-    revoked = {tp for event in left.events if event.kind == "revoked" for tp in event.partitions if tp[0] == topic}
-    given = {tp for event in right.events if event.kind == "assigned" for tp in event.partitions if tp[0] == topic}
+    revoked = {
+        tp
+        for event in left.events
+        if event.kind == "revoked"
+        for tp in event.partitions
+        if tp[0] == topic
+    }
+    given = {
+        tp
+        for event in right.events
+        if event.kind == "assigned"
+        for tp in event.partitions
+        if tp[0] == topic
+    }
     assert revoked & given, f"no partition of {topic} moved"
 
 
-async def restarted(cluster: KafkaCluster, folder: Path, strategies: Mapping[str, Strategy] = STRATEGIES) -> Rows:
+async def restarted(
+    cluster: KafkaCluster, folder: Path, strategies: Mapping[str, Strategy] = STRATEGIES
+) -> Rows:
     """The broker is stopped with SIGTERM and started again."""
     return await _broker_gone(cluster, folder, strategies, away_s=0.0)
 
 
-async def away(cluster: KafkaCluster, folder: Path, strategies: Mapping[str, Strategy] = STRATEGIES) -> Rows:
+async def away(
+    cluster: KafkaCluster, folder: Path, strategies: Mapping[str, Strategy] = STRATEGIES
+) -> Rows:
     """The broker is killed, and is away for 30 s."""
     return await _broker_gone(cluster, folder, strategies, away_s=AWAY_S)
 
 
-async def _broker_gone(cluster: KafkaCluster, folder: Path, strategies: Mapping[str, Strategy], away_s: float) -> Rows:
+async def _broker_gone(
+    cluster: KafkaCluster, folder: Path, strategies: Mapping[str, Strategy], away_s: float
+) -> Rows:
     async with staged(cluster.bootstrap_servers, folder, strategies) as stage:
         service = stage.member("service")
         async with stage.load.flowing(rate(strategies)):
@@ -132,7 +160,8 @@ async def _broker_gone(cluster: KafkaCluster, folder: Path, strategies: Mapping[
             await stage.busy()
             stage.fault_at = time.time()
             await asyncio.to_thread(cluster.kill if away_s else cluster.terminate)
-            stage.load.is_paused = bool(away_s)  # or there would be a mountain to work off
+            # Or there would be a mountain to work off.
+            stage.load.is_paused = bool(away_s)
             assert cluster.nodes[1].pid is None
             if away_s:
                 await life.probe_shows("/health/ready", 503, 15)
@@ -146,12 +175,16 @@ async def _broker_gone(cluster: KafkaCluster, folder: Path, strategies: Mapping[
             await stage.busy(since=back_at)
             stage.cuts.append(Disruption(life.name, stage.fault_at, time.time() + LATE_S))
         await stage.finish()
-        assert all(unanswered.values()), f"some observer did not notice that the broker was away: {unanswered}"
+        assert all(unanswered.values()), (
+            f"some observer did not notice that the broker was away: {unanswered}"
+        )
         assert failed or not away_s, "no commit failed while the broker was away"
         return await stage.verdicts()
 
 
-async def leader_killed(cluster: KafkaCluster, folder: Path, strategies: Mapping[str, Strategy] = STRATEGIES) -> Rows:
+async def leader_killed(
+    cluster: KafkaCluster, folder: Path, strategies: Mapping[str, Strategy] = STRATEGIES
+) -> Rows:
     """Three nodes: one that leads partitions of every topic gets SIGKILL, and comes back."""
     return await _node_killed(cluster, folder, strategies, coordinators=False)
 
@@ -166,7 +199,9 @@ async def coordinator_killed(
 async def _node_killed(
     cluster: KafkaCluster, folder: Path, strategies: Mapping[str, Strategy], coordinators: bool
 ) -> Rows:
-    async with staged(cluster.bootstrap_servers, folder, strategies, replicas=3, session_ms=10_000) as stage:
+    async with staged(
+        cluster.bootstrap_servers, folder, strategies, replicas=3, session_ms=10_000
+    ) as stage:
         service = stage.member("service")
         topics = [strategy.topic(stage.run) for strategy in strategies.values()]
         async with stage.load.flowing(rate(strategies)):
@@ -187,13 +222,17 @@ async def _node_killed(
             worked_at = time.time()
         await stage.finish()
         moved = (
-            _moved(before.coordinators, after.coordinators) if coordinators else _moved(before.leaders, after.leaders)
+            _moved(before.coordinators, after.coordinators)
+            if coordinators
+            else _moved(before.leaders, after.leaders)
         )
         assert moved, f"node {victim} had nothing that could move: {before}"
         assert victim not in (after.coordinators if coordinators else after.leaders).values()
         logs = await read_group_logs(stage.bootstrap)
         for strategy in (one for one in strategies.values() if not one.restarts):
-            assert rebalances(logs[strategy.topic(stage.run)], stage.fault_at, worked_at) == 0, strategy.name
+            assert rebalances(logs[strategy.topic(stage.run)], stage.fault_at, worked_at) == 0, (
+                strategy.name
+            )
         return await stage.verdicts()
 
 
@@ -211,7 +250,9 @@ async def cluster_view(bootstrap: str, topics: Sequence[str], groups: Sequence[s
     try:
         described = await admin.describe_topics(list(topics))
         leaders = {
-            f"{topic['topic']}-{one['partition']}": one["leader"] for topic in described for one in topic["partitions"]
+            f"{topic['topic']}-{one['partition']}": one["leader"]
+            for topic in described
+            for one in topic["partitions"]
         }
         coordinators = {group: await admin.find_coordinator(group) for group in groups}
     finally:
@@ -262,7 +303,9 @@ def table(seen: Mapping[str, Rows]) -> str:
     for fault, rows in seen.items():
         for row in rows:
             counts = f"{row.sent} | {row.lost} | {row.repeated} | {row.letters or '-'}"
-            lines.append(f"| {fault} | {row.strategy} | {counts} | {_s(row.silent_s)} | {_s(row.committed_s)} |")
+            lines.append(
+                f"| {fault} | {row.strategy} | {counts} | {_s(row.silent_s)} | {_s(row.committed_s)} |"
+            )
     return "\n".join(lines)
 
 
@@ -276,13 +319,23 @@ def verdict(rows: Rows) -> str:
 
 
 async def main(wanted: Sequence[str], channels: Sequence[str]) -> int:
-    """Play the scenarios whose names begin with one of *wanted* (all), with these channels (all)."""
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # that a broker is away is what we are here for
+    """Play the scenarios whose names begin with one of *wanted* (all), with these channels
+    (all).
+    """
+    # That a broker is away is what we are here for.
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     strategies = {name: one for name, one in STRATEGIES.items() if name in channels or not channels}
     seen: dict[str, Rows] = {}
-    clusters: tuple[tuple[Literal[1, 3], dict[str, Scenario]], ...] = ((1, ONE_NODE), (3, THREE_NODES))
+    clusters: tuple[tuple[Literal[1, 3], dict[str, Scenario]], ...] = (
+        (1, ONE_NODE),
+        (3, THREE_NODES),
+    )
     for nodes, scenarios in clusters:
-        chosen = {name: one for name, one in scenarios.items() if not wanted or name.startswith(tuple(wanted))}
+        chosen = {
+            name: one
+            for name, one in scenarios.items()
+            if not wanted or name.startswith(tuple(wanted))
+        }
         if not chosen:
             continue
         with KafkaCluster(nodes) as cluster:
@@ -298,5 +351,9 @@ async def main(wanted: Sequence[str], channels: Sequence[str]) -> int:
 
 if __name__ == "__main__":
     faults = [argument for argument in sys.argv[1:] if not argument.startswith("channel=")]
-    picked = [argument.removeprefix("channel=") for argument in sys.argv[1:] if argument.startswith("channel=")]
+    picked = [
+        argument.removeprefix("channel=")
+        for argument in sys.argv[1:]
+        if argument.startswith("channel=")
+    ]
     sys.exit(asyncio.run(main(faults, picked)))

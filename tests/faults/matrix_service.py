@@ -1,8 +1,10 @@
-"""One service with a channel for each commit and failure strategy: one fault hits all of them at once.
+"""One service with a channel for each commit and failure strategy: one fault hits all of them at
+once.
 
-``python -m tests.faults.matrix_service CONFIG HISTORY [--seed N]``; it has a handler for every incoming channel of
-the configuration. What the handler does with a record is in its payload: ``"do": "work"`` succeeds, ``"once"`` fails
-the first time that this process has it, ``"always"`` every time. A batch handler settles each message by itself.
+``python -m tests.faults.matrix_service CONFIG HISTORY [--seed N]``; it has a handler for every
+incoming channel of the configuration. What the handler does with a record is in its payload:
+``"do": "work"`` succeeds, ``"once"`` fails the first time that this process has it, ``"always"``
+every time. A batch handler settles each message by itself.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from typing import Any
 from reactive_kafka import App, Batch, Message, TopicPartition
 from tests.faults.history import History
 
-BATCH = "batch"  # channels whose name begins so get a batch handler
+# Channels whose name begins so get a batch handler.
+BATCH = "batch"
 Payload = dict[str, Any]
 
 

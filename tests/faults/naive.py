@@ -40,7 +40,9 @@ async def serve(options: argparse.Namespace, history: History) -> None:
         while not stopping.is_set():
             for chunk in (await consumer.getmany(timeout_ms=100)).values():
                 for record in chunk:
-                    handlers.create_task(handle(record, latencies.uniform(*options.latency), history))
+                    handlers.create_task(
+                        handle(record, latencies.uniform(*options.latency), history)
+                    )
             if consumer.assignment():
                 await consumer.commit()
 

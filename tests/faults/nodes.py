@@ -1,4 +1,6 @@
-"""What is done to three nodes: frozen, killed, restarted, told to be slow. As in :mod:`tests.faults.wire`."""
+"""What is done to three nodes: frozen, killed, restarted, told to be slow. As in
+:mod:`tests.faults.wire`.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +15,15 @@ from tests.faults.processes import PROC, cpu_s
 from tests.faults.wire import NODES, Bite, Choice, Fault, Play, a_leader, every_node
 from tests.harness.kafka import KafkaCluster
 
-FENCED_AFTER_S = 10.0  # a node that is silent for that long, with a machine that is busy, leads nothing any more
+# A node that is silent for that long, with a machine that is busy, leads nothing any more.
+FENCED_AFTER_S = 10.0
 
 
 def frozen(seconds: float, nodes: Choice = a_leader) -> Fault:
     """The process of a node is stopped in its tracks, and goes on.
 
-    Where that takes longer than the others wait for it, its partitions move, and are written to where they are then.
+    Where that takes longer than the others wait for it, its partitions move, and are written to
+    where they are then.
     """
 
     async def fault(play: Play) -> Bite:
@@ -37,13 +41,19 @@ def frozen(seconds: float, nodes: Choice = a_leader) -> Fault:
         finally:
             play.cluster.thaw(node)
         stopped = {"processes stopped": float(state == "T")}
-        return {**stopped, "records written where it led": moved} if seconds > FENCED_AFTER_S else stopped
+        return (
+            {**stopped, "records written where it led": moved}
+            if seconds > FENCED_AFTER_S
+            else stopped
+        )
 
     return fault
 
 
 async def _written_to_where_they_moved(play: Play, node: int, over: float) -> int:
-    """Write to the partitions of a node that is frozen, past it, until its time is over; returns how many records."""
+    """Write to the partitions of a node that is frozen, past it, until its time is over; returns
+    how many records.
+    """
     scenario = play.scenario
     others = ",".join(address for one, address in play.cluster.internal.items() if one != node)
     led = [tp for tp in scenario.partitions if play.leads[tp] == node]
@@ -72,13 +82,18 @@ async def leaders(bootstrap: str, topic: str) -> dict[int, int]:
     return {one["partition"]: one["leader"] for one in described["partitions"]}
 
 
-def away(seconds: float, nodes: Choice = every_node, *, most_cpu: float, most_lines: float) -> Fault:
-    """Nodes are killed, and started again; a member may use so much of a core, and write so many lines a second."""
+def away(
+    seconds: float, nodes: Choice = every_node, *, most_cpu: float, most_lines: float
+) -> Fault:
+    """Nodes are killed, and started again; a member may use so much of a core, and write so many
+    lines a second.
+    """
 
     async def fault(play: Play) -> Bite:
         victims = sorted(nodes(play))
         play.victims.extend(victims)
-        play.scenario.load.is_paused = True  # or there would be a mountain to work off
+        # Or there would be a mountain to work off.
+        play.scenario.load.is_paused = True
         for node in victims:
             await asyncio.to_thread(play.cluster.kill, node)
         lives, began = (play.left, play.right), time.monotonic()
@@ -88,7 +103,9 @@ def away(seconds: float, nodes: Choice = every_node, *, most_cpu: float, most_li
         for life, (used, lines) in zip(lives, before, strict=True):
             assert (await life.health("/health/live"))[0] == 200
             assert cpu_s(life.pid) - used <= most_cpu * took, f"{life.name} spins"
-            assert _lines(life) - lines <= most_lines * took, f"{life.name} floods its log: {life.tail()}"
+            assert _lines(life) - lines <= most_lines * took, (
+                f"{life.name} floods its log: {life.tail()}"
+            )
         gone = [number for number, one in play.cluster.nodes.items() if one.pid is None]
         assert gone == victims
         for node in victims:
@@ -102,7 +119,9 @@ def away(seconds: float, nodes: Choice = every_node, *, most_cpu: float, most_li
 
 
 def all_but_the_coordinator(play: Play) -> list[int]:
-    """Those that are left have no quorum of controllers, and no commit is replicated enough to be stored."""
+    """Those that are left have no quorum of controllers, and no commit is replicated enough to be
+    stored.
+    """
     return [node for node in NODES if node != play.coordinator]
 
 
@@ -119,7 +138,9 @@ def rolled(rounds: int, *, clean: bool) -> Fault:
             for node in NODES:
                 play.victims.append(node)
                 before = play.cluster.nodes[node].pid
-                await asyncio.to_thread(play.cluster.terminate if clean else play.cluster.kill, node)
+                await asyncio.to_thread(
+                    play.cluster.terminate if clean else play.cluster.kill, node
+                )
                 await asyncio.to_thread(play.cluster.start_node, node)
                 gone += before is not None and play.cluster.nodes[node].pid != before
                 await in_sync(play, node)
@@ -130,7 +151,9 @@ def rolled(rounds: int, *, clean: bool) -> Fault:
 
 
 async def in_sync(play: Play, node: int) -> None:
-    """Wait until a node is in sync again for every partition of the topic: two at once must never be away."""
+    """Wait until a node is in sync again for every partition of the topic: two at once must never
+    be away.
+    """
     admin = AIOKafkaAdminClient(bootstrap_servers=play.cluster.past_the_proxies)
     await admin.start()
     try:
@@ -145,16 +168,22 @@ async def in_sync(play: Play, node: int) -> None:
 
 
 def throttled(seconds: float) -> Fault:
-    """Quotas of the brokers: each client may read 20 KB/s from a node, and use little of its time."""
+    """Quotas of the brokers: each client may read 20 KB/s from a node, and use little of its
+    time.
+    """
 
     async def fault(play: Play) -> Bite:
         play.victims.extend(NODES)
-        await asyncio.to_thread(_quotas, play.cluster, "--add-config", "consumer_byte_rate=20000,request_percentage=2")
+        await asyncio.to_thread(
+            _quotas, play.cluster, "--add-config", "consumer_byte_rate=20000,request_percentage=2"
+        )
         try:
             await asyncio.sleep(seconds)
             behind = len(play.scenario.load.sent) - play.scenario.done()
         finally:
-            await asyncio.to_thread(_quotas, play.cluster, "--delete-config", "consumer_byte_rate,request_percentage")
+            await asyncio.to_thread(
+                _quotas, play.cluster, "--delete-config", "consumer_byte_rate,request_percentage"
+            )
         return {"records behind": behind}
 
     return fault

@@ -1,4 +1,5 @@
-"""What a stranger to the group can see: its committed offsets while it runs, every commit, the log itself.
+"""What a stranger to the group can see: its committed offsets while it runs, every commit, the log
+itself.
 
 Reads past the package, but for how it asks for positions; joins no group and writes nothing.
 """
@@ -28,7 +29,8 @@ from tests.faults.tap import Words
 
 POLL_EVERY_S = 0.1
 CALL_TIMEOUT_S = 3.0
-READ_TIMEOUT_S = 30.0  # without a record
+# Without a record.
+READ_TIMEOUT_S = 30.0
 OFFSETS_TOPIC = "__consumer_offsets"
 ID_HEADER = "id"
 COMMIT_KEYS = (0, 1)
@@ -37,17 +39,22 @@ GROUP_VERSION = 3
 
 
 class Observer:
-    """Asks the broker for the group's committed offsets again and again, and goes on when the broker is away.
+    """Asks the broker for the group's committed offsets again and again, and goes on when the
+    broker is away.
 
     Attributes:
-        commits: One entry a partition for each change seen. ``t`` is when the answer had arrived, so what it
-            shows was committed at ``t`` or before.
+        commits: One entry a partition for each change seen. ``t`` is when the answer had arrived,
+            so what it shows was committed at ``t`` or before.
         polls: Answers received.
         failures: Requests that were not answered.
     """
 
     def __init__(
-        self, bootstrap: str, group: str, partitions: Sequence[Partition], every_s: float = POLL_EVERY_S
+        self,
+        bootstrap: str,
+        group: str,
+        partitions: Sequence[Partition],
+        every_s: float = POLL_EVERY_S,
     ) -> None:
         self._bootstrap = bootstrap
         self._group = group
@@ -90,7 +97,8 @@ class Observer:
                 await admin.close()
 
     async def _poll(self, admin: AIOKafkaAdminClient) -> None:
-        # Not the admin's own question: a new coordinator answers that one with positions from before its time (H17).
+        # Not the admin's own question: a new coordinator answers that one with positions from
+        # before its time (H17).
         coordinator = await admin.find_coordinator(self._group)
         answer = await admin._send_request(OffsetFetch(self._group, self._partitions), coordinator)
         t = time.time()
@@ -108,7 +116,9 @@ class Observer:
             self.commits.append(commit)
 
 
-async def read_records(bootstrap: str, partitions: Sequence[Partition]) -> dict[Partition, dict[int, Stored]]:
+async def read_records(
+    bootstrap: str, partitions: Sequence[Partition]
+) -> dict[Partition, dict[int, Stored]]:
     """partition -> offset -> every record, from the beginning to the present end."""
     log: dict[Partition, dict[int, Stored]] = {tp: {} for tp in partitions}
     async for record in _everything(bootstrap, [TopicPartition(*tp) for tp in partitions]):
@@ -129,14 +139,18 @@ def _id_of(record: ConsumerRecord) -> str:
         return ""
 
 
-async def read_log(bootstrap: str, partitions: Sequence[Partition]) -> dict[Partition, dict[int, str]]:
+async def read_log(
+    bootstrap: str, partitions: Sequence[Partition]
+) -> dict[Partition, dict[int, str]]:
     """partition -> offset -> id of every record, from the beginning to the present end."""
     return id_log(await read_records(bootstrap, partitions))
 
 
 def id_log(log: Log) -> dict[Partition, dict[int, str]]:
     """The ids alone."""
-    return {tp: {offset: stored.id for offset, stored in records.items()} for tp, records in log.items()}
+    return {
+        tp: {offset: stored.id for offset, stored in records.items()} for tp, records in log.items()
+    }
 
 
 async def read_log_ends(bootstrap: str, partitions: Sequence[Partition]) -> dict[Partition, int]:
@@ -160,7 +174,8 @@ async def read_all_commits(bootstrap: str) -> dict[str, list[Commit]]:
 
 
 async def read_group_logs(bootstrap: str) -> dict[str, list[Generation | Commit]]:
-    """group -> every commit and assignment that the broker ever stored, in its order, from the groups' own topic.
+    """group -> every commit and assignment that the broker ever stored, in its order, from the
+    groups' own topic.
 
     ``t`` is the broker's time of storing it; of a commit it is rounded up from its milliseconds.
     """
@@ -180,7 +195,8 @@ async def read_group_logs(bootstrap: str) -> dict[str, list[Generation | Commit]
         log = logs.setdefault(group, [])
         if version in COMMIT_KEYS:
             place = key.text(), key.number(">i")
-            (offset,) = struct.unpack_from(">q", record.value, 2)  # after the version: so in all of them, 0 to 4
+            # After the version: so in all of them, 0 to 4.
+            (offset,) = struct.unpack_from(">q", record.value, 2)
             log.append(Commit((record.timestamp + 1) / 1000, place, offset, "log"))
         elif version == GROUP_KEY and Words(record.value).number(">h") == GROUP_VERSION:
             log.append(_generation(record.timestamp / 1000, record.value))
@@ -214,7 +230,9 @@ def _assigned(assignment: bytes) -> list[Partition]:
     return found
 
 
-async def _everything(bootstrap: str, partitions: list[TopicPartition]) -> AsyncIterator[ConsumerRecord]:
+async def _everything(
+    bootstrap: str, partitions: list[TopicPartition]
+) -> AsyncIterator[ConsumerRecord]:
     """All records from beginning to end of *partitions*, as they are now."""
     consumer = AIOKafkaConsumer(
         bootstrap_servers=bootstrap,

@@ -1,9 +1,9 @@
 """A service whose handlers and hooks do what none should, and some do.
 
-``python -m tests.faults.odd_service CONFIG HISTORY [--ack post|manual] [--hook NAME] [--log-all]``; it has a handler
-for each incoming channel of the configuration, and ``--hook`` names what ``on_assigned`` does. What a handler does with
-a record is in its payload: ``"do": "work"`` succeeds, ``"keep"`` leaves the message to the hook (manual), and
-:data:`ODD` has the others.
+``python -m tests.faults.odd_service CONFIG HISTORY [--ack post|manual] [--hook NAME] [--log-all]``;
+it has a handler for each incoming channel of the configuration, and ``--hook`` names what
+``on_assigned`` does. What a handler does with a record is in its payload: ``"do": "work"``
+succeeds, ``"keep"`` leaves the message to the hook (manual), and :data:`ODD` has the others.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ class MuteError(Exception):
     """An exception whose text cannot be had."""
 
     def __str__(self) -> str:
-        return int("x")  # type: ignore[return-value]  # the mistake
+        # The mistake.
+        return int("x")  # type: ignore[return-value]
 
     __repr__ = __str__
 
@@ -112,7 +113,11 @@ class Service:
         self._kept: list[Message[dict[str, Any]]] = []
 
     async def handle(self, message: Message[dict[str, Any]]) -> None:
-        tp, do, id = (message.topic, message.partition), message.payload["do"], message.payload["id"]
+        tp, do, id = (
+            (message.topic, message.partition),
+            message.payload["do"],
+            message.payload["id"],
+        )
         self._history.begin(tp, message.offset, id, message.attempt)
         outcome = "failed"
         try:
@@ -147,13 +152,19 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="not used: nothing is drawn")
     parser.add_argument("--ack", choices=("post", "manual"), default="post")
     parser.add_argument("--hook", choices=("note", "settle", "await-cancelled"), default="note")
-    parser.add_argument("--log-all", action="store_true", help="as an application that configures logging by itself")
+    parser.add_argument(
+        "--log-all", action="store_true", help="as an application that configures logging by itself"
+    )
     options = parser.parse_args()
     if options.log_all:
         logging.basicConfig(level=logging.INFO)
     history = History(options.history)
     service = Service(history)
-    hook = {"note": service.note, "settle": service.settle, "await-cancelled": service.await_cancelled}[options.hook]
+    hook = {
+        "note": service.note,
+        "settle": service.settle,
+        "await-cancelled": service.await_cancelled,
+    }[options.hook]
     app = App(str(options.config))
     for name in tomllib.loads(options.config.read_text())["incoming"]:
         app.on_assigned(name)(hook)

@@ -1,7 +1,7 @@
 """Judges who wrote each commit (I4), and when a group was left alone. Pure.
 
-The groups' own topic has the commits and the assignments in the order in which the coordinator took them. It does not
-tell who wrote a commit: that is what was seen on the wire.
+The groups' own topic has the commits and the assignments in the order in which the coordinator took
+them. It does not tell who wrote a commit: that is what was seen on the wire.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import NamedTuple
 from tests.faults.checker import Commit, Violation
 from tests.faults.history import Partition
 
-CLOCK_S = 0.005  # times of the broker are whole milliseconds
+# Times of the broker are whole milliseconds.
+CLOCK_S = 0.005
 
 
 class Generation(NamedTuple):
@@ -38,7 +39,9 @@ GroupLog = Sequence[Generation | Commit]
 
 
 def commits_of_strangers(log: GroupLog, asked: Sequence[Asked]) -> Iterator[Violation]:
-    """I4: each stored commit was asked for by who owned the partition then, as a member of that generation."""
+    """I4: each stored commit was asked for by who owned the partition then, as a member of that
+    generation.
+    """
     requests: dict[tuple[Partition, int], list[Asked]] = defaultdict(list)
     for one in asked:
         requests[one.tp, one.offset].append(one)
@@ -50,7 +53,12 @@ def commits_of_strangers(log: GroupLog, asked: Sequence[Asked]) -> Iterator[Viol
         owner = now.owners.get(entry.tp)
         before = [one for one in requests[entry.tp, entry.offset] if one.t <= entry.t + CLOCK_S]
         if not any(one.client == owner and one.generation == now.number for one in before):
-            who = ", ".join(sorted({f"{one.client} of generation {one.generation}" for one in before})) or "nobody"
+            who = (
+                ", ".join(
+                    sorted({f"{one.client} of generation {one.generation}" for one in before})
+                )
+                or "nobody"
+            )
             yield Violation(
                 "I4",
                 f"{entry.tp[0]}-{entry.tp[1]}: {entry.offset} was committed at {entry.t:.3f} by {who}; "
@@ -64,7 +72,11 @@ def rebalances(log: GroupLog, start: float, end: float) -> int:
 
 
 def disturbed(log: GroupLog, still: Sequence[tuple[str, float, float]]) -> Iterator[Violation]:
-    """I4: while something goes on that concerns no member (its name, start and end), the group is left alone."""
+    """I4: while something goes on that concerns no member (its name, start and end), the group is
+    left alone.
+    """
     for name, start, end in still:
         if number := rebalances(log, start, end):
-            yield Violation("I4", f"{number} rebalances during {name}, from {start:.3f} to {end:.3f}")
+            yield Violation(
+                "I4", f"{number} rebalances during {name}, from {start:.3f} to {end:.3f}"
+            )

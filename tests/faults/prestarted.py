@@ -1,7 +1,8 @@
-"""Starts services by forking a process that has imported everything: a tenth of the time that a new one takes.
+"""Starts services by forking a process that has imported everything: a tenth of the time that a new
+one takes.
 
-``python -m tests.faults.prestarted`` reads a JSON line for each process: its arguments and its log. It prints the id of
-each, and how each ended. When its input ends it kills what still runs.
+``python -m tests.faults.prestarted`` reads a JSON line for each process: its arguments and its log.
+It prints the id of each, and how each ended. When its input ends it kills what still runs.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from typing import Any, NoReturn
 
 from tests.faults.driver import REPOSITORY, Process
 
-# What a service imports late, so that nobody pays for it who does not use it; here each process would.
+# What a service imports late, so that nobody pays for it who does not use it; here each process
+# would.
 LATE = (
     "reactive_kafka.broker.aiokafka.clients",
     "reactive_kafka.http.server",
@@ -92,7 +94,9 @@ class Server:
 def forking() -> Iterator[Server]:
     """A server; what it has started ends with it."""
     command = [sys.executable, "-m", "tests.faults.prestarted"]
-    process = subprocess.Popen(command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process = subprocess.Popen(
+        command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     server = Server(process)
     server.reader.start()
     try:
@@ -147,7 +151,8 @@ def _become(wish: dict[str, Any]) -> NoReturn:
         for number in (1, 2):
             os.dup2(log, number)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        random.seed()  # all would draw the same
+        # All would draw the same.
+        random.seed()
         sys.argv = wish["module"]
         importlib.import_module(wish["module"][0]).main()
         code = 0
@@ -164,7 +169,9 @@ def _become(wish: dict[str, Any]) -> NoReturn:
 if __name__ == "__main__":
     for name in LATE:
         importlib.import_module(name)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who has started us, and ends us then
-    gc.freeze()  # or the collector would touch, and so copy, what the processes share
+    # Ctrl-C is for who has started us, and ends us then.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Or the collector would touch, and so copy, what the processes share.
+    gc.freeze()
     with open(0, "rb", buffering=0) as wishes:
         serve(wishes)

@@ -36,7 +36,9 @@ class Probes:
         """When readiness first answered with *status*, of the looks after a time; None: not yet."""
         if after is None:
             return None
-        return next((look.t for look in self.looks if look.t > after and look.ready == status), None)
+        return next(
+            (look.t for look in self.looks if look.t > after and look.ready == status), None
+        )
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[Probes]:
@@ -51,12 +53,16 @@ class Probes:
             await asyncio.wait({task})
 
     async def _look(self) -> None:
-        async with httpx.AsyncClient(base_url=f"http://{self.life.address}", trust_env=False, timeout=20) as client:
+        async with httpx.AsyncClient(
+            base_url=f"http://{self.life.address}", trust_env=False, timeout=20
+        ) as client:
             while True:
                 t = time.time()
                 live = (await client.get("/health/live")).status_code
                 ready = (await client.get("/health/ready")).status_code
-                lag_s = _gauge((await client.get("/metrics")).text, "reactive_kafka_loop_lag_seconds")
+                lag_s = _gauge(
+                    (await client.get("/metrics")).text, "reactive_kafka_loop_lag_seconds"
+                )
                 self.looks.append(Look(t, live, ready, lag_s))
                 await asyncio.sleep(EVERY_S)
 

@@ -1,4 +1,6 @@
-"""The processes below a service, as Linux tells them: its driver, and the Python workers of that."""
+"""The processes below a service, as Linux tells them: its driver, and the Python workers of
+that.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ class Process(NamedTuple):
 
 def descendants(pid: int) -> list[Process]:
     """All processes below *pid*, its children first."""
-    everybody = [found for path in PROC.iterdir() if path.name.isdigit() and (found := look(int(path.name)))]
+    everybody = [
+        found for path in PROC.iterdir() if path.name.isdigit() and (found := look(int(path.name)))
+    ]
     below, parents = [], {pid}
     while parents:
         children = [one for one in everybody if one.parent in parents]
@@ -57,7 +61,8 @@ def alive(processes: list[Process]) -> list[Process]:
 def cpu_s(pid: int) -> float:
     """The processor time that a process has used up to now, in seconds."""
     fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # user, system
+    # User, system.
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def driver_of(service: int) -> Process:

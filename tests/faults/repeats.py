@@ -1,4 +1,6 @@
-"""Judges how much one fault has repeated: the bound as a number, where the checker has it as a time. Pure."""
+"""Judges how much one fault has repeated: the bound as a number, where the checker has it as a
+time. Pure.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from tests.faults.history import Event
 
 
 class Repeat(NamedTuple):
-    """A record that *process* had begun, and that *by* begins *again*. ``ended`` is inf where it did not end."""
+    """A record that *process* had begun, and that *by* begins *again*. ``ended`` is inf where it
+    did not end.
+    """
 
     place: Place
     process: str
@@ -34,30 +38,46 @@ def repeats(events: Iterable[Event]) -> list[Repeat]:
         elif event.kind == "end" and event.outcome != "cancelled":
             ends.setdefault((place, event.process), event.t)
     return [
-        Repeat(place, earlier.process, ends.get((place, earlier.process), inf), later.process, later.t)
+        Repeat(
+            place, earlier.process, ends.get((place, earlier.process), inf), later.process, later.t
+        )
         for place, found in begins.items()
         for earlier, later in pairwise(found)
     ]
 
 
-def too_many_repeated(events: Iterable[Event], disruptions: Iterable[Disruption], most: int) -> Iterator[Violation]:
+def too_many_repeated(
+    events: Iterable[Event], disruptions: Iterable[Disruption], most: int
+) -> Iterator[Violation]:
     """I7: of what a process had begun, no fault that hit it had more than *most* records repeated.
 
-    A repeat counts for the last fault before it: a process that lives for hours is frozen and cut off many times.
+    A repeat counts for the last fault before it: a process that lives for hours is frozen and cut
+    off many times.
     """
     hit: dict[str, list[float]] = defaultdict(list)
     for one in sorted(disruptions, key=lambda one: one.start):
         hit[one.process].append(one.start)
     for (process, _), number in Counter(
-        (repeat.process, bisect_right(hit[repeat.process], repeat.again)) for repeat in repeats(events)
+        (repeat.process, bisect_right(hit[repeat.process], repeat.again))
+        for repeat in repeats(events)
     ).items():
         if number > most:
-            yield Violation("I7", f"{process}: one fault had {number} of its records repeated, and {most} may be")
+            yield Violation(
+                "I7",
+                f"{process}: one fault had {number} of its records repeated, and {most} may be",
+            )
 
 
 def oldest(events: Iterable[Event], disruptions: Iterable[Disruption]) -> float:
-    """How long before the end of its process the oldest record had ended that was repeated, in seconds; 0: none."""
+    """How long before the end of its process the oldest record had ended that was repeated, in
+    seconds; 0: none.
+    """
     cut: Mapping[str, float] = {one.process: one.start for one in disruptions}
     return max(
-        (cut[it.process] - it.ended for it in repeats(events) if it.process in cut and it.ended < inf), default=0.0
+        (
+            cut[it.process] - it.ended
+            for it in repeats(events)
+            if it.process in cut and it.ended < inf
+        ),
+        default=0.0,
     )

@@ -1,4 +1,5 @@
-"""The rows of docs/faults.md: each fault, what must hold, and the tests that say so in their docstrings.
+"""The rows of docs/faults.md: each fault, what must hold, and the tests that say so in their
+docstrings.
 
 A test claims rows with a line such as ``Row B4 of the faults.`` or ``Rows B1, B2 of the faults.``;
 ``python -m tests.faults.rows docs/faults.md`` writes the table anew.
@@ -174,7 +175,11 @@ S14 | what is installed | pinned, with hashes
 S15 | defaults | a snapshot of them
 """
 
-ROWS = {row.id: row for line in _ROWS.strip().splitlines() for row in [Row(*map(str.strip, line.split("|")))]}
+ROWS = {
+    row.id: row
+    for line in _ROWS.strip().splitlines()
+    for row in [Row(*map(str.strip, line.split("|")))]
+}
 
 
 def claims(folder: Path = TESTS) -> Iterator[Claim]:
@@ -184,7 +189,9 @@ def claims(folder: Path = TESTS) -> Iterator[Claim]:
         classes = [node for node in module.body if isinstance(node, ast.ClassDef)]
         for prefix, body in [("", module.body), *((f"{one.name}::", one.body) for one in classes)]:
             for node in body:
-                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+                if isinstance(
+                    node, ast.FunctionDef | ast.AsyncFunctionDef
+                ) and node.name.startswith("test_"):
                     for row in _claimed(ast.get_docstring(node) or ""):
                         yield Claim(row, f"tests/{path.relative_to(folder)}::{prefix}{node.name}")
 
@@ -200,7 +207,13 @@ def table() -> str:
         shown.setdefault(row, []).append(f"`{test}`")
     lines: list[str] = []
     for letter, title in SECTIONS.items():
-        lines += ["", f"### {title}", "", "| | fault | what must hold | shown by |", "|---|---|---|---|"]
+        lines += [
+            "",
+            f"### {title}",
+            "",
+            "| | fault | what must hold | shown by |",
+            "|---|---|---|---|",
+        ]
         for row in ROWS.values():
             if row.id.startswith(letter):
                 tests = ", ".join(sorted(shown.get(row.id, ["-"])))
@@ -209,8 +222,18 @@ def table() -> str:
 
 
 def outages() -> str:
-    """What a channel does, by what is away, as Markdown: which cells tests/app/test_outages.py plays."""
-    from tests.app.test_outages import AWAY, PLAYS, REGISTERED, SPARK, SPARK_AWAY, STORED, TO_ANOTHER_CLUSTER
+    """What a channel does, by what is away, as Markdown: which cells tests/app/test_outages.py
+    plays.
+    """
+    from tests.app.test_outages import (
+        AWAY,
+        PLAYS,
+        REGISTERED,
+        SPARK,
+        SPARK_AWAY,
+        STORED,
+        TO_ANOTHER_CLUSTER,
+    )
 
     played: dict[str, Collection[str]] = {
         **dict.fromkeys(AWAY, PLAYS),
@@ -219,7 +242,10 @@ def outages() -> str:
         "the checkpoint store": STORED,
         **dict.fromkeys(SPARK_AWAY, SPARK),
     }
-    lines = ["| what the channel does | " + " | ".join(played) + " |", "|---" * (len(played) + 1) + "|"]
+    lines = [
+        "| what the channel does | " + " | ".join(played) + " |",
+        "|---" * (len(played) + 1) + "|",
+    ]
     for play in (*PLAYS, *STORED, *SPARK):
         cells = ["played" if play in plays else "-" for plays in played.values()]
         lines.append(f"| {play} | {' | '.join(cells)} |")
@@ -228,7 +254,10 @@ def outages() -> str:
 
 def written(page: str) -> str:
     """The page with the tables of today."""
-    for (begins, ends), made in {(BEGIN, END): table, (OUTAGES_BEGIN, OUTAGES_END): outages}.items():
+    for (begins, ends), made in {
+        (BEGIN, END): table,
+        (OUTAGES_BEGIN, OUTAGES_END): outages,
+    }.items():
         before, begin, rest = page.partition(begins)
         _, end, after = rest.partition(ends)
         page = f"{before}{begin}\n\n{made()}\n{end}{after}"

@@ -1,4 +1,6 @@
-"""Looks at processes from outside, again and again: memory, threads, descriptors, processor time, lines of logs."""
+"""Looks at processes from outside, again and again: memory, threads, descriptors, processor time,
+lines of logs.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from tests.faults.processes import PROC, cpu_s
 from tests.faults.slopes import Sample
 
 EVERY_S = 1.0
-LINE = b"20"  # each entry of a log begins with its date; what follows of it (a traceback) does not
+# Each entry of a log begins with its date; what follows of it (a traceback) does not.
+LINE = b"20"
 
 
 @dataclass
@@ -22,7 +25,8 @@ class Sampler:
 
     lives: Callable[[], Iterable[Life]]
     samples: list[Sample] = field(default_factory=list)
-    _logs: dict[str, tuple[int, int]] = field(default_factory=dict)  # how far a log was read, and its lines up to there
+    # How far a log was read, and its lines up to there.
+    _logs: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[Sampler]:
@@ -40,12 +44,16 @@ class Sampler:
         while True:
             for life in self.lives():
                 if life.exit_code is None:
-                    with suppress(OSError, KeyError):  # it has ended just now, and a dead one tells no memory
+                    # It has ended just now, and a dead one tells no memory.
+                    with suppress(OSError, KeyError):
                         self.samples.append(self._look(life))
             await asyncio.sleep(EVERY_S)
 
     def _look(self, life: Life) -> Sample:
-        status = dict(line.split(":", 1) for line in (PROC / str(life.pid) / "status").read_text().splitlines())
+        status = dict(
+            line.split(":", 1)
+            for line in (PROC / str(life.pid) / "status").read_text().splitlines()
+        )
         descriptors = list(_descriptors(life.pid))
         return Sample(
             t=time.time(),
@@ -72,5 +80,6 @@ class Sampler:
 def _descriptors(pid: int) -> Iterable[str]:
     folder = PROC / str(pid) / "fd"
     for one in folder.iterdir():
-        with suppress(FileNotFoundError):  # closed since it was listed
+        # Closed since it was listed.
+        with suppress(FileNotFoundError):
             yield str(one.readlink())

@@ -1,4 +1,6 @@
-"""What all fault tests share: a topic and a group of their own, members, load, an observer, and the verdict."""
+"""What all fault tests share: a topic and a group of their own, members, load, an observer, and the
+verdict.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,16 @@ from pathlib import Path
 from uuid import uuid4
 
 from tests.faults.checker import Disruption, Evidence
-from tests.faults.driver import CONFIRM_S, SERVICE, Load, Member, Parcel, create_topic, free_port, work
+from tests.faults.driver import (
+    CONFIRM_S,
+    SERVICE,
+    Load,
+    Member,
+    Parcel,
+    create_topic,
+    free_port,
+    work,
+)
 from tests.faults.history import Event, Partition
 from tests.faults.observer import Observer, read_commits, read_log, read_log_ends
 
@@ -65,10 +76,18 @@ class Scenario:
 
     def done(self) -> int:
         """How many different records were handled up to now."""
-        return len({(event.tp, event.offset) for event in self.events if event.kind == "end" and event.outcome == "ok"})
+        return len(
+            {
+                (event.tp, event.offset)
+                for event in self.events
+                if event.kind == "end" and event.outcome == "ok"
+            }
+        )
 
     def all_is_committed(self) -> bool:
-        """Whether the group's committed offset stands behind the last confirmed record of every partition."""
+        """Whether the group's committed offset stands behind the last confirmed record of every
+        partition.
+        """
         ends = dict.fromkeys(self.partitions, 0)
         for tp, offset in self.load.sent:
             ends[tp] = max(ends[tp], offset + 1)
@@ -91,7 +110,11 @@ class Scenario:
             maybe=frozenset(self.load.maybe),
             disruptions=self.disruptions,
         )
-        kept = {"commits": evidence.commits, "log_end": list(evidence.log_end.items()), "cuts": self.disruptions}
+        kept = {
+            "commits": evidence.commits,
+            "log_end": list(evidence.log_end.items()),
+            "cuts": self.disruptions,
+        }
         (self.folder / "evidence.json").write_text(json.dumps(kept))
         return evidence
 
@@ -137,10 +160,11 @@ async def playing(
     confirm_s: float = CONFIRM_S,
     config: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Scenario]:
-    """A new topic, observed; its processes do not outlive the block. The group is called as the topic.
+    """A new topic, observed; its processes do not outlive the block. The group is called as the
+    topic.
 
-    *replicas* are the nodes of each partition, its leader first; *make* and *confirm_s* are those of the load,
-    *config* is the topic's.
+    *replicas* are the nodes of each partition, its leader first; *make* and *confirm_s* are those
+    of the load, *config* is the topic's.
     """
     topic = topic or new_topic()
     created = await create_topic(bootstrap, topic, partitions, replicas, config)

@@ -1,11 +1,14 @@
-"""The service under test: nothing but the public API, a handler with random latencies, and a history.
+"""The service under test: nothing but the public API, a handler with random latencies, and a
+history.
 
-``python -m tests.faults.service CONFIG HISTORY [--seed N] [--latency LOW HIGH] [--ack post|manual] [--blocking]``
+``python -m tests.faults.service CONFIG HISTORY [--seed N] [--latency LOW HIGH] [--ack post|manual]
+[--blocking]``
 
-What a handler does with a record is in its payload: ``"do": "work"`` sleeps a random time and ``"slow"`` four
-seconds; ``"fork"`` forks a child that sleeps for a minute, with everything that it was given, and ``"return"`` one
-that raises out of the handler; ``"eat"`` takes 60 MB of memory; ``"await"`` never returns, ``"swallow"`` ignores
-cancellation too, ``"thread"`` blocks its thread for ever; ``"leave"`` returns without an ack (manual).
+What a handler does with a record is in its payload: ``"do": "work"`` sleeps a random time and
+``"slow"`` four seconds; ``"fork"`` forks a child that sleeps for a minute, with everything that it
+was given, and ``"return"`` one that raises out of the handler; ``"eat"`` takes 60 MB of memory;
+``"await"`` never returns, ``"swallow"`` ignores cancellation too, ``"thread"`` blocks its thread
+for ever; ``"leave"`` returns without an ack (manual).
 """
 
 from __future__ import annotations
@@ -42,7 +45,9 @@ def main() -> None:
 
 
 def build(options: argparse.Namespace, history: History) -> App:
-    """The application: one channel, whose handler writes down when it begins and when its work is done."""
+    """The application: one channel, whose handler writes down when it begins and when its work is
+    done.
+    """
     app = App(str(options.config))
     latencies = random.Random(options.seed)
 
@@ -76,7 +81,9 @@ def build(options: argparse.Namespace, history: History) -> App:
     return app
 
 
-def blocking_handler(options: argparse.Namespace, history: History) -> Callable[[Message[dict[str, Any]]], None]:
+def blocking_handler(
+    options: argparse.Namespace, history: History
+) -> Callable[[Message[dict[str, Any]]], None]:
     """A handler for worker threads."""
 
     def handle(message: Message[dict[str, Any]]) -> None:

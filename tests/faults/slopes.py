@@ -10,7 +10,8 @@ from typing import NamedTuple
 from tests.faults.checker import Violation
 
 HOUR_S = 3600.0
-MOST_LEFT_OUT = 0.2  # share of a window in which nothing need be known of a process
+# Share of a window in which nothing need be known of a process.
+MOST_LEFT_OUT = 0.2
 
 
 class Sample(NamedTuple):
@@ -34,7 +35,9 @@ class Point(NamedTuple):
 
 
 class Growth(NamedTuple):
-    """How much a number may grow in a window: *at_once*, for noise and what is made late, and so much an hour."""
+    """How much a number may grow in a window: *at_once*, for noise and what is made late, and so
+    much an hour.
+    """
 
     at_once: float
     an_hour: float
@@ -48,7 +51,8 @@ GROWTHS: Mapping[str, Growth] = {
     "threads": Growth(2, 1),
     "descriptors": Growth(5, 2),
     "sockets": Growth(5, 2),
-    "tasks": Growth(16, 2),  # a worker is made when it is needed first
+    # A worker is made when it is needed first.
+    "tasks": Growth(16, 2),
 }
 MOST_MB = 100.0
 Series = Mapping[tuple[str, str], Sequence[Point]]
@@ -57,7 +61,9 @@ Series = Mapping[tuple[str, str], Sequence[Point]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Away:
-    """A time in which something that processes need was away; ``processes`` did not get any work."""
+    """A time in which something that processes need was away; ``processes`` did not get any
+    work.
+    """
 
     name: str
     start: float
@@ -72,7 +78,11 @@ def slope(points: Sequence[Point]) -> float:
     middle_t = sum(point.t for point in points) / len(points)
     middle = sum(point.value for point in points) / len(points)
     spread = sum((point.t - middle_t) ** 2 for point in points)
-    return sum((point.t - middle_t) * (point.value - middle) for point in points) / spread if spread else 0.0
+    return (
+        sum((point.t - middle_t) * (point.value - middle) for point in points) / spread
+        if spread
+        else 0.0
+    )
 
 
 def series(samples: Iterable[Sample], tasks: Iterable[tuple[str, float, int]]) -> Series:
@@ -86,8 +96,12 @@ def series(samples: Iterable[Sample], tasks: Iterable[tuple[str, float, int]]) -
     return made
 
 
-def growing(found: Series, start: float, end: float, growths: Mapping[str, Growth] = GROWTHS) -> Iterator[Violation]:
-    """I8, I9: in a window nothing grows in a process that lives through it; there must be such a process."""
+def growing(
+    found: Series, start: float, end: float, growths: Mapping[str, Growth] = GROWTHS
+) -> Iterator[Violation]:
+    """I8, I9: in a window nothing grows in a process that lives through it; there must be such a
+    process.
+    """
     judged = set()
     for (process, what), points in found.items():
         within = [point for point in points if start <= point.t <= end]
@@ -97,7 +111,10 @@ def growing(found: Series, start: float, end: float, growths: Mapping[str, Growt
         grown, most = slope(within) * (end - start), growths[what].over(end - start)
         if grown > most:
             invariant = "I8" if what == "memory_mb" else "I9"
-            yield Violation(invariant, f"{process}: {what} grew by {grown:.1f} in {end - start:.0f} s, not {most:.1f}")
+            yield Violation(
+                invariant,
+                f"{process}: {what} grew by {grown:.1f} in {end - start:.0f} s, not {most:.1f}",
+            )
     for what in growths.keys() - judged:
         yield Violation("I9", f"no process shows its {what} from {start:.0f} to {end:.0f}")
 
@@ -127,24 +144,42 @@ class Noise(NamedTuple):
 
 
 def noises(samples: Sequence[Sample], away: Iterable[Away]) -> Iterator[Noise]:
-    """What each process did while something was away; nothing of one that was looked at less than twice."""
+    """What each process did while something was away; nothing of one that was looked at less than
+    twice.
+    """
     for time in away:
         for process in sorted(time.processes):
-            found = [it for it in samples if it.process == process and time.start <= it.t <= time.end]
+            found = [
+                it for it in samples if it.process == process and time.start <= it.t <= time.end
+            ]
             if len(found) > 1:
                 first, last = found[0], found[-1]
-                yield Noise(time.name, process, last.t - first.t, last.cpu_s - first.cpu_s, last.lines - first.lines)
+                yield Noise(
+                    time.name,
+                    process,
+                    last.t - first.t,
+                    last.cpu_s - first.cpu_s,
+                    last.lines - first.lines,
+                )
 
 
-def loud(samples: Sequence[Sample], away: Sequence[Away], most_cpu: float, most_lines: float) -> Iterator[Violation]:
-    """I11: what cannot work neither spins nor floods its log: so much of a core, so many lines a second."""
+def loud(
+    samples: Sequence[Sample], away: Sequence[Away], most_cpu: float, most_lines: float
+) -> Iterator[Violation]:
+    """I11: what cannot work neither spins nor floods its log: so much of a core, so many lines a
+    second.
+    """
     heard = list(noises(samples, away))
     for one in heard:
         if one.cpu_s > most_cpu * one.seconds:
-            text = f"{one.process}: {one.cpu_s:.1f} s of a core in {one.seconds:.1f} s of {one.name}"
+            text = (
+                f"{one.process}: {one.cpu_s:.1f} s of a core in {one.seconds:.1f} s of {one.name}"
+            )
             yield Violation("I11", text)
         if one.lines > most_lines * one.seconds:
-            yield Violation("I11", f"{one.process}: {one.lines:.0f} lines in {one.seconds:.1f} s of {one.name}")
+            yield Violation(
+                "I11", f"{one.process}: {one.lines:.0f} lines in {one.seconds:.1f} s of {one.name}"
+            )
     known = {(one.name, one.process) for one in heard}
     for time in away:
         for process in sorted(time.processes):

@@ -1,7 +1,8 @@
-"""Hours of load and random faults on a real Kafka, judged at the end: ``python -m tests.faults.soak --hours 1``.
+"""Hours of load and random faults on a real Kafka, judged at the end: ``python -m tests.faults.soak
+--hours 1``.
 
-Three nodes behind proxies, three members, a steady load. One member lives from the first to the last; what it uses
-must not grow. ``--seed`` draws the same acts again, though not the same moments.
+Three nodes behind proxies, three members, a steady load. One member lives from the first to the
+last; what it uses must not grow. ``--seed`` draws the same acts again, though not the same moments.
 """
 
 from __future__ import annotations
@@ -45,12 +46,15 @@ from tests.faults.wire import Bite, ProxiedCluster, proxied
 SESSION_S = 10.0
 RECOVERS_S = 60.0
 STEADY = "steady.1"
-MOST_CPU, MOST_LINES = 0.25, 5.0  # of a process that can reach nobody: share of a core, lines a second
+# Of a process that can reach nobody: share of a core, lines a second.
+MOST_CPU, MOST_LINES = 0.25, 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How long, how much, which faults, and what may grow; *acts* are the names of those that may be drawn."""
+    """How long, how much, which faults, and what may grow; *acts* are the names of those that may
+    be drawn.
+    """
 
     seconds: float
     seed: int
@@ -94,8 +98,12 @@ class Outcome:
             "at the end": self._last(),
             "an hour more, by the second half": self._hourly(),
             "biggest process, MB": round(max(sample.memory_mb for sample in self.samples)),
-            "cut off, share of a core, most": round(max((one.cpu_s / one.seconds for one in heard), default=0), 3),
-            "cut off, log lines a second, most": round(max((one.lines / one.seconds for one in heard), default=0), 2),
+            "cut off, share of a core, most": round(
+                max((one.cpu_s / one.seconds for one in heard), default=0), 3
+            ),
+            "cut off, log lines a second, most": round(
+                max((one.lines / one.seconds for one in heard), default=0), 2
+            ),
             "log lines a minute": round(self._lines() / self.took_s * 60, 1),
             "broken promises": len(self.violations),
             "played": [act._asdict() for act in self.acts],
@@ -105,7 +113,11 @@ class Outcome:
         return sum(one.invariant == invariant for one in self.violations)
 
     def _last(self) -> dict[str, float]:
-        return {what: round(points[-1].value) for (process, what), points in self.used.items() if process == STEADY}
+        return {
+            what: round(points[-1].value)
+            for (process, what), points in self.used.items()
+            if process == STEADY
+        }
 
     def _hourly(self) -> dict[str, float]:
         start, end = self.window
@@ -129,21 +141,33 @@ def _total(bites: Iterable[Bite]) -> dict[str, float]:
 async def play(cluster: ProxiedCluster, folder: Path, plan: Plan) -> Outcome:
     """Play it, drain and judge."""
     began, tap, direct = time.time(), CommitTap(), cluster.past_the_proxies
-    async with proxied(cluster) as proxies, staged(direct, folder, SESSION_S, len(cluster.nodes)) as ground:
+    async with (
+        proxied(cluster) as proxies,
+        staged(direct, folder, SESSION_S, len(cluster.nodes)) as ground,
+    ):
         for proxy in proxies.values():
             proxy.tap = tap.connection
-        steady, *others = (ground.member(name, cluster.bootstrap_servers) for name in ("steady", "left", "right"))
+        steady, *others = (
+            ground.member(name, cluster.bootstrap_servers) for name in ("steady", "left", "right")
+        )
         it = Play(ground, cluster, proxies, steady, others, random.Random(plan.seed))
         for member in it.members:
             await member.start().ready(60)
-        async with Sampler(ground.running).watching() as sampler, ground.load.flowing(plan.per_second):
+        async with (
+            Sampler(ground.running).watching() as sampler,
+            ground.load.flowing(plan.per_second),
+        ):
             start = time.time()
             acts = await _act(it, plan)
             window = (start + time.time()) / 2, time.time()
         await ground.drained()
         await ground.stopped()
         verdict = await ground.judged()
-    counted = [(event.process, event.t, event.count) for event in verdict.evidence.events if event.kind == "tasks"]
+    counted = [
+        (event.process, event.t, event.count)
+        for event in verdict.evidence.events
+        if event.kind == "tasks"
+    ]
     used = series(sampler.samples, counted)
     return Outcome(
         plan=plan,
@@ -158,11 +182,17 @@ async def play(cluster: ProxiedCluster, folder: Path, plan: Plan) -> Outcome:
         violations=[
             *verdict.violations,
             *commits_of_strangers(verdict.group, tap.asked),
-            *disturbed(verdict.group, [(act.name, act.start, act.end) for act in acts if act.still]),
+            *disturbed(
+                verdict.group, [(act.name, act.start, act.end) for act in acts if act.still]
+            ),
             *growing(used, *window, plan.growths),
             *too_big(sampler.samples),
             *loud(sampler.samples, it.away, MOST_CPU, MOST_LINES),
-            *(Violation("bite", f"{act.name} at {act.start:.0f} hit nothing") for act in acts if not act.has_bitten),
+            *(
+                Violation("bite", f"{act.name} at {act.start:.0f} hit nothing")
+                for act in acts
+                if not act.has_bitten
+            ),
         ],
     )
 
@@ -177,26 +207,38 @@ async def _act(it: Play, plan: Plan) -> list[Done]:
         await asyncio.sleep(min(it.draw.uniform(*plan.pause_s), max(0.0, over - time.monotonic())))
         if time.monotonic() >= over or not plan.acts:
             continue
-        if not names:  # every act once in a round
+        # Every act once in a round.
+        if not names:
             names = it.draw.sample(plan.acts, len(plan.acts))
         name = names.pop()
         with it.ground.told(name):
             acts.append(await play_act(it, name, watch.is_settled, RECOVERS_S))
-        if it.ground.failed:  # the next one would be played on a group that is not well
+        # The next one would be played on a group that is not well.
+        if it.ground.failed:
             break
-        print(f"{time.strftime('%H:%M:%S')} {acts[-1].name}: {acts[-1].end - acts[-1].start:.1f} s", file=sys.stderr)
+        print(
+            f"{time.strftime('%H:%M:%S')} {acts[-1].name}: {acts[-1].end - acts[-1].start:.1f} s",
+            file=sys.stderr,
+        )
     return acts
 
 
 def main() -> int:
     wanted = parser(__doc__)
     wanted.add_argument("--hours", type=float, default=1.0)
-    wanted.add_argument("--per-second", type=float, default=Plan.per_second, help="records (default: %(default)s)")
-    wanted.add_argument("--acts", default=",".join(ACTS), help="those that may be drawn, with commas (default: all)")
+    wanted.add_argument(
+        "--per-second", type=float, default=Plan.per_second, help="records (default: %(default)s)"
+    )
+    wanted.add_argument(
+        "--acts", default=",".join(ACTS), help="those that may be drawn, with commas (default: all)"
+    )
     options = wanted.parse_args()
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # that brokers are away is what we are here for
+    # That brokers are away is what we are here for.
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     acts = options.acts.split(",")
-    plan = Plan(seconds=options.hours * 3600, seed=options.seed, per_second=options.per_second, acts=acts)
+    plan = Plan(
+        seconds=options.hours * 3600, seed=options.seed, per_second=options.per_second, acts=acts
+    )
     with TemporaryDirectory(prefix="soak-") as folder, ProxiedCluster() as cluster:
         outcome = asyncio.run(until_told(play(cluster, options.keep or Path(folder), plan)))
     return told("soak", outcome.summary(), outcome.violations, options)

@@ -1,4 +1,6 @@
-"""What the soak does to members, nodes and connections: each act heals itself, and says what it bit."""
+"""What the soak does to members, nodes and connections: each act heals itself, and says what it
+bit.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,14 @@ from tests.faults.wire import NODES, Bite, ProxiedCluster, coordinator_of
 from tests.harness.proxy import Proxy
 
 IN_SYNC_S = 60.0
-AWAKE_S = SLOW_S + 2.5  # until a process that was frozen gets a core, ends what it was at, and knows what it has lost
+# Until a process that was frozen gets a core, ends what it was at, and knows what it has lost.
+AWAKE_S = SLOW_S + 2.5
 
 
 class Done(NamedTuple):
-    """An act that was played. ``still``: it promises that nobody's partitions move from its start to its end."""
+    """An act that was played. ``still``: it promises that nobody's partitions move from its start
+    to its end.
+    """
 
     name: str
     start: float
@@ -92,7 +97,9 @@ async def frozen(play: Play) -> Bite:
         state = (PROC / str(life.pid) / "stat").read_text().rpartition(")")[2].split()[0]
     finally:
         woken_at = life.send(signal.SIGCONT)
-    play.ground.disruptions.append(Disruption(life.name, stopped_at, woken_at + AWAKE_S, frozen=True))
+    play.ground.disruptions.append(
+        Disruption(life.name, stopped_at, woken_at + AWAKE_S, frozen=True)
+    )
     return {"processes frozen": float(state == "T")}
 
 
@@ -103,7 +110,9 @@ async def node_killed(play: Play) -> Bite:
 
 async def coordinator_killed(play: Play) -> Bite:
     """The node that coordinates the group gets SIGKILL, and comes back."""
-    return await _node_away(play, await coordinator_of(play.ground.bootstrap, play.ground.topic), clean=False)
+    return await _node_away(
+        play, await coordinator_of(play.ground.bootstrap, play.ground.topic), clean=False
+    )
 
 
 async def node_restarted(play: Play) -> Bite:
@@ -122,7 +131,9 @@ async def _node_away(play: Play, node: int, *, clean: bool) -> Bite:
 
 
 async def _leads_again(play: Play, node: int) -> None:
-    """Wait until every partition has a leader, and all of them are in sync: two nodes must never be away at once."""
+    """Wait until every partition has a leader, and all of them are in sync: two nodes must never be
+    away at once.
+    """
     give_up = time.monotonic() + IN_SYNC_S
     while not await play.ground.in_sync():
         assert time.monotonic() < give_up, f"node {node} is not in sync: {await _led(play)}"
@@ -143,7 +154,9 @@ async def cut_for_long(play: Play) -> Bite:
     lives = [member.life.name for member in play.members]
     cut_at = time.time()
     bite = await _cut(play, play.ground.session_s + play.draw.uniform(1.5, 4))
-    play.away.append(Away(name="a long cut", start=cut_at, end=time.time(), processes=frozenset(lives)))
+    play.away.append(
+        Away(name="a long cut", start=cut_at, end=time.time(), processes=frozenset(lives))
+    )
     play.ground.disruptions += [Disruption(life, cut_at, time.time() + WINDOW_S) for life in lives]
     return bite
 
@@ -161,7 +174,9 @@ async def _cut(play: Play, seconds: float) -> Bite:
 
 
 def _held(play: Play) -> int:
-    return sum(proxy.requests.held_bytes + proxy.answers.held_bytes for proxy in play.proxies.values())
+    return sum(
+        proxy.requests.held_bytes + proxy.answers.held_bytes for proxy in play.proxies.values()
+    )
 
 
 async def reset(play: Play) -> Bite:
@@ -201,11 +216,20 @@ ACTS: dict[str, Act] = {
     "latency": slowed,
 }
 STILL = frozenset(
-    {"node killed", "coordinator killed", "node restarted", "cut briefly", "connections reset", "latency"}
+    {
+        "node killed",
+        "coordinator killed",
+        "node restarted",
+        "cut briefly",
+        "connections reset",
+        "latency",
+    }
 )
 
 
-async def play_act(play: Play, name: str, recovered: Callable[[float], bool], deadline_s: float) -> Done:
+async def play_act(
+    play: Play, name: str, recovered: Callable[[float], bool], deadline_s: float
+) -> Done:
     """Play one, and wait until everybody works again."""
     start = time.time()
     bite = await ACTS[name](play)

@@ -18,7 +18,16 @@ from aiokafka.errors import KafkaError
 
 from tests.faults import letters
 from tests.faults.checker import Commit, Disruption, Evidence, Place, Rules, Violation, check, lost
-from tests.faults.driver import Launch, Life, Load, Member, Parcel, create_topics, free_port, started_afresh
+from tests.faults.driver import (
+    Launch,
+    Life,
+    Load,
+    Member,
+    Parcel,
+    create_topics,
+    free_port,
+    started_afresh,
+)
 from tests.faults.history import Event, Partition
 from tests.faults.observer import (
     ID_HEADER,
@@ -35,17 +44,20 @@ from tests.faults.soak_service import SLOW_S
 
 SERVICE = "tests.faults.soak_service"
 COMMIT_INTERVAL_S = 0.5
-COMMIT_TAKES_S = 1.0  # with both cores busy: a tick that comes late, and its answer
+# With both cores busy: a tick that comes late, and its answer.
+COMMIT_TAKES_S = 1.0
 WINDOW_S = COMMIT_INTERVAL_S + COMMIT_TAKES_S + SLOW_S
 MAX_IN_FLIGHT = 64
 MAX_UNCOMMITTED = 100
 CONCURRENCY = 16
-MOST_REPEATED = MAX_UNCOMMITTED + MAX_IN_FLIGHT  # by one kill: what is settled and not committed, and what is in flight
+# By one kill: what is settled and not committed, and what is in flight.
+MOST_REPEATED = MAX_UNCOMMITTED + MAX_IN_FLIGHT
 PARTITIONS = 12
 CONFIRM_S = 120.0
 STOPPED_IN_S = 20.0
 DRAINED_IN_S = 180.0
-ASKED = {17: "fail", 353: "unreadable", 691: "slow"}  # number of a record, modulo 1,000 -> what it asks for
+# Number of a record, modulo 1,000 -> what it asks for.
+ASKED = {17: "fail", 353: "unreadable", 691: "slow"}
 
 CONFIG = """
 [kafka]
@@ -76,7 +88,11 @@ port = {port}
 def parcel(id: str, number: int, tp: Partition) -> Parcel:
     """A record of a round: most ask for work, some fail, some are slow, some cannot be read."""
     asked = ASKED.get((number * 7 + tp[1] * 31) % 1000, "work")
-    value = b"\xff\xfe no json" if asked == "unreadable" else json.dumps({"id": id, "do": asked}).encode()
+    value = (
+        b"\xff\xfe no json"
+        if asked == "unreadable"
+        else json.dumps({"id": id, "do": asked}).encode()
+    )
     return Parcel(value, None, ((ID_HEADER, id.encode()),))
 
 
@@ -136,7 +152,9 @@ class Ground:
         """A member that finds the brokers there, not started yet."""
         port = free_port()
         self.folder.mkdir(parents=True, exist_ok=True)
-        made = Member(name, self.folder, self.config(name, port, bootstrap), port, SERVICE, launch=launch)
+        made = Member(
+            name, self.folder, self.config(name, port, bootstrap), port, SERVICE, launch=launch
+        )
         self.members.append(made)
         return made
 
@@ -145,22 +163,30 @@ class Ground:
         return "\n".join(member.life.tail() for member in self.members)
 
     async def in_sync(self) -> bool:
-        """Whether each partition of the topic, its dead letters and the groups' own topic has all replicas."""
+        """Whether each partition of the topic, its dead letters and the groups' own topic has all
+        replicas.
+        """
         admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap, request_timeout_ms=2000)
         try:
             async with asyncio.timeout(3):
                 await admin.start()
-                topics = await admin.describe_topics([self.topic, dead_letters(self.topic), OFFSETS_TOPIC])
+                topics = await admin.describe_topics(
+                    [self.topic, dead_letters(self.topic), OFFSETS_TOPIC]
+                )
         except (KafkaError, TimeoutError):
             return False
         finally:
             await admin.close()
         return all(
-            one["leader"] >= 0 and len(one["isr"]) == len(one["replicas"]) for it in topics for one in it["partitions"]
+            one["leader"] >= 0 and len(one["isr"]) == len(one["replicas"])
+            for it in topics
+            for one in it["partitions"]
         )
 
     async def drained(self) -> None:
-        """Wait until the group has committed all that is in the log; if it does not, the judge says what is left."""
+        """Wait until the group has committed all that is in the log; if it does not, the judge says
+        what is left.
+        """
         ends = await read_log_ends(self.bootstrap, self.partitions)
         give_up = time.monotonic() + DRAINED_IN_S
         while any(self.observer.committed(tp) < end for tp, end in ends.items() if end):
@@ -179,7 +205,9 @@ class Ground:
 
     @contextmanager
     def told(self, what: str) -> Iterator[None]:
-        """Keep what goes wrong in the block for the verdict: what hours have shown must not be lost with it."""
+        """Keep what goes wrong in the block for the verdict: what hours have shown must not be lost
+        with it.
+        """
         try:
             yield
         except AssertionError as error:
@@ -192,7 +220,10 @@ class Ground:
         group = (await read_group_logs(self.bootstrap)).get(self.topic, [])
         evidence = Evidence(
             events=self.events,
-            commits=[*self.observer.commits, *(entry for entry in group if isinstance(entry, Commit))],
+            commits=[
+                *self.observer.commits,
+                *(entry for entry in group if isinstance(entry, Commit)),
+            ],
             log=id_log(log),
             log_end=await read_log_ends(self.bootstrap, self.partitions),
             sent=self.load.sent,
@@ -200,7 +231,9 @@ class Ground:
             disruptions=self.disruptions,
             letters=letters.written_on(log, [dead], timed=True),
         )
-        rules = Rules(ordered=True, releases=frozenset({"ok", "failed"}), duplicate_window_s=WINDOW_S)
+        rules = Rules(
+            ordered=True, releases=frozenset({"ok", "failed"}), duplicate_window_s=WINDOW_S
+        )
         found = [*check(evidence, rules), *letters.unfaithful(log, dead)]
         found += too_many_repeated(evidence.events, evidence.disruptions, MOST_REPEATED)
         return Verdict(evidence, [*self.failed, *found], group)
@@ -229,14 +262,21 @@ def dead_letters(topic: str) -> str:
 
 
 @asynccontextmanager
-async def staged(bootstrap: str, folder: Path, session_s: float, replicas: int) -> AsyncIterator[Ground]:
+async def staged(
+    bootstrap: str, folder: Path, session_s: float, replicas: int
+) -> AsyncIterator[Ground]:
     """New topics, whose group is observed; its processes do not outlive the block."""
     topic = f"orders-{uuid4().hex[:8]}"
     stamped = {"message.timestamp.type": "LogAppendTime"}
     dead = NewTopic(dead_letters(topic), 1, replicas, topic_configs=stamped)
-    await create_topics(bootstrap, [NewTopic(topic, PARTITIONS, replicas, topic_configs=stamped), dead])
+    await create_topics(
+        bootstrap, [NewTopic(topic, PARTITIONS, replicas, topic_configs=stamped), dead]
+    )
     observer = Observer(bootstrap, topic, partitions_of(topic))
-    async with Load(bootstrap, partitions_of(topic), parcel, CONFIRM_S) as load, observer.watching():
+    async with (
+        Load(bootstrap, partitions_of(topic), parcel, CONFIRM_S) as load,
+        observer.watching(),
+    ):
         ground = Ground(bootstrap, topic, folder, load, observer, session_s)
         try:
             yield ground
@@ -250,7 +290,8 @@ class Watch:
 
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
-        self._over: set[str] = set()  # processes that have ended, and whose histories were read to their ends
+        # Processes that have ended, and whose histories were read to their ends.
+        self._over: set[str] = set()
         self._seen: Counter[str] = Counter()
         self._ends: dict[Partition, float] = {}
         self._owned: dict[str, set[Partition]] = {}
@@ -263,7 +304,9 @@ class Watch:
         if not self.all_worked_on_since(t):
             return False
         shares = [self._owned.get(life.name, set()) for life in self._ground.running()]
-        return all(shares) and sum(map(len, shares)) == len(set().union(*shares)) == len(self._ground.partitions)
+        return all(shares) and sum(map(len, shares)) == len(set().union(*shares)) == len(
+            self._ground.partitions
+        )
 
     def all_worked_on_since(self, t: float) -> bool:
         """Whether every partition has seen the end of a record after *t*."""

@@ -2,13 +2,13 @@
 
 ``python -m tests.faults.soak_service CONFIG HISTORY [--seed N]``
 
-What the handler does with a record is in its payload: ``"do": "work"`` sleeps for some milliseconds, ``"slow"`` for
-longer, ``"fail"`` raises, and is a dead letter then. The service also writes down how many tasks there are, each
-second, also while there is no record to handle.
+What the handler does with a record is in its payload: ``"do": "work"`` sleeps for some
+milliseconds, ``"slow"`` for longer, ``"fail"`` raises, and is a dead letter then. The service also
+writes down how many tasks there are, each second, also while there is no record to handle.
 
-``SOAK_BUGS=ahead,lose,leak`` plants mistakes, which the judge must find: the handler leaves the work of some records to
-a task and returns, returns without the work of others, and each record leaves a task and some memory behind, every
-fifth a descriptor.
+``SOAK_BUGS=ahead,lose,leak`` plants mistakes, which the judge must find: the handler leaves the
+work of some records to a task and returns, returns without the work of others, and each record
+leaves a task and some memory behind, every fifth a descriptor.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ BUGS = "SOAK_BUGS"
 SLOW_S = 0.5
 LONGEST_S = 0.004
 TASKS_EVERY = "1s"
-AHEAD_S = 1.5  # longer than a commit takes
+# Longer than a commit takes.
+AHEAD_S = 1.5
 EVERY = {"ahead": 20, "lose": 50, "leak": 5}
 
 

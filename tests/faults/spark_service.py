@@ -1,9 +1,11 @@
-"""A service with a Spark channel that writes to every sink of the examples, and may be held before its commit.
+"""A service with a Spark channel that writes to every sink of the examples, and may be held before
+its commit.
 
 ``python -m tests.faults.spark_service CONFIG HISTORY --sinks FOLDER --postgres DSN [--seed N]``
 
-While there is a file ``hold`` in FOLDER a batch waits when the sinks have it, and before its function returns, until
-somebody kills the process: the first batch of a life with an even seed, the second of one with an odd seed.
+While there is a file ``hold`` in FOLDER a batch waits when the sinks have it, and before its
+function returns, until somebody kills the process: the first batch of a life with an even seed, the
+second of one with an odd seed.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ def main() -> None:
 
 
 def build(options: argparse.Namespace, history: History) -> App:
-    """The application: one channel, whose function writes down when a batch begins, is written, waits, and ends."""
+    """The application: one channel, whose function writes down when a batch begins, is written,
+    waits, and ends.
+    """
     app = App(str(options.config))
     hold = options.sinks / "hold"
     batches = count(1)
@@ -57,7 +61,8 @@ def build(options: argparse.Namespace, history: History) -> App:
         history.note("written", id=batch.id)
         if hold.exists() and number >= held:
             history.note("waiting", id=batch.id)
-            while hold.exists():  # a Spark job each time, so that a revocation ends the wait
+            # A Spark job each time, so that a revocation ends the wait.
+            while hold.exists():
                 time.sleep(0.1)
                 batch.spark.range(1).count()
         history.note("end", id=batch.id)
@@ -73,7 +78,9 @@ def write(df: Any, batch: SparkBatch, options: argparse.Namespace, process: str)
     with alone(sinks / "delta.lock"):
         if not (sinks / "delta").exists():
             delta_per_range.create(
-                batch.spark, sinks / "delta", "topic STRING, partition INT, offset BIGINT, value BINARY"
+                batch.spark,
+                sinks / "delta",
+                "topic STRING, partition INT, offset BIGINT, value BINARY",
             )
         delta_per_range.write(df, batch, sinks / "delta")
     plain_append.write(df, batch, sinks / "appended" / process)
@@ -81,7 +88,9 @@ def write(df: Any, batch: SparkBatch, options: argparse.Namespace, process: str)
 
 @contextmanager
 def alone(lock: Path) -> Iterator[None]:
-    """One process at a time: on a local disk two writers can take the same version of a Delta table."""
+    """One process at a time: on a local disk two writers can take the same version of a Delta
+    table.
+    """
     with lock.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

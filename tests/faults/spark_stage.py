@@ -1,4 +1,6 @@
-"""What tests of a Spark service share: its settings, what its tasks and probes show, and a stranger in its group."""
+"""What tests of a Spark service share: its settings, what its tasks and probes show, and a stranger
+in its group.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,13 @@ from tests.faults.history import Event, Partition
 from tests.faults.observer import Observer, read_log_ends
 from tests.faults.processes import Process, alive
 
-WAIT_S = 300.0  # for what takes seconds: where many tests share the cores a driver may take minutes to start
+# For what takes seconds: where many tests share the cores a driver may take minutes to start.
+WAIT_S = 300.0
 GONE_S = 15.0
-LETTERS = "letters"  # follows a topic's name
-STAMPED = {"message.timestamp.type": "LogAppendTime"}  # the broker's own time, not the producer's
+# Follows a topic's name.
+LETTERS = "letters"
+# The broker's own time, not the producer's.
+STAMPED = {"message.timestamp.type": "LogAppendTime"}
 
 CONFIG = """
 [kafka]
@@ -74,7 +79,9 @@ def letters_of(topic: str) -> list[Partition]:
 
 
 def member(kafka: str, folder: Path, run: str, channels: dict[str, Settings]) -> Member:
-    """A service, not started yet. The topic of a channel, and its group, is its name behind *run*."""
+    """A service, not started yet. The topic of a channel, and its group, is its name behind
+    *run*.
+    """
     tables = [
         CHANNEL.format(name=name, topic=run + name, letters=LETTERS, **settings._asdict())
         for name, settings in channels.items()
@@ -85,10 +92,15 @@ def member(kafka: str, folder: Path, run: str, channels: dict[str, Settings]) ->
     return Member("service", folder, config, port, "tests.faults.spark_tasks", options)
 
 
-async def produce(kafka: str, words: Sequence[tuple[Partition, str]]) -> list[tuple[Partition, int]]:
+async def produce(
+    kafka: str, words: Sequence[tuple[Partition, str]]
+) -> list[tuple[Partition, int]]:
     """Write records that say what is to be done; where each went."""
     async with AIOKafkaProducer(bootstrap_servers=kafka, linger_ms=5) as producer:
-        sends = [await producer.send(topic, word.encode(), partition=number) for (topic, number), word in words]
+        sends = [
+            await producer.send(topic, word.encode(), partition=number)
+            for (topic, number), word in words
+        ]
         written = await asyncio.gather(*sends)
     return [((one.topic, one.partition), one.offset) for one in written]
 
@@ -155,7 +167,9 @@ class Tasks:
         (self.folder / "go").unlink(missing_ok=True)
 
     async def held(self, life: Life, channel: str, but: Collection[str] = ()) -> Event:
-        """The beginning of the latest call of a function, once a task of it beats; not of a batch in *but*."""
+        """The beginning of the latest call of a function, once a task of it beats; not of a batch
+        in *but*.
+        """
 
         def find() -> Event | None:
             begun = calls(life, channel)
@@ -164,7 +178,9 @@ class Tasks:
                 return None
             return begun[-1] if len(self.beats()[call_of(begun[-1])]) > 2 else None
 
-        await until(lambda: life.exit_code is not None or find(), WAIT_S, f"{channel} is busy", life.tail)
+        await until(
+            lambda: life.exit_code is not None or find(), WAIT_S, f"{channel} is busy", life.tail
+        )
         found = find()
         assert found is not None, life.tail()
         return found
@@ -173,13 +189,21 @@ class Tasks:
 async def ended(life: Life, channel: str, id: str) -> None:
     """Wait until a call of the function has written the batch of this id."""
     await until(
-        lambda: id in {event.id for event in calls(life, channel, "end")}, WAIT_S, f"{id} is written", life.tail
+        lambda: id in {event.id for event in calls(life, channel, "end")},
+        WAIT_S,
+        f"{id} is written",
+        life.tail,
     )
 
 
 async def gone(processes: list[Process]) -> None:
     """Wait until none of these runs any more."""
-    await until(lambda: not alive(processes), GONE_S, "no process is left behind", lambda: str(alive(processes)))
+    await until(
+        lambda: not alive(processes),
+        GONE_S,
+        "no process is left behind",
+        lambda: str(alive(processes)),
+    )
 
 
 # -- what is seen from outside
@@ -198,7 +222,9 @@ class Stranger(ConsumerRebalanceListener):  # type: ignore[misc]
     async def on_partitions_revoked(self, revoked: Iterable[Partition]) -> None: ...
 
     async def on_partitions_assigned(self, assigned: Iterable[Partition]) -> None:
-        self.assigned.append((time.time(), frozenset((topic, number) for topic, number in assigned)))
+        self.assigned.append(
+            (time.time(), frozenset((topic, number) for topic, number in assigned))
+        )
 
     def has(self, partitions: int) -> bool:
         """Whether it holds so many."""
@@ -207,9 +233,12 @@ class Stranger(ConsumerRebalanceListener):  # type: ignore[misc]
     @asynccontextmanager
     async def joining(self, kafka: str, topic: str) -> AsyncIterator[None]:
         """Be a member of the group that is called as the topic while the block runs."""
-        consumer = AIOKafkaConsumer(bootstrap_servers=kafka, group_id=topic, enable_auto_commit=False)
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=kafka, group_id=topic, enable_auto_commit=False
+        )
         consumer.subscribe([topic], listener=self)
-        joining = asyncio.create_task(consumer.start())  # it returns when there is an assignment
+        # It returns when there is an assignment.
+        joining = asyncio.create_task(consumer.start())
         try:
             yield
             await joining

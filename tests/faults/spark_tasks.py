@@ -2,12 +2,13 @@
 
 ``python -m tests.faults.spark_tasks CONFIG HISTORY --folder FOLDER --channels NAME... [--seed N]``
 
-Values of records: ``work`` is written at once, ``hold`` when there is a file ``go`` in FOLDER, ``sleep 9`` after nine
-seconds; ``die`` makes the function end its driver. Rows go to FOLDER/rows, a directory for each range. Every 50 ms a
-task appends a line to FOLDER/beats: the time, the process, the channel, and which call of its function it belongs to.
+Values of records: ``work`` is written at once, ``hold`` when there is a file ``go`` in FOLDER,
+``sleep 9`` after nine seconds; ``die`` makes the function end its driver. Rows go to FOLDER/rows, a
+directory for each range. Every 50 ms a task appends a line to FOLDER/beats: the time, the process,
+the channel, and which call of its function it belongs to.
 
-In the history ``tp`` of ``begin`` and ``end`` is the channel and the number of the call, ``id`` the batch's; the
-outcome of ``begin`` and ``revoked`` tells which Spark jobs are active just then.
+In the history ``tp`` of ``begin`` and ``end`` is the channel and the number of the call, ``id`` the
+batch's; the outcome of ``begin`` and ``revoked`` tells which Spark jobs are active just then.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from tests.examples.spark import COLUMNS, example
 from tests.faults.history import History
 
 BEAT_S = 0.05
-LONGEST_S = 90.0  # of a task that nobody lets go
+# Of a task that nobody lets go.
+LONGEST_S = 90.0
 NO_JOBS = "no jobs"
 directory_per_range = example("sinks/directory_per_range.py")
 
@@ -51,7 +53,8 @@ def main() -> None:
 def add(app: App, channel: str, options: argparse.Namespace, history: History) -> None:
     """A channel whose function writes down when it begins, and when its rows are written."""
     numbers = count(1)
-    sessions: list[Any] = []  # that of the latest call
+    # That of the latest call.
+    sessions: list[Any] = []
 
     @app.on_assigned(channel)
     async def assigned(partitions: frozenset[TopicPartition]) -> None:
@@ -67,7 +70,9 @@ def add(app: App, channel: str, options: argparse.Namespace, history: History) -
         number = next(numbers)
         sessions[:] = [batch.spark]
         jobs = active_jobs(batch.spark)
-        history.note("begin", tp=(channel, number), id=batch.id, attempt=batch.attempt, outcome=jobs)
+        history.note(
+            "begin", tp=(channel, number), id=batch.id, attempt=batch.attempt, outcome=jobs
+        )
         words = {bytes(row.value).decode() for row in df.select("value").collect()}
         if "die" in words:
             os.kill(batch.spark.sparkContext._gateway.proc.pid, signal.SIGKILL)
@@ -83,9 +88,13 @@ def active_jobs(spark: Any) -> str:
 
 
 def beating(folder: Path, name: str, words: set[str]) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """For ``mapInArrow``: the rows as they are, after what the *words* of the batch ask for; until then it beats."""
+    """For ``mapInArrow``: the rows as they are, after what the *words* of the batch ask for; until
+    then it beats.
+    """
     go, beats = folder / "go", folder / "beats"
-    sleep_s = max((float(word.split()[1]) for word in words if word.startswith("sleep")), default=0.0)
+    sleep_s = max(
+        (float(word.split()[1]) for word in words if word.startswith("sleep")), default=0.0
+    )
     is_held = "hold" in words
 
     def work(rows: Iterator[Any]) -> Iterator[Any]:

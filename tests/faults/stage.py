@@ -1,4 +1,6 @@
-"""One run of the matrix: every strategy's topics, load, observers and members, and the verdict on each strategy."""
+"""One run of the matrix: every strategy's topics, load, observers and members, and the verdict on
+each strategy.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +21,36 @@ from uuid import uuid4
 from aiokafka.admin import NewTopic
 
 from tests.faults import letters
-from tests.faults.checker import Commit, Disruption, Evidence, Rules, Violation, check, duplicates, lost
+from tests.faults.checker import (
+    Commit,
+    Disruption,
+    Evidence,
+    Rules,
+    Violation,
+    check,
+    duplicates,
+    lost,
+)
 from tests.faults.driver import Life, Load, Member, Parcel, create_topics, free_port, until
 from tests.faults.history import Event, Partition
 from tests.faults.letters import Log
 from tests.faults.observer import Observer, id_log, read_all_commits, read_log_ends, read_records
-from tests.faults.strategies import COMMIT_INTERVAL_S, DELAYS_MS, PARTITIONS, Strategy, config, parcel
+from tests.faults.strategies import (
+    COMMIT_INTERVAL_S,
+    DELAYS_MS,
+    PARTITIONS,
+    Strategy,
+    config,
+    parcel,
+)
 
 SERVICE = "tests.faults.matrix_service"
-PER_CHANNEL = 30  # records a second
+# Records a second.
+PER_CHANNEL = 30
 CONFIRM_S = 120.0
 LOOK_EVERY_S = 0.3
-COMMIT_TAKES_S = 0.7  # with the machine busy: a tick that comes late, and its answer
+# With the machine busy: a tick that comes late, and its answer.
+COMMIT_TAKES_S = 0.7
 LONGEST_HANDLER_S = 0.03
 WINDOW_S = COMMIT_INTERVAL_S + COMMIT_TAKES_S + LONGEST_HANDLER_S
 
@@ -43,7 +63,8 @@ class Row(NamedTuple):
         repeated: Handler calls beyond a record's first, in-place retries aside.
         letters: Dead letters in the log.
         silent_s: The longest time without a record handled, from the fault on.
-        committed_s: From the fault until the group's committed offset moved again; inf where it never does.
+        committed_s: From the fault until the group's committed offset moved again; inf where it
+            never does.
     """
 
     strategy: str
@@ -58,8 +79,8 @@ class Row(NamedTuple):
 
 @dataclass
 class Stage:
-    """A run. ``cuts`` are the disruptions that excuse repeated records, of every channel; ``outages`` those that
-    excuse them of a channel that restarts meanwhile.
+    """A run. ``cuts`` are the disruptions that excuse repeated records, of every channel;
+    ``outages`` those that excuse them of a channel that restarts meanwhile.
     """
 
     bootstrap: str
@@ -98,9 +119,13 @@ class Stage:
 
     def _behind(self, records: int, since: float) -> list[str]:
         handled = Counter(
-            event.tp[0] for event in self.events if event.kind == "end" and event.outcome == "ok" and event.t > since
+            event.tp[0]
+            for event in self.events
+            if event.kind == "end" and event.outcome == "ok" and event.t > since
         )
-        return [name for name, one in self.strategies.items() if handled[one.topic(self.run)] < records]
+        return [
+            name for name, one in self.strategies.items() if handled[one.topic(self.run)] < records
+        ]
 
     async def finish(self, deadline_s: float = 45.0) -> None:
         """Wait until everything is settled and committed, and stop what still runs."""
@@ -119,7 +144,8 @@ class Stage:
             await until(lambda: due <= self._done(topic), deadline_s, f"{topic} is handled")
             return
         await self._committed(strategy.name, [topic], deadline_s)
-        for retry in strategy.retry_topics(self.run):  # one after the other: each writes to the next
+        # One after the other: each writes to the next.
+        for retry in strategy.retry_topics(self.run):
             await self._committed(retry_group(strategy, self.run), [retry], deadline_s)
 
     def _done(self, topic: str) -> set[tuple[Partition, int]]:
@@ -150,7 +176,10 @@ class Stage:
     async def _verdict(self, strategy: Strategy, logged: Mapping[str, list[Commit]]) -> Row:
         topic, events = strategy.topic(self.run), self.events
         origin = await read_records(self.bootstrap, _partitions([topic]))
-        retries = [await read_records(self.bootstrap, _partitions([one])) for one in strategy.retry_topics(self.run)]
+        retries = [
+            await read_records(self.bootstrap, _partitions([one]))
+            for one in strategy.retry_topics(self.run)
+        ]
         dead_topic = strategy.dead_letters.format(run=self.run)
         dead = await read_records(self.bootstrap, _partitions([dead_topic])) if dead_topic else {}
         evidence = await self._evidence(strategy.name, topic, origin, logged.get(topic, []))
@@ -162,10 +191,17 @@ class Stage:
             lanes=_lanes(origin) if strategy.by_key else {},
         )
         rules = _rules(strategy, origin)
-        found = [*_judged(strategy, evidence, rules), *letters.unfaithful(origin, dead, on_the_way=retries)]
-        for number, (hop, log) in enumerate(zip(strategy.retry_topics(self.run), retries, strict=True)):
+        found = [
+            *_judged(strategy, evidence, rules),
+            *letters.unfaithful(origin, dead, on_the_way=retries),
+        ]
+        for number, (hop, log) in enumerate(
+            zip(strategy.retry_topics(self.run), retries, strict=True)
+        ):
             group = retry_group(strategy, self.run)
-            found += await self._judge_retries(hop, log, [*retries[number + 1 :], dead], group, logged.get(group, []))
+            found += await self._judge_retries(
+                hop, log, [*retries[number + 1 :], dead], group, logged.get(group, [])
+            )
         if retries:
             found += letters.early(events, self._hops(strategy))
         return Row(
@@ -182,7 +218,9 @@ class Stage:
     async def _judge_retries(
         self, topic: str, log: Log, onward: Sequence[Log], group: str, logged: Sequence[Commit]
     ) -> list[Violation]:
-        """A retry topic is a source of its own: what is in it must be handled or go on, and be committed only then."""
+        """A retry topic is a source of its own: what is in it must be handled or go on, and be
+        committed only then.
+        """
         evidence = await self._evidence(group, topic, log, logged)
         after = letters.written_on(log, onward[:-1], timed=True)
         dead = letters.written_on(log, onward[-1:], timed=False)
@@ -192,9 +230,13 @@ class Stage:
             letters={**dead, **after},
             disruptions=self.cuts,
         )
-        return check(evidence, Rules(releases=frozenset({"ok", "failed"}), duplicate_window_s=WINDOW_S))
+        return check(
+            evidence, Rules(releases=frozenset({"ok", "failed"}), duplicate_window_s=WINDOW_S)
+        )
 
-    async def _evidence(self, observer: str, topic: str, log: Log, logged: Sequence[Commit]) -> Evidence:
+    async def _evidence(
+        self, observer: str, topic: str, log: Log, logged: Sequence[Commit]
+    ) -> Evidence:
         seen = self.observers[observer].commits
         return Evidence(
             events=[event for event in self.events if event.tp[0] == topic],
@@ -208,17 +250,24 @@ class Stage:
     def _hops(self, strategy: Strategy) -> list[tuple[str, str, float]]:
         topics = [strategy.topic(self.run), *strategy.retry_topics(self.run)]
         return [
-            (before, after, delay / 1000) for before, after, delay in zip(topics, topics[1:], DELAYS_MS, strict=False)
+            (before, after, delay / 1000)
+            for before, after, delay in zip(topics, topics[1:], DELAYS_MS, strict=False)
         ]
 
     def _silence(self, events: Sequence[Event]) -> float:
-        """The longest time without an end of a record, of those that lasted until after the fault."""
-        ends = sorted(event.t for event in events if event.kind == "end" and event.outcome != "cancelled")
+        """The longest time without an end of a record, of those that lasted until after the
+        fault.
+        """
+        ends = sorted(
+            event.t for event in events if event.kind == "end" and event.outcome != "cancelled"
+        )
         gaps = [after - before for before, after in pairwise(ends) if after >= self.fault_at]
         return max(gaps, default=inf)
 
     def _committed_again(self, commits: Sequence[Commit]) -> float:
-        after = [commit.t for commit in commits if commit.source == "log" and commit.t > self.fault_at]
+        after = [
+            commit.t for commit in commits if commit.source == "log" and commit.t > self.fault_at
+        ]
         return min(after, default=inf) - self.fault_at
 
 
@@ -230,9 +279,14 @@ def retry_group(strategy: Strategy, run: str) -> str:
 def _judged(strategy: Strategy, evidence: Evidence, rules: Rules) -> list[Violation]:
     if strategy.commits:
         found = check(evidence, rules)
-        # what the client commits by itself says nothing about what was handled, so repeats cannot be bounded
+        # what the client commits by itself says nothing about what was handled, so repeats cannot
+        # be bounded
         return found if strategy.safe else [one for one in found if one.invariant != "I7"]
-    found = [Violation("I1", f"{strategy.name}: {one} was committed") for one in evidence.commits if one.offset >= 0]
+    found = [
+        Violation("I1", f"{strategy.name}: {one} was committed")
+        for one in evidence.commits
+        if one.offset >= 0
+    ]
     never = replace(evidence, commits=(), log_end={})
     return [*found, *(one for one in check(never, rules) if one.invariant != "I7")]
 
@@ -255,7 +309,9 @@ def _rules(strategy: Strategy, origin: Log) -> Rules:
     )
 
 
-def _written_on(strategy: Strategy, origin: Log, onward: Sequence[Log]) -> dict[tuple[Partition, int], float]:
+def _written_on(
+    strategy: Strategy, origin: Log, onward: Sequence[Log]
+) -> dict[tuple[Partition, int], float]:
     """When records left their topic: exactly, where the topics that they went to tell the time."""
     if strategy.timed:
         return letters.written_on(origin, onward[:1], timed=True)

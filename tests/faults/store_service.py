@@ -1,11 +1,14 @@
-"""A service whose channels keep their positions in stores, with a running sum for each partition as the state.
+"""A service whose channels keep their positions in stores, with a running sum for each partition as
+the state.
 
-``python -m tests.faults.store_service CONFIG HISTORY [--rows CHANNEL...] [--seed N] [--latency LOW HIGH]``
+``python -m tests.faults.store_service CONFIG HISTORY [--rows CHANNEL...] [--seed N] [--latency LOW
+HIGH]``
 
-A channel of ``--rows`` writes a row for each record, in one transaction with position and state: into the table
-``rows`` of its database, or a list of its Redis. The topics of a test have no gaps, so the state that a record finds
-must have counted as many records as its offset says; the outcome of its ``end`` tells if it has not. Work is written
-down as done before its position can be stored; what a handler raises after that, too.
+A channel of ``--rows`` writes a row for each record, in one transaction with position and state:
+into the table ``rows`` of its database, or a list of its Redis. The topics of a test have no gaps,
+so the state that a record finds must have counted as many records as its offset says; the outcome
+of its ``end`` tells if it has not. Work is written down as done before its position can be stored;
+what a handler raises after that, too.
 """
 
 from __future__ import annotations
@@ -25,7 +28,9 @@ from reactive_kafka import App, Message, TopicPartition
 from tests.faults.history import History
 
 Payload = dict[str, Any]
-TABLE = 'CREATE TABLE IF NOT EXISTS rows (topic TEXT, "partition" INT, "offset" BIGINT, process TEXT)'
+TABLE = (
+    'CREATE TABLE IF NOT EXISTS rows (topic TEXT, "partition" INT, "offset" BIGINT, process TEXT)'
+)
 INSERT = text("INSERT INTO rows VALUES (:topic, :partition, :offset, :process)")
 
 
@@ -37,7 +42,9 @@ def rows_key(topic: str, partition: int) -> str:
 class Handlers:
     """The work of every channel, written down."""
 
-    def __init__(self, history: History, process: str, seed: int, latency: tuple[float, float]) -> None:
+    def __init__(
+        self, history: History, process: str, seed: int, latency: tuple[float, float]
+    ) -> None:
         self.history = history
         self._process = process
         self._latencies = random.Random(seed)
@@ -64,7 +71,9 @@ class Handlers:
         with self._noted(message):
             async with message.transaction() as pipeline:
                 outcome = _add(message)
-                pipeline.rpush(rows_key(message.topic, message.partition), f"{message.offset} {self._process}")
+                pipeline.rpush(
+                    rows_key(message.topic, message.partition), f"{message.offset} {self._process}"
+                )
                 await self._work()
                 self._end(message, outcome)
 
@@ -82,7 +91,9 @@ class Handlers:
         await asyncio.sleep(self._latencies.uniform(*self._latency))
 
     def _end(self, message: Message[Payload], outcome: str) -> None:
-        self.history.end((message.topic, message.partition), message.offset, message.payload["id"], outcome)
+        self.history.end(
+            (message.topic, message.partition), message.offset, message.payload["id"], outcome
+        )
 
     def _row(self, message: Message[Payload]) -> dict[str, Any]:
         place = {"topic": message.topic, "partition": message.partition, "offset": message.offset}

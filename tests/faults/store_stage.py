@@ -1,4 +1,6 @@
-"""What tests of stores share: services with a channel for each store, and what their stores have, seen from outside."""
+"""What tests of stores share: services with a channel for each store, and what their stores have,
+seen from outside.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,11 @@ SERVICE = "tests.faults.store_service"
 PARTITIONS = 4
 COMMIT_INTERVAL_S = 0.2
 LATENCY_S = (0.01, 0.08)
-WINDOW_S = 1.0  # how old what was done in a transaction may be, to be begun again after a kill, with the machine busy
-INTERVAL_WINDOW_S = 5.0  # the same where positions are written now and then: a busy disk takes seconds
+# How old what was done in a transaction may be, to be begun again after a kill, with the machine
+# busy.
+WINDOW_S = 1.0
+# The same where positions are written now and then: a busy disk takes seconds.
+INTERVAL_WINDOW_S = 5.0
 LOOK_EVERY_S = 0.1
 
 CONFIG = """
@@ -72,7 +77,8 @@ class Kept:
 
     Attributes:
         store: The URL of its store.
-        rows: Reads the rows that its handler wrote, as topic and partition, offset, process; None: it writes none.
+        rows: Reads the rows that its handler wrote, as topic and partition, offset, process; None:
+            it writes none.
     """
 
     store: str
@@ -88,7 +94,9 @@ def in_postgres(dsn: str, client: str = "asyncpg") -> Kept:
                 'SELECT topic, "partition", "offset", process FROM rows WHERE topic = ANY(%s)',
                 [[topic for topic, _ in partitions]],
             )
-            return [((topic, number), offset, process) async for topic, number, offset, process in found]
+            return [
+                ((topic, number), offset, process) async for topic, number, offset, process in found
+            ]
 
     return Kept(dsn.replace("postgresql:", f"postgresql+{client}:"), rows)
 
@@ -115,7 +123,8 @@ def in_redis(url: str) -> Kept:
 
 
 class Watch:
-    """Reads the rows of a channel's checkpoints again and again, and goes on when the store is away.
+    """Reads the rows of a channel's checkpoints again and again, and goes on when the store is
+    away.
 
     Attributes:
         commits: One entry a partition for each change of its position that was seen.
@@ -158,7 +167,9 @@ class Watch:
         t = time.time()
         for place, row in found.items():
             tp = (place.topic, place.partition)
-            if row.position is not None and (tp not in self.latest or self.latest[tp].position != row.position):
+            if row.position is not None and (
+                tp not in self.latest or self.latest[tp].position != row.position
+            ):
                 self.commits.append(Commit(t, tp, row.position))
             self.latest[tp] = row
 
@@ -194,11 +205,20 @@ class Stage:
         return partitions_of(self.topic(channel))
 
     def member(
-        self, name: str, *, latency_s: tuple[float, float] = LATENCY_S, stores: Mapping[str, str] | None = None
+        self,
+        name: str,
+        *,
+        latency_s: tuple[float, float] = LATENCY_S,
+        stores: Mapping[str, str] | None = None,
     ) -> Member:
-        """A service with every channel, not started yet; *stores* are other URLs of the same stores."""
+        """A service with every channel, not started yet; *stores* are other URLs of the same
+        stores.
+        """
         urls = {channel: kept.store for channel, kept in self.channels.items()} | dict(stores or {})
-        tables = [CHANNEL.format(name=channel, topic=self.topic(channel), store=url) for channel, url in urls.items()]
+        tables = [
+            CHANNEL.format(name=channel, topic=self.topic(channel), store=url)
+            for channel, url in urls.items()
+        ]
         port = free_port()
         config = CONFIG.format(
             bootstrap=self.bootstrap,
@@ -228,15 +248,24 @@ class Stage:
         )
 
     async def busy(self, life: Life, records: int = 5, deadline_s: float = 60.0) -> None:
-        """Wait until a process has handled some records of every channel, and is in the middle of others."""
+        """Wait until a process has handled some records of every channel, and is in the middle of
+        others.
+        """
         await until(
-            lambda: all(self.done(name, life.name) >= records for name in self.channels) and life.in_flight,
+            lambda: (
+                all(self.done(name, life.name) >= records for name in self.channels)
+                and life.in_flight
+            ),
             deadline_s,
             f"{life.name} is busy",
-            lambda: f"{ {name: self.done(name, life.name) for name in self.channels} }: {life.tail()}",
+            lambda: (
+                f"{ {name: self.done(name, life.name) for name in self.channels} }: {life.tail()}"
+            ),
         )
 
-    async def goes_on(self, channel: str, life: Life, records: int = 20, deadline_s: float = 40.0) -> None:
+    async def goes_on(
+        self, channel: str, life: Life, records: int = 20, deadline_s: float = 40.0
+    ) -> None:
         """Wait until a process has handled so many records more of a channel."""
         before = self.done(channel, life.name)
         await until(
@@ -279,9 +308,14 @@ class Stage:
         }
 
     async def wrong(self) -> dict[str, list[str]]:
-        """channel -> what is not as it should be, once all has come to its end; empty where all is right."""
+        """channel -> what is not as it should be, once all has come to its end; empty where all is
+        right.
+        """
         commits = await read_all_commits(self.bootstrap)
-        found = {name: await self._wrong(name, commits.get(self.topic(name), [])) for name in self.channels}
+        found = {
+            name: await self._wrong(name, commits.get(self.topic(name), []))
+            for name in self.channels
+        }
         return {name: problems for name, problems in found.items() if problems}
 
     async def _wrong(self, name: str, in_kafka: Sequence[Commit]) -> list[str]:
@@ -293,7 +327,9 @@ class Stage:
             commits=[*watch.commits, *in_kafka],
             log=log,
             log_end=await read_log_ends(self.bootstrap, partitions),
-            sent={place: id for place, id in self.load.sent.items() if place[0][0] == self.topic(name)},
+            sent={
+                place: id for place, id in self.load.sent.items() if place[0][0] == self.topic(name)
+            },
             maybe=frozenset(self.load.maybe),
             disruptions=self.cuts,
         )
@@ -302,10 +338,16 @@ class Stage:
         found = [report(check(evidence, Rules(ordered=True, duplicate_window_s=window_s)))]
         found += _wrong_states(log, watch.latest)
         found += _wrong_in_kafka(evidence.log_end, in_kafka)
-        found += [f"{one.process}, {one.tp}, {one.offset}: {one.outcome}" for one in evidence.events if _misled(one)]
+        found += [
+            f"{one.process}, {one.tp}, {one.offset}: {one.outcome}"
+            for one in evidence.events
+            if _misled(one)
+        ]
         found += [f"{tp}: {end} dead letters" for tp, end in letters.items() if end]
         if rows is not None:
-            found += wrong_rows(log, Counter((tp, offset) for tp, offset, _ in await rows(partitions)))
+            found += wrong_rows(
+                log, Counter((tp, offset) for tp, offset, _ in await rows(partitions))
+            )
         return [problem for problem in found if problem]
 
 
@@ -313,13 +355,21 @@ def _misled(event: Event) -> bool:
     return event.outcome.startswith("found")
 
 
-def _wrong_states(log: Mapping[Partition, Mapping[int, str]], latest: Mapping[Partition, Checkpoint]) -> list[str]:
-    """Every state whose sum is not that of the records below its position, or that is not at the end."""
+def _wrong_states(
+    log: Mapping[Partition, Mapping[int, str]], latest: Mapping[Partition, Checkpoint]
+) -> list[str]:
+    """Every state whose sum is not that of the records below its position, or that is not at the
+    end.
+    """
     found = []
     for tp, records in log.items():
         right = reduce(add, records.values(), None)
         kept = latest.get(tp, Checkpoint(0))
-        is_right = kept.position == len(records) and kept.state is not None and json.loads(kept.state) == right
+        is_right = (
+            kept.position == len(records)
+            and kept.state is not None
+            and json.loads(kept.state) == right
+        )
         if records and not is_right:
             found.append(f"{tp}: {kept} is stored, and {len(records)} records make {right}")
     return found
@@ -329,7 +379,9 @@ def _wrong_in_kafka(ends: Mapping[Partition, int], commits: Sequence[Commit]) ->
     """Every partition whose last commit in Kafka is not its end."""
     last = {commit.tp: commit.offset for commit in commits}
     return [
-        f"{tp}: {last.get(tp)} is committed to Kafka, not {end}" for tp, end in ends.items() if last.get(tp, 0) != end
+        f"{tp}: {last.get(tp)} is committed to Kafka, not {end}"
+        for tp, end in ends.items()
+        if last.get(tp, 0) != end
     ]
 
 
@@ -345,7 +397,11 @@ def wrong_rows(log: Mapping[Partition, Mapping[int, str]], rows: Rows) -> list[s
 
 def begun_again(life: Life, events: Sequence[Event], topic: str) -> list[Event]:
     """What a process was in the middle of when it was killed, and another one has begun again."""
-    others = {(event.tp, event.offset) for event in events if event.kind == "begin" and event.process != life.name}
+    others = {
+        (event.tp, event.offset)
+        for event in events
+        if event.kind == "begin" and event.process != life.name
+    }
     return [one for one in life.in_flight if one.tp[0] == topic and (one.tp, one.offset) in others]
 
 
@@ -365,7 +421,9 @@ async def staged(
     run = uuid4().hex[:8]
     topics = {name: topic_of(run, name) for name in channels}
     letters = [NewTopic(f"dead-{topic}", 1, 1) for topic in topics.values()]
-    await create_topics(bootstrap, [*(NewTopic(topic, PARTITIONS, 1) for topic in topics.values()), *letters])
+    await create_topics(
+        bootstrap, [*(NewTopic(topic, PARTITIONS, 1) for topic in topics.values()), *letters]
+    )
     watches = {
         name: Watch(open_store(kept.store), topics[name], partitions_of(topics[name]))
         for name, kept in channels.items()

@@ -1,4 +1,6 @@
-"""The channels of the matrix: one a strategy, what is asked of each, and what each promises. Data, and no I/O."""
+"""The channels of the matrix: one a strategy, what is asked of each, and what each promises. Data,
+and no I/O.
+"""
 
 from __future__ import annotations
 
@@ -26,15 +28,17 @@ class Strategy:
     Attributes:
         name: Of the channel; also what its topics and groups begin with.
         config: Its lines of TOML; ``{run}`` becomes the name of the run.
-        asks: Number of a record in its round of ``every`` -> what is asked of its handler; else "work". The
-            rounds of the partitions are staggered.
+        asks: Number of a record in its round of ``every`` -> what is asked of its handler; else
+            "work". The rounds of the partitions are staggered.
         settles, releases, ordered, safe: As in :class:`tests.faults.checker.Rules`.
-        commits: False: the group must not have any committed offset, and every start reads everything again.
+        commits: False: the group must not have any committed offset, and every start reads
+            everything again.
         by_key: Its records are ordered by key, not by partition.
-        timed: Topics that failed records go to, made beforehand so that they bear the broker's time of writing.
+        timed: Topics that failed records go to, made beforehand so that they bear the broker's time
+            of writing.
         dead_letters: Its dead-letter topic, whoever makes it.
-        restarts: Its channel fails and comes back; where it fails while nobody takes commits, what it had done
-            since the last one is repeated.
+        restarts: Its channel fails and comes back; where it fails while nobody takes commits, what
+            it had done since the last one is repeated.
         unreadable_is_skipped: Records that cannot be read are settled by being ignored.
     """
 
@@ -163,7 +167,9 @@ port = {port}
 """
 
 
-def config(bootstrap: str, run: str, strategies: Mapping[str, Strategy], port: int, session_ms: int) -> str:
+def config(
+    bootstrap: str, run: str, strategies: Mapping[str, Strategy], port: int, session_ms: int
+) -> str:
     """The configuration of a service that has all these channels."""
     return _CONFIG.format(
         bootstrap=bootstrap,
@@ -178,4 +184,6 @@ def parcel(strategy: Strategy, id: str, number: int, tp: Partition) -> Parcel:
     """The record that *strategy*'s topic gets in a round."""
     asked = strategy.asked(number, tp[1])
     value = UNREADABLE if asked == "unreadable" else json.dumps({"id": id, "do": asked}).encode()
-    return Parcel(value, strategy.key(number), ((ID_HEADER, id.encode()), ("trace", b"t-%d" % number)))
+    return Parcel(
+        value, strategy.key(number), ((ID_HEADER, id.encode()), ("trace", b"t-%d" % number))
+    )

@@ -1,4 +1,6 @@
-"""Reads the commits off the wire, as they pass a proxy on their way to the broker: who asked for which, and when."""
+"""Reads the commits off the wire, as they pass a proxy on their way to the broker: who asked for
+which, and when.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from collections.abc import Callable
 from tests.faults.owners import Asked
 
 OFFSET_COMMIT = 8
-VERSIONS = range(2, 5)  # with a member and a retention time, and without compact fields
+# With a member and a retention time, and without compact fields.
+VERSIONS = range(2, 5)
 
 
 class CommitTap:
@@ -28,7 +31,9 @@ class CommitTap:
 
         def take(piece: bytes) -> None:
             waiting.extend(piece)
-            while len(waiting) >= 4 and len(waiting) >= (end := 4 + int.from_bytes(waiting[:4], "big")):
+            while len(waiting) >= 4 and len(waiting) >= (
+                end := 4 + int.from_bytes(waiting[:4], "big")
+            ):
                 self._request(bytes(waiting[4:end]))
                 del waiting[:end]
 

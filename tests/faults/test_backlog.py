@@ -36,33 +36,50 @@ async def test_a_backlog_takes_bounded_memory_and_no_pause_is_left_over_after_a_
     assert RECORDS * len(PADDING) > 1.5 * MOST_MB * 2**20
     async with playing(kafka, tmp_path) as scenario:
         await filled(scenario)
-        left, right = (member(scenario, name, options=("--latency", "0.03", "0.06")) for name in ("left", "right"))
+        left, right = (
+            member(scenario, name, options=("--latency", "0.03", "0.06"))
+            for name in ("left", "right")
+        )
         first = left.start()
 
         def works_on_all(*lives: Life) -> bool:
             """Each is at work on every partition that it has had for a while."""
             return all(
-                owned(life) == {one.tp for one in life.events[-200:] if one.kind == "begin"} & owned(life) != set()
+                owned(life)
+                == {one.tp for one in life.events[-200:] if one.kind == "begin"} & owned(life)
+                != set()
                 for life in lives
             )
 
-        async with Sampler(lambda: [one.life for one in scenario.members if one.lives]).watching() as sampler:
+        async with Sampler(
+            lambda: [one.life for one in scenario.members if one.lives]
+        ).watching() as sampler:
             await first.ready()
-            await until(lambda: first.count("end") > 500 and works_on_all(first), 60, "it works on all", first.tail)
+            await until(
+                lambda: first.count("end") > 500 and works_on_all(first),
+                60,
+                "it works on all",
+                first.tail,
+            )
             second = right.start()
             await second.ready()
-            await until(lambda: len(owned(first)) == len(owned(second)) == 3, 30, "they share", second.tail)
+            await until(
+                lambda: len(owned(first)) == len(owned(second)) == 3, 30, "they share", second.tail
+            )
             before = [life.count("end") for life in (first, second)]
             await until(
                 lambda: all(
-                    life.count("end") > count + 300 for life, count in zip((first, second), before, strict=True)
+                    life.count("end") > count + 300
+                    for life, count in zip((first, second), before, strict=True)
                 ),
                 60,
                 "both go on",
             )
             assert works_on_all(first, second)
             looks = len(sampler.samples)
-            await until(lambda: len(sampler.samples) > looks + 3, 20, "the last looks at their memory")
+            await until(
+                lambda: len(sampler.samples) > looks + 3, 20, "the last looks at their memory"
+            )
         for life in (first, second):
             life.send(signal.SIGTERM)
         for life in (first, second):

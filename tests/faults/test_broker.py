@@ -44,9 +44,12 @@ async def test_a_service_starts_without_its_broker_and_is_ready_once_it_is_there
 ) -> None:
     async with playing(broker.bootstrap_servers, tmp_path) as scenario:
         await asyncio.to_thread(broker.kill)
-        life = member(scenario, "service", options=LATENCY, channel='ordering = "unordered"').start()
+        life = member(
+            scenario, "service", options=LATENCY, channel='ordering = "unordered"'
+        ).start()
         await life.probe_shows("/health/live", 200, 10)
-        for _ in range(20):  # two seconds in which nothing can change
+        # Two seconds in which nothing can change.
+        for _ in range(20):
             assert (await life.health("/health/live"))[0] == 200
             assert (await life.health("/health/ready"))[0] == 503
             assert (await life.health("/health/started"))[0] == 503
@@ -55,7 +58,8 @@ async def test_a_service_starts_without_its_broker_and_is_ready_once_it_is_there
         early = member(scenario, "early").start()
         await early.probe_shows("/health/live", 200, 10)
         early.send(signal.SIGTERM)
-        assert await early.exited(5) == 0  # nothing to drain, nobody to say goodbye to
+        # Nothing to drain, nobody to say goodbye to.
+        assert await early.exited(5) == 0
 
         await asyncio.to_thread(broker.start_node, 1)
         await life.ready(15)
@@ -65,7 +69,9 @@ async def test_a_service_starts_without_its_broker_and_is_ready_once_it_is_there
         assert report(check(await scenario.evidence(), Rules())) == ""
 
 
-async def test_a_broker_killed_under_load_costs_readiness_and_no_record(broker: KafkaCluster, tmp_path: Path) -> None:
+async def test_a_broker_killed_under_load_costs_readiness_and_no_record(
+    broker: KafkaCluster, tmp_path: Path
+) -> None:
     """Row A5 of the faults."""
     async with playing(broker.bootstrap_servers, tmp_path) as scenario:
         lives = [
@@ -91,7 +97,9 @@ async def test_a_broker_killed_under_load_costs_readiness_and_no_record(broker: 
             for life in lives:
                 assert (await life.health("/health/live"))[0] == 200
         await caught_up(scenario)
-        scenario.disruptions += [Disruption(life.name, killed_at, back_at + COMMIT_INTERVAL_S) for life in lives]
+        scenario.disruptions += [
+            Disruption(life.name, killed_at, back_at + COMMIT_INTERVAL_S) for life in lives
+        ]
         evidence = await scenario.evidence()
 
     assert report(check(evidence, Rules(duplicate_window_s=COMMIT_INTERVAL_S + 0.53))) == ""
@@ -99,7 +107,9 @@ async def test_a_broker_killed_under_load_costs_readiness_and_no_record(broker: 
     assert len(evidence.sent) > 2000
 
 
-async def test_a_service_stops_in_time_though_its_broker_is_away(broker: KafkaCluster, tmp_path: Path) -> None:
+async def test_a_service_stops_in_time_though_its_broker_is_away(
+    broker: KafkaCluster, tmp_path: Path
+) -> None:
     """Row D1 of the faults."""
     async with playing(broker.bootstrap_servers, tmp_path) as scenario:
         channel = 'ordering = "unordered"\ndrain_timeout = "2s"'
@@ -110,4 +120,5 @@ async def test_a_service_stops_in_time_though_its_broker_is_away(broker: KafkaCl
         await asyncio.to_thread(broker.kill)
         life.send(signal.SIGTERM)
         assert await life.exited(2 + 5) == 0
-        await asyncio.to_thread(broker.start_node, 1)  # for the observer, who still wants to know
+        # For the observer, who still wants to know.
+        await asyncio.to_thread(broker.start_node, 1)

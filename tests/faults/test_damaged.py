@@ -33,7 +33,8 @@ class Batch(NamedTuple):
 def batches(segment: Path) -> Iterator[Batch]:
     """Of a file of a log.
 
-    Source: the format of record batches: the first offset, 8 bytes, and the length of what follows, 4 bytes.
+    Source: the format of record batches: the first offset, 8 bytes, and the length of what follows,
+    4 bytes.
     """
     data, at = segment.read_bytes(), 0
     while at < len(data):
@@ -68,17 +69,25 @@ async def test_a_byte_that_is_flipped_on_disk_holds_up_its_partition_at_the_offs
 
             life = member(scenario, "service", channel='ordering = "partition"').start()
             hurt = scenario.partitions[0]
-            readable = {place for place in scenario.load.sent if place[0] != hurt or place[1] < bad.offset}
+            readable = {
+                place for place in scenario.load.sent if place[0] != hurt or place[1] < bad.offset
+            }
             assert 0 < bad.offset < max(offset for tp, offset in scenario.load.sent if tp == hurt)
 
             def done() -> set[tuple[tuple[str, int], int]]:
                 return {(one.tp, one.offset) for one in life.events if one.kind == "end"}
 
-            await until(lambda: done() == readable, 30, "all is handled that can be read", life.tail)
+            await until(
+                lambda: done() == readable, 30, "all is handled that can be read", life.tail
+            )
             lines, used = len(life.log.read_text().splitlines()), cpu_s(life.pid)
             began = asyncio.get_running_loop().time()
             polls = scenario.observer.polls
-            await until(lambda: scenario.observer.polls > polls + 10 * LOOKS_S, 60, "it is looked at for a while")
+            await until(
+                lambda: scenario.observer.polls > polls + 10 * LOOKS_S,
+                60,
+                "it is looked at for a while",
+            )
             took = asyncio.get_running_loop().time() - began
             assert done() == readable, "something was handled that cannot be read"
             said = life.log.read_text()
@@ -90,7 +99,9 @@ async def test_a_byte_that_is_flipped_on_disk_holds_up_its_partition_at_the_offs
             await asyncio.to_thread(cluster.terminate)
             flip(segment, bad.end - 1)
             await asyncio.to_thread(cluster.start_node, 1)
-            await until(lambda: done() == set(scenario.load.sent), 60, "the rest is handled", life.tail)
+            await until(
+                lambda: done() == set(scenario.load.sent), 60, "the rest is handled", life.tail
+            )
             await finish(scenario)
             evidence = await scenario.evidence()
     assert report(check(evidence, Rules(ordered=True))) == ""

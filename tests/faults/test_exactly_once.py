@@ -1,4 +1,5 @@
-"""Exactly once between two topics, whatever is killed or frozen; and that this would be noticed if it were not so.
+"""Exactly once between two topics, whatever is killed or frozen; and that this would be noticed if
+it were not so.
 
 ``python -m tests.faults.exactly_once --records 100000 --kills 20`` is the same for longer.
 """
@@ -48,7 +49,9 @@ async def test_each_order_has_one_result_though_members_a_broker_and_a_frozen_pr
 async def test_without_a_transactional_id_the_same_kills_leave_results_twice_and_lose_none(
     cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    plan = Plan(RECORDS // 4, max(3, KILLS // 3), time.time_ns() % 1_000_000, transactional=False, freezes=0)
+    plan = Plan(
+        RECORDS // 4, max(3, KILLS // 3), time.time_ns() % 1_000_000, transactional=False, freezes=0
+    )
     outcome = await play(cluster, tmp_path, plan)
     told = f"\n{outcome}"
     print(told)

@@ -12,7 +12,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "soak.md"
 
 
 def test_a_table_has_a_line_for_each_figure_and_leaves_lists_out() -> None:
-    shown = table({"records": 1234567, "acts": {"kill -9": 3, "latency": 1}, "played": [1], "seed": 5})
+    shown = table(
+        {"records": 1234567, "acts": {"kill -9": 3, "latency": 1}, "played": [1], "seed": 5}
+    )
     assert shown.splitlines() == [
         "| | |",
         "|---|---|",
@@ -39,6 +41,10 @@ def test_a_page_without_markers_is_refused() -> None:
 
 @pytest.mark.parametrize("name", ["soak", "chaos"])
 def test_the_page_shows_a_run_that_broke_no_promise(name: str) -> None:
-    figures = PAGE.read_text(encoding="utf-8").partition(f"<!-- {name} -->")[2].partition(f"<!-- /{name} -->")[0]
+    figures = (
+        PAGE.read_text(encoding="utf-8")
+        .partition(f"<!-- {name} -->")[2]
+        .partition(f"<!-- /{name} -->")[0]
+    )
     for promise in ("lost", "commits ahead", "broken promises"):
         assert f"| {promise} | 0 |" in figures

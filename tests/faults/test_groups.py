@@ -68,7 +68,9 @@ async def test_a_standby_that_was_idle_for_longer_than_max_poll_interval_takes_o
 
 
 @contextlib.asynccontextmanager
-async def foreigner(cluster: KafkaCluster, topic: str, group: str, assignor: Any) -> AsyncIterator[AIOKafkaConsumer]:
+async def foreigner(
+    cluster: KafkaCluster, topic: str, group: str, assignor: Any
+) -> AsyncIterator[AIOKafkaConsumer]:
     """A member of the group that is none of ours: another topic, and never a commit."""
     consumer = AIOKafkaConsumer(
         topic,
@@ -101,10 +103,14 @@ async def test_a_foreign_protocol_in_the_group_is_named_and_work_begins_when_it_
             await works(scenario, life)
         await finish(scenario)
         assert report(check(await scenario.evidence(), Rules())) == ""
-        assert {one.tp[0] for one in await read_commits(cluster.bootstrap_servers, scenario.topic)} == {scenario.topic}
+        assert {
+            one.tp[0] for one in await read_commits(cluster.bootstrap_servers, scenario.topic)
+        } == {scenario.topic}
 
 
-async def test_a_foreign_topic_of_another_member_is_never_committed(cluster: KafkaCluster, tmp_path: Path) -> None:
+async def test_a_foreign_topic_of_another_member_is_never_committed(
+    cluster: KafkaCluster, tmp_path: Path
+) -> None:
     """Row C10 of the faults."""
     foreign = new_topic()
     await create_topic(cluster.bootstrap_servers, foreign, 2)
@@ -113,13 +119,21 @@ async def test_a_foreign_topic_of_another_member_is_never_committed(cluster: Kaf
         async with scenario.load.flowing(100):
             await life.ready()
             await works(scenario, life)
-            async with foreigner(cluster, foreign, scenario.topic, RoundRobinPartitionAssignor) as other:
-                await until(lambda: {tp.topic for tp in other.assignment()} == {foreign}, 20, "it has its own topic")
+            async with foreigner(
+                cluster, foreign, scenario.topic, RoundRobinPartitionAssignor
+            ) as other:
+                await until(
+                    lambda: {tp.topic for tp in other.assignment()} == {foreign},
+                    20,
+                    "it has its own topic",
+                )
                 await works(scenario, life)
             await works(scenario, life)
         await finish(scenario)
         assert report(check(await scenario.evidence(), Rules())) == ""
-        assert {one.tp[0] for one in await read_commits(cluster.bootstrap_servers, scenario.topic)} == {scenario.topic}
+        assert {
+            one.tp[0] for one in await read_commits(cluster.bootstrap_servers, scenario.topic)
+        } == {scenario.topic}
 
 
 async def test_positions_are_not_moved_under_a_member_and_count_when_they_were_moved_without_one(
@@ -133,7 +147,9 @@ async def test_positions_are_not_moved_under_a_member_and_count_when_they_were_m
             await life.ready()
             await works(scenario, life)
             stranger = AIOKafkaConsumer(
-                bootstrap_servers=cluster.bootstrap_servers, group_id=scenario.topic, enable_auto_commit=False
+                bootstrap_servers=cluster.bootstrap_servers,
+                group_id=scenario.topic,
+                enable_auto_commit=False,
             )
             await stranger.start()
             stranger.assign([TopicPartition(*scenario.partitions[0])])
@@ -146,12 +162,16 @@ async def test_positions_are_not_moved_under_a_member_and_count_when_they_were_m
         await finish(scenario)
         assert report(check(await scenario.evidence(), Rules())) == ""
 
-        await asyncio.to_thread(groups, cluster, "--reset-offsets", scenario.topic, "--to-earliest", "--execute")
+        await asyncio.to_thread(
+            groups, cluster, "--reset-offsets", scenario.topic, "--to-earliest", "--execute"
+        )
         again = service.start()
         await again.ready()
         due = set(scenario.load.sent)
         await until(
-            lambda: due <= {(one.tp, one.offset) for one in again.events if one.kind == "end"}, 30, "all once more"
+            lambda: due <= {(one.tp, one.offset) for one in again.events if one.kind == "end"},
+            30,
+            "all once more",
         )
         await until(scenario.all_is_committed, 30, "all is committed once more")
         again.send(signal.SIGTERM)
@@ -160,17 +180,23 @@ async def test_positions_are_not_moved_under_a_member_and_count_when_they_were_m
 
 def groups(cluster: KafkaCluster, what: str, topic: str, *more: str) -> None:
     where = ("--group", topic, "--topic", topic)
-    said = cluster.tool("org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", what, *where, *more)
+    said = cluster.tool(
+        "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", what, *where, *more
+    )
     if "Error" in said:
         raise KafkaUnavailableError(said)
 
 
-async def test_partitions_that_are_added_are_read_from_their_beginning(cluster: KafkaCluster, tmp_path: Path) -> None:
+async def test_partitions_that_are_added_are_read_from_their_beginning(
+    cluster: KafkaCluster, tmp_path: Path
+) -> None:
     """Row C12 of the faults."""
     bootstrap = cluster.bootstrap_servers
     async with playing(bootstrap, tmp_path, 3) as scenario:
         service = member(scenario, "service", channel='"metadata.max.age.ms" = 5000')
-        service.config = service.config.replace('auto_offset_reset = "earliest"', 'auto_offset_reset = "latest"')
+        service.config = service.config.replace(
+            'auto_offset_reset = "earliest"', 'auto_offset_reset = "latest"'
+        )
         life = service.start()
         await life.ready()
         async with scenario.load.flowing(100):
@@ -187,7 +213,10 @@ async def test_partitions_that_are_added_are_read_from_their_beginning(cluster: 
                 await until(lambda: len(later.sent) > 300, 30, "they are written to")
         assert unknown, "the member knew them before anything was in them"
         await until(
-            lambda: set(later.sent) <= {(one.tp, one.offset) for one in life.events if one.kind == "end"},
+            lambda: (
+                set(later.sent)
+                <= {(one.tp, one.offset) for one in life.events if one.kind == "end"}
+            ),
             30,
             "all of the new partitions is handled",
             life.tail,
@@ -203,18 +232,29 @@ async def test_a_transaction_that_nobody_ends_holds_up_its_partition_and_nothing
     async with playing(cluster.bootstrap_servers, tmp_path, 2) as scenario:
         life = member(scenario, "service", channel='isolation_level = "read_committed"').start()
         hangs, flows = scenario.partitions
-        producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers, transactional_id=scenario.topic)
+        producer = AIOKafkaProducer(
+            bootstrap_servers=cluster.bootstrap_servers, transactional_id=scenario.topic
+        )
         await life.ready()
         await producer.start()
         await producer.begin_transaction()
         topic, partition = hangs
-        await producer.send_and_wait(topic, json.dumps({"id": "never", "do": "work"}).encode(), partition=partition)
+        await producer.send_and_wait(
+            topic, json.dumps({"id": "never", "do": "work"}).encode(), partition=partition
+        )
         async with scenario.load.flowing(100):
-            await until(lambda: sum(one.tp == flows for one in life.events) > 200, 30, "the other one flows")
+            await until(
+                lambda: sum(one.tp == flows for one in life.events) > 200, 30, "the other one flows"
+            )
             assert not [one for one in life.events if one.tp == hangs and one.kind == "begin"]
             assert scenario.observer.committed(hangs) <= 0
             stands = f"the last stable offset of {topic}-{partition} has stood at 0 for "
-            await until(lambda: f"{topic}-{partition} stands at 0" in life.tail(), 20, "it is told", life.tail)
+            await until(
+                lambda: f"{topic}-{partition} stands at 0" in life.tail(),
+                20,
+                "it is told",
+                life.tail,
+            )
             status, body = await life.health("/health/ready")
             [warning] = body["checks"][0]["data"]["warnings"]
             assert (status, warning.startswith(stands)) == (200, True), warning
@@ -222,11 +262,17 @@ async def test_a_transaction_that_nobody_ends_holds_up_its_partition_and_nothing
             assert 1 < end <= 1 + max(offset for tp, offset in scenario.load.sent if tp == hangs)
             await producer.abort_transaction()
             await until(
-                lambda: any(one.tp == hangs for one in life.events if one.kind == "end"), 30, "it goes on", life.tail
+                lambda: any(one.tp == hangs for one in life.events if one.kind == "end"),
+                30,
+                "it goes on",
+                life.tail,
             )
         await producer.stop()
         await until(
-            lambda: set(scenario.load.sent) <= {(one.tp, one.offset) for one in life.events if one.kind == "end"},
+            lambda: (
+                set(scenario.load.sent)
+                <= {(one.tp, one.offset) for one in life.events if one.kind == "end"}
+            ),
             30,
             "all is handled",
         )

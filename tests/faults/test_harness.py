@@ -1,4 +1,6 @@
-"""The harness itself: it sees what happens on a real broker, and it catches a service that loses records."""
+"""The harness itself: it sees what happens on a real broker, and it catches a service that loses
+records.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from tests.faults.scenario import member, playing
 pytestmark = pytest.mark.kafka
 
 
-async def test_the_harness_catches_a_service_that_commits_ahead_of_its_work(kafka: str, tmp_path: Path) -> None:
+async def test_the_harness_catches_a_service_that_commits_ahead_of_its_work(
+    kafka: str, tmp_path: Path
+) -> None:
     async with playing(kafka, tmp_path) as scenario:
         naive = member(scenario, "naive", module=NAIVE_SERVICE, options=["--latency", "0.2", "0.6"])
         async with scenario.load.flowing(per_second=300):
@@ -33,9 +37,12 @@ async def test_the_harness_catches_a_service_that_commits_ahead_of_its_work(kafk
         found = check(await scenario.evidence(), Rules(duplicate_window_s=1.0))
 
     unsafe = [violation.text for violation in found if violation.invariant == "I1"]
-    assert any("(poll)" in text for text in unsafe)  # seen by asking the group while it ran
-    assert any("(log)" in text for text in unsafe)  # seen in the commits themselves
+    # Seen by asking the group while it ran.
+    assert any("(poll)" in text for text in unsafe)
+    # Seen in the commits themselves.
+    assert any("(log)" in text for text in unsafe)
     lost = {violation.text for violation in found if violation.invariant == "I2"}
     assert len(lost) > 10
     assert all("was never handled" in text for text in lost)
-    assert {violation.invariant for violation in found} == {"I1", "I2"}  # and it accuses of nothing else
+    # And it accuses of nothing else.
+    assert {violation.invariant for violation in found} == {"I1", "I2"}

@@ -37,7 +37,9 @@ def test_events_come_back_as_they_were_written(tmp_path: Path) -> None:
 
 def test_a_history_survives_sigkill(tmp_path: Path) -> None:
     path = tmp_path / "a.1.jsonl"
-    with subprocess.Popen([sys.executable, "-c", WRITE_THEN_HANG, path], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITE_THEN_HANG, path], stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "written\n"
         os.kill(process.pid, signal.SIGKILL)

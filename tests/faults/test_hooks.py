@@ -1,4 +1,6 @@
-"""What a hook awaits holds up no rebalance, and what it raises keeps no partition from being read."""
+"""What a hook awaits holds up no rebalance, and what it raises keeps no partition from being
+read.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,15 @@ def handled(life: Life) -> set[Partition]:
 
 
 @pytest.mark.parametrize("strategy", ["throttled", "latest"])
-async def test_a_hook_may_await_an_ack_of_before_the_rebalance(kafka: str, tmp_path: Path, strategy: str) -> None:
+async def test_a_hook_may_await_an_ack_of_before_the_rebalance(
+    kafka: str, tmp_path: Path, strategy: str
+) -> None:
     async with playing(kafka, tmp_path, partitions=4) as scenario:
         channel = f'commit_strategy = "{strategy}"\nrevoke_grace = "500ms"'
         options = ["--ack", "manual", "--hook", "settle"]
         left, right = (
-            member(scenario, name, channel=channel, options=options, module=ODD_SERVICE) for name in ("left", "right")
+            member(scenario, name, channel=channel, options=options, module=ODD_SERVICE)
+            for name in ("left", "right")
         )
         first = left.start()
         await first.ready()
@@ -41,7 +46,9 @@ async def test_a_hook_may_await_an_ack_of_before_the_rebalance(kafka: str, tmp_p
 
         second = right.start()
         await until(lambda: assignments(second), 20, "it has joined", second.tail)
-        await until(lambda: first.count("settled") == 4, REBALANCE_S, "all acks are answered", first.tail)
+        await until(
+            lambda: first.count("settled") == 4, REBALANCE_S, "all acks are answered", first.tail
+        )
         assigned = assignments(first)[1]
         answers = {event.tp: event.outcome for event in first.events if event.kind == "settled"}
         assert answers == {tp: str(tp in assigned.partitions) for tp in scenario.partitions}
@@ -52,7 +59,8 @@ async def test_a_hook_may_await_an_ack_of_before_the_rebalance(kafka: str, tmp_p
             await scenario.load.send(tp, "work")
         await until(
             lambda: (
-                {event.tp for event in first.events[before:] if event.kind == "end"} == set(assigned.partitions)
+                {event.tp for event in first.events[before:] if event.kind == "end"}
+                == set(assigned.partitions)
                 and handled(second) == set(scenario.partitions) - set(assigned.partitions)
             ),
             REBALANCE_S,
@@ -60,21 +68,34 @@ async def test_a_hook_may_await_an_ack_of_before_the_rebalance(kafka: str, tmp_p
             lambda: f"{first.tail()}\n{second.tail()}",
         )
         await until(
-            lambda: all(scenario.observer.committed(tp) >= 1 for tp in assigned.partitions), 5, "what was acked stays"
+            lambda: all(scenario.observer.committed(tp) >= 1 for tp in assigned.partitions),
+            5,
+            "what was acked stays",
         )
         assert "the hook " not in first.log.read_text()
-        assert len(assignments(first)) == 2  # the group is stable
+        # The group is stable.
+        assert len(assignments(first)) == 2
         assert (await first.health("/health"))[0] == 200
 
 
-async def test_partitions_are_read_though_a_hook_awaits_what_was_cancelled(kafka: str, tmp_path: Path) -> None:
+async def test_partitions_are_read_though_a_hook_awaits_what_was_cancelled(
+    kafka: str, tmp_path: Path
+) -> None:
     async with playing(kafka, tmp_path, partitions=2) as scenario:
         for tp in scenario.partitions:
             await scenario.load.send(tp, "work")
-        life = member(scenario, "service", options=["--hook", "await-cancelled"], module=ODD_SERVICE).start()
+        life = member(
+            scenario, "service", options=["--hook", "await-cancelled"], module=ODD_SERVICE
+        ).start()
         await life.probe_shows("/health/started", 200, 20)
-        await until(lambda: handled(life) == set(scenario.partitions), REBALANCE_S, "all is read", life.tail)
+        await until(
+            lambda: handled(life) == set(scenario.partitions), REBALANCE_S, "all is read", life.tail
+        )
         await until(scenario.all_is_committed, 5, "all is committed", life.tail)
         assert (await life.health("/health"))[0] == 200
-        told = [line for line in life.log.read_text().splitlines() if "the hook " in line and "CancelledError" in line]
+        told = [
+            line
+            for line in life.log.read_text().splitlines()
+            if "the hook " in line and "CancelledError" in line
+        ]
         assert len(told) == 1, life.tail()

@@ -17,7 +17,8 @@ from tests.faults.scenario import member, playing
 pytestmark = [pytest.mark.kafka, pytest.mark.long_faults]
 
 HOT = b"hot"
-IN_TIME_S = 2.0  # with the machine busy; the hot ones wait for much longer
+# With the machine busy; the hot ones wait for much longer.
+IN_TIME_S = 2.0
 
 
 def parcel(id: str, number: int, tp: Partition) -> Parcel:
@@ -27,11 +28,18 @@ def parcel(id: str, number: int, tp: Partition) -> Parcel:
 
 
 @pytest.mark.parametrize("ordering", ["partition", "key"])
-async def test_a_hot_partition_and_a_hot_key_starve_no_other(kafka: str, tmp_path: Path, ordering: str) -> None:
+async def test_a_hot_partition_and_a_hot_key_starve_no_other(
+    kafka: str, tmp_path: Path, ordering: str
+) -> None:
     """Row F16 of the faults."""
     async with playing(kafka, tmp_path, make=parcel) as scenario:
         scenario.load.spread_over([scenario.partitions[0]] * 100 + scenario.partitions[1:])
-        life = member(scenario, "service", channel=f'ordering = "{ordering}"', options=("--latency", "0.004", "0.012"))
+        life = member(
+            scenario,
+            "service",
+            channel=f'ordering = "{ordering}"',
+            options=("--latency", "0.004", "0.012"),
+        )
         await life.start().ready()
         async with scenario.load.flowing(400):
             await until(lambda: len(scenario.load.sent) > 4000, 60, "they are written")

@@ -1,6 +1,8 @@
-"""Members are killed and restarted under load with random latencies; what they did is judged from outside.
+"""Members are killed and restarted under load with random latencies; what they did is judged from
+outside.
 
-What must hold is checked by :mod:`tests.faults.checker`; each test also shows that its fault happened.
+What must hold is checked by :mod:`tests.faults.checker`; each test also shows that its fault
+happened.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ pytestmark = pytest.mark.kafka
 
 PER_SECOND = 600
 LONGEST_HANDLER_S = {"unordered": 0.03, "partition": 0.012}
-COMMIT_TAKES_S = 0.5  # with the machine busy: a tick that comes late, and its answer
+# With the machine busy: a tick that comes late, and its answer.
+COMMIT_TAKES_S = 0.5
 # test_matrix.py kills and stops members of channels with both orderings, for less long.
 BOTH_ORDERINGS = pytest.mark.parametrize(
     "ordering", [pytest.param("unordered", marks=pytest.mark.long_faults), "partition"]
@@ -37,7 +40,11 @@ def two_members(scenario: Scenario, ordering: str) -> tuple[Member, Member]:
 
 async def busy(life: Life, ends: int = 200) -> None:
     """Wait until a process has handled some records and is in the middle of others."""
-    await until(lambda: life.count("end") >= ends and life.in_flight, 30, f"{life.name} is busy: {life.tail()}")
+    await until(
+        lambda: life.count("end") >= ends and life.in_flight,
+        30,
+        f"{life.name} is busy: {life.tail()}",
+    )
 
 
 async def finish(scenario: Scenario) -> None:
@@ -75,7 +82,10 @@ async def test_killed_members_lose_nothing_and_the_group_never_commits_ahead(
         evidence = await scenario.evidence()
 
     window_s = COMMIT_INTERVAL_S + COMMIT_TAKES_S + LONGEST_HANDLER_S[ordering]
-    assert report(check(evidence, Rules(ordered=ordering == "partition", duplicate_window_s=window_s))) == ""
+    assert (
+        report(check(evidence, Rules(ordered=ordering == "partition", duplicate_window_s=window_s)))
+        == ""
+    )
     killed = [life for one in (left, right) for life in one.lives[:-1]]
     assert len(killed) == 3
     cut_off = sum(len(life.in_flight) for life in killed)
@@ -87,7 +97,9 @@ async def test_killed_members_lose_nothing_and_the_group_never_commits_ahead(
 
 
 @BOTH_ORDERINGS
-async def test_a_rolling_restart_loses_nothing_and_repeats_nothing(kafka: str, tmp_path: Path, ordering: str) -> None:
+async def test_a_rolling_restart_loses_nothing_and_repeats_nothing(
+    kafka: str, tmp_path: Path, ordering: str
+) -> None:
     """Row C1 of the faults."""
     async with playing(kafka, tmp_path) as scenario:
         left, right = two_members(scenario, ordering)
@@ -114,7 +126,11 @@ async def test_a_rolling_restart_loses_nothing_and_repeats_nothing(kafka: str, t
     drained = [
         name
         for name, t in stopped_at.items()
-        if any(event.t > t for event in evidence.events if event.process == name and event.kind == "end")
+        if any(
+            event.t > t
+            for event in evidence.events
+            if event.process == name and event.kind == "end"
+        )
     ]
     assert len(drained) > len(stopped_at) / 2, "most were idle when they were told to stop"
     assert len(evidence.sent) > 2000
@@ -132,18 +148,25 @@ async def test_work_in_flight_is_not_repeated_where_its_partition_comes_straight
         await stays.ready()
         for tp in scenario.partitions:
             await scenario.load.send(tp, "slow")
-        await until(lambda: len(stays.in_flight) == 6, 10, f"all handlers are at work: {stays.tail()}")
+        await until(
+            lambda: len(stays.in_flight) == 6, 10, f"all handlers are at work: {stays.tail()}"
+        )
         comes = right.start()
         await comes.ready()
         kept = [event for event in stays.events if event.kind == "assigned"][-1].partitions
         assert len(stays.in_flight) == 6, "the rebalance came too late to disturb anybody"
-        await until(scenario.all_is_committed, 15, f"all is committed, now {scenario.observer.latest}")
+        await until(
+            scenario.all_is_committed, 15, f"all is committed, now {scenario.observer.latest}"
+        )
         evidence = await scenario.evidence()
 
     assert len(kept) == 3
     for tp in scenario.partitions:
-        begun_by = [event.process for event in evidence.events if event.kind == "begin" and event.tp == tp]
+        begun_by = [
+            event.process for event in evidence.events if event.kind == "begin" and event.tp == tp
+        ]
         assert begun_by == (["left.1"] if tp in kept else ["left.1", "right.1"])
     moved = Disruption("left.1", comes.events[0].t, comes.events[-1].t)
-    assert report(check(evidence, Rules())) != ""  # without an excuse, the moved ones are duplicates
+    # Without an excuse, the moved ones are duplicates.
+    assert report(check(evidence, Rules())) != ""
     assert report(check(replace(evidence, disruptions=[moved]), Rules())) == ""

@@ -1,4 +1,6 @@
-"""Each rule about dead letters and delayed retries fails on a hand-made bad history, and all hold on a good one."""
+"""Each rule about dead letters and delayed retries fails on a hand-made bad history, and all hold
+on a good one.
+"""
 
 from __future__ import annotations
 
@@ -48,10 +50,16 @@ def test_a_good_letter_has_nothing_wrong() -> None:
     [
         (LETTER._replace(value=b"? raw"), "the value was b'\\xff raw' and is b'? raw'"),
         (LETTER._replace(key=None), "the key was b'key' and is None"),
-        (header("dead-letter-timestamp", b"99000"), "its timestamp was 10.0 and its header is b'99000'"),
+        (
+            header("dead-letter-timestamp", b"99000"),
+            "its timestamp was 10.0 and its header is b'99000'",
+        ),
         (LETTER._replace(headers=(*OURS, ("id", b"a"))), "the headers [('trace', b'1')] are gone"),
         (LETTER._replace(id="b"), "nobody sent that"),
-        (LETTER._replace(headers=ORIGINAL.headers), "no header tells ['reason', 'exception-class-name', 'topic',"),
+        (
+            LETTER._replace(headers=ORIGINAL.headers),
+            "no header tells ['reason', 'exception-class-name', 'topic',",
+        ),
         (header("dead-letter-reason", b""), "no header tells ['reason']"),
         (header("dead-letter-offset", b"6"), "its headers point at another record"),
         (header("dead-letter-topic", b"invoices"), "its headers point at another record"),
@@ -71,7 +79,9 @@ def test_a_letter_may_say_that_it_comes_from_a_retry_topic() -> None:
 def test_a_record_has_left_its_topic_when_it_is_first_in_another_one() -> None:
     first, again = ORIGINAL._replace(t=11.0), ORIGINAL._replace(t=12.0)
     log = {**ORIGIN, ("orders", 1): {0: ORIGINAL._replace(id="b")}}
-    assert written_on(log, [{RETRY: {0: again}}, {DEAD: {5: first}}], timed=True) == {(SOURCE, 7): 11.0}
+    assert written_on(log, [{RETRY: {0: again}}, {DEAD: {5: first}}], timed=True) == {
+        (SOURCE, 7): 11.0
+    }
     assert written_on(log, [{DEAD: {5: first}}], timed=False) == {(SOURCE, 7): -inf}
 
 

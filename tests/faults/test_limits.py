@@ -1,4 +1,6 @@
-"""A service at the limits of its machine: memory, descriptors, clients, disks, and processes that it has forked."""
+"""A service at the limits of its machine: memory, descriptors, clients, disks, and processes that
+it has forked.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +52,12 @@ def limited(pid: int, headroom: int) -> Iterator[Path]:
         group.rmdir()
 
 
-@pytest.mark.skipif(not (MEMORY / "memory.limit_in_bytes").exists(), reason="no memory control groups of version 1")
-async def test_a_member_that_its_memory_limit_kills_is_as_one_that_was_killed(kafka: str, tmp_path: Path) -> None:
+@pytest.mark.skipif(
+    not (MEMORY / "memory.limit_in_bytes").exists(), reason="no memory control groups of version 1"
+)
+async def test_a_member_that_its_memory_limit_kills_is_as_one_that_was_killed(
+    kafka: str, tmp_path: Path
+) -> None:
     """Row D9 of the faults."""
     async with playing(kafka, tmp_path) as scenario:
         left, right = (member(scenario, name) for name in ("left", "right"))
@@ -75,7 +81,9 @@ async def test_a_member_that_its_memory_limit_kills_is_as_one_that_was_killed(ka
     assert report(check(evidence, Rules(duplicate_window_s=WINDOW_S))) == ""
 
 
-async def test_a_child_of_a_handler_keeps_no_member_alive_and_commits_nothing(kafka: str, tmp_path: Path) -> None:
+async def test_a_child_of_a_handler_keeps_no_member_alive_and_commits_nothing(
+    kafka: str, tmp_path: Path
+) -> None:
     """Row D11 of the faults."""
     async with playing(kafka, tmp_path) as scenario:
         left, right = (member(scenario, name) for name in ("left", "right"))
@@ -106,7 +114,9 @@ async def test_a_child_of_a_handler_keeps_no_member_alive_and_commits_nothing(ka
     assert report(check(evidence, Rules(duplicate_window_s=WINDOW_S))) == ""
 
 
-async def test_a_child_that_comes_back_from_a_handler_ends_and_its_parent_goes_on(kafka: str, tmp_path: Path) -> None:
+async def test_a_child_that_comes_back_from_a_handler_ends_and_its_parent_goes_on(
+    kafka: str, tmp_path: Path
+) -> None:
     """Row D11 of the faults."""
     async with playing(kafka, tmp_path) as scenario:
         service = member(scenario, "service")
@@ -118,7 +128,10 @@ async def test_a_child_that_comes_back_from_a_handler_ends_and_its_parent_goes_o
                 await scenario.load.send(tp, "return")
             came_back = len(scenario.partitions)
             await until(
-                lambda: life.log.read_text().count("was forked from") == came_back, 20, "children come back", life.tail
+                lambda: life.log.read_text().count("was forked from") == came_back,
+                20,
+                "children come back",
+                life.tail,
             )
             await works(scenario, life, 600)
             assert not descendants(life.pid), "they have not ended"
@@ -132,7 +145,9 @@ def without_descriptors(pid: int) -> Iterator[None]:
     """A process that can open nothing any more."""
     soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
     used = {int(one.name) for one in Path(f"/proc/{pid}/fd").iterdir()}
-    resource.prlimit(pid, resource.RLIMIT_NOFILE, (next(n for n in range(soft) if n not in used), hard))
+    resource.prlimit(
+        pid, resource.RLIMIT_NOFILE, (next(n for n in range(soft) if n not in used), hard)
+    )
     yield
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
 
@@ -143,7 +158,9 @@ def seconds_of(pid: int) -> float:
     return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
 
 
-async def test_a_member_without_descriptors_works_on_and_says_so_once(kafka: str, tmp_path: Path) -> None:
+async def test_a_member_without_descriptors_works_on_and_says_so_once(
+    kafka: str, tmp_path: Path
+) -> None:
     """Row D10 of the faults."""
     async with playing(kafka, tmp_path) as scenario, AsyncExitStack() as stack:
         left = member(scenario, "left")
@@ -155,7 +172,8 @@ async def test_a_member_without_descriptors_works_on_and_says_so_once(kafka: str
             await works(scenario, life, 400)
             usual, host = seconds_of(life.pid) - seconds, life.address.partition(":")
             with without_descriptors(life.pid):
-                for _ in range(60):  # as many as its backlog holds
+                # As many as its backlog holds.
+                for _ in range(60):
                     stack.enter_context(socket.create_connection((host[0], int(host[2]))))
                 seconds = seconds_of(life.pid)
                 await works(scenario, life, 400)
@@ -170,7 +188,9 @@ async def test_a_member_without_descriptors_works_on_and_says_so_once(kafka: str
     assert report(check(evidence, Rules(duplicate_window_s=0))) == ""
 
 
-async def test_a_member_works_on_and_its_probes_answer_while_clients_hang(kafka: str, tmp_path: Path) -> None:
+async def test_a_member_works_on_and_its_probes_answer_while_clients_hang(
+    kafka: str, tmp_path: Path
+) -> None:
     """Row J2 of the faults."""
     async with playing(kafka, tmp_path) as scenario, AsyncExitStack() as stack:
         left = member(scenario, "left")
@@ -180,9 +200,14 @@ async def test_a_member_works_on_and_its_probes_answer_while_clients_hang(kafka:
             host, _, port = life.address.partition(":")
             for number in range(300):
                 client = stack.enter_context(socket.create_connection((host, int(port))))
-                client.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n" + b"\r\n" * (number % 2))
+                client.sendall(
+                    b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n" + b"\r\n" * (number % 2)
+                )
             await works(scenario, life, 400)
-            assert [(await life.health(path))[0] for path in ("/health", "/health/live", "/health/ready")] == [200] * 3
+            assert [
+                (await life.health(path))[0]
+                for path in ("/health", "/health/live", "/health/ready")
+            ] == [200] * 3
         await finish(scenario)
         evidence = await scenario.evidence()
     assert report(check(evidence, Rules(duplicate_window_s=0))) == ""
@@ -248,11 +273,17 @@ unsynced_max_age = "2s"
                     rows = [json.loads(row) for row in stored.values()]
                     positions = {(row["topic"], row["partition"]): row["position"] for row in rows}
                     polls = scenario.observer.polls
-                    await until(lambda: scenario.observer.polls > polls + 30, 20, "three seconds of looking")
+                    await until(
+                        lambda: scenario.observer.polls > polls + 30, 20, "three seconds of looking"
+                    )
                     latest = scenario.observer.latest
-                    assert {tp: at for tp, at in latest.items() if at > positions[tp]} == {}, "past the store's"
+                    assert {tp: at for tp, at in latest.items() if at > positions[tp]} == {}, (
+                        "past the store's"
+                    )
                     assert latest
-                    assert stored == {path: path.read_bytes() for path in disk.rglob("*.json")} != {}
+                    assert (
+                        stored == {path: path.read_bytes() for path in disk.rglob("*.json")} != {}
+                    )
                     assert (await life.health("/health/live"))[0] == 200
                 await life.probe_shows("/health/ready", 200, 20)
                 await works(scenario, life)

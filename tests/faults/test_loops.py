@@ -1,4 +1,6 @@
-"""The same results on each loop, with two members of a group in one loop, and with one in each of two threads."""
+"""The same results on each loop, with two members of a group in one loop, and with one in each of
+two threads.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ class Group:
         self.committed: dict[int, int] = {}
 
     def app(self, name: str) -> App:
-        """A member: the one called right has a handler for worker threads, and every tenth record fails."""
+        """A member: the one called right has a handler for worker threads, and every tenth record
+        fails.
+        """
         app = App(
             {
                 "kafka": {"bootstrap_servers": self.bootstrap, "heartbeat_interval_ms": 200},
@@ -90,18 +94,27 @@ class Group:
     async def member(self, name: str) -> None:
         """Be a member until everything is committed."""
         loop, app = asyncio.get_running_loop(), self.app(name)
-        assert (type(loop).__module__.partition(".")[0], loop.get_debug()) == (self.loop.module, self.loop.is_debugged)
+        assert (type(loop).__module__.partition(".")[0], loop.get_debug()) == (
+            self.loop.module,
+            self.loop.is_debugged,
+        )
         errors: list[object] = []
         loop.set_exception_handler(lambda _, context: errors.append(context))
         self.threads.add(threading.get_ident())
         async with app:
             channel = app.channel("orders")
-            await until(lambda: len(channel.assignment) == PARTITIONS // 2, 40, f"{name} has its half")
+            await until(
+                lambda: len(channel.assignment) == PARTITIONS // 2, 40, f"{name} has its half"
+            )
             self.ready.add(name)
             await until(lambda: len(self.ready) == 2, 40, "both have")
             if name == "left":
                 await self.produce()
-            await until(lambda: self.note(app) == PARTITIONS * EACH, 40, f"all is committed: {self.committed}")
+            await until(
+                lambda: self.note(app) == PARTITIONS * EACH,
+                40,
+                f"all is committed: {self.committed}",
+            )
             await until(lambda: app.health().status == "UP", 10, "it is well")
         assert errors == []
 
@@ -109,7 +122,9 @@ class Group:
         async with AIOKafkaProducer(bootstrap_servers=self.bootstrap) as producer:
             for number in range(EACH):
                 for partition in range(PARTITIONS):
-                    await producer.send(self.topic, BAD if number % 10 == 9 else b"good", partition=partition)
+                    await producer.send(
+                        self.topic, BAD if number % 10 == 9 else b"good", partition=partition
+                    )
 
     def note(self, app: App) -> int:
         """Keep how far this one's partitions are; returns how much of all of them is committed."""
@@ -127,7 +142,9 @@ def in_one_loop(group: Group) -> None:
 
 def in_two_threads(group: Group) -> None:
     with ThreadPoolExecutor(2) as pool:
-        for running in [pool.submit(group.loop.run, group.member(name)) for name in ("left", "right")]:
+        for running in [
+            pool.submit(group.loop.run, group.member(name)) for name in ("left", "right")
+        ]:
             running.result()
 
 
@@ -143,13 +160,18 @@ def test_two_members_do_the_same_on_each_loop_in_one_thread_or_in_two(
     where(group)
     assert len(group.threads) == (1 if where is in_one_loop else 2)
     for thread in set(threading.enumerate()) - before:
-        thread.join(5)  # one that has worked for a loop may end a moment after it
+        # One that has worked for a loop may end a moment after it.
+        thread.join(5)
     assert set(threading.enumerate()) <= before
     places = [(partition, offset) for _, partition, offset in group.handled]
-    assert Counter(places) == Counter((partition, offset) for partition in range(PARTITIONS) for offset in range(EACH))
+    assert Counter(places) == Counter(
+        (partition, offset) for partition in range(PARTITIONS) for offset in range(EACH)
+    )
     owners = {partition: name for name, partition, _ in group.handled}
     assert Counter(owners.values()) == {"left": PARTITIONS // 2, "right": PARTITIONS // 2}
-    assert all(owners[partition] == name for name, partition, _ in group.handled), "two had one partition"
+    assert all(owners[partition] == name for name, partition, _ in group.handled), (
+        "two had one partition"
+    )
     asyncio.run(is_stored(group))
 
 

@@ -1,4 +1,6 @@
-"""Every commit and failure strategy under every fault, judged from outside; ``-s`` prints what each went through."""
+"""Every commit and failure strategy under every fault, judged from outside; ``-s`` prints what each
+went through.
+"""
 
 from __future__ import annotations
 
@@ -46,22 +48,28 @@ def assert_promises_held(fault: str, rows: Rows) -> None:
 
 
 @pytest.mark.parametrize("fault", ONE_NODE)
-async def test_every_strategy_keeps_its_promises(one_node: KafkaCluster, tmp_path: Path, fault: str) -> None:
+async def test_every_strategy_keeps_its_promises(
+    one_node: KafkaCluster, tmp_path: Path, fault: str
+) -> None:
     """Rows A6, C1, C3, E8, H-3 of the faults."""
-    if one_node.nodes[1].pid is None:  # a failed test has left it dead
+    # A failed test has left it dead.
+    if one_node.nodes[1].pid is None:
         one_node.start_node(1)
     rows = await ONE_NODE[fault](one_node, tmp_path, STRATEGIES)
     assert_promises_held(fault, rows)
     for row in rows:
         if fault in GRACEFUL and row.strategy not in (READS_ALL_AGAIN, *DELIVERS_FAILED_AGAIN):
             assert row.repeated == 0 or not STRATEGIES[row.strategy].safe, row
-    if fault in REPEATS:  # one alone may be killed just after it has committed
+    # One alone may be killed just after it has committed.
+    if fault in REPEATS:
         assert any(row.repeated for row in rows if row.strategy != READS_ALL_AGAIN), rows
         assert all(row.repeated for row in rows if row.strategy == READS_ALL_AGAIN), rows
 
 
 @pytest.mark.parametrize("fault", THREE_NODES)
-async def test_every_strategy_outlives_a_node(three_nodes: KafkaCluster, tmp_path: Path, fault: str) -> None:
+async def test_every_strategy_outlives_a_node(
+    three_nodes: KafkaCluster, tmp_path: Path, fault: str
+) -> None:
     """Rows A1, A2 of the faults."""
     for number, node in three_nodes.nodes.items():
         if node.pid is None:

@@ -1,4 +1,6 @@
-"""A proxy between two members and a three-node Kafka hurts what passes; the checker judges what they did."""
+"""A proxy between two members and a three-node Kafka hurts what passes; the checker judges what
+they did.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,29 @@ QUICK = [
 CUTS = [
     Case(row="B1", name="cut for 3 s", fault=cut(3), both=True),
     Case(row="B1", name="cut for 15 s", fault=cut(15), outlives_session=True, unready=True),
-    Case(row="B1", name="both cut for 15 s", fault=cut(15), both=True, outlives_session=True, unready=True),
-    Case(row="B1", name="cut for 120 s", fault=cut(120), outlives_session=True, unready=True, recovers_s=30),
-    Case(row="B2", name="answers cut for 15 s", fault=cut(15, requests=False), outlives_session=None, unready=True),
+    Case(
+        row="B1",
+        name="both cut for 15 s",
+        fault=cut(15),
+        both=True,
+        outlives_session=True,
+        unready=True,
+    ),
+    Case(
+        row="B1",
+        name="cut for 120 s",
+        fault=cut(120),
+        outlives_session=True,
+        unready=True,
+        recovers_s=30,
+    ),
+    Case(
+        row="B2",
+        name="answers cut for 15 s",
+        fault=cut(15, requests=False),
+        outlives_session=None,
+        unready=True,
+    ),
     Case(
         row="B2",
         name="answers cut for 120 s",
@@ -43,7 +65,13 @@ CUTS = [
         recovers_s=30,
     ),
     Case(row="B3", name="requests cut for 3 s", fault=cut(3, answers=False)),
-    Case(row="B3", name="requests cut for 15 s", fault=cut(15, answers=False), outlives_session=True, unready=True),
+    Case(
+        row="B3",
+        name="requests cut for 15 s",
+        fault=cut(15, answers=False),
+        outlives_session=True,
+        unready=True,
+    ),
     Case(
         row="B3",
         name="requests cut for 120 s",
@@ -67,7 +95,13 @@ CUTS = [
         away_from_coordinator=True,
         outlives_session=True,
     ),
-    Case(row="B5", name="cut from one leader for 15 s", fault=cut(15, a_leader), waits_s=3, unready=True),
+    Case(
+        row="B5",
+        name="cut from one leader for 15 s",
+        fault=cut(15, a_leader),
+        waits_s=3,
+        unready=True,
+    ),
 ]
 BAD_WIRES = [
     Case(row="B6", name="connections reset for 20 s", fault=reset_again_and_again(20), both=True),
@@ -79,10 +113,36 @@ BAD_WIRES = [
         unready=True,
     ),
     Case(row="B7", name="latency of 0.3 s", fault=slow(15, delay_s=0.3), both=True),
-    Case(row="B7", name="latency of 2 s", fault=slow(30, delay_s=2), both=True, session_s=30, recovers_s=30),
-    Case(row="B7", name="latency over the session", fault=slow(20, delay_s=8), outlives_session=True, recovers_s=40),
-    Case(row="B8", name="100 KB/s", fault=slow(15, bytes_per_s=100_000), both=True, padded=True, recovers_s=30),
-    Case(row="B8", name="zero window for 4 s", fault=cut(4, a_leader, requests=False), both=True, padded=True),
+    Case(
+        row="B7",
+        name="latency of 2 s",
+        fault=slow(30, delay_s=2),
+        both=True,
+        session_s=30,
+        recovers_s=30,
+    ),
+    Case(
+        row="B7",
+        name="latency over the session",
+        fault=slow(20, delay_s=8),
+        outlives_session=True,
+        recovers_s=40,
+    ),
+    Case(
+        row="B8",
+        name="100 KB/s",
+        fault=slow(15, bytes_per_s=100_000),
+        both=True,
+        padded=True,
+        recovers_s=30,
+    ),
+    Case(
+        row="B8",
+        name="zero window for 4 s",
+        fault=cut(4, a_leader, requests=False),
+        both=True,
+        padded=True,
+    ),
     Case(row="J10", name="quotas", fault=throttled(15), both=True, padded=True, recovers_s=40),
     Case(row="B9", name="5 % loss", fault=slow(15, loss=0.05), both=True),
     Case(row="B9", name="half-open connections", fault=forgotten(15), both=True),
@@ -90,9 +150,29 @@ BAD_WIRES = [
 ]
 NODES_AWAY = [
     Case(row="A3", name="a leader frozen for 2 s", fault=frozen(2), both=True),
-    Case(row="A3", name="a leader frozen for 20 s", fault=frozen(20), both=True, waits_s=8, moves_s=12),
-    Case(row="A3", name="a leader frozen for 90 s", fault=frozen(90), both=True, waits_s=8, moves_s=12),
-    Case(row="A3", name="the coordinator frozen for 20 s", fault=frozen(20, the_coordinator), both=True, session_s=15),
+    Case(
+        row="A3",
+        name="a leader frozen for 20 s",
+        fault=frozen(20),
+        both=True,
+        waits_s=8,
+        moves_s=12,
+    ),
+    Case(
+        row="A3",
+        name="a leader frozen for 90 s",
+        fault=frozen(90),
+        both=True,
+        waits_s=8,
+        moves_s=12,
+    ),
+    Case(
+        row="A3",
+        name="the coordinator frozen for 20 s",
+        fault=frozen(20, the_coordinator),
+        both=True,
+        session_s=15,
+    ),
     Case(
         row="A6",
         name="all nodes away for 60 s",
@@ -113,8 +193,20 @@ NODES_AWAY = [
         recovers_s=40,
         confirm_s=150,
     ),
-    Case(row="A4", name="nodes restarted cleanly, 5 rounds", fault=rolled(5, clean=True), both=True, session_s=15),
-    Case(row="A5", name="nodes killed in turn, 5 rounds", fault=rolled(5, clean=False), both=True, session_s=15),
+    Case(
+        row="A4",
+        name="nodes restarted cleanly, 5 rounds",
+        fault=rolled(5, clean=True),
+        both=True,
+        session_s=15,
+    ),
+    Case(
+        row="A5",
+        name="nodes killed in turn, 5 rounds",
+        fault=rolled(5, clean=False),
+        both=True,
+        session_s=15,
+    ),
 ]
 
 
@@ -151,13 +243,17 @@ async def test_a_member_that_is_cut_off_works_until_its_session_ends_and_not_bey
 
 @pytest.mark.long_faults
 @pytest.mark.parametrize("case", BAD_WIRES, ids=str)
-async def test_bad_connections_lose_and_repeat_nothing(nodes: ProxiedCluster, tmp_path: Path, case: Case) -> None:
+async def test_bad_connections_lose_and_repeat_nothing(
+    nodes: ProxiedCluster, tmp_path: Path, case: Case
+) -> None:
     """Rows B6, B7, B8, B9, J10 of the faults."""
     assert_kept(case, await play(case, nodes, tmp_path))
 
 
 @pytest.mark.long_faults
 @pytest.mark.parametrize("case", NODES_AWAY, ids=str)
-async def test_nodes_that_freeze_or_go_are_sat_out(nodes: ProxiedCluster, tmp_path: Path, case: Case) -> None:
+async def test_nodes_that_freeze_or_go_are_sat_out(
+    nodes: ProxiedCluster, tmp_path: Path, case: Case
+) -> None:
     """Rows A3, A4, A5, A6, A8 of the faults."""
     assert_kept(case, await play(case, nodes, tmp_path))

@@ -1,4 +1,6 @@
-"""What one record's handler does, raises or waits for costs nobody else anything, and can be found afterwards."""
+"""What one record's handler does, raises or waits for costs nobody else anything, and can be found
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ from tests.faults.scenario import Scenario, member, playing
 pytestmark = pytest.mark.kafka
 
 PROBES = ("/health", "/health/live", "/health/ready")
-OFFSETS = r"offsets? (\d+(?:-\d+)?(?:, \d+(?:-\d+)?)*)"  # offset 7; offsets 3-17, 19
+# Offset 7; offsets 3-17, 19.
+OFFSETS = r"offsets? (\d+(?:-\d+)?(?:, \d+(?:-\d+)?)*)"
 
 
 def service(scenario: Scenario, channel: str, options: Sequence[str] = ()) -> Member:
@@ -56,15 +59,26 @@ async def send(scenario: Scenario, tp: Partition, *what: str) -> None:
 
 def handled(life: Life, tp: Partition) -> list[int]:
     """The offsets whose work was done."""
-    return [event.offset for event in life.events if event.kind == "end" and event.tp == tp and event.outcome == "ok"]
+    return [
+        event.offset
+        for event in life.events
+        if event.kind == "end" and event.tp == tp and event.outcome == "ok"
+    ]
 
 
 async def is_committed(scenario: Scenario, life: Life) -> None:
-    await until(scenario.all_is_committed, 10, "all is committed", lambda: f"{scenario.observer.latest}: {life.tail()}")
+    await until(
+        scenario.all_is_committed,
+        10,
+        "all is committed",
+        lambda: f"{scenario.observer.latest}: {life.tail()}",
+    )
 
 
 async def committed(observer: Observer, tp: Partition, offset: int, life: Life) -> None:
-    await until(lambda: observer.committed(tp) == offset, 10, f"{tp} is committed up to {offset}", life.tail)
+    await until(
+        lambda: observer.committed(tp) == offset, 10, f"{tp} is committed up to {offset}", life.tail
+    )
 
 
 async def is_up(life: Life) -> None:
@@ -85,7 +99,8 @@ async def test_an_exception_without_a_text_leaves_one_letter_and_the_service_goe
         (tp,) = scenario.partitions
         await send(scenario, tp, "work", "be mute", "work")
         mute = service(scenario, dead_letters(scenario))
-        for _ in range(2):  # a letter that is written and not noted as such is written again at the next start
+        # A letter that is written and not noted as such is written again at the next start.
+        for _ in range(2):
             life = mute.start()
             await life.ready()
             await send(scenario, tp, "work")
@@ -97,7 +112,9 @@ async def test_an_exception_without_a_text_leaves_one_letter_and_the_service_goe
         assert headers_of(letter)["dead-letter-offset"] == "1"
 
 
-async def test_a_letter_after_retries_tells_of_the_last_attempt_alone(kafka: str, tmp_path: Path) -> None:
+async def test_a_letter_after_retries_tells_of_the_last_attempt_alone(
+    kafka: str, tmp_path: Path
+) -> None:
     async with playing(kafka, tmp_path, partitions=1) as scenario:
         (tp,) = scenario.partitions
         await send(scenario, tp, "fail differently", "work")
@@ -114,15 +131,22 @@ async def test_a_letter_after_retries_tells_of_the_last_attempt_alone(kafka: str
         assert headers["dead-letter-reason"] == "bad iban"
         assert [name for name in headers if name.startswith("dead-letter-cause")] == []
         log = life.log.read_text()
-        assert re.search(r"^ *\| ValueError: bad iban$", log, re.MULTILINE), log  # its traceback
+        # Its traceback.
+        assert re.search(r"^ *\| ValueError: bad iban$", log, re.MULTILINE), log
         assert "another exception occurred" not in log
         assert "direct cause" not in log
 
 
 @pytest.mark.parametrize("strategy", ["ignore", "dead-letter-queue"])
-async def test_each_of_many_failures_can_be_found_in_the_log(kafka: str, tmp_path: Path, strategy: str) -> None:
+async def test_each_of_many_failures_can_be_found_in_the_log(
+    kafka: str, tmp_path: Path, strategy: str
+) -> None:
     async with playing(kafka, tmp_path, partitions=2) as scenario:
-        channel = dead_letters(scenario) if strategy == "dead-letter-queue" else 'failure_strategy = "ignore"'
+        channel = (
+            dead_letters(scenario)
+            if strategy == "dead-letter-queue"
+            else 'failure_strategy = "ignore"'
+        )
         for _ in range(25):
             for tp in scenario.partitions:
                 await send(scenario, tp, "fail")
@@ -144,7 +168,9 @@ async def all_told(life: Life, tp: Partition, kind: str, offsets: set[int]) -> N
 
 
 def told(log: str, tp: Partition, kind: str) -> set[int]:
-    """The offsets of a partition that lines name beside the class of an error, one by one or as ranges."""
+    """The offsets of a partition that lines name beside the class of an error, one by one or as
+    ranges.
+    """
     place = re.compile(re.escape(f"{tp[0]}-{tp[1]} ") + OFFSETS)
     texts = [text for line in log.splitlines() if kind in line for text in place.findall(line)]
     runs = [run for text in texts for run in text.split(", ")]
@@ -153,13 +179,16 @@ def told(log: str, tp: Partition, kind: str) -> set[int]:
 
 
 @pytest.mark.parametrize("odd", ["cancel itself", "time out by hand"])
-async def test_a_cancellation_of_the_handlers_own_fails_its_record_alone(kafka: str, tmp_path: Path, odd: str) -> None:
+async def test_a_cancellation_of_the_handlers_own_fails_its_record_alone(
+    kafka: str, tmp_path: Path, odd: str
+) -> None:
     """Row D6 of the faults."""
     async with playing(kafka, tmp_path, partitions=1) as scenario:
         (orders,) = scenario.partitions
         (others,) = await create_topic(kafka, f"others-{scenario.topic}", 1)
         what = ("work", odd, "work", "time out", "await what was cancelled", "work")
-        for tp in (orders, others):  # before it starts: one worker gets them all
+        # Before it starts: one worker gets them all.
+        for tp in (orders, others):
             await send(scenario, tp, *what)
         life = service(scenario, f"{dead_letters(scenario)}\n{ignoring_channel(others)}").start()
         await life.ready()
@@ -171,15 +200,22 @@ async def test_a_cancellation_of_the_handlers_own_fails_its_record_alone(kafka: 
             await committed(scenario.observer, orders, 7, life)
             await committed(observer, others, 7, life)
         for tp in (orders, others):
-            assert [event.offset for event in life.events if event.kind == "begin" and event.tp == tp] == list(range(7))
+            assert [
+                event.offset for event in life.events if event.kind == "begin" and event.tp == tp
+            ] == list(range(7))
             assert handled(life, tp) == [0, 2, 5, 6]
         await is_up(life)
         await stops(life)
-        assert life.count("stop") == 1  # run() has returned, and raised nothing
-        letters = sorted((headers_of(letter) for letter in await read_letters(scenario)), key=offset_of)
+        # run() has returned, and raised nothing.
+        assert life.count("stop") == 1
+        letters = sorted(
+            (headers_of(letter) for letter in await read_letters(scenario)), key=offset_of
+        )
         assert [offset_of(letter) for letter in letters] == [1, 3, 4]
         first = "TimeoutError" if odd == "time out by hand" else "CancelledError"
-        kinds = [letter["dead-letter-exception-class-name"].rpartition(".")[2] for letter in letters]
+        kinds = [
+            letter["dead-letter-exception-class-name"].rpartition(".")[2] for letter in letters
+        ]
         assert kinds == [first, "TimeoutError", "CancelledError"]
 
 
@@ -206,14 +242,18 @@ async def test_what_comes_behind_a_nack_waits_for_its_letter_though_the_handler_
     async with playing(kafka, tmp_path, partitions=1) as scenario:
         (tp,) = scenario.partitions
         letters = letters_of(scenario)
-        closed = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime"}  # refuses what has no key
+        # Refuses what has no key.
+        closed = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime"}
         await create_topics(kafka, [NewTopic(letters, 1, 1, topic_configs=closed)])
         await send(scenario, tp, "nack under a timeout", "work", "work")
         life = service(scenario, dead_letters(scenario), ["--ack", "manual"]).start()
         await life.probe_shows("/health/started", 200, 20)
         await until(lambda: life.count("end") >= 1, 10, "its handler has given up", life.tail)
-        await asyncio.sleep(1)  # in which the others must not begin
-        assert [(event.kind, event.offset, event.outcome) for event in life.events if event.offset >= 0] == [
+        # In which the others must not begin.
+        await asyncio.sleep(1)
+        assert [
+            (event.kind, event.offset, event.outcome) for event in life.events if event.offset >= 0
+        ] == [
             ("begin", 0, ""),
             ("end", 0, "failed"),
         ]
@@ -223,8 +263,13 @@ async def test_what_comes_behind_a_nack_waits_for_its_letter_though_the_handler_
         await until(lambda: life.count("end") == 3, 20, "the others are handled", life.tail)
         (letter,) = await read_letters(scenario)
         headers = headers_of(letter)
-        assert (headers["dead-letter-offset"], headers["dead-letter-reason"]) == ("0", "nobody waits for its letter")
-        assert letter.t <= min(event.t for event in life.events if event.kind == "begin" and event.offset > 0)
+        assert (headers["dead-letter-offset"], headers["dead-letter-reason"]) == (
+            "0",
+            "nobody waits for its letter",
+        )
+        assert letter.t <= min(
+            event.t for event in life.events if event.kind == "begin" and event.offset > 0
+        )
         await life.ready()
 
 

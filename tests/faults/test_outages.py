@@ -1,4 +1,6 @@
-"""A sample of the outages of tests/app/test_outages.py on a real Kafka, at the settings that nobody has changed."""
+"""A sample of the outages of tests/app/test_outages.py on a real Kafka, at the settings that nobody
+has changed.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,21 @@ from tests.harness.kafka import KafkaCluster
 pytestmark = pytest.mark.kafka
 
 AWAY_S = 75.0
-"""Longer than ``unprocessed_record_max_age`` (60 s), the session (45 s) and ``send_timeout`` (30 s)."""
+"""Longer than ``unprocessed_record_max_age`` (60 s), the session (45 s) and ``send_timeout`` (30
+s).
+"""
 TOLD_S = 5.0
 HEALED_S = 10.0
 RECORDS = 40
 HANDLED_S = 0.2
 VALUES = {b"%d" % number for number in range(RECORDS)}
 
-OUTPUTS = {"outputs": "invoices", "emits": "emitted", "letters": "dead-letter-topic-letters", "exact": "exactly"}
+OUTPUTS = {
+    "outputs": "invoices",
+    "emits": "emitted",
+    "letters": "dead-letter-topic-letters",
+    "exact": "exactly",
+}
 """Incoming channel -> the topic that its records lead to."""
 INPUTS = (*OUTPUTS, "stored")
 
@@ -37,7 +46,9 @@ def broker() -> Iterator[KafkaCluster]:
 
 
 def service(bootstrap: str, folder: Path) -> App:
-    """A channel for each way in which a record may wait for a broker. All limits are the defaults."""
+    """A channel for each way in which a record may wait for a broker. All limits are the
+    defaults.
+    """
     app = App(
         {
             "kafka": {"bootstrap_servers": bootstrap, "auto_offset_reset": "earliest"},
@@ -82,7 +93,9 @@ def service(bootstrap: str, folder: Path) -> App:
         await asyncio.sleep(HANDLED_S)
         async with message.transaction() as connection:
             await connection.execute(text("CREATE TABLE IF NOT EXISTS rows (value BLOB)"))
-            await connection.execute(text("INSERT INTO rows VALUES (:value)"), {"value": message.payload})
+            await connection.execute(
+                text("INSERT INTO rows VALUES (:value)"), {"value": message.payload}
+            )
 
     return app
 
@@ -102,7 +115,10 @@ async def fill(bootstrap: str) -> None:
 async def values_of(bootstrap: str, topic: str) -> list[bytes | None]:
     """The values of a topic that readers of committed records get."""
     consumer = AIOKafkaConsumer(
-        topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest", isolation_level="read_committed"
+        topic,
+        bootstrap_servers=bootstrap,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
     )
     await consumer.start()
     found: list[bytes | None] = []
@@ -133,9 +149,15 @@ async def test_an_outage_of_75_s_at_all_defaults_stops_nothing_and_loses_nothing
     clock = asyncio.get_running_loop().time
     async with app:
         await until(
-            lambda: all(facts.partitions for facts in app.facts().channels), 30, "every channel has its records"
+            lambda: all(facts.partitions for facts in app.facts().channels),
+            30,
+            "every channel has its records",
         )
-        await until(lambda: sum(facts.sent["ok"] for facts in app.facts().outgoing) > 10, 30, "all is under way")
+        await until(
+            lambda: sum(facts.sent["ok"] for facts in app.facts().outgoing) > 10,
+            30,
+            "all is under way",
+        )
         await asyncio.to_thread(broker.kill)
         gone_at = clock()
         told_after: float | None = None
@@ -151,11 +173,15 @@ async def test_an_outage_of_75_s_at_all_defaults_stops_nothing_and_loses_nothing
         await asyncio.to_thread(broker.start_node, 1)
         back_at = clock()
         await until(
-            lambda: app.health().status == "UP", HEALED_S, "it is ready", lambda: str(app.health().ready.to_json())
+            lambda: app.health().status == "UP",
+            HEALED_S,
+            "it is ready",
+            lambda: str(app.health().ready.to_json()),
         )
         healed_s = clock() - back_at
         while not all([await is_done(app, name) for name in INPUTS]):
-            # What had not been handled before the outage takes its time, one record after the other.
+            # What had not been handled before the outage takes its time, one record after the
+            # other.
             assert clock() - back_at < HEALED_S + RECORDS * HANDLED_S + 30, app.health().ready
             await asyncio.sleep(0.25)
         assert app.health().status == "UP"

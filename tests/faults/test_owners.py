@@ -1,4 +1,6 @@
-"""Who wrote a commit, and when the group was left alone: each rule fails on a bad history made by hand."""
+"""Who wrote a commit, and when the group was left alone: each rule fails on a bad history made by
+hand.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,14 @@ from collections.abc import Sequence
 import pytest
 
 from tests.faults.checker import Commit
-from tests.faults.owners import Asked, Generation, GroupLog, commits_of_strangers, disturbed, rebalances
+from tests.faults.owners import (
+    Asked,
+    Generation,
+    GroupLog,
+    commits_of_strangers,
+    disturbed,
+    rebalances,
+)
 
 TP, OTHER = ("orders", 0), ("orders", 1)
 LOG: GroupLog = [
@@ -17,7 +26,11 @@ LOG: GroupLog = [
     Commit(2.5, TP, 5, "log"),
     Commit(2.6, OTHER, 7, "log"),
 ]
-ASKED = [Asked(1.49, "left", 1, TP, 3), Asked(2.49, "right", 2, TP, 5), Asked(2.59, "left", 2, OTHER, 7)]
+ASKED = [
+    Asked(1.49, "left", 1, TP, 3),
+    Asked(2.49, "right", 2, TP, 5),
+    Asked(2.59, "left", 2, OTHER, 7),
+]
 
 
 def found(log: GroupLog, asked: Sequence[Asked]) -> list[str]:

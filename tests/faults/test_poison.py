@@ -1,4 +1,6 @@
-"""A record that is never settled is found within one second of the limit, though nothing else flows."""
+"""A record that is never settled is found within one second of the limit, though nothing else
+flows.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def channel(on_poison: str) -> str:
     return f'unprocessed_record_max_age = "{LIMIT_S}s"\non_poison = "{on_poison}"'
 
 
-async def first_time(life: Life, path: str, status: int, deadline_s: float = 10.0) -> tuple[float, dict[str, Any]]:
+async def first_time(
+    life: Life, path: str, status: int, deadline_s: float = 10.0
+) -> tuple[float, dict[str, Any]]:
     """When a probe answered with *status* first, looking each 50 ms, and what it said."""
     give_up = time.monotonic() + deadline_s
     while time.monotonic() < give_up:
@@ -44,7 +48,9 @@ async def test_poison_is_found_within_a_second_of_the_limit_without_other_traffi
 ) -> None:
     """Row D7 of the faults."""
     async with playing(kafka, tmp_path) as scenario:
-        service = member(scenario, "service", channel=channel(on_poison), options=["--ack", "manual"])
+        service = member(
+            scenario, "service", channel=channel(on_poison), options=["--ack", "manual"]
+        )
         life = service.start()
         await life.ready()
         poisoned = scenario.partitions[2]
@@ -68,7 +74,8 @@ async def test_health_recovers_when_the_poison_record_settles(kafka: str, tmp_pa
         life = member(scenario, "service", channel=channel("pause-partition")).start()
         await life.ready()
         poisoned = scenario.partitions[1]
-        await scenario.load.send(poisoned, "slow")  # settles after twice the limit
+        # Settles after twice the limit.
+        await scenario.load.send(poisoned, "slow")
         red_at, _ = await first_time(life, "/health", 503)
         green_at, _ = await first_time(life, "/health", 200)
         (begin, end) = (event for event in life.events if event.tp == poisoned)
@@ -77,13 +84,21 @@ async def test_health_recovers_when_the_poison_record_settles(kafka: str, tmp_pa
         await until(lambda: scenario.observer.committed(poisoned) == 1, 5, "it is committed")
 
 
-async def test_another_member_goes_on_soon_after_poison_has_stopped_a_channel(kafka: str, tmp_path: Path) -> None:
+async def test_another_member_goes_on_soon_after_poison_has_stopped_a_channel(
+    kafka: str, tmp_path: Path
+) -> None:
     async with playing(kafka, tmp_path) as scenario:
         settings = f'{channel("fail")}\nordering = "unordered"\ndrain_timeout = "30s"'
-        left, right = (member(scenario, name, channel=settings).start() for name in ("left", "right"))
+        left, right = (
+            member(scenario, name, channel=settings).start() for name in ("left", "right")
+        )
         await left.ready()
         await right.ready()
-        await until(lambda: owned(left) and owned(right) and not owned(left) & owned(right), 20, "each has its share")
+        await until(
+            lambda: owned(left) and owned(right) and not owned(left) & owned(right),
+            20,
+            "each has its share",
+        )
         poisoned = min(owned(left))
         await scenario.load.send(poisoned, "await")
         await until(lambda: left.count("begin") == 1, 10, f"it has begun: {left.tail()}")
@@ -117,9 +132,13 @@ def owned(life: Life) -> set[Partition]:
 
 
 @pytest.mark.prometheus
-async def test_a_real_prometheus_shows_poison_as_soon_as_it_scrapes_it(kafka: str, tmp_path: Path) -> None:
+async def test_a_real_prometheus_shows_poison_as_soon_as_it_scrapes_it(
+    kafka: str, tmp_path: Path
+) -> None:
     async with playing(kafka, tmp_path) as scenario:
-        life = member(scenario, "service", channel=channel("warn"), options=["--ack", "manual"]).start()
+        life = member(
+            scenario, "service", channel=channel("warn"), options=["--ack", "manual"]
+        ).start()
         await life.ready()
         poisoned = scenario.partitions[3]
         labels = f'channel="orders",topic="{poisoned[0]}",partition="{poisoned[1]}"'
@@ -130,18 +149,24 @@ async def test_a_real_prometheus_shows_poison_as_soon_as_it_scrapes_it(kafka: st
             await scenario.load.send(poisoned, "leave")
             await until(lambda: life.count("begin") == 1, 10, f"it has begun: {life.tail()}")
             begun_at = life.events[-1].t
-            await prometheus.until(f"reactive_kafka_poison_records_total{{{labels}}}", 1, timeout_s=10)
+            await prometheus.until(
+                f"reactive_kafka_poison_records_total{{{labels}}}", 1, timeout_s=10
+            )
             found_at = time.time()
             age_s = await prometheus.value(f"reactive_kafka_oldest_unacked_age_seconds{{{labels}}}")
         assert LIMIT_S <= found_at - begun_at <= LIMIT_S + 1 + 2 * SCRAPE_S
         assert age_s is not None
         assert age_s == pytest.approx(found_at - begun_at, abs=2 * SCRAPE_S)
-        assert (await life.health("/health"))[0] == 200  # warn leaves the probes alone
+        # Warn leaves the probes alone.
+        assert (await life.health("/health"))[0] == 200
 
 
-async def test_time_in_which_the_process_was_stopped_makes_no_record_poison(kafka: str, tmp_path: Path) -> None:
+async def test_time_in_which_the_process_was_stopped_makes_no_record_poison(
+    kafka: str, tmp_path: Path
+) -> None:
     """Row D15 of the faults."""
-    limit_s, stopped_s = 4.0, 2.5  # a stop that the group does not notice: the session lasts 3 s
+    # A stop that the group does not notice: the session lasts 3 s.
+    limit_s, stopped_s = 4.0, 2.5
     async with playing(kafka, tmp_path) as scenario:
         settings = f'unprocessed_record_max_age = "{limit_s}s"\non_poison = "pause-partition"'
         service = member(scenario, "service", channel=settings, options=["--ack", "manual"])
@@ -159,7 +184,8 @@ async def test_time_in_which_the_process_was_stopped_makes_no_record_poison(kafk
             life.send(signal.SIGCONT)
         found_at, _ = await first_time(life, "/health/ready", 503, limit_s + stopped_s + 2)
         counted_s = found_at - begun_at - stopped_s
-        assert limit_s - 1 <= counted_s <= limit_s + 1.5  # of a gap, all but what a tick may be late is not counted
+        # Of a gap, all but what a tick may be late is not counted.
+        assert limit_s - 1 <= counted_s <= limit_s + 1.5
 
 
 def is_stopped(pid: int) -> bool:
@@ -190,7 +216,12 @@ async def test_a_process_that_gets_a_tenth_of_the_time_stays_a_member_and_finds_
                 await asyncio.sleep(0.03)
             assert stopped == times
             assert life.count("end") > before, "it did nothing in its time"
-            await until(lambda: life.count("end") > before + 40 * 0.3 * times, 20, "it catches up", life.tail)
+            await until(
+                lambda: life.count("end") > before + 40 * 0.3 * times,
+                20,
+                "it catches up",
+                life.tail,
+            )
         await finish(scenario)
         evidence = await scenario.evidence()
     assert report(check(evidence, Rules())) == ""

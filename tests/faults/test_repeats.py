@@ -9,7 +9,12 @@ from tests.faults.test_checker import TP, begin, end
 
 BEFORE: list[Event] = [begin(1.0, 0), end(1.1, 0), begin(1.2, 1), end(1.3, 1), begin(1.4, 2)]
 KILLED = Disruption("a.1", 1.5, 1.5)
-AGAIN: list[Event] = [begin(2.0, 0, "b.1"), begin(2.1, 1, "b.1"), end(2.2, 1, "b.1"), begin(2.3, 2, "b.1")]
+AGAIN: list[Event] = [
+    begin(2.0, 0, "b.1"),
+    begin(2.1, 1, "b.1"),
+    end(2.2, 1, "b.1"),
+    begin(2.3, 2, "b.1"),
+]
 
 
 def test_what_another_process_begins_again_counts_for_the_one_that_had_it_before() -> None:

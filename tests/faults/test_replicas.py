@@ -1,4 +1,6 @@
-"""Three nodes that are out of step: too few in sync, a leader that knows too little, no controller."""
+"""Three nodes that are out of step: too few in sync, a leader that knows too little, no
+controller.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ from tests.harness.separate import WithOwnController
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long_faults]
 
-FAILING = "tests.faults.matrix_service"  # its handlers fail when a record asks for it
+# Its handlers fail when a record asks for it.
+FAILING = "tests.faults.matrix_service"
 EVERYWHERE = [NODES, (2, 3, 1), (3, 1, 2)] * 2
 
 
@@ -78,8 +81,12 @@ async def test_with_too_few_replicas_in_sync_reading_goes_on_and_letters_wait(
     bootstrap = cluster.bootstrap_servers
     await create_topics(bootstrap, [NewTopic(dead, 1, 3, topic_configs=config)])
     channel = f'ordering = "unordered"\nfailure_strategy = "dead-letter-queue"\ndead_letter_queue.topic = "{dead}"'
-    async with playing(bootstrap, tmp_path, topic=topic, replicas=EVERYWHERE, make=some_fail) as scenario:
-        life = member(scenario, "service", channel=channel, module=FAILING, session_ms=10_000).start()
+    async with playing(
+        bootstrap, tmp_path, topic=topic, replicas=EVERYWHERE, make=some_fail
+    ) as scenario:
+        life = member(
+            scenario, "service", channel=channel, module=FAILING, session_ms=10_000
+        ).start()
         async with scenario.load.flowing(150):
             await life.ready(60)
             await until(lambda: scenario.done() > 300, 30, "it works", life.tail)
@@ -99,10 +106,14 @@ async def test_with_too_few_replicas_in_sync_reading_goes_on_and_letters_wait(
             await life.probe_shows("/health/ready", 200, 60)
         await finish(scenario)
         origin = await read_records(bootstrap, scenario.partitions)
-        written = letters.written_on(origin, [await read_records(bootstrap, [(dead, 0)])], timed=True)
+        written = letters.written_on(
+            origin, [await read_records(bootstrap, [(dead, 0)])], timed=True
+        )
         evidence = replace(await scenario.evidence(), letters=written)
     assert report(check(evidence, Rules())) == ""
-    assert len(written) == sum(b'"always"' in (one.value or b"") for log in origin.values() for one in log.values())
+    assert len(written) == sum(
+        b'"always"' in (one.value or b"") for log in origin.values() for one in log.values()
+    )
     assert any(at > stuck[tp] for tp, at in scenario.observer.latest.items())
 
 
@@ -121,7 +132,8 @@ async def test_a_log_that_an_unclean_election_has_cut_off_is_noticed_counted_and
         async with scenario.load.flowing(100):
             await until(lambda: scenario.done() > 200, 30, "it works", life.tail)
         await until(scenario.all_is_committed, 20, "all is committed")
-        await asyncio.to_thread(cluster.kill, second)  # from here on only the first one has what is written
+        # From here on only the first one has what is written.
+        await asyncio.to_thread(cluster.kill, second)
         kept = scenario.observer.latest[tp]
         async with scenario.load.flowing(100):
             await until(lambda: scenario.done() > kept + 200, 60, "it works", life.tail)
@@ -134,7 +146,8 @@ async def test_a_log_that_an_unclean_election_has_cut_off_is_noticed_counted_and
         assert now["leader"] == second
 
         later = Load(bootstrap, scenario.partitions)
-        later._numbers = itertools.count(100_000)  # so that no id is told twice
+        # So that no id is told twice.
+        later._numbers = itertools.count(100_000)
         async with later, later.flowing(50):
             await until(lambda: len(later.sent) > 100, 30, "the cut log is written to")
         assert min(offset for _, offset in later.sent) == kept < committed, "nothing was cut off"
@@ -165,10 +178,14 @@ def elect_unclean(cluster: KafkaCluster, topic: str) -> None:
 def resets(metrics: str) -> float:
     """How many partitions were set somewhere by policy."""
     name = "reactive_kafka_offset_resets_total{"
-    return sum(float(line.rpartition(" ")[2]) for line in metrics.splitlines() if line.startswith(name))
+    return sum(
+        float(line.rpartition(" ")[2]) for line in metrics.splitlines() if line.startswith(name)
+    )
 
 
-async def test_without_a_controller_reading_and_committing_go_on_and_questions_end(tmp_path: Path) -> None:
+async def test_without_a_controller_reading_and_committing_go_on_and_questions_end(
+    tmp_path: Path,
+) -> None:
     """Row A10 of the faults."""
     with WithOwnController() as cluster:
         topic, bootstrap = new_topic(), cluster.bootstrap_servers
@@ -192,8 +209,12 @@ async def test_without_a_controller_reading_and_committing_go_on_and_questions_e
                 assert max(took for _, took in answered) < 2
                 done = [one for one in life.events if one.kind == "end" and one.t > gone_at]
                 assert len(done) > 10 * 150
-                assert all(scenario.observer.latest[tp] > at for tp, at in before.items()), "commits do not go on"
-                late = member(scenario, "late", channel=channel.replace(dead, f"late-{topic}"), module=FAILING)
+                assert all(scenario.observer.latest[tp] > at for tp, at in before.items()), (
+                    "commits do not go on"
+                )
+                late = member(
+                    scenario, "late", channel=channel.replace(dead, f"late-{topic}"), module=FAILING
+                )
                 await late.start().probe_shows("/health/started", 200, 40)
                 for tp in scenario.partitions:
                     await scenario.load.send(tp, "always")
@@ -205,9 +226,13 @@ async def test_without_a_controller_reading_and_committing_go_on_and_questions_e
             await finish(scenario)
             origin = await read_records(bootstrap, scenario.partitions)
             dead_ones = [
-                (name, one["partition"]) for name in (dead, f"late-{topic}") for one in await topic_of(bootstrap, name)
+                (name, one["partition"])
+                for name in (dead, f"late-{topic}")
+                for one in await topic_of(bootstrap, name)
             ]
-            written = letters.written_on(origin, [await read_records(bootstrap, dead_ones)], timed=False)
+            written = letters.written_on(
+                origin, [await read_records(bootstrap, dead_ones)], timed=False
+            )
             evidence = replace(await scenario.evidence(), letters=written)
     assert report(check(evidence, Rules())) == ""
     assert len(written) == len(scenario.partitions)

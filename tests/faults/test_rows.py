@@ -9,12 +9,26 @@ from tests.faults.rows import ROWS, TESTS, claims, written
 PAGE = TESTS.parent / "docs" / "faults.md"
 
 
-EACH = {"A": 14, "B": 10, "C": 14, "D": 15, "E": 8, "F": 18, "G": 7, "H": 5, "I": 5, "J": 11, "S": 15}
+EACH = {
+    "A": 14,
+    "B": 10,
+    "C": 14,
+    "D": 15,
+    "E": 8,
+    "F": 18,
+    "G": 7,
+    "H": 5,
+    "I": 5,
+    "J": 11,
+    "S": 15,
+}
 
 
 def test_no_row_has_gone() -> None:
     names = {"H": "H-{}"}
-    assert list(ROWS) == [names.get(at, at + "{}").format(one + 1) for at, rows in EACH.items() for one in range(rows)]
+    assert list(ROWS) == [
+        names.get(at, at + "{}").format(one + 1) for at, rows in EACH.items() for one in range(rows)
+    ]
 
 
 def test_every_row_has_a_test() -> None:

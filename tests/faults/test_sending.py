@@ -45,11 +45,15 @@ async def read_all(bootstrap: str, topic: str) -> dict[bytes, list[int]]:
 
 
 def check(found: dict[bytes, list[int]]) -> int:
-    """Every number is there, and the first copies of a key's stand in their order; how many were written twice."""
+    """Every number is there, and the first copies of a key's stand in their order; how many were
+    written twice.
+    """
     repeats = 0
     for key in KEYS:
         first = list(dict.fromkeys(found[key]))
-        assert first == list(range(EACH)), f"{key!r}: {len(first)} of {EACH}, in order: {first == sorted(first)}"
+        assert first == list(range(EACH)), (
+            f"{key!r}: {len(first)} of {EACH}, in order: {first == sorted(first)}"
+        )
         repeats += len(found[key]) - EACH
     return repeats
 
@@ -57,16 +61,22 @@ def check(found: dict[bytes, list[int]]) -> int:
 async def broker_is_away(broker: KafkaCluster, since: asyncio.Event) -> None:
     await since.wait()
     await asyncio.to_thread(broker.kill)
-    await asyncio.sleep(AWAY_S)  # the time that the promise names
+    # The time that the promise names.
+    await asyncio.sleep(AWAY_S)
     await asyncio.to_thread(broker.start_node, 1)
 
 
-async def test_10_000_emitted_records_outlive_a_broker_that_is_away_for_30_s(broker: KafkaCluster) -> None:
+async def test_10_000_emitted_records_outlive_a_broker_that_is_away_for_30_s(
+    broker: KafkaCluster,
+) -> None:
     await create_topic(broker.bootstrap_servers, "emitted", 4)
-    app = App({
-        "kafka": {"bootstrap_servers": broker.bootstrap_servers}, "http": {"enabled": False},
-        "outgoing": {"emitted": {"max_in_flight": MOST}},
-    })  # fmt: skip
+    app = App(
+        {
+            "kafka": {"bootstrap_servers": broker.bootstrap_servers},
+            "http": {"enabled": False},
+            "outgoing": {"emitted": {"max_in_flight": MOST}},
+        }
+    )
     emitter, sent, under_way, most = app.emitter("emitted"), list[Sending](), asyncio.Event(), 0
 
     async def emit(key: bytes) -> None:
@@ -99,14 +109,21 @@ async def test_what_handlers_return_is_written_before_its_record_is_committed_wh
 ) -> None:
     await create_topic(broker.bootstrap_servers, "orders", 4)
     await create_topic(broker.bootstrap_servers, "invoices", 4)
-    app = App({
-        "kafka": {"bootstrap_servers": broker.bootstrap_servers}, "http": {"enabled": False},
-        "incoming": {"orders": {
-            "group_id": "billing", "auto_offset_reset": "earliest", "commit_interval": "100ms",
-            "value_deserializer": "bytes",
-        }},
-        "outgoing": {"seed": {"topic": "orders"}, "invoices": {"wait_for_write": False}},
-    })  # fmt: skip
+    app = App(
+        {
+            "kafka": {"bootstrap_servers": broker.bootstrap_servers},
+            "http": {"enabled": False},
+            "incoming": {
+                "orders": {
+                    "group_id": "billing",
+                    "auto_offset_reset": "earliest",
+                    "commit_interval": "100ms",
+                    "value_deserializer": "bytes",
+                }
+            },
+            "outgoing": {"seed": {"topic": "orders"}, "invoices": {"wait_for_write": False}},
+        }
+    )
     seed, handled, under_way = app.emitter("seed"), 0, asyncio.Event()
 
     @app.incoming("orders")
@@ -133,12 +150,16 @@ async def test_what_handlers_return_is_written_before_its_record_is_committed_wh
 
         channel = app.channel("orders")
         await until(
-            lambda: [one.lag for one in channel.facts().partitions] == [0] * 4, 60, "all is committed",
+            lambda: [one.lag for one in channel.facts().partitions] == [0] * 4,
+            60,
+            "all is committed",
             lambda: str(channel.facts().partitions),
-        )  # fmt: skip
-        # By its own account it may be done before it has heard of the last records, so the broker is asked, too.
+        )
+        # By its own account it may be done before it has heard of the last records, so the broker
+        # is asked, too.
         async with asyncio.timeout(60):
-            while any((await channel.lag()).values()):  # noqa: ASYNC110  # there is no event for it
+            # There is no event for it.
+            while any((await channel.lag()).values()):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         found = await read_all(broker.bootstrap_servers, "invoices")
     print(f"written twice: {check(found)}")

@@ -6,20 +6,29 @@ import pytest
 
 from tests.faults.slopes import Away, Growth, Point, Sample, growing, loud, series, slope, too_big
 
-GROWTHS = {name: Growth(2, 10) for name in ("memory_mb", "threads", "descriptors", "sockets", "tasks")}
+GROWTHS = {
+    name: Growth(2, 10) for name in ("memory_mb", "threads", "descriptors", "sockets", "tasks")
+}
 
 
 def samples(**by_hour: float) -> list[Sample]:
-    """One a minute of an hour, of a process in which numbers grow by so much in it, with some noise."""
+    """One a minute of an hour, of a process in which numbers grow by so much in it, with some
+    noise.
+    """
     quiet = Sample(0, "a.1", 60, 3, 20, 8, 0, 0)
     made = []
     for minute in range(61):
-        grown = {name: getattr(quiet, name) + rate * minute / 60 + minute % 2 / 2 for name, rate in by_hour.items()}
+        grown = {
+            name: getattr(quiet, name) + rate * minute / 60 + minute % 2 / 2
+            for name, rate in by_hour.items()
+        }
         made.append(quiet._replace(t=60.0 * minute, **grown))
     return made
 
 
-def found(taken: list[Sample], tasks: float = 0.0, start: float = 0, end: float = 3600) -> list[str]:
+def found(
+    taken: list[Sample], tasks: float = 0.0, start: float = 0, end: float = 3600
+) -> list[str]:
     counted = [(sample.process, sample.t, int(30 + tasks * sample.t / 3600)) for sample in taken]
     return [str(violation) for violation in growing(series(taken, counted), start, end, GROWTHS)]
 
@@ -52,7 +61,9 @@ def test_what_had_grown_before_the_window_is_no_leak() -> None:
 
 def test_a_process_that_does_not_live_through_the_window_is_not_judged_and_somebody_must() -> None:
     short = [sample for sample in samples(memory_mb=500) if sample.t < 2000]
-    assert sorted(found(short)) == [f"I9: no process shows its {what} from 0 to 3600" for what in sorted(GROWTHS)]
+    assert sorted(found(short)) == [
+        f"I9: no process shows its {what} from 0 to 3600" for what in sorted(GROWTHS)
+    ]
     other = [sample._replace(process="b.1") for sample in samples()]
     assert found(short + other) == []
 

@@ -17,7 +17,8 @@ from tests.faults.wire import ProxiedCluster
 
 pytestmark = pytest.mark.kafka
 
-YOUNG = {what: Growth(30, 0) for what in GROWTHS}  # a process that has just begun makes many things for the first time
+# A process that has just begun makes many things for the first time.
+YOUNG = {what: Growth(30, 0) for what in GROWTHS}
 QUICK = ("kill -9", "member frozen", "coordinator killed", "cut briefly", "connections reset")
 
 
@@ -28,7 +29,9 @@ def cluster() -> Iterator[ProxiedCluster]:
         yield cluster
 
 
-async def test_a_minute_of_the_soak_breaks_no_promise(cluster: ProxiedCluster, tmp_path: Path) -> None:
+async def test_a_minute_of_the_soak_breaks_no_promise(
+    cluster: ProxiedCluster, tmp_path: Path
+) -> None:
     """Rows A2, B1, B6, C3, C4 of the faults."""
     plan = Plan(seconds=50, seed=1, per_second=150, pause_s=(0, 1), acts=QUICK, growths=YOUNG)
     outcome = await play(cluster, tmp_path, plan)
@@ -50,7 +53,11 @@ async def test_a_service_tells_its_tasks_also_while_there_is_nothing_to_handle(
     async with staged(cluster.past_the_proxies, tmp_path, SESSION_S, len(cluster.nodes)) as ground:
         life = ground.member("idle", ground.bootstrap).start()
         await life.ready(60)
-        await until(lambda: sum(event.kind == "tasks" for event in life.events) > 1, 10, "it tells them each second")
+        await until(
+            lambda: sum(event.kind == "tasks" for event in life.events) > 1,
+            10,
+            "it tells them each second",
+        )
 
 
 async def test_a_service_that_commits_ahead_loses_and_leaks_is_condemned(
@@ -58,10 +65,14 @@ async def test_a_service_that_commits_ahead_loses_and_leaks_is_condemned(
 ) -> None:
     """Row C3 of the faults."""
     monkeypatch.setenv(BUGS, "ahead,lose,leak")
-    outcome = await play(cluster, tmp_path, Plan(seconds=15, seed=1, per_second=300, acts=(), growths=YOUNG))
+    outcome = await play(
+        cluster, tmp_path, Plan(seconds=15, seed=1, per_second=300, acts=(), growths=YOUNG)
+    )
     found = {violation.invariant: violation.text for violation in outcome.violations}
     assert {"I1", "I2", "I8", "I9"} <= found.keys(), report(outcome.violations)
     assert "was never handled" in found["I2"]
     texts = report(outcome.violations, each=100)
     assert all(f"{what} grew by" in texts for what in ("memory_mb", "descriptors", "tasks")), texts
-    assert found.keys() <= {"I1", "I2", "I6", "I8", "I9"}, "it is accused of something that it has not done"
+    assert found.keys() <= {"I1", "I2", "I6", "I8", "I9"}, (
+        "it is accused of something that it has not done"
+    )

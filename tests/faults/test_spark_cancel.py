@@ -1,4 +1,6 @@
-"""Jobs that a service cancels are over, as their tasks' beats tell, before anything else becomes of their records."""
+"""Jobs that a service cancels are over, as their tasks' beats tell, before anything else becomes of
+their records.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,8 @@ DRAIN_S = 8
 SHORT = Settings(spark=f'timeout = "{TIMEOUT_S}s"')
 LONG = Settings(
     more=f'"max.poll.interval.ms" = {MAX_POLL_S}000\nrevoke_grace = "1s"\ndrain_timeout = "{DRAIN_S}s"',
-    spark="batch_max_records = 2",  # one of each partition
+    # One of each partition.
+    spark="batch_max_records = 2",
 )
 
 
@@ -83,12 +86,16 @@ class Story:
 
     def about(self, kind: str, topic: str = "long") -> list[Event]:
         """What was assigned or revoked of a channel."""
-        return [one for one in self.events if one.kind == kind and one.partitions[0][0].endswith(topic)]
+        return [
+            one for one in self.events if one.kind == kind and one.partitions[0][0].endswith(topic)
+        ]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def story(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Story:
-    """A slow job beside one that runs into its timeout; then a second member comes; then the service is stopped."""
+    """A slow job beside one that runs into its timeout; then a second member comes; then the
+    service is stopped.
+    """
     run, folder = f"{uuid4().hex[:8]}-", tmp_path_factory.mktemp("cancel")
     (short,), long = await create(kafka, f"{run}short", 1), await create(kafka, f"{run}long", 2)
     tasks, stranger = Tasks(folder), Stranger()
@@ -127,13 +134,26 @@ async def story(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Story:
         life.end()
     letters = (await read_records(kafka, letters_of(short[0])))[letters_of(short[0])[0]]
     return Story(
-        events=life.events, slow=slow, late=late, moved=moved, again=again, stopped=stopped, joined=joined, told=told,
-        stranger=stranger, kept=kept, below=below, beats=tasks.beats(), letters=list(letters.values()),
+        events=life.events,
+        slow=slow,
+        late=late,
+        moved=moved,
+        again=again,
+        stopped=stopped,
+        joined=joined,
+        told=told,
+        stranger=stranger,
+        kept=kept,
+        below=below,
+        beats=tasks.beats(),
+        letters=list(letters.values()),
         rows=in_parquet(folder / "rows"),
-    )  # fmt: skip
+    )
 
 
-def test_a_job_longer_than_max_poll_interval_ms_causes_no_rebalance_and_runs_once(story: Story) -> None:
+def test_a_job_longer_than_max_poll_interval_ms_causes_no_rebalance_and_runs_once(
+    story: Story,
+) -> None:
     beats = story.beats_of(story.slow)
     assert beats[-1] - beats[0] > MAX_POLL_S
     assert [one.kind for one in story.events if one.id == story.slow.id] == ["begin", "end"]
@@ -142,11 +162,17 @@ def test_a_job_longer_than_max_poll_interval_ms_causes_no_rebalance_and_runs_onc
     assert len([one for one in story.about("assigned") if one.t < story.joined]) == 1
 
 
-def test_the_tasks_of_a_job_that_times_out_are_over_before_its_record_is_nacked(story: Story) -> None:
+def test_the_tasks_of_a_job_that_times_out_are_over_before_its_record_is_nacked(
+    story: Story,
+) -> None:
     """Row I2 of the faults."""
     (letter,) = story.letters
-    assert letter.value == b"hold"  # which nobody let go
-    assert f"cancelled, not done after {TIMEOUT_S} s" in dict(letter.headers)["dead-letter-reason"].decode()
+    # Which nobody let go.
+    assert letter.value == b"hold"
+    assert (
+        f"cancelled, not done after {TIMEOUT_S} s"
+        in dict(letter.headers)["dead-letter-reason"].decode()
+    )
     assert story.beats_of(story.late)[-1] < letter.t
     work = [one for one in story.events if one.kind == "begin" and one.tp[0] == "short"][-1]
     assert (work.tp[1], work.outcome) == (story.late.tp[1] + 1, NO_JOBS)
@@ -163,7 +189,9 @@ def test_the_tasks_of_a_job_are_over_before_its_partitions_are_let_go(story: Sto
     assert story.again.id in story.moved.id.split("-"), "what was kept runs again under its id"
 
 
-def test_the_tasks_of_a_job_are_over_before_a_service_that_is_stopped_leaves_the_group(story: Story) -> None:
+def test_the_tasks_of_a_job_are_over_before_a_service_that_is_stopped_leaves_the_group(
+    story: Story,
+) -> None:
     """Row I4 of the faults."""
     revoked = story.about("revoked")[-1]
     came, _ = story.stranger.assigned[-1]

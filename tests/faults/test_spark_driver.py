@@ -1,4 +1,6 @@
-"""Spark's driver is killed under running batches: each runs again under its id, and the service stays up meanwhile."""
+"""Spark's driver is killed under running batches: each runs again under its id, and the service
+stays up meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 KILLS = 3
 PER_SECOND = 20
-MOST_LAG_S = 3.0  # less than a driver takes to start, on any machine; on a quiet one it is 0.1 s
+# Less than a driver takes to start, on any machine; on a quiet one it is 0.1 s.
+MOST_LAG_S = 3.0
 
 
 @dataclass
@@ -65,7 +68,9 @@ class Story:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def story(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Story:
-    """Under a steady load the driver is killed three times; then comes a record whose function kills it."""
+    """Under a steady load the driver is killed three times; then comes a record whose function
+    kills it.
+    """
     run, folder = f"{uuid4().hex[:8]}-", tmp_path_factory.mktemp("driver")
     partitions = await create(kafka, f"{run}clicks", 2)
     tasks, life = Tasks(folder), member(kafka, folder, run, {"clicks": Settings()}).start()
@@ -86,7 +91,11 @@ async def story(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Story:
         life.end()
     told.calls = calls(life, "clicks")
     *told.deaths, told.last = told.calls[before:]
-    told.letters = list((await read_records(kafka, letters_of(f"{run}clicks")))[letters_of(f"{run}clicks")[0]].values())
+    told.letters = list(
+        (await read_records(kafka, letters_of(f"{run}clicks")))[
+            letters_of(f"{run}clicks")[0]
+        ].values()
+    )
     told.good = Counter((number, offset) for (_, number), offset in [*load.sent, work])
     told.rows = in_parquet(folder / "rows")
     return told
@@ -98,7 +107,9 @@ def hold(id: str, number: int, tp: Partition) -> Parcel:
 
 
 async def killed_under_a_batch(life: Life, tasks: Tasks, told: Story) -> Event:
-    """Kill the driver under a batch that is none of those before, and wait until it has run again."""
+    """Kill the driver under a batch that is none of those before, and wait until it has run
+    again.
+    """
     tasks.hold()
     call = await tasks.held(life, "clicks", {event.id for event in told.killed})
     below = descendants(life.pid)
@@ -106,9 +117,16 @@ async def killed_under_a_batch(life: Life, tasks: Tasks, told: Story) -> Event:
     killed_at = time.time()
     kill(driver_of(life.pid))
     await until(lambda: told.probes.first(503, killed_at), WAIT_S, "it is not ready", life.tail)
-    await until(lambda: told.probes.first(200, told.probes.first(503, killed_at)), WAIT_S, "it is ready", life.tail)
+    await until(
+        lambda: told.probes.first(200, told.probes.first(503, killed_at)),
+        WAIT_S,
+        "it is ready",
+        life.tail,
+    )
     await gone(below)
-    assert call.id not in {event.id for event in calls(life, "clicks", "end")}, "the batch was over before the kill"
+    assert call.id not in {event.id for event in calls(life, "clicks", "end")}, (
+        "the batch was over before the kill"
+    )
     tasks.let_go()
     await ended(life, "clicks", call.id)
     return call
@@ -121,7 +139,9 @@ def test_every_record_is_once_in_a_sink_that_goes_by_ranges(story: Story) -> Non
     assert story.rows == story.good
 
 
-def test_a_batch_under_which_the_driver_was_killed_runs_once_more_under_its_id(story: Story) -> None:
+def test_a_batch_under_which_the_driver_was_killed_runs_once_more_under_its_id(
+    story: Story,
+) -> None:
     """Row I1 of the faults."""
     for killed in story.killed:
         assert [event.attempt for event in story.calls if event.id == killed.id] == [1, 2]
@@ -139,7 +159,9 @@ def test_the_service_is_not_ready_without_a_driver_and_alive_all_the_while(story
     assert {look.live for look in looks} == {200}
 
 
-def test_a_function_that_kills_its_driver_is_stopped_after_two_and_the_next_batch_works(story: Story) -> None:
+def test_a_function_that_kills_its_driver_is_stopped_after_two_and_the_next_batch_works(
+    story: Story,
+) -> None:
     assert [event.attempt for event in story.deaths] == [1, 2]
     assert len({event.id for event in story.deaths}) == 1
     (letter,) = story.letters

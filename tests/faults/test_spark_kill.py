@@ -1,4 +1,6 @@
-"""Services are killed between the write of a Spark batch and its commit; sinks that go by ranges hold all once."""
+"""Services are killed between the write of a Spark batch and its commit; sinks that go by ranges
+hold all once.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,12 @@ from tests.harness.postgres import Postgres, running_postgres
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.postgres]
 
-PARTITIONS, RECORDS = 4, 1600  # ten batches at least: more than lives end before they are killed
-KILLS_EACH = int(os.environ.get("REACTIVE_KAFKA_SPARK_KILLS", "2"))  # of two members; each takes 15 s
-WRITES_S = 240.0  # a driver starts, and writes its first batch, with the machine busy
+# Ten batches at least: more than lives end before they are killed.
+PARTITIONS, RECORDS = 4, 1600
+# Of two members; each takes 15 s.
+KILLS_EACH = int(os.environ.get("REACTIVE_KAFKA_SPARK_KILLS", "2"))
+# A driver starts, and writes its first batch, with the machine busy.
+WRITES_S = 240.0
 
 CONFIG = """
 [kafka]
@@ -58,13 +63,15 @@ port = {port}
 """
 QUICK = {
     "spark.driver.memory": "600m",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # starts sooner
+    # Starts sooner.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.shuffle.partitions": "1",
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.databricks.delta.stats.collect": "false",
 }
 
-Places = Counter[tuple[int, int]]  # partition, offset -> how often it is there
+# Partition, offset -> how often it is there.
+Places = Counter[tuple[int, int]]
 
 
 async def test_kills_between_write_and_commit_leave_every_row_once_in_the_sinks_that_go_by_ranges(
@@ -105,7 +112,9 @@ async def test_kills_between_write_and_commit_leave_every_row_once_in_the_sinks_
     assert {name: wrong(found, once) for name, found in rows.items() if found != once} == {}
     repeated = ids_written_again(members)
     assert len(repeated) == 2 * KILLS_EACH
-    assert all(repeated.values()), "a batch that was written when its process was killed came with other ids"
+    assert all(repeated.values()), (
+        "a batch that was written when its process was killed came with other ids"
+    )
     appended = in_parquet(sinks / "appended")
     assert appended.keys() == once.keys()
     assert appended.total() > RECORDS, "nothing was repeated"
@@ -116,7 +125,8 @@ async def produce(kafka: str, partitions: list[Partition]) -> list[tuple[int, in
     async with AIOKafkaProducer(bootstrap_servers=kafka) as producer:
         topic = partitions[0][0]
         sends = [
-            await producer.send(topic, b"click %d" % number, partition=number % PARTITIONS) for number in range(RECORDS)
+            await producer.send(topic, b"click %d" % number, partition=number % PARTITIONS)
+            for number in range(RECORDS)
         ]
         written = await asyncio.gather(*sends)
     return [(one.partition, one.offset) for one in written]
@@ -128,8 +138,12 @@ def make_tables(postgres: Postgres) -> None:
         connection.execute('CREATE TABLE clicks ("partition" INT, "offset" BIGINT)')
 
 
-def member(kafka: str, topic: str, name: str, mode: str, folder: Path, postgres: Postgres) -> Member:
-    """A member of the group, not started yet. What one of them leaves the other one takes up, whatever their modes."""
+def member(
+    kafka: str, topic: str, name: str, mode: str, folder: Path, postgres: Postgres
+) -> Member:
+    """A member of the group, not started yet. What one of them leaves the other one takes up,
+    whatever their modes.
+    """
     conf = {**delta_conf(), **QUICK, "spark.sql.warehouse.dir": str(folder / "warehouse")}
     if mode == "ranges":
         conf["spark.jars"] = ",".join([conf["spark.jars"], *map(str, connector_jars())])
@@ -141,10 +155,14 @@ def member(kafka: str, topic: str, name: str, mode: str, folder: Path, postgres:
 
 
 async def killed(one: Member, times: int) -> None:
-    """Start a member, kill it when it has written a batch and not committed it, so many times; the next life stays."""
+    """Start a member, kill it when it has written a batch and not committed it, so many times; the
+    next life stays.
+    """
     for _ in range(times):
         life = one.start()
-        await until(lambda life=life: waits(life), WRITES_S, f"{life.name} has written a batch", life.tail)  # type: ignore[misc]
+        await until(
+            lambda life=life: waits(life), WRITES_S, f"{life.name} has written a batch", life.tail
+        )  # type: ignore[misc]
         life.send(signal.SIGKILL)
         assert await life.exited(5) == -signal.SIGKILL
     one.start()
@@ -156,7 +174,9 @@ def waits(life: Life) -> bool:
     return bool(life.events) and life.events[-1].kind == "waiting"
 
 
-async def finish(kafka: str, topic: str, partitions: list[Partition], members: list[Member]) -> None:
+async def finish(
+    kafka: str, topic: str, partitions: list[Partition], members: list[Member]
+) -> None:
     """Let the group commit everything, and stop its members."""
     ends = await read_log_ends(kafka, partitions)
     observer = Observer(kafka, topic, partitions)
@@ -174,10 +194,14 @@ async def finish(kafka: str, topic: str, partitions: list[Partition], members: l
 
 
 def ids_written_again(members: Iterable[Member]) -> Mapping[str, set[str]]:
-    """killed process -> the others that have written all ranges of its last batch, each under the same id."""
+    """killed process -> the others that have written all ranges of its last batch, each under the
+    same id.
+    """
     lives = [life for one in members for life in one.lives]
     written = {
-        life.name: {id for event in life.events if event.kind == "written" for id in event.id.split("-")}
+        life.name: {
+            id for event in life.events if event.kind == "written" for id in event.id.split("-")
+        }
         for life in lives
     }
     found = {}
@@ -192,13 +216,17 @@ def ids_written_again(members: Iterable[Member]) -> Mapping[str, set[str]]:
 
 def wrong(found: Places, right: Places) -> dict[tuple[int, int], int]:
     """Which records are not there as often as they should be, and how often they are."""
-    return {place: found[place] for place in found.keys() | right.keys() if found[place] != right[place]}
+    return {
+        place: found[place] for place in found.keys() | right.keys() if found[place] != right[place]
+    }
 
 
 def in_parquet(folder: Path) -> Places:
     """What a reader of all files sees: those that Spark has finished."""
     return _of_files(
-        path for path in folder.rglob("*.parquet") if not any(p[0] in "._" for p in path.relative_to(folder).parts)
+        path
+        for path in folder.rglob("*.parquet")
+        if not any(p[0] in "._" for p in path.relative_to(folder).parts)
     )
 
 

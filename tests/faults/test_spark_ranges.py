@@ -1,4 +1,6 @@
-"""A service whose executors read Kafka is killed under a batch: the next process goes on with the same range."""
+"""A service whose executors read Kafka is killed under a batch: the next process goes on with the
+same range.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,22 @@ import pytest
 
 from reactive_kafka.spark.session.kafka_source import fetch_connector
 from tests.faults.processes import descendants
-from tests.faults.spark_stage import Settings, Tasks, all_is_committed, calls, create, gone, member, produce
+from tests.faults.spark_stage import (
+    Settings,
+    Tasks,
+    all_is_committed,
+    calls,
+    create,
+    gone,
+    member,
+    produce,
+)
 from tests.faults.test_spark_kill import in_parquet
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
-SOON_GONE = '"session.timeout.ms" = 6000\n"heartbeat.interval.ms" = 500'  # a member that was killed
+# A member that was killed.
+SOON_GONE = '"session.timeout.ms" = 6000\n"heartbeat.interval.ms" = 500'
 RANGES = {"clicks": Settings(more=SOON_GONE, spark='mode = "ranges"')}
 
 
@@ -35,7 +47,8 @@ async def test_after_a_kill_the_next_process_runs_the_planned_range_first_and_le
         killed.send(signal.SIGKILL)
         await gone(below)
         assert calls(killed, "clicks", "end") == []
-        behind = await produce(kafka, [(partitions[0], "work")] * 30)  # nobody would cut there again by himself
+        # Nobody would cut there again by himself.
+        behind = await produce(kafka, [(partitions[0], "work")] * 30)
         tasks.let_go()
         following = service.start()
         await all_is_committed(kafka, *partitions)
@@ -49,4 +62,6 @@ async def test_after_a_kill_the_next_process_runs_the_planned_range_first_and_le
     assert first.id == held.id
     assert held.id not in {event.id for event in others}
     assert others, "the records behind the planned range went with it"
-    assert in_parquet(tmp_path / "rows") == Counter((number, offset) for (_, number), offset in [*before, *behind])
+    assert in_parquet(tmp_path / "rows") == Counter(
+        (number, offset) for (_, number), offset in [*before, *behind]
+    )

@@ -1,4 +1,6 @@
-"""A handler that never ends holds up neither the exit beyond its deadline nor the record's next delivery."""
+"""A handler that never ends holds up neither the exit beyond its deadline nor the record's next
+delivery.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ NEVER_ENDING = pytest.mark.parametrize("how", ["await", "swallow", "thread"])
 
 
 def begun(life: Life, tp: Partition, offset: int) -> bool:
-    return any(event.kind == "begin" and (event.tp, event.offset) == (tp, offset) for event in life.events)
+    return any(
+        event.kind == "begin" and (event.tp, event.offset) == (tp, offset) for event in life.events
+    )
 
 
 async def stuck(scenario: Scenario, life: Life, how: str) -> Partition:
@@ -34,7 +38,11 @@ async def stuck(scenario: Scenario, life: Life, how: str) -> Partition:
     await life.ready()
     for do in ("work", how, "work"):
         await scenario.load.send(tp, do)
-    await until(lambda: begun(life, tp, 1) and life.count("end") == 2, 10, f"0 and 2 are done: {life.tail()}")
+    await until(
+        lambda: begun(life, tp, 1) and life.count("end") == 2,
+        10,
+        f"0 and 2 are done: {life.tail()}",
+    )
     return tp
 
 
@@ -56,12 +64,17 @@ async def test_a_handler_that_never_ends_is_left_behind_after_the_drain_timeout(
 
         sent_at = first.send(signal.SIGTERM)
         assert await first.exited(DRAIN_S + MARGIN_S) == 0
-        assert time.time() - sent_at >= DRAIN_S  # it was given its time
+        # It was given its time.
+        assert time.time() - sent_at >= DRAIN_S
         assert "1 record not settled after 1.5 s was left behind" in first.tail()
-        await until(lambda: scenario.observer.committed(tp) == 1, 2, "record 0 is committed, 1 is not")
+        await until(
+            lambda: scenario.observer.committed(tp) == 1, 2, "record 0 is committed, 1 is not"
+        )
 
         second = service.start()
-        await until(lambda: begun(second, tp, 1), 20, f"record 1 is delivered again: {second.tail()}")
+        await until(
+            lambda: begun(second, tp, 1), 20, f"record 1 is delivered again: {second.tail()}"
+        )
         assert not begun(second, tp, 0)
 
 
@@ -74,7 +87,8 @@ async def test_a_second_sigterm_exits_at_once_with_1(kafka: str, tmp_path: Path,
         await stuck(scenario, service, how)
         service.send(signal.SIGTERM)
         give_up = time.monotonic() + 2
-        while service.exit_code is None and time.monotonic() < give_up:  # two at once could arrive as one
+        # Two at once could arrive as one.
+        while service.exit_code is None and time.monotonic() < give_up:
             service.send(signal.SIGTERM)
             try:
                 await service.exited(0.3)
@@ -119,8 +133,14 @@ async def test_a_sigterm_in_the_middle_of_a_rebalance_ends_in_time_and_repeats_n
             await first.ready()
             for tp in scenario.partitions:
                 await scenario.load.send(tp, "slow")
-            await until(lambda: len(at_slow_work(first)) == len(scenario.partitions), 10, "all are at work", first.tail)
-            joining = asyncio.create_task(newcomer.start())  # a process would take longer to come than the handlers
+            await until(
+                lambda: len(at_slow_work(first)) == len(scenario.partitions),
+                10,
+                "all are at work",
+                first.tail,
+            )
+            # A process would take longer to come than the handlers.
+            joining = asyncio.create_task(newcomer.start())
             while await group_state(kafka, scenario.topic) != "PreparingRebalance":
                 assert at_slow_work(first), "the rebalance came too late"
             sent_at = first.send(signal.SIGTERM)

@@ -1,7 +1,8 @@
-"""Exactly once, and states that fit their positions, while members and stores fail; judged from outside.
+"""Exactly once, and states that fit their positions, while members and stores fail; judged from
+outside.
 
-A record that came again would be a second row, for nothing in the tables refuses one. A state that did not fit its
-position would be a wrong sum. ``-s`` prints what each run went through.
+A record that came again would be a second row, for nothing in the tables refuses one. A state that
+did not fit its position would be a wrong sum. ``-s`` prints what each run went through.
 """
 
 from __future__ import annotations
@@ -20,7 +21,15 @@ from tests.faults.checker import Disruption, Place, duplicates
 from tests.faults.driver import Life, Member, until
 from tests.faults.probes import Probes
 from tests.faults.stage import not_sooner_than
-from tests.faults.store_stage import Kept, Stage, begun_again, in_postgres, in_redis, make_table, staged
+from tests.faults.store_stage import (
+    Kept,
+    Stage,
+    begun_again,
+    in_postgres,
+    in_redis,
+    make_table,
+    staged,
+)
 from tests.harness.postgres import Postgres, running_postgres
 from tests.harness.redis import Redis, running_redis
 
@@ -48,7 +57,8 @@ def redis() -> Iterator[Redis]:
 async def killed(stage: Stage, one: Member, times: int, chance: random.Random) -> None:
     """Start a member, kill it at a random moment, so many times; the next life stays.
 
-    Two of three come when it is at work; the others whatever it does just then, starting and joining too.
+    Two of three come when it is at work; the others whatever it does just then, starting and
+    joining too.
     """
     for number in range(times):
         life = one.start()
@@ -86,7 +96,10 @@ async def test_twenty_kills_leave_every_row_once_and_every_sum_right(
         await stage.finish()
         wrong = await stage.wrong()
         lives = [life for one in members for life in one.lives if life.exit_code == -signal.SIGKILL]
-        cut = {name: [begun_again(life, stage.events, stage.topic(name)) for life in lives] for name in channels}
+        cut = {
+            name: [begun_again(life, stage.events, stage.topic(name)) for life in lives]
+            for name in channels
+        }
         sent = len(stage.load.sent)
 
     hit = {name: sum(bool(records) for records in found) for name, found in cut.items()}
@@ -115,7 +128,9 @@ async def test_stores_that_are_restarted_under_load_cost_readiness_and_no_record
                 for life in lives:
                     await stage.busy(life)
                 await restart(stage, name, server, lives)
-        nacked = sum([total(await life.metrics(), "reactive_kafka_records_nacked_total") for life in lives])
+        nacked = sum(
+            [total(await life.metrics(), "reactive_kafka_records_nacked_total") for life in lives]
+        )
         await stage.finish()
         wrong = await stage.wrong()
 
@@ -128,7 +143,9 @@ async def test_stores_that_are_restarted_under_load_cost_readiness_and_no_record
 
 
 async def restart(stage: Stage, channel: str, server: Postgres | Redis, lives: list[Life]) -> None:
-    """Take a channel's store away for a while; the other channels go on, and it does when the store is back."""
+    """Take a channel's store away for a while; the other channels go on, and it does when the store
+    is back.
+    """
     began = time.time()
     await asyncio.to_thread(server.stop)
     for life in lives:
@@ -139,7 +156,8 @@ async def restart(stage: Stage, channel: str, server: Postgres | Redis, lives: l
         for life in lives:
             await stage.goes_on(other, life)
     await not_sooner_than(began + AWAY_S)
-    assert stage.done(channel) - done < 20  # what was at work when the store went
+    # What was at work when the store went.
+    assert stage.done(channel) - done < 20
     await asyncio.to_thread(server.start)
     for life in lives:
         await life.ready(20)
@@ -149,7 +167,9 @@ async def restart(stage: Stage, channel: str, server: Postgres | Redis, lives: l
 
 def total(metrics: str, name: str) -> float:
     """The sum of a metric over all its labels."""
-    return sum(float(line.split()[-1]) for line in metrics.splitlines() if line.startswith(f"{name}{{"))
+    return sum(
+        float(line.split()[-1]) for line in metrics.splitlines() if line.startswith(f"{name}{{")
+    )
 
 
 async def test_the_next_owner_goes_on_with_position_and_state_whatever_client_has_written_them(
@@ -158,7 +178,10 @@ async def test_the_next_owner_goes_on_with_position_and_state_whatever_client_ha
     one, other = in_postgres(postgres.dsn), in_postgres(postgres.dsn, "psycopg")
     channels = {"rows": one, "states": Kept(one.store)}
     async with staged(kafka, tmp_path, channels) as stage:
-        left, right = stage.member("left"), stage.member("right", stores=dict.fromkeys(channels, other.store))
+        left, right = (
+            stage.member("left"),
+            stage.member("right", stores=dict.fromkeys(channels, other.store)),
+        )
         async with stage.load.flowing(per_second=80):
             await stage.busy(left.start())
             await stage.busy(right.start())
@@ -171,7 +194,9 @@ async def test_the_next_owner_goes_on_with_position_and_state_whatever_client_ha
 
     assert wrong == {}
     assert duplicates(stage.events) == 0
-    owners = {tp: {process for at, process in handled if at == tp} for tp in {tp for tp, _ in handled}}
+    owners = {
+        tp: {process for at, process in handled if at == tp} for tp in {tp for tp, _ in handled}
+    }
     assert all({"left.1", "right.1", "left.2"} <= found for found in owners.values()), owners
 
 
@@ -193,18 +218,26 @@ async def test_a_frozen_member_that_wakes_up_is_refused_its_late_writes(
         "states": Kept(in_postgres(postgres.dsn).store),
     }
     async with staged(kafka, tmp_path, channels) as stage:
-        left, right = (stage.member(name, latency_s=(0.05, 0.1)).start() for name in ("left", "right"))
+        left, right = (
+            stage.member(name, latency_s=(0.05, 0.1)).start() for name in ("left", "right")
+        )
         transactional = {stage.topic(name) for name in ("postgres", "redis")}
-        async with stage.load.flowing(per_second=150):  # as much as they can do, so that all are at work
+        # As much as they can do, so that all are at work.
+        async with stage.load.flowing(per_second=150):
             await stage.busy(left)
             await stage.busy(right)
             frozen_at = left.send(signal.SIGSTOP)
             held = unfinished_by(left)
-            await until(lambda: held <= done_by(right), 20, "the other has done what it was at", right.tail)
+            await until(
+                lambda: held <= done_by(right), 20, "the other has done what it was at", right.tail
+            )
             left.send(signal.SIGCONT)
-            await until(lambda: not held & unfinished_by(left), 20, "its work has come to an end", left.tail)
+            await until(
+                lambda: not held & unfinished_by(left), 20, "its work has come to an end", left.tail
+            )
             await stage.goes_on("states", left)
-            # What waited in the one that woke up is begun there, too, until it learns that it owns nothing.
+            # What waited in the one that woke up is begun there, too, until it learns that it owns
+            # nothing.
             stage.cuts += [Disruption(life.name, frozen_at, time.time()) for life in (left, right)]
         await stage.finish()
         wrong = await stage.wrong()
@@ -216,7 +249,11 @@ async def test_a_frozen_member_that_wakes_up_is_refused_its_late_writes(
 
 def done_by(life: Life) -> set[Place]:
     """Records whose work a process has done."""
-    return {(event.tp, event.offset) for event in life.events if event.kind == "end" and event.outcome == "ok"}
+    return {
+        (event.tp, event.offset)
+        for event in life.events
+        if event.kind == "end" and event.outcome == "ok"
+    }
 
 
 def unfinished_by(life: Life) -> set[Place]:
@@ -226,4 +263,6 @@ def unfinished_by(life: Life) -> set[Place]:
 
 def refused(life: Life) -> set[str]:
     """Topics of records whose transaction was refused."""
-    return {event.tp[0] for event in life.events if event.outcome == CheckpointRefusedError.__name__}
+    return {
+        event.tp[0] for event in life.events if event.outcome == CheckpointRefusedError.__name__
+    }

@@ -23,7 +23,9 @@ Handled = Counter[tuple[int, int]]
 
 @asynccontextmanager
 async def member(scenario: Scenario, handled: Handled) -> AsyncIterator[App]:
-    """One of them; all run in this process, which has room for twenty clients and not for twenty interpreters."""
+    """One of them; all run in this process, which has room for twenty clients and not for twenty
+    interpreters.
+    """
     app = App(
         {
             "kafka": {"bootstrap_servers": scenario.bootstrap, "heartbeat_interval_ms": 500},
@@ -64,12 +66,22 @@ async def test_twenty_members_that_come_at_once_and_go_repeat_nothing_and_commit
             await until(lambda: shares([first]) == [PARTITIONS], 40, "the first has all")
             for _ in range(2):
                 async with AsyncExitStack() as stack:
-                    coming = [stack.enter_async_context(member(scenario, handled)) for _ in range(MEMBERS - 1)]
+                    coming = [
+                        stack.enter_async_context(member(scenario, handled))
+                        for _ in range(MEMBERS - 1)
+                    ]
                     apps = [first, *await asyncio.gather(*coming)]
-                    await until(lambda: shares(apps) == [PARTITIONS // MEMBERS] * MEMBERS, 90, "each has its share")  # noqa: B023
+                    await until(
+                        lambda: shares(apps) == [PARTITIONS // MEMBERS] * MEMBERS,  # noqa: B023
+                        90,
+                        "each has its share",
+                    )  # noqa: B023, RUF100
                     before = dict(scenario.observer.latest)
                     await until(
-                        lambda: all(scenario.observer.committed(tp) > before.get(tp, 0) for tp in scenario.partitions),  # noqa: B023
+                        lambda: all(
+                            scenario.observer.committed(tp) > before.get(tp, 0)  # noqa: B023
+                            for tp in scenario.partitions
+                        ),  # noqa: B023, RUF100
                         40,
                         "commits go on in each partition",
                     )

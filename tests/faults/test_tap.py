@@ -10,17 +10,23 @@ from aiokafka.protocol.metadata import MetadataRequest_v1
 
 from tests.faults.tap import CommitTap
 
-COMMIT = OffsetCommitRequest_v2("shop", 7, "left-1", -1, [("orders", [(0, 5, ""), (3, 9, "note")]), ("more", [])])
+COMMIT = OffsetCommitRequest_v2(
+    "shop", 7, "left-1", -1, [("orders", [(0, 5, ""), (3, 9, "note")]), ("more", [])]
+)
 
 
 def on_the_wire(request: Any, client: str) -> bytes:
     """A request as clients send it."""
-    message: bytes = request.build_request_header(correlation_id=1, client_id=client).encode() + request.encode()
+    message: bytes = (
+        request.build_request_header(correlation_id=1, client_id=client).encode() + request.encode()
+    )
     return len(message).to_bytes(4, "big") + message
 
 
 @pytest.mark.parametrize("size", [1, 3, 50, 1000])
-def test_commits_are_read_however_they_are_cut_and_other_requests_are_passed_over(size: int) -> None:
+def test_commits_are_read_however_they_are_cut_and_other_requests_are_passed_over(
+    size: int,
+) -> None:
     sent = on_the_wire(MetadataRequest_v1(["orders"]), "left") + on_the_wire(COMMIT, "left") * 2
     tap = CommitTap()
     take = tap.connection()

@@ -1,4 +1,6 @@
-"""A partition that nobody serves and a topic that is not there: readiness names them until they are back."""
+"""A partition that nobody serves and a topic that is not there: readiness names them until they are
+back.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,8 @@ def cluster() -> Iterator[KafkaCluster]:
 def nodes(cluster: KafkaCluster) -> KafkaCluster:
     """The same, all of them running."""
     for number, node in cluster.nodes.items():
-        if node.pid is None:  # a failed test has left it dead
+        # A failed test has left it dead.
+        if node.pid is None:
             cluster.start_node(number)
     return cluster
 
@@ -53,13 +56,17 @@ async def administrating(bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
 
 
 async def away_from_the_coordinator(scenario: Scenario) -> tuple[int, Partition]:
-    """A node that does not coordinate the group, and a partition of which it has the only replica."""
+    """A node that does not coordinate the group, and a partition of which it has the only
+    replica.
+    """
     async with administrating(scenario.bootstrap) as admin:
         coordinator = await admin.find_coordinator(scenario.topic)
         (topic,) = await admin.describe_topics([scenario.topic])
     replicas = {one["partition"]: one["replicas"] for one in topic["partitions"]}
     return next(
-        (nodes[0], (scenario.topic, number)) for number, nodes in sorted(replicas.items()) if nodes != [coordinator]
+        (nodes[0], (scenario.topic, number))
+        for number, nodes in sorted(replicas.items())
+        if nodes != [coordinator]
     )
 
 
@@ -67,13 +74,17 @@ async def says_why(life: Life, named: str, deadline_s: float) -> None:
     """Wait until readiness is DOWN for a reason that names a topic or a partition."""
 
     def is_named(body: dict[str, Any]) -> bool:
-        return named in json.dumps([check["data"].get("reason") for check in body.get("checks", [])])
+        return named in json.dumps(
+            [check["data"].get("reason") for check in body.get("checks", [])]
+        )
 
     await probe(life, 503, deadline_s, is_named)
     assert (await life.health("/health/live"))[0] == 200
 
 
-async def probe(life: Life, status: int, deadline_s: float, is_right: Callable[[dict[str, Any]], bool]) -> None:
+async def probe(
+    life: Life, status: int, deadline_s: float, is_right: Callable[[dict[str, Any]], bool]
+) -> None:
     give_up = time.monotonic() + deadline_s
     while not ((answer := await life.health("/health/ready"))[0] == status and is_right(answer[1])):
         assert time.monotonic() < give_up, f"not within {deadline_s} s: {answer}: {life.tail()}"
@@ -85,7 +96,12 @@ async def work(scenario: Scenario, partitions: list[Partition], deadline_s: floa
     wanted = scenario.done() + len(partitions)
     for tp in partitions:
         await scenario.load.send(tp, "work")
-    await until(lambda: scenario.done() >= wanted, deadline_s, "all is handled", scenario.members[0].life.tail)
+    await until(
+        lambda: scenario.done() >= wanted,
+        deadline_s,
+        "all is handled",
+        scenario.members[0].life.tail,
+    )
 
 
 async def test_a_partition_without_a_leader_is_not_ready_and_the_others_go_on(
@@ -93,7 +109,8 @@ async def test_a_partition_without_a_leader_is_not_ready_and_the_others_go_on(
 ) -> None:
     """Row B5 of the faults."""
     async with playing(nodes.bootstrap_servers, tmp_path, partitions=3) as scenario:
-        # A commit waits for the dead node's copy of the group's log, and heartbeats behind it on the same connection.
+        # A commit waits for the dead node's copy of the group's log, and heartbeats behind it on
+        # the same connection.
         life = member(scenario, "service", session_ms=30_000).start()
         await life.ready()
         await work(scenario, scenario.partitions)
@@ -104,7 +121,8 @@ async def test_a_partition_without_a_leader_is_not_ready_and_the_others_go_on(
         await says_why(life, f"{away[0]}-{away[1]}", 15)
         for _ in range(3):
             await work(scenario, others)
-        await says_why(life, f"{away[0]}-{away[1]}", 1)  # still
+        # Still.
+        await says_why(life, f"{away[0]}-{away[1]}", 1)
 
         await asyncio.to_thread(nodes.start_node, node)
         await life.ready(30)
@@ -113,7 +131,9 @@ async def test_a_partition_without_a_leader_is_not_ready_and_the_others_go_on(
         assert (await life.health("/health"))[0] == 200
 
 
-async def test_a_service_is_not_ready_until_somebody_makes_its_topic(nodes: KafkaCluster, tmp_path: Path) -> None:
+async def test_a_service_is_not_ready_until_somebody_makes_its_topic(
+    nodes: KafkaCluster, tmp_path: Path
+) -> None:
     async with playing(nodes.bootstrap_servers, tmp_path) as scenario:
         scenario.topic = missing = f"missing-{uuid4().hex[:8]}"
         life = member(scenario, "service", channel=LOOKS_OFTEN).start()
@@ -129,7 +149,9 @@ async def test_a_topic_that_is_deleted_under_work_costs_little_and_is_named(
 ) -> None:
     async with playing(nodes.bootstrap_servers, tmp_path, partitions=4) as scenario:
         channel = f'{LOOKS_OFTEN}\nrevoke_grace = "15s"'
-        life = member(scenario, "service", channel=channel, options=["--log-all"], module=ODD_SERVICE).start()
+        life = member(
+            scenario, "service", channel=channel, options=["--log-all"], module=ODD_SERVICE
+        ).start()
         await life.ready()
         for tp in scenario.partitions:
             await scenario.load.send(tp, "hang")

@@ -24,7 +24,9 @@ def test_the_suite_of_the_client_is_green_on_another_version(version: str) -> No
     """Row A12 of the faults."""
     assert version != KAFKA_VERSION
     with KafkaCluster(version=version) as cluster:
-        said = cluster.tool("org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--version")
+        said = cluster.tool(
+            "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--version"
+        )
         assert version in said, said
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *SUITE],

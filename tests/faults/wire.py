@@ -1,7 +1,7 @@
 """Three Kafka nodes with a proxy before each, and what is done to connections there.
 
-The services under test reach the nodes through the proxies; load and observer do not, so they go on whatever is cut.
-Each fault heals itself, and returns what it bit: name -> how many, none of them 0.
+The services under test reach the nodes through the proxies; load and observer do not, so they go on
+whatever is cut. Each fault heals itself, and returns what it bit: name -> how many, none of them 0.
 """
 
 from __future__ import annotations
@@ -28,11 +28,15 @@ NODES = (1, 2, 3)
 
 
 class ProxiedCluster(KafkaCluster):
-    """Three nodes that tell clients the address of a proxy, which :func:`proxied` runs while it is wanted."""
+    """Three nodes that tell clients the address of a proxy, which :func:`proxied` runs while it is
+    wanted.
+    """
 
     def __init__(self, properties: Mapping[str, str] | None = None) -> None:
         super().__init__(3, properties=properties)
-        self.advertised.update({node: f"{HOST}:{port}" for node, port in zip(NODES, free_ports(3), strict=True)})
+        self.advertised.update(
+            {node: f"{HOST}:{port}" for node, port in zip(NODES, free_ports(3), strict=True)}
+        )
 
     @property
     def past_the_proxies(self) -> str:
@@ -51,7 +55,9 @@ async def proxied(cluster: ProxiedCluster) -> AsyncIterator[Mapping[int, Proxy]]
     """node -> its proxy, without faults for a start."""
     async with AsyncExitStack() as stack:
         yield {
-            node: await stack.enter_async_context(Proxy(cluster.address(node), int(address.rpartition(":")[2])))
+            node: await stack.enter_async_context(
+                Proxy(cluster.address(node), int(address.rpartition(":")[2]))
+            )
             for node, address in cluster.advertised.items()
         }
 
@@ -61,7 +67,8 @@ class Play:
     """What a fault may lay hands on.
 
     Attributes:
-        left, right: The group's members. Left is behind the proxies; right is so where the case says "both".
+        left, right: The group's members. Left is behind the proxies; right is so where the case
+            says "both".
         coordinator: The node that coordinates the group.
         leads: partition -> the node that leads it, before the fault.
         victims: Nodes that the fault has hit, told by the fault itself.
@@ -99,7 +106,9 @@ def a_leader(play: Play) -> Iterable[int]:
 
 
 async def coordinator_of(bootstrap: str, group: str) -> int:
-    """The node that coordinates a group; the first question of a new cluster has it make its topic."""
+    """The node that coordinates a group; the first question of a new cluster has it make its
+    topic.
+    """
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await admin.start()
     try:
@@ -118,12 +127,19 @@ def _hit(play: Play, nodes: Choice) -> list[Proxy]:
     return [play.proxies[node] for node in play.victims]
 
 
-def cut(seconds: float, nodes: Choice = every_node, *, requests: bool = True, answers: bool = True) -> Fault:
+def cut(
+    seconds: float, nodes: Choice = every_node, *, requests: bool = True, answers: bool = True
+) -> Fault:
     """Packets vanish, both ways or one: what was sent meanwhile arrives when the cut is over."""
 
     async def fault(play: Play) -> Bite:
         hit = _hit(play, nodes)
-        ways = [way for one in hit for way, is_cut in ((one.requests, requests), (one.answers, answers)) if is_cut]
+        ways = [
+            way
+            for one in hit
+            for way, is_cut in ((one.requests, requests), (one.answers, answers))
+            if is_cut
+        ]
         for way in ways:
             way.hold()
         try:
@@ -147,13 +163,18 @@ def reset_again_and_again(seconds: float) -> Fault:
                 proxy.reset_all()
             await asyncio.sleep(pauses.uniform(0.5, 1.5))
         committed = sum(play.scenario.observer.latest.values()) - before
-        return {"connections reset": sum(proxy.cut for proxy in hit), "records committed meanwhile": committed}
+        return {
+            "connections reset": sum(proxy.cut for proxy in hit),
+            "records committed meanwhile": committed,
+        }
 
     return fault
 
 
 def refused(seconds: float, nodes: Choice, most_a_second: float) -> Fault:
-    """Connections are reset, and new ones refused; each member tries it again, but not in a spin."""
+    """Connections are reset, and new ones refused; each member tries it again, but not in a
+    spin.
+    """
 
     async def fault(play: Play) -> Bite:
         hit = _hit(play, nodes)
@@ -166,13 +187,17 @@ def refused(seconds: float, nodes: Choice, most_a_second: float) -> Fault:
             for proxy in hit:
                 proxy.is_refusing = False
         tries = max(proxy.refused for proxy in hit) / seconds
-        assert tries <= most_a_second, f"{tries:.1f} connections a second to a node that refuses them"
+        assert tries <= most_a_second, (
+            f"{tries:.1f} connections a second to a node that refuses them"
+        )
         return {"connections refused": sum(proxy.refused for proxy in hit)}
 
     return fault
 
 
-def slow(seconds: float, *, delay_s: float = 0.0, bytes_per_s: float = 0.0, loss: float = 0.0) -> Fault:
+def slow(
+    seconds: float, *, delay_s: float = 0.0, bytes_per_s: float = 0.0, loss: float = 0.0
+) -> Fault:
     """Everything is late, in both directions."""
 
     async def fault(play: Play) -> Bite:

@@ -1,4 +1,6 @@
-"""What tests of Avro share: schemas in a registry of one's own, Apache's and fastavro's view of the same bytes."""
+"""What tests of Avro share: schemas in a registry of one's own, Apache's and fastavro's view of the
+same bytes.
+"""
 
 from __future__ import annotations
 
@@ -42,17 +44,23 @@ def read(
     reader: Any = None,
     references: tuple[Reference, ...] = (),
 ) -> Any:
-    """Data of a schema as a handler with this annotation gets it; *reader* is the JSON of ``schema.file``."""
+    """Data of a schema as a handler with this annotation gets it; *reader* is the JSON of
+    ``schema.file``.
+    """
     schemas = Schemas("orders")
     schemas.answered(ById(1), Schema("AVRO", json.dumps(schema), references))
-    source = Registered(schemas, "orders", file=None if reader is None else "reader.avsc", loaded=reader)
+    source = Registered(
+        schemas, "orders", file=None if reader is None else "reader.avsc", loaded=reader
+    )
     decode = decoder_for(annotation, "avro", source)
     assert decode is not None
     return decode(record_of(data))
 
 
 def write(value: Any, folder: Path | None = None, schema: Any = None) -> tuple[bytes, Any]:
-    """What is written of a value, by its own schema or that of a file, and the JSON of that schema."""
+    """What is written of a value, by its own schema or that of a file, and the JSON of that
+    schema.
+    """
     file = None
     if schema is not None:
         assert folder is not None

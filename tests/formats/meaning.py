@@ -1,7 +1,9 @@
-"""What a value of each type of Python means in each format: the cells of the tables in docs/types.md.
+"""What a value of each type of Python means in each format: the cells of the tables in
+docs/types.md.
 
-``tests/formats/test_one_meaning.py`` plays every cell: a value is written by our encoder, and read by our decoder into
-the same type. ``python -m tests.formats.meaning docs/types.md`` writes the tables into the page.
+``tests/formats/test_one_meaning.py`` plays every cell: a value is written by our encoder, and read
+by our decoder into the same type. ``python -m tests.formats.meaning docs/types.md`` writes the
+tables into the page.
 """
 
 from __future__ import annotations
@@ -82,7 +84,9 @@ class Row(NamedTuple):
     @property
     def cells(self) -> dict[str, Cell]:
         """Format -> cell. A CloudEvent's data, and what a JSON Schema is for, are JSON."""
-        of_json = dict.fromkeys(("json", "json-schema", "binary event", "structured event"), self.json)
+        of_json = dict.fromkeys(
+            ("json", "json-schema", "binary event", "structured event"), self.json
+        )
         return {**of_json, "avro": self.avro, "protobuf": self.protobuf}
 
 
@@ -140,7 +144,10 @@ ROWS = (
         float,
         float("inf"),
         Cell(
-            "null", refused="held: Input should be a valid number", note="which is not read as a `float`", is_read=True
+            "null",
+            refused="held: Input should be a valid number",
+            note="which is not read as a `float`",
+            is_read=True,
         ),
         Cell("double"),
         Cell("double"),
@@ -200,7 +207,14 @@ ROWS = (
         Cell("bytes"),
         NO_STRUCT,
     ),
-    Row("`None`", int | None, None, Cell("null"), Cell(["null", "long"]), Cell("optional int64", note="left out")),
+    Row(
+        "`None`",
+        int | None,
+        None,
+        Cell("null"),
+        Cell(["null", "long"]),
+        Cell("optional int64", note="left out"),
+    ),
     Row(
         "`datetime` with a zone",
         datetime,
@@ -252,13 +266,34 @@ ROWS = (
         Cell(PB_DURATION),
     ),
     Row("`UUID`", UUID, ID, Cell(f'"{ID_TEXT}"'), Cell(UUID_TEXT), no_text("UUID")),
-    Row("`Enum` of texts", Colour, Colour.RED, Cell('"red"', note="its value"), Cell(ENUM), Cell("Colour")),
-    Row("`Enum` of integers", Level, Level.HIGH, Cell("2", note="its value"), Cell("long"), Cell("int64")),
+    Row(
+        "`Enum` of texts",
+        Colour,
+        Colour.RED,
+        Cell('"red"', note="its value"),
+        Cell(ENUM),
+        Cell("Colour"),
+    ),
+    Row(
+        "`Enum` of integers",
+        Level,
+        Level.HIGH,
+        Cell("2", note="its value"),
+        Cell("long"),
+        Cell("int64"),
+    ),
     Row("`Literal`", Literal["a", "b"], "a", Cell('"a"'), Cell("string"), Cell("string")),
     Row("`list`", list[int], [1, 2], Cell("[1,2]"), Cell(LONGS), Cell("repeated int64")),
     Row("`tuple`", tuple[int, ...], (1, 2), Cell("[1,2]"), Cell(LONGS), Cell("repeated int64")),
     Row("`set`", set[int], {1, 2}, Cell("[1,2]"), Cell(LONGS), Cell("repeated int64")),
-    Row("`frozenset`", frozenset[int], frozenset({1}), Cell("[1]"), Cell(LONGS), Cell("repeated int64")),
+    Row(
+        "`frozenset`",
+        frozenset[int],
+        frozenset({1}),
+        Cell("[1]"),
+        Cell(LONGS),
+        Cell("repeated int64"),
+    ),
     Row(
         "`dict` with texts as keys",
         dict[str, int],
@@ -275,7 +310,15 @@ ROWS = (
         Cell({"type": "map", "values": "long"}, refused=NO_SUCH, note="keys are texts"),
         Cell("map<int64, int64>"),
     ),
-    Row("a model in a model", Inner, Inner(id=1), Cell('{"id":1}'), Cell(RECORD), Cell("Inner"), NO_STRUCT),
+    Row(
+        "a model in a model",
+        Inner,
+        Inner(id=1),
+        Cell('{"id":1}'),
+        Cell(RECORD),
+        Cell("Inner"),
+        NO_STRUCT,
+    ),
     Row("`int \\| str`", int | str, "a", Cell('"a"'), Cell(["long", "string"]), Cell("string")),
 )
 
@@ -350,7 +393,12 @@ READINGS = (
     Reading("`UUID \\| str`", UUID | str, ID_TEXT, "string", "string", ID),
     Reading("`UUID \\| str`", UUID | str, "x", "string", "string", "x"),
     Reading(
-        "`datetime \\| str`", datetime | str, "2026-01-01T12:30:00Z", "string", "string", NAIVE.replace(tzinfo=UTC)
+        "`datetime \\| str`",
+        datetime | str,
+        "2026-01-01T12:30:00Z",
+        "string",
+        "string",
+        NAIVE.replace(tzinfo=UTC),
     ),
     Reading("`Colour \\| str`", Colour | str, "red", "string", "string", "red"),
     Reading("`datetime`", datetime, "2026-01-01T12:30:00", "string", "string", NAIVE, ALL),
@@ -358,7 +406,15 @@ READINGS = (
     Reading("`datetime`", datetime, 1767270600000, "long", "int64", NAIVE.replace(tzinfo=UTC)),
     Reading("`date`", date, "2026-01-01T12:30:00Z", "string", "string", REFUSED, ALL),
     Reading("`timedelta`", timedelta, "PT1.5S", "string", "string", timedelta(seconds=1.5), ALL),
-    Reading("`Decimal`", Decimal, "12345678901234567.80", "string", "string", Decimal("12345678901234567.80"), ALL),
+    Reading(
+        "`Decimal`",
+        Decimal,
+        "12345678901234567.80",
+        "string",
+        "string",
+        Decimal("12345678901234567.80"),
+        ALL,
+    ),
     Reading("`Decimal`", Decimal, 0.1, "double", "double", Decimal("0.1"), ALL),
     Reading("`UUID`", UUID, ID_TEXT, "string", "string", ID, ALL),
     Reading("`int`", int, "5", "string", "string", 5),
@@ -366,12 +422,35 @@ READINGS = (
     Reading("`int`", int, 5.5, "double", "double", REFUSED),
     Reading("`str`", str, 5, "long", "int64", REFUSED, ALL),
     Reading("strict `UUID`", Annotated[UUID, Strict()], ID_TEXT, "string", "string", ID),
-    Reading("strict `datetime`", Annotated[datetime, Strict()], "2026-01-01T12:30:00", "string", "string", NAIVE),
-    Reading("strict `datetime`", Annotated[datetime, Strict()], 1767270600, "long", "int64", REFUSED),
+    Reading(
+        "strict `datetime`",
+        Annotated[datetime, Strict()],
+        "2026-01-01T12:30:00",
+        "string",
+        "string",
+        NAIVE,
+    ),
+    Reading(
+        "strict `datetime`", Annotated[datetime, Strict()], 1767270600, "long", "int64", REFUSED
+    ),
     Reading("strict `Enum`", Annotated[Colour, Strict()], "red", "string", "string", Colour.RED),
     Reading("strict `Enum`", Annotated[Level, Strict()], 2, "long", "int64", Level.HIGH),
-    Reading("strict `Decimal`", Annotated[Decimal, Strict()], "1.50", "string", "string", Decimal("1.50")),
-    Reading("strict `tuple`", Annotated[tuple[int, ...], Strict()], [1, 2], LONGS, "repeated int64", (1, 2)),
+    Reading(
+        "strict `Decimal`",
+        Annotated[Decimal, Strict()],
+        "1.50",
+        "string",
+        "string",
+        Decimal("1.50"),
+    ),
+    Reading(
+        "strict `tuple`",
+        Annotated[tuple[int, ...], Strict()],
+        [1, 2],
+        LONGS,
+        "repeated int64",
+        (1, 2),
+    ),
     Reading("strict `set`", Annotated[set[int], Strict()], [1, 2], LONGS, "repeated int64", {1, 2}),
     Reading("strict `bytes`", Annotated[bytes, Strict()], "abc", "string", "string", b"abc"),
     Reading("strict `int`", Annotated[int, Strict()], "5", "string", "string", REFUSED),
@@ -379,7 +458,11 @@ READINGS = (
 )
 
 # Columns of the page, and the formats whose cell each of them has.
-COLUMNS = (("JSON, JSON Schema, data of a CloudEvent", "json"), ("Avro", "avro"), ("Protobuf", "protobuf"))
+COLUMNS = (
+    ("JSON, JSON Schema, data of a CloudEvent", "json"),
+    ("Avro", "avro"),
+    ("Protobuf", "protobuf"),
+)
 
 
 def table() -> str:

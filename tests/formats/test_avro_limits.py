@@ -1,4 +1,6 @@
-"""Avro data that would fill the stack or the memory is refused, and what only looks like it is read."""
+"""Avro data that would fill the stack or the memory is refused, and what only looks like it is
+read.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,18 @@ from reactive_kafka.formats.registered.avro_limits import has_weightless_items, 
 from reactive_kafka.formats.registered.schemas import ById, IdOf, Known, Latest, Schema
 
 FIRST = b"\0\0\0\0\1"
-NODE: Any = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}
+NODE: Any = {
+    "type": "record",
+    "name": "Node",
+    "fields": [{"name": "next", "type": ["null", "Node"]}],
+}
 FAR: Any = {
     "type": "record",
     "name": "Tree",
     "namespace": "far.away",
-    "fields": [{"name": "more", "type": {"type": "map", "values": {"type": "array", "items": "Tree"}}}],
+    "fields": [
+        {"name": "more", "type": {"type": "map", "values": {"type": "array", "items": "Tree"}}}
+    ],
 }
 EMPTY: Any = {"type": "record", "name": "Empty", "fields": [{"name": "nothing", "type": "null"}]}
 FIXED: Any = {"type": "fixed", "name": "None", "size": 0}
@@ -57,9 +65,12 @@ def nested(depth: int) -> Any:
 def test_data_that_is_nested_as_deep_as_it_likes_cannot_be_decoded() -> None:
     assert decode(NODE, b"\2" * 100 + b"\0") == nested(100)
     with pytest.raises(DecodeError, match="nested too deeply"):
-        decode(NODE, b"\2" * 1_000_000)  # the compiled code of fastavro would end the process
+        # The compiled code of fastavro would end the process.
+        decode(NODE, b"\2" * 1_000_000)
     with pytest.raises(DecodeError, match="nested too deeply"):
-        decode({"type": "record", "name": "Node", "fields": [{"name": "next", "type": "Node"}]}, b"")
+        decode(
+            {"type": "record", "name": "Node", "fields": [{"name": "next", "type": "Node"}]}, b""
+        )
 
 
 def test_what_is_nested_too_deeply_is_not_written_either() -> None:
@@ -84,7 +95,9 @@ def test_a_file_may_hold_a_schema_that_refers_to_itself(tmp_path: Any) -> None:
 
 @pytest.mark.parametrize("items", ["null", EMPTY, FIXED, {"type": "null"}], ids=str)
 def test_an_array_of_items_that_take_no_bytes_is_not_read(items: Any) -> None:
-    with pytest.raises(DecodeError, match="schema 1 of the registry has an array of items that take no bytes"):
+    with pytest.raises(
+        DecodeError, match="schema 1 of the registry has an array of items that take no bytes"
+    ):
         decode({"type": "array", "items": items}, b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f\0")
 
 
@@ -110,4 +123,7 @@ def test_an_array_of_items_that_take_no_bytes_is_not_read(items: Any) -> None:
 def test_what_a_schema_is_known_by(schema: Any, recursive: bool, weightless: bool) -> None:
     named: dict[str, Any] = {}
     parsed = fastavro.parse_schema(schema, named_schemas=named)
-    assert (is_recursive(parsed, named), has_weightless_items(parsed, named)) == (recursive, weightless)
+    assert (is_recursive(parsed, named), has_weightless_items(parsed, named)) == (
+        recursive,
+        weightless,
+    )

@@ -1,4 +1,6 @@
-"""A writer's schema and the reader's: what is resolved, what is not, and Apache's package as the judge."""
+"""A writer's schema and the reader's: what is resolved, what is not, and Apache's package as the
+judge.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +34,20 @@ ID = {"name": "id", "type": "long"}
 ONE = bytes_of(record(ID), {"id": 1})
 
 DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2}
-FIXED_DECIMAL = {"type": "fixed", "name": "Money", "size": 4, "logicalType": "decimal", "precision": 6, "scale": 2}
+FIXED_DECIMAL = {
+    "type": "fixed",
+    "name": "Money",
+    "size": 4,
+    "logicalType": "decimal",
+    "precision": 6,
+    "scale": 2,
+}
 DATE = {"type": "int", "logicalType": "date"}
-INNER = record({"name": "price", "type": DECIMAL, "default": "\u0001"}, {"name": "day", "type": DATE}, name="Inner")
+INNER = record(
+    {"name": "price", "type": DECIMAL, "default": "\u0001"},
+    {"name": "day", "type": DATE},
+    name="Inner",
+)
 DEFAULTS: list[tuple[Any, Any, Any]] = [
     ("bytes", "\u00ff\u0000", b"\xff\0"),
     ({"type": "fixed", "name": "Pair", "size": 2}, "\u00ffa", b"\xffa"),
@@ -44,7 +57,11 @@ DEFAULTS: list[tuple[Any, Any, Any]] = [
     ({"type": "int", "logicalType": "time-millis"}, 1000, time(0, 0, 1)),
     ({"type": "long", "logicalType": "time-micros"}, 1, time(0, 0, 0, 1)),
     ({"type": "long", "logicalType": "timestamp-millis"}, 0, datetime(1970, 1, 1, tzinfo=UTC)),
-    ({"type": "long", "logicalType": "timestamp-micros"}, 1, datetime(1970, 1, 1, microsecond=1, tzinfo=UTC)),
+    (
+        {"type": "long", "logicalType": "timestamp-micros"},
+        1,
+        datetime(1970, 1, 1, microsecond=1, tzinfo=UTC),
+    ),
     ({"type": "long", "logicalType": "local-timestamp-millis"}, 0, datetime(1970, 1, 1)),
     ({"type": "string", "logicalType": "uuid"}, str(UUID(int=1)), UUID(int=1)),
     ({"type": "long", "logicalType": "of-nobody"}, 5, 5),
@@ -96,9 +113,13 @@ def test_a_model_gets_the_values_of_defaults() -> None:
         day: date
 
     reader = record(
-        ID, {"name": "price", "type": DECIMAL, "default": "\u0001"}, {"name": "day", "type": DATE, "default": 1}
+        ID,
+        {"name": "price", "type": DECIMAL, "default": "\u0001"},
+        {"name": "day", "type": DATE, "default": 1},
     )
-    assert read(Order, record(ID), ONE, reader=reader) == Order(id=1, price=Decimal("0.01"), day=date(1970, 1, 2))
+    assert read(Order, record(ID), ONE, reader=reader) == Order(
+        id=1, price=Decimal("0.01"), day=date(1970, 1, 2)
+    )
 
 
 @pytest.mark.parametrize(
@@ -111,8 +132,16 @@ def test_a_model_gets_the_values_of_defaults() -> None:
         (INNER, {}, "the default of a record has no day"),
         ({"type": "enum", "name": "Color", "symbols": ["RED"]}, "BLUE", "type enum does not match"),
         ({"type": "bytes", "logicalType": "decimal"}, "", "a decimal needs a precision"),
-        ({"type": "bytes", "logicalType": "decimal", "precision": 2, "scale": 3}, "", "the scale of a decimal is"),
-        ({"type": "string", "logicalType": "decimal", "precision": 2}, "", "a decimal is of bytes or fixed"),
+        (
+            {"type": "bytes", "logicalType": "decimal", "precision": 2, "scale": 3},
+            "",
+            "the scale of a decimal is",
+        ),
+        (
+            {"type": "string", "logicalType": "decimal", "precision": 2},
+            "",
+            "a decimal is of bytes or fixed",
+        ),
         ({**FIXED_DECIMAL, "precision": 60}, "", "a decimal of precision 60 does not fit 4 bytes"),
     ],
 )
@@ -134,12 +163,22 @@ def test_a_schema_of_ours_that_is_not_right_is_refused_at_the_start(
         ("double", "none", bytes(8), 0.0),
         (INNER, None, b"\2\1\0", {"price": Decimal("0.01"), "day": date(1970, 1, 1)}),
         ({"type": "bytes", "logicalType": "decimal"}, 0, b"\2\1", b"\1"),
-        ({"type": "bytes", "logicalType": "decimal", "precision": 2, "scale": 3}, "", b"\2\1", b"\1"),
+        (
+            {"type": "bytes", "logicalType": "decimal", "precision": 2, "scale": 3},
+            "",
+            b"\2\1",
+            b"\1",
+        ),
         ({"type": "bytes", "logicalType": "decimal", "precision": "4"}, "", b"\2\1", b"\1"),
         ({**FIXED_DECIMAL, "precision": 60}, "", b"\0\0\0\1", b"\0\0\0\1"),
         ({"type": "string", "logicalType": "decimal", "precision": 2}, "", b"\2x", "x"),
         ({"type": "string", "logicalType": "timestamp-millis"}, "", b"\2x", "x"),
-        ({"type": "array", "items": {"type": "bytes", "logicalType": "decimal"}}, "", b"\2\2\1\0", [b"\1"]),
+        (
+            {"type": "array", "items": {"type": "bytes", "logicalType": "decimal"}},
+            "",
+            b"\2\2\1\0",
+            [b"\1"],
+        ),
         (["null", {"type": "bytes", "logicalType": "decimal"}], 7, b"\2\2\1", b"\1"),
         ({"type": {"type": "string", "avro.java.string": "String"}}, 1, b"\2x", "x"),
     ],
@@ -168,13 +207,28 @@ def test_a_writers_schema_is_read_as_leniently_as_javas_library_does(
         (["null", "int"], ["null", "double"], 1, 1.0),
         (["null", "int"], "double", 1, 1.0),
         (["int", "string"], ["string", "long"], "x", "x"),
-        ("long", {"type": "long", "logicalType": "timestamp-millis"}, 0, datetime(1970, 1, 1, tzinfo=UTC)),
-        ("int", {"type": "long", "logicalType": "timestamp-millis"}, 0, datetime(1970, 1, 1, tzinfo=UTC)),
+        (
+            "long",
+            {"type": "long", "logicalType": "timestamp-millis"},
+            0,
+            datetime(1970, 1, 1, tzinfo=UTC),
+        ),
+        (
+            "int",
+            {"type": "long", "logicalType": "timestamp-millis"},
+            0,
+            datetime(1970, 1, 1, tzinfo=UTC),
+        ),
         ("bytes", DECIMAL, b"\1", Decimal("0.01")),
         ("string", DECIMAL, "\1", Decimal("0.01")),
         (DECIMAL, "bytes", Decimal("0.01"), Decimal("0.01")),
         ({"type": "array", "items": "int"}, {"type": "array", "items": "double"}, [1], [1.0]),
-        ({"type": "map", "values": "int"}, {"type": "map", "values": ["null", "double"]}, {"a": 1}, {"a": 1.0}),
+        (
+            {"type": "map", "values": "int"},
+            {"type": "map", "values": ["null", "double"]},
+            {"a": 1},
+            {"a": 1.0},
+        ),
     ],
 )
 def test_data_is_promoted_to_the_type_that_the_reader_asks_for(
@@ -195,14 +249,31 @@ COLOR = {"type": "enum", "name": "Color", "symbols": ["RED", "BLUE"]}
         ("double", "long", 1.5, "double is no long"),
         (["null", "string"], "int", "secret", "string is no int"),
         ("string", ["null", "int"], "secret", "string is in no type of the reader's union"),
-        (COLOR, {**COLOR, "symbols": ["RED"]}, "BLUE", "a symbol of Color is unknown to the reader"),
+        (
+            COLOR,
+            {**COLOR, "symbols": ["RED"]},
+            "BLUE",
+            "a symbol of Color is unknown to the reader",
+        ),
         (COLOR, {**COLOR, "name": "Paint"}, "RED", "Color is no Paint"),
-        (INNER, {**INNER, "name": "Other"}, {"price": Decimal("1.00"), "day": date(2026, 1, 1)}, "Inner is no Other"),
-        ({"type": "fixed", "name": "F", "size": 1}, {"type": "fixed", "name": "F", "size": 2}, b"a", "F is no F"),
+        (
+            INNER,
+            {**INNER, "name": "Other"},
+            {"price": Decimal("1.00"), "day": date(2026, 1, 1)},
+            "Inner is no Other",
+        ),
+        (
+            {"type": "fixed", "name": "F", "size": 1},
+            {"type": "fixed", "name": "F", "size": 2},
+            b"a",
+            "F is no F",
+        ),
         (DATE, "double", date(2026, 1, 1), "date is no double"),
     ],
 )
-def test_what_does_not_resolve_is_refused_by_its_types(writer: Any, reader: Any, value: Any, said: str) -> None:
+def test_what_does_not_resolve_is_refused_by_its_types(
+    writer: Any, reader: Any, value: Any, said: str
+) -> None:
     written, asked = record({"name": "it", "type": writer}), record({"name": "it", "type": reader})
     with pytest.raises(DecodeError, match=f"does not resolve to reader.avsc: {said}") as raised:
         read(dict, written, bytes_of(written, {"it": value}), reader=asked)
@@ -218,14 +289,19 @@ def test_only_data_that_does_not_resolve_is_refused() -> None:
 
 
 def test_a_field_without_a_default_that_the_writer_does_not_have_is_refused_by_name() -> None:
-    with pytest.raises(DecodeError, match=r"Order\.more is not in the writer's schema and has no default"):
+    with pytest.raises(
+        DecodeError, match=r"Order\.more is not in the writer's schema and has no default"
+    ):
         read(dict, record(ID), ONE, reader=record(ID, {"name": "more", "type": "int"}))
 
 
 @pytest.mark.parametrize("alias", ["Order", "shop.Order"])
 def test_fields_and_records_have_aliases(alias: str) -> None:
     written = {**record(ID), "namespace": "shop"}
-    reader = {**record({"name": "number", "type": "long", "aliases": ["id"]}, name="Purchase"), "aliases": [alias]}
+    reader = {
+        **record({"name": "number", "type": "long", "aliases": ["id"]}, name="Purchase"),
+        "aliases": [alias],
+    }
     assert read(dict, written, ONE, reader=reader) == {"number": 1}
 
 
@@ -240,8 +316,14 @@ def test_a_reader_with_a_union_knows_which_record_the_writer_has_written() -> No
     class Holder(pydantic.BaseModel):
         it: Large | Small
 
-    small, large = record(ID, name="Small"), record(ID, {"name": "note", "type": ["null", "string"]}, name="Large")
-    written, asked = record({"name": "it", "type": small}), record({"name": "it", "type": [large, small]})
+    small, large = (
+        record(ID, name="Small"),
+        record(ID, {"name": "note", "type": ["null", "string"]}, name="Large"),
+    )
+    written, asked = (
+        record({"name": "it", "type": small}),
+        record({"name": "it", "type": [large, small]}),
+    )
     assert read(Holder, written, ONE, reader=asked) == Holder(it=Small(id=1))
 
 
@@ -256,7 +338,9 @@ def test_a_linked_list_is_resolved_at_any_depth() -> None:
 
 @pytest.mark.parametrize("union", [False, True])
 @pytest.mark.parametrize("kind", ["timestamp-millis", "timestamp-micros"])
-def test_a_time_without_a_zone_is_refused_on_an_instant(tmp_path: Path, kind: str, union: bool) -> None:
+def test_a_time_without_a_zone_is_refused_on_an_instant(
+    tmp_path: Path, kind: str, union: bool
+) -> None:
     """It would be a time of the zone of the host, and another one elsewhere."""
     type: Any = {"type": "long", "logicalType": kind}
     schema = record({"name": "at", "type": ["null", type] if union else type})
@@ -269,15 +353,27 @@ def test_a_time_without_a_zone_is_refused_on_an_instant(tmp_path: Path, kind: st
 @pytest.mark.parametrize(
     ("type", "aware", "naive", "called"),
     [
-        ("local-timestamp-millis", datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1), "a local timestamp"),
-        ("local-timestamp-micros", datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1), "a local timestamp"),
+        (
+            "local-timestamp-millis",
+            datetime(2026, 1, 1, tzinfo=UTC),
+            datetime(2026, 1, 1),
+            "a local timestamp",
+        ),
+        (
+            "local-timestamp-micros",
+            datetime(2026, 1, 1, tzinfo=UTC),
+            datetime(2026, 1, 1),
+            "a local timestamp",
+        ),
         ("time-micros", time(1, tzinfo=UTC), time(1), "a time of day"),
     ],
 )
 def test_a_time_with_a_zone_is_refused_where_the_zone_would_be_lost(
     tmp_path: Path, type: str, aware: Any, naive: Any, called: str
 ) -> None:
-    schema = record({"name": "at", "type": {"type": "array", "items": {"type": "long", "logicalType": type}}})
+    schema = record(
+        {"name": "at", "type": {"type": "array", "items": {"type": "long", "logicalType": type}}}
+    )
     with pytest.raises(EncodeError, match=rf"Order\.at has a time zone, and {called} has none"):
         write({"at": [naive, aware]}, tmp_path, schema)
     assert read(dict, schema, write({"at": [naive]}, tmp_path, schema)[0]) == {"at": [naive]}
@@ -290,14 +386,21 @@ def test_a_model_with_a_time_without_a_zone_is_refused_at_any_depth() -> None:
     class Order(pydantic.BaseModel):
         lines: dict[str, list[Line]]
 
-    with pytest.raises(EncodeError, match=r"Order does not fit the Avro schema: Line\.at has no time zone"):
+    with pytest.raises(
+        EncodeError, match=r"Order does not fit the Avro schema: Line\.at has no time zone"
+    ):
         write(Order(lines={"a": [Line(at=datetime(2026, 1, 1))]}))
 
 
 def test_the_types_beside_a_file_become_part_of_its_schema(tmp_path: Path) -> None:
     (tmp_path / "shop.Line.avsc").write_text(json.dumps(record(ID, name="shop.Line")))
-    (tmp_path / "order.avsc").write_text(json.dumps(["null", {"type": "array", "items": "shop.Line"}]))
-    assert loaded(str(tmp_path / "order.avsc")) == ["null", {"type": "array", "items": record(ID, name="shop.Line")}]
+    (tmp_path / "order.avsc").write_text(
+        json.dumps(["null", {"type": "array", "items": "shop.Line"}])
+    )
+    assert loaded(str(tmp_path / "order.avsc")) == [
+        "null",
+        {"type": "array", "items": record(ID, name="shop.Line")},
+    ]
 
 
 PROMOTED: dict[str, list[str]] = {
@@ -319,12 +422,19 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 
 
 @st.composite
-def changed(draw: st.DrawFn, names: Iterator[int], depth: int = 0, *, inside: bool = False) -> tuple[Any, Any, Any]:
+def changed(
+    draw: st.DrawFn, names: Iterator[int], depth: int = 0, *, inside: bool = False
+) -> tuple[Any, Any, Any]:
     """A writer's type, what a reader may make of it, and a value of the writer's.
 
     *inside* of arrays and maps Apache's package promotes nothing, though the specification does.
     """
-    kinds = ["plain", "plain", "optional", *(("array", "map", "record", "enum") if depth < 3 else ())]
+    kinds = [
+        "plain",
+        "plain",
+        "optional",
+        *(("array", "map", "record", "enum") if depth < 3 else ()),
+    ]
     kind = draw(st.sampled_from(kinds))
     if kind == "plain":
         written = draw(st.sampled_from(sorted(PROMOTED)))
@@ -333,12 +443,20 @@ def changed(draw: st.DrawFn, names: Iterator[int], depth: int = 0, *, inside: bo
     if kind == "enum":
         name, symbols = f"E{next(names)}", draw(st.permutations(["A", "B", "C"]))
         enum = {"type": "enum", "name": name, "symbols": symbols}
-        return enum, {**enum, "symbols": draw(st.permutations(["A", "B", "C", "D"]))}, draw(st.sampled_from(symbols))
+        return (
+            enum,
+            {**enum, "symbols": draw(st.permutations(["A", "B", "C", "D"]))},
+            draw(st.sampled_from(symbols)),
+        )
     if kind == "record":
         return draw(changed_record(names, depth + 1))
     written, asked, value = draw(changed(names, depth + 1, inside=inside or kind != "optional"))
     if kind == "array":
-        return {"type": "array", "items": written}, {"type": "array", "items": asked}, [value] * draw(st.integers(0, 2))
+        return (
+            {"type": "array", "items": written},
+            {"type": "array", "items": asked},
+            [value] * draw(st.integers(0, 2)),
+        )
     if kind == "map":
         return {"type": "map", "values": written}, {"type": "map", "values": asked}, {"a": value}
     if isinstance(written, list):
@@ -348,7 +466,9 @@ def changed(draw: st.DrawFn, names: Iterator[int], depth: int = 0, *, inside: bo
 
 @st.composite
 def changed_record(draw: st.DrawFn, names: Iterator[int], depth: int = 0) -> tuple[Any, Any, Any]:
-    """A record of which the reader leaves fields out, has further ones with defaults, and another order."""
+    """A record of which the reader leaves fields out, has further ones with defaults, and another
+    order.
+    """
     name, written, asked, value = f"R{next(names)}", [], [], {}
     for number in range(draw(st.integers(1, 4))):
         before, after, one = draw(changed(names, depth))
@@ -382,7 +502,9 @@ def test_a_long_that_no_double_holds_is_read_as_the_nearest_double(kind: str, nu
 
 
 def with_floats(value: Any, asked: Any) -> Any:
-    """What Apache's package read, with floats where *asked* has them: it leaves promoted integers as they are."""
+    """What Apache's package read, with floats where *asked* has them: it leaves promoted integers
+    as they are.
+    """
     if isinstance(asked, list):
         return None if value is None else with_floats(value, asked[1])
     if asked in ("float", "double"):
@@ -393,7 +515,9 @@ def with_floats(value: Any, asked: Any) -> Any:
         return [with_floats(item, asked["items"]) for item in value]
     if asked["type"] == "map":
         return {key: with_floats(item, asked["values"]) for key, item in value.items()}
-    return {field["name"]: with_floats(value[field["name"]], field["type"]) for field in asked["fields"]}
+    return {
+        field["name"]: with_floats(value[field["name"]], field["type"]) for field in asked["fields"]
+    }
 
 
 def any_float(value: Any) -> bool:

@@ -18,7 +18,14 @@ import pytest
 from pydantic import Field
 
 from reactive_kafka import App, ConfigError, Record
-from reactive_kafka.formats import FormatError, Registered, SchemaMissing, Schemas, decoder_for, encoder_for
+from reactive_kafka.formats import (
+    FormatError,
+    Registered,
+    SchemaMissing,
+    Schemas,
+    decoder_for,
+    encoder_for,
+)
 from reactive_kafka.formats.registered.avro_types import schema_of_type
 from reactive_kafka.formats.registered.schemas import ById, IdOf
 
@@ -68,7 +75,9 @@ KINDS = [of_dataclass, of_pydantic, of_struct]
 
 
 def written(value: Any, file: Path | None = None) -> tuple[bytes, Any]:
-    """What is written of a value by its own schema, or that of a file, and the source that knows it."""
+    """What is written of a value by its own schema, or that of a file, and the source that knows
+    it.
+    """
     source = Registered(Schemas("orders"), "orders", file=None if file is None else str(file))
     encode = encoder_for("avro", source)
     with pytest.raises(SchemaMissing) as missing:
@@ -77,7 +86,8 @@ def written(value: Any, file: Path | None = None) -> tuple[bytes, Any]:
     assert isinstance(ask, IdOf)
     source.schemas.answered(ask, 1)
     source.schemas.answered(ById(1), ask.schema)
-    avro.schema.parse(ask.schema.text)  # Apache's own package refuses what the specification does
+    # Apache's own package refuses what the specification does.
+    avro.schema.parse(ask.schema.text)
     return encode(value) or b"", source
 
 
@@ -131,12 +141,22 @@ def test_enums_and_tuples_are_written_inside_of_other_types(
     assert there_and_back(kind(it=value)) == kind(it=value)
 
 
-FILE = {"type": "record", "name": "Thing", "fields": [{"name": "it", "type": [
-    "null", {"type": "enum", "name": "Color", "symbols": ["RED", "BLUE"]}, "int"]}]}  # fmt: skip
+FILE = {
+    "type": "record",
+    "name": "Thing",
+    "fields": [
+        {
+            "name": "it",
+            "type": ["null", {"type": "enum", "name": "Color", "symbols": ["RED", "BLUE"]}, "int"],
+        }
+    ],
+}
 
 
 @pytest.mark.parametrize("make", KINDS)
-@pytest.mark.parametrize(("annotation", "value"), [(Color, Color.BLUE), (Level, Level.LOW), (Color | Level, Level.LOW)])
+@pytest.mark.parametrize(
+    ("annotation", "value"), [(Color, Color.BLUE), (Level, Level.LOW), (Color | Level, Level.LOW)]
+)
 def test_an_enum_is_written_by_the_schema_of_a_file(
     tmp_path: Path, make: Callable[[Any], Any], annotation: Any, value: Any
 ) -> None:
@@ -151,7 +171,9 @@ def test_an_enum_is_written_by_the_schema_of_a_file(
 def test_two_enums_of_one_name_are_refused() -> None:
     other = Enum("Color", {"GREEN": "GREEN"})
     kind = dataclasses.make_dataclass("Thing", [("one", Color), ("two", other)])
-    with pytest.raises(FormatError, match=r"Thing\.two: two classes of one schema are called Color"):
+    with pytest.raises(
+        FormatError, match=r"Thing\.two: two classes of one schema are called Color"
+    ):
         schema_of_type(kind)
 
 
@@ -231,7 +253,9 @@ def test_a_value_of_a_union_comes_back_with_its_type(annotation: Any, values: li
 def test_a_default_is_in_the_schema_where_it_is_of_the_first_type_of_a_union(
     annotation: Any, default: Any, has_default: bool
 ) -> None:
-    kind = dataclasses.make_dataclass("Thing", [("it", annotation, dataclasses.field(default=default))])
+    kind = dataclasses.make_dataclass(
+        "Thing", [("it", annotation, dataclasses.field(default=default))]
+    )
     (field,) = schema_of_type(kind)["fields"]
     assert ("default" in field) == has_default
     assert there_and_back(kind()) == kind()
@@ -270,7 +294,9 @@ def test_a_model_that_avro_cannot_write_is_refused_at_the_start(returned: Any) -
     with pytest.raises(ConfigError) as raised:
         app_of(returned).configure()
     assert "@app.outgoing('out') of " in str(raised.value)
-    assert "Bad.when: int and datetime are both Avro's long, and a union has each type once" in str(raised.value)
+    assert "Bad.when: int and datetime are both Avro's long, and a union has each type once" in str(
+        raised.value
+    )
 
 
 @pytest.mark.parametrize(
@@ -282,7 +308,9 @@ def test_what_has_a_schema_or_none_of_its_own_is_no_problem_at_the_start(returne
 
 def test_with_a_schema_file_a_model_needs_no_schema_of_its_own(tmp_path: Path) -> None:
     file = tmp_path / "bad.avsc"
-    file.write_text('{"type": "record", "name": "Bad", "fields": [{"name": "when", "type": "long"}]}')
+    file.write_text(
+        '{"type": "record", "name": "Bad", "fields": [{"name": "when", "type": "long"}]}'
+    )
     app_of(Bad, file=str(file)).configure()
 
 

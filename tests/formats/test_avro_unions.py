@@ -1,4 +1,6 @@
-"""Unions of Avro: a class names its branch when it is written, and the branch names the class when it is read."""
+"""Unions of Avro: a class names its branch when it is written, and the branch names the class when
+it is read.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,10 @@ PLACED = {
 NOTED = {
     "type": "record",
     "name": "shop.Noted",
-    "fields": [{"name": "id", "type": "long"}, {"name": "note", "type": ["null", "string"], "default": None}],
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "note", "type": ["null", "string"], "default": None},
+    ],
 }
 UNION = [PLACED, CANCELLED, NOTED]
 DATA = {"Placed": {"id": 1, "total": 0}, "Cancelled": {"id": 1}, "Noted": {"id": 1, "note": None}}
@@ -71,7 +76,9 @@ def of_branch(name: str) -> bytes:
 
 @pytest.mark.parametrize("make", KINDS)
 @pytest.mark.parametrize("name", NAMES)
-def test_an_object_is_written_as_the_record_of_its_class(tmp_path: Path, make: Any, name: str) -> None:
+def test_an_object_is_written_as_the_record_of_its_class(
+    tmp_path: Path, make: Any, name: str
+) -> None:
     data, _ = write(make(name, FIELDS[name])(id=1), tmp_path, UNION)
     assert data == of_branch(name)
 
@@ -79,7 +86,9 @@ def test_an_object_is_written_as_the_record_of_its_class(tmp_path: Path, make: A
 @pytest.mark.parametrize("make", IN_UNIONS)
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_record_is_read_as_the_class_of_its_branch(make: Any, order: tuple[int, int, int], name: str) -> None:
+def test_a_record_is_read_as_the_class_of_its_branch(
+    make: Any, order: tuple[int, int, int], name: str
+) -> None:
     kinds = {one: make(one, FIELDS[one]) for one in NAMES}
     first, second, third = (kinds[NAMES[number]] for number in order)
     assert read(first | second | third, UNION, of_branch(name)) == kinds[name](id=1)
@@ -139,7 +148,9 @@ def test_a_branch_is_not_read_as_a_class_of_another_one() -> None:
         note: str | None = None
 
     for annotation in (Placed | Noted, Noted, Noted | None):
-        with pytest.raises(DecodeError, match=r"it is a shop\.Cancelled, which .* has no class for"):
+        with pytest.raises(
+            DecodeError, match=r"it is a shop\.Cancelled, which .* has no class for"
+        ):
             read(annotation, UNION, of_branch("Cancelled"))
 
 
@@ -158,7 +169,9 @@ def test_where_no_class_is_called_like_a_branch_the_fields_decide() -> None:
 
 @pytest.mark.parametrize("annotation", [dict, dict[str, Any], Any])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_dict_is_written_as_the_branch_that_it_was_read_from(tmp_path: Path, annotation: Any, name: str) -> None:
+def test_a_dict_is_written_as_the_branch_that_it_was_read_from(
+    tmp_path: Path, annotation: Any, name: str
+) -> None:
     found = read(annotation, UNION, of_branch(name))
     assert found == DATA[name]
     for one in (found, found.copy(), pickle.loads(pickle.dumps(found))):
@@ -169,7 +182,9 @@ def test_a_dict_is_written_as_the_branch_that_it_was_read_from(tmp_path: Path, a
 def test_a_plain_dict_is_the_record_that_has_its_keys_and_the_fewest_others(tmp_path: Path) -> None:
     for name in NAMES:
         assert write(DATA[name], tmp_path, UNION)[0] == of_branch(name)
-    assert write({"id": 1, "note": "x", "more": True}, tmp_path, UNION)[0][0] == 2 * NAMES.index("Noted")
+    assert write({"id": 1, "note": "x", "more": True}, tmp_path, UNION)[0][0] == 2 * NAMES.index(
+        "Noted"
+    )
 
 
 def test_a_dict_that_fits_two_records_alike_is_refused_by_their_names(tmp_path: Path) -> None:
@@ -193,7 +208,9 @@ def test_a_dict_that_fits_two_records_alike_is_refused_by_their_names(tmp_path: 
         (("shop.Gone", {"id": 1}), "the value is of a type that the schema's union does not have"),
     ],
 )
-def test_what_no_branch_takes_is_refused_without_its_value(tmp_path: Path, value: Any, said: str) -> None:
+def test_what_no_branch_takes_is_refused_without_its_value(
+    tmp_path: Path, value: Any, said: str
+) -> None:
     with pytest.raises(EncodeError, match=f"does not fit the Avro schema: {said}"):
         write(value, tmp_path, UNION)
 
@@ -239,18 +256,26 @@ PLAIN = [
         (["double", {"type": "int", "logicalType": "date"}], 3, 0),
         ([{"type": "int", "logicalType": "date"}, TIMESTAMP], MOMENT, 1),
         ([TIMESTAMP, {"type": "int", "logicalType": "date"}], MOMENT.date(), 1),
-        (["string", {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 1}], Decimal("1.5"), 1),
+        (
+            ["string", {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 1}],
+            Decimal("1.5"),
+            1,
+        ),
         (["bytes", {"type": "string", "logicalType": "uuid"}], UUID(int=1), 1),
     ],
 )
-def test_a_value_goes_to_the_type_that_holds_exactly_it(tmp_path: Path, union: Any, value: Any, branch: int) -> None:
+def test_a_value_goes_to_the_type_that_holds_exactly_it(
+    tmp_path: Path, union: Any, value: Any, branch: int
+) -> None:
     schema = {"type": "record", "name": "Holder", "fields": [{"name": "it", "type": union}]}
     data, _ = write({"it": value}, tmp_path, schema)
     assert data[0] == 2 * branch
     assert read(dict, schema, data) == {"it": value}
 
 
-def test_a_member_of_an_enum_goes_to_the_enum_of_its_name_and_text_to_the_string(tmp_path: Path) -> None:
+def test_a_member_of_an_enum_goes_to_the_enum_of_its_name_and_text_to_the_string(
+    tmp_path: Path,
+) -> None:
     @dataclasses.dataclass
     class Holder:
         it: Color | str
@@ -277,7 +302,9 @@ REFERENCES = (
         ({"type": "map", "values": ["null", "shop.Cancelled"]}, b"\2\2a\2\2\0", {"a": {"id": 1}}),
     ],
 )
-def test_a_top_level_may_be_anything_that_refers_to_other_schemas(schema: Any, data: bytes, plain: Any) -> None:
+def test_a_top_level_may_be_anything_that_refers_to_other_schemas(
+    schema: Any, data: bytes, plain: Any
+) -> None:
     """Confluent's way for several types of events in a topic is a union of references."""
     assert read(Any, schema, data, references=REFERENCES) == plain
 
@@ -297,7 +324,10 @@ def test_a_union_of_references_is_read_as_the_classes_of_these_names() -> None:
         ({"type": "enum", "name": "Color", "symbols": ["RED"]}, "RED"),
         ({"type": "fixed", "name": "Pair", "size": 2}, b"ab"),
         ({"type": "array", "items": ["null", PLACED]}, [None, DATA["Placed"]]),
-        ({"type": "map", "values": {"type": "int", "logicalType": "date"}}, {"a": date(2026, 1, 1)}),
+        (
+            {"type": "map", "values": {"type": "int", "logicalType": "date"}},
+            {"a": date(2026, 1, 1)},
+        ),
         (["null", {"type": "map", "values": "int"}, PLACED], {"a": 1}),
         (["null", {"type": "map", "values": "int"}, PLACED], DATA["Placed"]),
     ],

@@ -1,6 +1,8 @@
-"""CloudEvents' own examples: those of its conformance project, and those of the specification of its JSON format.
+"""CloudEvents' own examples: those of its conformance project, and those of the specification of
+its JSON format.
 
-Each event is read from a record as others write it, written by us, and compared with what the example says.
+Each event is read from a record as others write it, written by us, and compared with what the
+example says.
 """
 
 from __future__ import annotations
@@ -69,11 +71,15 @@ def read(value: bytes, headers: Any) -> CloudEvent:
 
 
 def written(event: CloudEvent, mode: Any) -> EventRecord:
-    """An event as a channel writes it. Its serializer is JSON if the data of the event is; else the value decides."""
+    """An event as a channel writes it. Its serializer is JSON if the data of the event is; else the
+    value decides.
+    """
     is_bytes = isinstance(event.data, bytes)
     serializer = "json" if is_json(event.datacontenttype) and not is_bytes else "cloudevents"
     defaults = EventDefaults(insert_timestamp=False, mode=mode)
-    return EventWriter("orders", defaults, encoder_for(serializer), serializer).write(event, (), 0.0)
+    return EventWriter("orders", defaults, encoder_for(serializer), serializer).write(
+        event, (), 0.0
+    )
 
 
 def texts_of(event: CloudEvent) -> dict[str, str]:
@@ -93,7 +99,9 @@ def texts_of(event: CloudEvent) -> dict[str, str]:
 
 
 def is_same(data: Any, expected: bytes, media: str | None) -> bool:
-    """Whether a payload is the data of an example: JSON by its value, text and bytes by what they hold."""
+    """Whether a payload is the data of an example: JSON by its value, text and bytes by what they
+    hold.
+    """
     if isinstance(data, bytes):
         return data == expected
     if is_json(media):
@@ -118,25 +126,42 @@ def data_of(envelope: dict[str, Any]) -> Any:
 
 
 def feature() -> list[tuple[str, bytes, list[tuple[str, bytes]], dict[str, str], Any]]:
-    """The scenarios of Kafka's binding: name, value and headers of a record, attributes and data of its event."""
+    """The scenarios of Kafka's binding: name, value and headers of a record, attributes and data of
+    its event.
+    """
     text = (FOLDER / "kafka-protocol-binding.feature").read_text()
     found = []
     for scenario in re.split(r"Scenario(?: Outline)?:", text)[1:]:
         name = scenario.partition("\n")[0].strip()
         payload, data = re.findall(r'"""\n(.*?)"""', scenario, re.DOTALL)
         tables = [
-            [tuple(cell.strip() for cell in row.strip().strip("|").split("|")) for row in table.strip().split("\n")]
+            [
+                tuple(cell.strip() for cell in row.strip().strip("|").split("|"))
+                for row in table.strip().split("\n")
+            ]
             for table in re.findall(r"(?:^[ ]*\|.*\n?)+", scenario, re.MULTILINE)
         ]
         headers, attributes, *examples = ([*table[1:]] for table in tables)
         for (content_type,) in examples[0] if examples else [("",)]:
-            filled = [(key, value.replace("<contentType>", content_type).encode()) for key, value in headers]
-            found.append((f"{name} {content_type}", payload.encode(), filled, dict(attributes), json.loads(data)))
+            filled = [
+                (key, value.replace("<contentType>", content_type).encode())
+                for key, value in headers
+            ]
+            found.append(
+                (
+                    f"{name} {content_type}",
+                    payload.encode(),
+                    filled,
+                    dict(attributes),
+                    json.loads(data),
+                )
+            )
     return found
 
 
 @pytest.mark.parametrize(
-    ("value", "headers", "attributes", "data"), [pytest.param(*rest, id=name) for name, *rest in feature()]
+    ("value", "headers", "attributes", "data"),
+    [pytest.param(*rest, id=name) for name, *rest in feature()],
 )
 def test_a_record_of_kafkas_binding_is_the_event_that_its_scenario_says(
     value: bytes, headers: list[tuple[str, bytes]], attributes: dict[str, str], data: Any
@@ -187,7 +212,9 @@ def test_an_event_of_the_conformance_project_is_read_in_structured_mode(example:
 
 @pytest.mark.parametrize("example", VALID)
 @pytest.mark.parametrize("mode", ["binary", "structured"])
-def test_an_event_of_the_conformance_project_that_is_passed_on_is_the_same(example: Example, mode: str) -> None:
+def test_an_event_of_the_conformance_project_that_is_passed_on_is_the_same(
+    example: Example, mode: str
+) -> None:
     event = read(envelope_of(example), [("content-type", STRUCTURED.encode())])
     record = written(event, mode)
     assert record.value is not None
@@ -217,7 +244,9 @@ def test_an_event_of_another_version_is_refused(example: Example) -> None:
 
 
 class Pair(NamedTuple):
-    """An envelope of the specification, and the same event in binary mode: its attributes and data."""
+    """An envelope of the specification, and the same event in binary mode: its attributes and
+    data.
+    """
 
     envelope: bytes
     attributes: dict[str, str]
@@ -226,16 +255,24 @@ class Pair(NamedTuple):
 
 def pairs() -> list[Pair]:
     """The examples of the section on envelopes, each followed by its form in HTTP's binary mode."""
-    section = (FOLDER / "json-format.md").read_text().partition("### 3.2. Examples")[2].partition("## 4.")[0]
+    section = (
+        (FOLDER / "json-format.md")
+        .read_text()
+        .partition("### 3.2. Examples")[2]
+        .partition("## 4.")[0]
+    )
     blocks = re.findall(r"```(?:JSON)?\n(.*?)\n```", section, re.DOTALL)
     found = []
     for envelope, binary in zip(blocks[::2], blocks[1::2], strict=True):
         head, _, data = binary.partition("\n\n")
         lines = dict(line.split(": ", 1) for line in head.split("\n"))
         attributes = {
-            name.removeprefix("ce-").replace("content-type", "datacontenttype"): lines[name] for name in lines
+            name.removeprefix("ce-").replace("content-type", "datacontenttype"): lines[name]
+            for name in lines
         }
-        found.append(Pair(envelope.replace(BINARY_DATA, "AP8=").encode(), attributes, as_bytes(data)))
+        found.append(
+            Pair(envelope.replace(BINARY_DATA, "AP8=").encode(), attributes, as_bytes(data))
+        )
     return found
 
 
@@ -261,7 +298,9 @@ def test_an_envelope_of_the_specification_is_the_event_that_it_shows(pair: Pair)
 def test_an_envelope_of_the_specification_becomes_the_record_that_it_shows(pair: Pair) -> None:
     record = written(read(pair.envelope, [("content-type", STRUCTURED.encode())]), "binary")
     assert sorted(record.headers) == sorted(headers_of(pair.attributes))
-    assert is_same_value(record.value, pair.data, pair.attributes.get("datacontenttype", "application/octet-stream"))
+    assert is_same_value(
+        record.value, pair.data, pair.attributes.get("datacontenttype", "application/octet-stream")
+    )
 
 
 @pytest.mark.parametrize("pair", [pair for pair in pairs() if "datacontenttype" in pair.attributes])

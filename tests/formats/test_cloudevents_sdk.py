@@ -1,4 +1,6 @@
-"""CloudEvents against the official SDK, which knows nothing of ours: each reads what the other writes."""
+"""CloudEvents against the official SDK, which knows nothing of ours: each reads what the other
+writes.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ from reactive_kafka.formats import (
 )
 
 OWN = ("id", "source", "type", "subject", "dataschema", "datacontenttype", "time")
-# What the specification allows in a string, quotes, percent signs, escapes and every script among it.
+# What the specification allows in a string, quotes, percent signs, escapes and every script among
+# it.
 texts = st.text(st.characters(exclude_categories=("Cs", "Cc", "Cn")), min_size=1, max_size=20)
 # The SDK takes any text where the specification has a URI reference; we take what is one.
 references = st.builds(
@@ -42,7 +45,9 @@ references = st.builds(
     st.lists(st.text("ab0.-_~!$&'()*+,;=:@ä字", max_size=5) | st.just("%20"), max_size=3),
     st.sampled_from(["", "?q=%7B1%7D", "#part"]),
 )
-zones = st.builds(timezone, st.integers(-14 * 60, 14 * 60).map(lambda minutes: timedelta(minutes=minutes)))
+zones = st.builds(
+    timezone, st.integers(-14 * 60, 14 * 60).map(lambda minutes: timedelta(minutes=minutes))
+)
 times = st.datetimes(datetime(2, 1, 1), datetime(9998, 12, 31), timezones=zones)
 names = st.from_regex("[a-z0-9]{1,20}", fullmatch=True).filter(
     lambda name: name not in (*OWN, "specversion", "data", "data_base64", "partitionkey")
@@ -61,13 +66,20 @@ json_data = st.dictionaries(
     min_size=1,
     max_size=4,
 )
-media_types = st.sampled_from(["application/json", "application/vnd.shop.order+json; charset=utf-8"])
+media_types = st.sampled_from(
+    ["application/json", "application/vnd.shop.order+json; charset=utf-8"]
+)
 
 
 @st.composite
 def attribute_sets(draw: st.DrawFn, *, extension: st.SearchStrategy[Any] = texts) -> dict[str, Any]:
     """The attributes of an event, those that it may lack drawn or left out."""
-    found: dict[str, Any] = {"id": draw(texts), "source": draw(references), "type": draw(texts), "time": draw(times)}
+    found: dict[str, Any] = {
+        "id": draw(texts),
+        "source": draw(references),
+        "type": draw(texts),
+        "time": draw(times),
+    }
     found |= draw(st.fixed_dictionaries({}, optional={"subject": texts, "dataschema": references}))
     return found | draw(st.dictionaries(names, extension, max_size=3))
 
@@ -100,7 +112,9 @@ def attributes_of(event: CloudEvent) -> dict[str, Any]:
 
 def written(event: Any, mode: Any, serializer: str | None = None) -> kafka.KafkaMessage:
     """What we make of an event, as the SDK reads it."""
-    made = EventWriter("orders", EventDefaults(mode=mode), encoder_for(serializer), serializer).write(event, (), 0.0)
+    made = EventWriter(
+        "orders", EventDefaults(mode=mode), encoder_for(serializer), serializer
+    ).write(event, (), 0.0)
     headers = {name: value or b"" for name, value in made.headers}
     assert len(headers) == len(made.headers), "each name once"
     return kafka.KafkaMessage(headers=headers, key=None, value=made.value or b"")
@@ -108,7 +122,9 @@ def written(event: Any, mode: Any, serializer: str | None = None) -> kafka.Kafka
 
 def ours(attributes: Mapping[str, Any], data: Any) -> CloudEvent:
     own = {name: value for name, value in attributes.items() if name in OWN}
-    return CloudEvent(data, **own, extensions={name: one for name, one in attributes.items() if name not in OWN})
+    return CloudEvent(
+        data, **own, extensions={name: one for name, one in attributes.items() if name not in OWN}
+    )
 
 
 def without_specversion(event: Any) -> dict[str, Any]:
@@ -121,21 +137,45 @@ def without_specversion(event: Any) -> dict[str, Any]:
 
 
 @given(attribute_sets(), json_data, media_types)
-def test_what_the_sdk_writes_in_binary_mode_is_read(attributes: dict[str, Any], data: Any, media: str) -> None:
-    message = kafka.to_binary(SdkEvent({**attributes, "datacontenttype": media}, data), JSONFormat())
+def test_what_the_sdk_writes_in_binary_mode_is_read(
+    attributes: dict[str, Any], data: Any, media: str
+) -> None:
+    message = kafka.to_binary(
+        SdkEvent({**attributes, "datacontenttype": media}, data), JSONFormat()
+    )
     assert attributes_of(read(message)) == {**attributes, "datacontenttype": media}
-    assert payload_of(message) == payload_of(message, dict, "json") == payload_of(message, Any, "cloudevents") == data
+    assert (
+        payload_of(message)
+        == payload_of(message, dict, "json")
+        == payload_of(message, Any, "cloudevents")
+        == data
+    )
 
 
-@given(attribute_sets(extension=texts | st.booleans() | st.integers(-(2**31), 2**31 - 1)), json_data, media_types)
-def test_what_the_sdk_writes_in_structured_mode_is_read(attributes: dict[str, Any], data: Any, media: str) -> None:
-    message = kafka.to_structured(SdkEvent({**attributes, "datacontenttype": media}, data), JSONFormat())
+@given(
+    attribute_sets(extension=texts | st.booleans() | st.integers(-(2**31), 2**31 - 1)),
+    json_data,
+    media_types,
+)
+def test_what_the_sdk_writes_in_structured_mode_is_read(
+    attributes: dict[str, Any], data: Any, media: str
+) -> None:
+    message = kafka.to_structured(
+        SdkEvent({**attributes, "datacontenttype": media}, data), JSONFormat()
+    )
     assert attributes_of(read(message)) == {**attributes, "datacontenttype": media}
-    assert payload_of(message) == payload_of(message, dict, "json") == payload_of(message, Any, "cloudevents") == data
+    assert (
+        payload_of(message)
+        == payload_of(message, dict, "json")
+        == payload_of(message, Any, "cloudevents")
+        == data
+    )
 
 
 @given(attribute_sets(), st.binary())
-def test_binary_data_of_the_sdk_is_read_in_both_modes(attributes: dict[str, Any], data: bytes) -> None:
+def test_binary_data_of_the_sdk_is_read_in_both_modes(
+    attributes: dict[str, Any], data: bytes
+) -> None:
     event = SdkEvent({**attributes, "datacontenttype": "application/octet-stream"}, data)
     for message in (kafka.to_structured(event, JSONFormat()), kafka.to_binary(event, JSONFormat())):
         assert payload_of(message, bytes) == data
@@ -144,13 +184,24 @@ def test_binary_data_of_the_sdk_is_read_in_both_modes(attributes: dict[str, Any]
             assert payload_of(message, Any, "cloudevents") == data
 
 
-@given(attribute_sets(), texts, st.sampled_from(["text/plain", "text/plain; charset=utf-8", "application/xml"]))
-def test_text_of_the_sdk_is_read_in_both_modes(attributes: dict[str, Any], data: str, media: str) -> None:
+@given(
+    attribute_sets(),
+    texts,
+    st.sampled_from(["text/plain", "text/plain; charset=utf-8", "application/xml"]),
+)
+def test_text_of_the_sdk_is_read_in_both_modes(
+    attributes: dict[str, Any], data: str, media: str
+) -> None:
     event = SdkEvent({**attributes, "datacontenttype": media}, data)
-    structured, binary = kafka.to_structured(event, JSONFormat()), kafka.to_binary(event, JSONFormat())
+    structured, binary = (
+        kafka.to_structured(event, JSONFormat()),
+        kafka.to_binary(event, JSONFormat()),
+    )
     assert payload_of(structured, str) == payload_of(binary, str) == data
     assert payload_of(structured, Any, "cloudevents") == data
-    assert payload_of(binary, Any, "cloudevents") == (data if media.startswith("text/") else data.encode())
+    assert payload_of(binary, Any, "cloudevents") == (
+        data if media.startswith("text/") else data.encode()
+    )
 
 
 @pytest.mark.parametrize("write", [kafka.to_structured, kafka.to_binary])
@@ -161,14 +212,21 @@ def test_an_event_of_the_sdk_without_data_has_none(write: Any) -> None:
 
 
 @given(attribute_sets(), json_data)
-def test_what_the_sdk_of_the_first_generation_writes_is_read(attributes: dict[str, Any], data: Any) -> None:
-    texts_only = {**attributes, "time": attributes["time"].isoformat(), "datacontenttype": "application/json"}
+def test_what_the_sdk_of_the_first_generation_writes_is_read(
+    attributes: dict[str, Any], data: Any
+) -> None:
+    texts_only = {
+        **attributes,
+        "time": attributes["time"].isoformat(),
+        "datacontenttype": "application/json",
+    }
     event = SdkEventOfV1(texts_only, data)
     expected = {**attributes, "datacontenttype": "application/json"}
     binary = kafka_of_v1.to_binary(event)
     assert attributes_of(read(binary)) == expected
     assert payload_of(binary) == data
-    # It puts the data's content type where the envelope's belongs: no header says that this is an event.
+    # It puts the data's content type where the envelope's belongs: no header says that this is an
+    # event.
     structured = kafka_of_v1.to_structured(event)
     assert event_of(record(structured), None) is None
     found = event_of(record(structured), None, is_demanded=True)
@@ -181,14 +239,24 @@ def test_what_the_sdk_of_the_first_generation_writes_is_read(attributes: dict[st
 
 
 @given(attribute_sets(), json_data, media_types)
-def test_the_sdk_reads_what_we_write_in_binary_mode(attributes: dict[str, Any], data: Any, media: str) -> None:
-    event = kafka.from_kafka(written(ours({**attributes, "datacontenttype": media}, data), "binary"), JSONFormat())
+def test_the_sdk_reads_what_we_write_in_binary_mode(
+    attributes: dict[str, Any], data: Any, media: str
+) -> None:
+    event = kafka.from_kafka(
+        written(ours({**attributes, "datacontenttype": media}, data), "binary"), JSONFormat()
+    )
     assert without_specversion(event) == {**attributes, "datacontenttype": media}
     assert event.get_data() == data
 
 
-@given(attribute_sets(extension=texts | st.booleans() | st.integers(-(2**31), 2**31 - 1)), json_data, media_types)
-def test_the_sdk_reads_what_we_write_in_structured_mode(attributes: dict[str, Any], data: Any, media: str) -> None:
+@given(
+    attribute_sets(extension=texts | st.booleans() | st.integers(-(2**31), 2**31 - 1)),
+    json_data,
+    media_types,
+)
+def test_the_sdk_reads_what_we_write_in_structured_mode(
+    attributes: dict[str, Any], data: Any, media: str
+) -> None:
     message = written(ours({**attributes, "datacontenttype": media}, data), "structured")
     event = kafka.from_kafka(message, JSONFormat())
     assert without_specversion(event) == {**attributes, "datacontenttype": media}
@@ -196,10 +264,14 @@ def test_the_sdk_reads_what_we_write_in_structured_mode(attributes: dict[str, An
 
 
 @given(attribute_sets(), st.binary(min_size=1))
-def test_the_sdk_reads_binary_data_of_ours_in_structured_mode(attributes: dict[str, Any], data: bytes) -> None:
+def test_the_sdk_reads_binary_data_of_ours_in_structured_mode(
+    attributes: dict[str, Any], data: bytes
+) -> None:
     message = written(ours({**attributes, "datacontenttype": "image/png"}, data), "structured")
     assert kafka.from_kafka(message, JSONFormat()).get_data() == data
-    assert written(ours({**attributes, "datacontenttype": "image/png"}, data), "binary").value == data
+    assert (
+        written(ours({**attributes, "datacontenttype": "image/png"}, data), "binary").value == data
+    )
 
 
 @given(attribute_sets(), texts)
@@ -212,15 +284,32 @@ def test_the_sdk_reads_text_of_ours_in_both_modes(attributes: dict[str, Any], da
 
 def test_attributes_of_other_types_are_in_their_canonical_form() -> None:
     moment = datetime(2026, 7, 1, 12, tzinfo=UTC)
-    extensions = {"yes": True, "no": False, "count": -5, "raw": b"\x00\xff", "due": moment, "partitionkey": "k"}
+    extensions = {
+        "yes": True,
+        "no": False,
+        "count": -5,
+        "raw": b"\x00\xff",
+        "due": moment,
+        "partitionkey": "k",
+    }
     event = CloudEvent({}, type="t", source="/s", id="1", time=moment, extensions=extensions)
     headers = written(event, "binary").headers
-    expected = {"yes": "true", "no": "false", "count": "-5", "raw": "AP8=", "due": "2026-07-01T12:00:00Z"}
+    expected = {
+        "yes": "true",
+        "no": "false",
+        "count": "-5",
+        "raw": "AP8=",
+        "due": "2026-07-01T12:00:00Z",
+    }
     assert {name: headers[f"ce_{name}"].decode() for name in expected} == expected
     envelope = json.loads(written(event, "structured").value)
     assert [envelope[name] for name in ("yes", "no", "count", "raw", "due")] == [
-        True, False, -5, "AP8=", "2026-07-01T12:00:00Z",
-    ]  # fmt: skip
+        True,
+        False,
+        -5,
+        "AP8=",
+        "2026-07-01T12:00:00Z",
+    ]
 
 
 # -- the SDK's own objects
@@ -243,8 +332,12 @@ def test_an_object_of_the_sdk_is_written_as_the_event_that_it_is(
 
 
 @given(attribute_sets(), json_data, st.sampled_from(["binary", "structured"]))
-def test_an_event_that_was_read_is_passed_on_as_it_was(attributes: dict[str, Any], data: Any, mode: str) -> None:
-    message = kafka.to_structured(SdkEvent({**attributes, "datacontenttype": "application/json"}, data), JSONFormat())
+def test_an_event_that_was_read_is_passed_on_as_it_was(
+    attributes: dict[str, Any], data: Any, mode: str
+) -> None:
+    message = kafka.to_structured(
+        SdkEvent({**attributes, "datacontenttype": "application/json"}, data), JSONFormat()
+    )
     event = kafka.from_kafka(written(replace(read(message), data=data), mode), JSONFormat())
     assert without_specversion(event) == {**attributes, "datacontenttype": "application/json"}
     assert event.get_data() == data

@@ -19,7 +19,11 @@ from tests.formats.types import Colour, OrderData, OrderDict, OrderModel, OrderS
 HERE = "tests.formats.types"
 Name = NewType("Name", str)
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=10,
 )
@@ -33,9 +37,17 @@ def decoder(payload_type: object, deserializer: str | None = None) -> Decoder:
 
 @pytest.mark.parametrize(
     ("payload_type", "deserializer"),
-    [(bytes, None), (bytes | None, None), (Optional[bytes], "bytes"), (bytes, "bytes"), (Any, "bytes")],  # noqa: UP045
+    [
+        (bytes, None),
+        (bytes | None, None),
+        (Optional[bytes], "bytes"),  # noqa: UP045
+        (bytes, "bytes"),
+        (Any, "bytes"),
+    ],  # noqa: RUF100, UP045
 )
-def test_bytes_are_handed_out_without_a_call(payload_type: object, deserializer: str | None) -> None:
+def test_bytes_are_handed_out_without_a_call(
+    payload_type: object, deserializer: str | None
+) -> None:
     assert decoder_for(payload_type, deserializer) is None
 
 
@@ -114,7 +126,9 @@ def test_the_value_is_what_the_annotation_asks_for(
 def test_a_deserializer_against_the_annotation_is_refused_at_start_up(
     payload_type: object, deserializer: str | None
 ) -> None:
-    with pytest.raises(FormatError, match=r"but the handler asks for .*: change the annotation or the deserializer"):
+    with pytest.raises(
+        FormatError, match=r"but the handler asks for .*: change the annotation or the deserializer"
+    ):
         decoder_for(payload_type, deserializer)
 
 
@@ -129,13 +143,15 @@ def test_a_deserializer_against_the_annotation_is_refused_at_start_up(
 def test_an_unknown_format_is_refused_with_what_is_allowed(deserializer: str, said: str) -> None:
     with pytest.raises(FormatError, match=said) as raised:
         decoder_for(Any, deserializer)
-    allowed = (
-        "json, string, bytes, int, int64, int32, float, float64, float32, cloudevents, avro, json-schema, protobuf"
+    allowed = "json, string, bytes, int, int64, int32, float, float64, float32, cloudevents, avro, json-schema, protobuf"
+    assert f"{allowed} or module:function" in str(raised.value) or "records only" in str(
+        raised.value
     )
-    assert f"{allowed} or module:function" in str(raised.value) or "records only" in str(raised.value)
 
 
-@pytest.mark.parametrize("payload_type", [Unreadable, list[Unreadable], make_dataclass("Of", [("it", Unreadable)])])
+@pytest.mark.parametrize(
+    "payload_type", [Unreadable, list[Unreadable], make_dataclass("Of", [("it", Unreadable)])]
+)
 def test_a_plain_class_is_refused_at_start_up_with_what_it_may_be(payload_type: object) -> None:
     with pytest.raises(FormatError) as refused:
         decoder_for(payload_type, None)
@@ -154,21 +170,36 @@ def test_a_struct_of_what_msgspec_cannot_read_is_refused_at_start_up() -> None:
 
 @pytest.mark.parametrize(
     "payload_type",
-    [Any, object, None, str | None, Optional[OrderModel], OrderStruct | None, int | str | None, Name | None],  # noqa: UP045
+    [
+        Any,
+        object,
+        None,
+        str | None,
+        Optional[OrderModel],  # noqa: UP045
+        OrderStruct | None,
+        int | str | None,
+        Name | None,
+    ],  # noqa: RUF100, UP045
 )
 def test_a_tombstone_is_none_where_the_annotation_takes_it(payload_type: object) -> None:
     assert decoder(payload_type)(None) is None
     assert refused_tombstone(payload_type) is None
 
 
-@pytest.mark.parametrize("payload_type", [str, dict, list, int, OrderModel, OrderData, OrderStruct, OrderDict, Name])
-def test_a_tombstone_is_an_error_where_the_annotation_does_not_take_it(payload_type: object) -> None:
+@pytest.mark.parametrize(
+    "payload_type", [str, dict, list, int, OrderModel, OrderData, OrderStruct, OrderDict, Name]
+)
+def test_a_tombstone_is_an_error_where_the_annotation_does_not_take_it(
+    payload_type: object,
+) -> None:
     with pytest.raises(DecodeError, match="a tombstone"):
         decoder(payload_type)(None)
     assert refused_tombstone(payload_type) is not None
 
 
-@pytest.mark.parametrize(("payload_type", "expected"), [(bytes, False), (bytes | None, True), (Any, True)])
+@pytest.mark.parametrize(
+    ("payload_type", "expected"), [(bytes, False), (bytes | None, True), (Any, True)]
+)
 def test_whether_bytes_may_be_none_can_be_asked(payload_type: object, expected: bool) -> None:
     assert (refused_tombstone(payload_type) is None) is expected
 
@@ -196,7 +227,9 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize("payload_type", [Any, dict, list, int, OrderModel, OrderData, OrderStruct, OrderDict])
+@pytest.mark.parametrize(
+    "payload_type", [Any, dict, list, int, OrderModel, OrderData, OrderStruct, OrderDict]
+)
 @pytest.mark.parametrize("value", BROKEN, ids=lambda value: repr(value[:12]))
 def test_whatever_is_wrong_with_json_is_a_decode_error(payload_type: object, value: bytes) -> None:
     """Rows F13, S5 of the faults."""
@@ -209,8 +242,18 @@ def test_whatever_is_wrong_with_json_is_a_decode_error(payload_type: object, val
     ("payload_type", "deserializer", "value", "said"),
     [
         (str, None, b"abc\xff", "not UTF-8 text: invalid start byte at byte 3"),
-        (Annotated[str, Field(max_length=3)], None, b"abc\xff", "not UTF-8 text: invalid start byte at byte 3"),
-        (Annotated[str, Field(max_length=3)], None, b"abcd", "does not fit str: String should have at most 3 char"),
+        (
+            Annotated[str, Field(max_length=3)],
+            None,
+            b"abc\xff",
+            "not UTF-8 text: invalid start byte at byte 3",
+        ),
+        (
+            Annotated[str, Field(max_length=3)],
+            None,
+            b"abcd",
+            "does not fit str: String should have at most 3 char",
+        ),
         (int, "int", b"abc", "an integer has 4 or 8 bytes on the wire, this value has 3"),
         (float, "int", b"abc", "an integer has 4 or 8 bytes on the wire, this value has 3"),
         (float, "float32", b"", "a float has 4 or 8 bytes on the wire, this value has 0"),
@@ -222,14 +265,31 @@ def test_whatever_is_wrong_with_json_is_a_decode_error(payload_type: object, val
         (list[OrderData], None, b"[{}]", r"does not fit list\[OrderData\]: 0.id: Field required"),
         (OrderStruct, None, b"{}", "does not fit OrderStruct: Object missing required field `id`"),
         (Any, None, b"{", "not valid JSON: EOF while parsing an object at line 1 column 1"),
-        (OrderStruct, None, b'{"id": 1', "not valid JSON: EOF while parsing an object at line 1 column 8"),
+        (
+            OrderStruct,
+            None,
+            b'{"id": 1',
+            "not valid JSON: EOF while parsing an object at line 1 column 8",
+        ),
         (Any, f"{HERE}:fails", b"x", "types:fails raised LookupError$"),
-        (OrderModel, f"{HERE}:to_order", b"x", "does not fit OrderModel: id: Input should be a valid integer"),
+        (
+            OrderModel,
+            f"{HERE}:to_order",
+            b"x",
+            "does not fit OrderModel: id: Input should be a valid integer",
+        ),
         (str, "json:loads", b"1", "does not fit str: Input should be a valid string"),
-        (Unreadable, "json:loads", b"1", "json:loads returned int, but the handler asks for Unreadable"),
+        (
+            Unreadable,
+            "json:loads",
+            b"1",
+            "json:loads returned int, but the handler asks for Unreadable",
+        ),
     ],
 )
-def test_an_error_says_what_is_wrong(payload_type: object, deserializer: str | None, value: bytes, said: str) -> None:
+def test_an_error_says_what_is_wrong(
+    payload_type: object, deserializer: str | None, value: bytes, said: str
+) -> None:
     with pytest.raises(DecodeError, match=said):
         decoder(payload_type, deserializer)(value)
 
@@ -260,7 +320,10 @@ def test_orders_come_back_as_they_were(number: int, customer: str) -> None:
     assert decoder(OrderData)(to_json(asdict(order))) == order
 
 
-@given(st.binary(max_size=40), st.sampled_from([Any, str, dict, list, int, OrderModel, OrderData, OrderStruct]))
+@given(
+    st.binary(max_size=40),
+    st.sampled_from([Any, str, dict, list, int, OrderModel, OrderData, OrderStruct]),
+)
 def test_no_bytes_raise_anything_but_a_decode_error(value: bytes, payload_type: object) -> None:
     """Row F13 of the faults."""
     try:
@@ -270,7 +333,9 @@ def test_no_bytes_raise_anything_but_a_decode_error(value: bytes, payload_type: 
 
 
 @given(st.binary(max_size=12), st.sampled_from(["int", "float", "string"]))
-def test_no_bytes_raise_anything_but_a_decode_error_in_other_formats(value: bytes, deserializer: str) -> None:
+def test_no_bytes_raise_anything_but_a_decode_error_in_other_formats(
+    value: bytes, deserializer: str
+) -> None:
     try:
         decoder(Any, deserializer)(value)
     except DecodeError:

@@ -72,8 +72,10 @@ from reactive_kafka.formats.registered.ecma_patterns import PatternError, transl
         (r"^(?:a|)*?b+?$", ["ab", "b"], ["a"]),
         ("", ["", "a"], []),
     ],
-)  # fmt: skip
-def test_a_pattern_matches_what_it_matches_in_ecma(pattern: str, matches: list[str], others: list[str]) -> None:
+)
+def test_a_pattern_matches_what_it_matches_in_ecma(
+    pattern: str, matches: list[str], others: list[str]
+) -> None:
     found = re.compile(translated(pattern))
     assert [text for text in matches if not found.search(text)] == []
     assert [text for text in others if found.search(text)] == []
@@ -82,11 +84,35 @@ def test_a_pattern_matches_what_it_matches_in_ecma(pattern: str, matches: list[s
 @pytest.mark.parametrize(
     "pattern",
     [
-        r"\p{Script=Greek}", r"\p{Emoji}", r"\p{", r"\p", r"[\p{sc=Latin}]", r"(?<=a+)b", "[", "[a", "[z-a]", "(", "a)",
-        "*a", "\\", "[\\", r"\q", r"\8", r"\k<x>", r"\c1", r"\xZ", r"\u{110000}", r"\u12", "(?<a", "(?m)a", "(?#x)",
-        r"[\1]", r"\01", "(" * 2_000,
+        r"\p{Script=Greek}",
+        r"\p{Emoji}",
+        r"\p{",
+        r"\p",
+        r"[\p{sc=Latin}]",
+        r"(?<=a+)b",
+        "[",
+        "[a",
+        "[z-a]",
+        "(",
+        "a)",
+        "*a",
+        "\\",
+        "[\\",
+        r"\q",
+        r"\8",
+        r"\k<x>",
+        r"\c1",
+        r"\xZ",
+        r"\u{110000}",
+        r"\u12",
+        "(?<a",
+        "(?m)a",
+        "(?#x)",
+        r"[\1]",
+        r"\01",
+        "(" * 2_000,
     ],
-)  # fmt: skip
+)
 def test_a_pattern_that_python_cannot_express_is_an_error_that_says_why(pattern: str) -> None:
     with pytest.raises(PatternError) as raised:
         translated(pattern)
@@ -111,6 +137,8 @@ def test_a_character_in_a_class_is_itself(character: str) -> None:
 
 
 def test_translations_can_be_joined() -> None:
-    joined = re.compile("|".join(map(translated, (r"^(?<x>a)\k<x>$", r"^(?<x>b)(c)\2$", r"(?i)^d$"))))
+    joined = re.compile(
+        "|".join(map(translated, (r"^(?<x>a)\k<x>$", r"^(?<x>b)(c)\2$", r"(?i)^d$")))
+    )
     assert [text for text in ("aa", "bcc", "D", "d") if not joined.search(text)] == []
     assert [text for text in ("ab", "bc", "B", "A") if joined.search(text)] == []

@@ -18,7 +18,19 @@ from tests.formats.types import Colour, OrderData, OrderModel, OrderStruct, Unre
 
 HERE = "tests.formats.types"
 MOMENT = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-EVERY = [None, "json", "string", "bytes", "int", "int64", "int32", "float", "float32", "float64", f"{HERE}:reverse"]
+EVERY = [
+    None,
+    "json",
+    "string",
+    "bytes",
+    "int",
+    "int64",
+    "int32",
+    "float",
+    "float32",
+    "float64",
+    f"{HERE}:reverse",
+]
 
 
 @pytest.mark.parametrize("serializer", EVERY)
@@ -38,11 +50,23 @@ def test_none_is_a_tombstone_in_every_format(serializer: str | None) -> None:
         (None, MOMENT, b'"2026-11-21T12:00:00Z"'),
         (None, MOMENT.replace(tzinfo=None), b'"2026-11-21T12:00:00"'),
         ("json", "text", b'"text"'),
-        ("json", OrderModel(id=1, who="x", at=MOMENT), b'{"id":1,"who":"x","at":"2026-11-21T12:00:00Z","counts":{}}'),
+        (
+            "json",
+            OrderModel(id=1, who="x", at=MOMENT),
+            b'{"id":1,"who":"x","at":"2026-11-21T12:00:00Z","counts":{}}',
+        ),
         ("json", [OrderData(1, "x")], b'[{"id":1,"customer":"x"}]'),
         ("json", OrderStruct(1), b'{"id":1,"customer":"","kind":"a","counts":{}}'),
-        ("json", {"order": OrderStruct(1)}, b'{"order":{"id":1,"customer":"","kind":"a","counts":{}}}'),
-        ("json", [Decimal("1.10"), UUID(int=1), Colour.RED], b'["1.10","00000000-0000-0000-0000-000000000001","red"]'),
+        (
+            "json",
+            {"order": OrderStruct(1)},
+            b'{"order":{"id":1,"customer":"","kind":"a","counts":{}}}',
+        ),
+        (
+            "json",
+            [Decimal("1.10"), UUID(int=1), Colour.RED],
+            b'["1.10","00000000-0000-0000-0000-000000000001","red"]',
+        ),
         ("json", "NaN and Infinity", b'"NaN and Infinity"'),
         ("string", "grün", "grün".encode()),
         ("bytes", memoryview(b"raw"), b"raw"),
@@ -55,7 +79,9 @@ def test_none_is_a_tombstone_in_every_format(serializer: str | None) -> None:
         (f"{HERE}:reverse", "abc", b"cba"),
     ],
 )
-def test_a_value_is_written_in_its_format(serializer: str | None, value: object, expected: bytes) -> None:
+def test_a_value_is_written_in_its_format(
+    serializer: str | None, value: object, expected: bytes
+) -> None:
     written = encoder_for(serializer)(value)
     assert written == expected
     assert type(written) is bytes
@@ -72,7 +98,11 @@ class Nested:
     ("serializer", "value", "said"),
     [
         ("json", Unreadable(), "Unreadable cannot be written as JSON: no JSON form for Unreadable"),
-        ("json", {"a": Unreadable()}, "dict cannot be written as JSON: no JSON form for Unreadable"),
+        (
+            "json",
+            {"a": Unreadable()},
+            "dict cannot be written as JSON: no JSON form for Unreadable",
+        ),
         ("json", math.nan, "NaN and infinities have no JSON form"),
         ("json", {"a": [-math.inf]}, "NaN and infinities have no JSON form"),
         ("json", Nested.value, "Circular reference"),
@@ -94,7 +124,9 @@ class Nested:
         (f"{HERE}:no_bytes", "x", "must return bytes or None, but returned str"),
     ],
 )
-def test_a_value_that_cannot_be_written_is_an_encode_error(serializer: str | None, value: object, said: str) -> None:
+def test_a_value_that_cannot_be_written_is_an_encode_error(
+    serializer: str | None, value: object, said: str
+) -> None:
     with pytest.raises(EncodeError, match=said):
         encoder_for(serializer)(value)
 
@@ -124,7 +156,14 @@ def test_what_is_written_as_json_is_read_back(value: object) -> None:
     assert decoder(Any)(encoder_for("json")(value)) == value
 
 
-@given(st.builds(OrderModel, id=st.integers(), who=st.text(), at=st.datetimes(timezones=st.just(UTC)) | st.none()))
+@given(
+    st.builds(
+        OrderModel,
+        id=st.integers(),
+        who=st.text(),
+        at=st.datetimes(timezones=st.just(UTC)) | st.none(),
+    )
+)
 def test_a_model_is_read_back_as_it_was(order: OrderModel) -> None:
     assert decoder(OrderModel)(encoder_for(None)(order)) == order
 

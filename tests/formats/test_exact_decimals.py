@@ -1,4 +1,6 @@
-"""Numbers of JSON that are Decimals: all of their digits, and nothing else of the record is read otherwise."""
+"""Numbers of JSON that are Decimals: all of their digits, and nothing else of the record is read
+otherwise.
+"""
 
 from __future__ import annotations
 
@@ -103,14 +105,20 @@ def number_or_list(value: Any) -> str:
     return "of" if isinstance(value, float) else "list"
 
 
-ByFunction = Annotated[Annotated[Decimal, Tag("of")] | Annotated[list[Decimal], Tag("list")], Discriminator(kind_of)]
+ByFunction = Annotated[
+    Annotated[Decimal, Tag("of")] | Annotated[list[Decimal], Tag("list")], Discriminator(kind_of)
+]
 
 CASES: list[tuple[Any, str, Any]] = [
     (Decimal, "N", EXACT),
     (Decimal, " -N\n", -EXACT),
     (Decimal, "1e400", Decimal("1e400")),
     (Decimal, "0.1234567890123456789", Decimal("0.1234567890123456789")),
-    (Decimal, "1234567890123456789012345678901234567890", Decimal("1234567890123456789012345678901234567890")),
+    (
+        Decimal,
+        "1234567890123456789012345678901234567890",
+        Decimal("1234567890123456789012345678901234567890"),
+    ),
     (Decimal | None, "N", EXACT),
     (Decimal | int, "N", EXACT),
     (Decimal | str, "N", EXACT),
@@ -124,14 +132,22 @@ CASES: list[tuple[Any, str, Any]] = [
     (Amount, '{"text": "N, 1.5, \\"N", "value": N}', Amount(value=EXACT)),
     (Amount, '{"value": 1.5, "value": N}', Amount(value=EXACT)),
     (Strict, '{"value": N}', Strict(value=EXACT)),
-    (Tree, '{"value": N, "children": [{"value": N}]}', Tree(value=EXACT, children=[Tree(value=EXACT)])),
+    (
+        Tree,
+        '{"value": N, "children": [{"value": N}]}',
+        Tree(value=EXACT, children=[Tree(value=EXACT)]),
+    ),
     (
         ByKind,
         '{"kind": "paid", "total": {"value": N}, "parts": [N]}',
         Paid(kind="paid", total=Amount(value=EXACT), parts=[EXACT]),
     ),
     (ByKind, '{"kind": "free", "total": N}', Free(kind="free", total=AS_DOUBLE)),
-    (Paid | Free, '{"kind": "paid", "total": {"value": N}}', Paid(kind="paid", total=Amount(value=EXACT))),
+    (
+        Paid | Free,
+        '{"kind": "paid", "total": {"value": N}}',
+        Paid(kind="paid", total=Amount(value=EXACT)),
+    ),
     (Paid | Free, '{"kind": "free", "total": N}', Free(kind="free", total=AS_DOUBLE)),
     (ByFunction, "N", EXACT),
     (ByFunction, "[N]", [EXACT]),
@@ -140,7 +156,11 @@ CASES: list[tuple[Any, str, Any]] = [
     (Root, '{"a": N}', Root({"a": EXACT})),
     (Data, '{"value": N, "amount": {"value": N}}', Data(EXACT, Amount(value=EXACT))),
     (Typed, '{"value": N}', {"value": EXACT}),
-    (Positive, '{"value": 1.00000000000000001}', Positive.model_construct(value=Decimal("2.00000000000000002"))),
+    (
+        Positive,
+        '{"value": 1.00000000000000001}',
+        Positive.model_construct(value=Decimal("2.00000000000000002")),
+    ),
 ]
 
 
@@ -151,12 +171,16 @@ def decode(annotation: Any, value: str, format: str | None = "json") -> Any:
 
 
 @pytest.mark.parametrize(("annotation", "value", "expected"), CASES)
-def test_a_number_is_a_decimal_with_all_of_its_digits(annotation: Any, value: str, expected: Any) -> None:
+def test_a_number_is_a_decimal_with_all_of_its_digits(
+    annotation: Any, value: str, expected: Any
+) -> None:
     assert decode(annotation, value) == expected
 
 
 @pytest.mark.parametrize(("annotation", "value", "expected"), CASES)
-def test_it_is_so_with_a_json_schema_and_in_a_cloud_event(annotation: Any, value: str, expected: Any) -> None:
+def test_it_is_so_with_a_json_schema_and_in_a_cloud_event(
+    annotation: Any, value: str, expected: Any
+) -> None:
     document = value.replace("N", LONG)
     schemas = Schemas("orders")
     schemas.answered(ById(1), Schema("JSON", "{}"))
@@ -196,7 +220,8 @@ class TextOrDecimal(BaseModel):
 
 class ByType(BaseModel):
     value: Annotated[
-        Annotated[Decimal, Tag("of")] | Annotated[list[Decimal], Tag("list")], Discriminator(number_or_list)
+        Annotated[Decimal, Tag("of")] | Annotated[list[Decimal], Tag("list")],
+        Discriminator(number_or_list),
     ]
 
 
@@ -237,7 +262,9 @@ def test_a_refusal_is_the_same_as_without_the_digits(annotation: Any, value: str
     assert LONG not in str(refused.value)
 
 
-numbers = st.from_regex(r"-?(0|[1-9][0-9]{0,25})(\.[0-9]{1,25})?([eE][+-]?[0-9]{1,3})?", fullmatch=True)
+numbers = st.from_regex(
+    r"-?(0|[1-9][0-9]{0,25})(\.[0-9]{1,25})?([eE][+-]?[0-9]{1,3})?", fullmatch=True
+)
 
 
 @given(numbers)

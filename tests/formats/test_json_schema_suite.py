@@ -1,7 +1,9 @@
-"""The official JSON Schema Test Suite: every required test, as records of a channel with the format `json-schema`.
+"""The official JSON Schema Test Suite: every required test, as records of a channel with the format
+`json-schema`.
 
-What the suite calls valid is read, and what it calls invalid is refused. Its remote documents are references of the
-schema, as in a registry. The format checks with python-jsonschema: what that library gets wrong is listed by name.
+What the suite calls valid is read, and what it calls invalid is refused. Its remote documents are
+references of the schema, as in a registry. The format checks with python-jsonschema: what that
+library gets wrong is listed by name.
 """
 
 from __future__ import annotations
@@ -43,7 +45,10 @@ class Case(NamedTuple):
 
 WRONG_IN_JSONSCHEMA = {
     ("draft2019-09", "unevaluatedProperties"): {
-        Case("unevaluatedProperties with adjacent non-bool additionalProperties", "with additional properties"),
+        Case(
+            "unevaluatedProperties with adjacent non-bool additionalProperties",
+            "with additional properties",
+        ),
     },
     ("draft2019-09", "vocabulary"): {
         Case(
@@ -80,7 +85,9 @@ def files() -> list[tuple[str, str]]:
 
 
 def groups(draft: str, name: str) -> list[dict[str, Any]]:
-    """A schema with its tests, each. A schema that does not name its draft is given the one of its folder."""
+    """A schema with its tests, each. A schema that does not name its draft is given the one of its
+    folder.
+    """
     found: list[dict[str, Any]] = json.loads(suite()[f"tests/{draft}/{name}.json"])
     for group in found:
         if isinstance(group["schema"], dict):
@@ -103,7 +110,9 @@ def ours(draft: str, schema: Any) -> Decoder:
     text = json.dumps(schema)
     references: list[Reference] = []
     if REMOTES in text:
-        references = [Reference(uri, uri, 1, Schema("JSON", other)) for uri, other in remotes(draft).items()]
+        references = [
+            Reference(uri, uri, 1, Schema("JSON", other)) for uri, other in remotes(draft).items()
+        ]
     schemas = Schemas("orders")
     schemas.answered(ById(1), Schema("JSON", text, tuple(references)))
     decode = decoder_for(Any, "json-schema", Registered(schemas, "orders"))
@@ -112,7 +121,9 @@ def ours(draft: str, schema: Any) -> Decoder:
 
 
 def is_read(decode: Decoder, data: Any) -> bool:
-    """Whether data is read, and as what it is; a DecodeError of another reason than the data is no refusal."""
+    """Whether data is read, and as what it is; a DecodeError of another reason than the data is no
+    refusal.
+    """
     try:
         payload = decode(b"\0\0\0\0\1" + json.dumps(data).encode())
     except DecodeError as error:
@@ -126,14 +137,19 @@ def fits_in_jsonschema(draft: str, schema: Any, data: Any) -> bool:
     """What python-jsonschema says alone, without any code of ours."""
     library = validators.validator_for({"$schema": DRAFTS[draft]})
     specification = specification_with(DRAFTS[draft].rstrip("#"))
-    documents = [(uri, Resource.from_contents(json.loads(text), specification)) for uri, text in remotes(draft).items()]
+    documents = [
+        (uri, Resource.from_contents(json.loads(text), specification))
+        for uri, text in remotes(draft).items()
+    ]
     retrieving: Any = Registry().with_resources(documents)
     checked: bool = library(schema, registry=retrieving).is_valid(data)
     return checked
 
 
 @pytest.mark.parametrize(("draft", "name"), files())
-def test_what_the_suite_calls_valid_is_read_and_what_it_calls_invalid_is_refused(draft: str, name: str) -> None:
+def test_what_the_suite_calls_valid_is_read_and_what_it_calls_invalid_is_refused(
+    draft: str, name: str
+) -> None:
     wrong: set[Case] = set()
     for group in groups(draft, name):
         decode = ours(draft, group["schema"])
@@ -155,4 +171,7 @@ def test_what_is_listed_as_wrong_in_jsonschema_is_wrong_there(draft: str, name: 
 
 def test_the_suite_is_complete() -> None:
     assert {draft for draft, _ in files()} == DRAFTS.keys()
-    assert sum(len(group["tests"]) for draft, name in files() for group in groups(draft, name)) == TESTS
+    assert (
+        sum(len(group["tests"]) for draft, name in files() for group in groups(draft, name))
+        == TESTS
+    )

@@ -1,4 +1,6 @@
-"""JSON Schemas of every draft: what fits them, how they refer to each other, and why data is refused."""
+"""JSON Schemas of every draft: what fits them, how they refer to each other, and why data is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -54,19 +56,41 @@ def referring(name: str, document: Any, *others: Reference) -> Reference:
     ("schema", "good", "bad", "path"),
     [
         (False, None, {"a": 1}, ": false: nothing is allowed for the data"),
-        ({"properties": {"a": False}}, {"b": 1}, {"a": 1}, "properties/a/false: nothing is allowed for the data at a"),
-        ({"patternProperties": {"^a": False}}, {"b": 1}, {"a": 1}, "patternProperties/^a/false: nothing is allowed"),
-        ({"additionalProperties": False}, {}, {"a": 1}, "additionalProperties false refuses the data"),
+        (
+            {"properties": {"a": False}},
+            {"b": 1},
+            {"a": 1},
+            "properties/a/false: nothing is allowed for the data at a",
+        ),
+        (
+            {"patternProperties": {"^a": False}},
+            {"b": 1},
+            {"a": 1},
+            "patternProperties/^a/false: nothing is allowed",
+        ),
+        (
+            {"additionalProperties": False},
+            {},
+            {"a": 1},
+            "additionalProperties false refuses the data",
+        ),
         ({"properties": {"a": {"items": False}}}, {"a": []}, {"a": [1]}, "properties/a/items"),
         ({"allOf": [True, False]}, None, 1, "allOf"),
         ({"anyOf": [False, {"type": "string"}]}, "a", 1, "anyOf refuses the data"),
         ({"oneOf": [False, True, {"type": "string"}]}, 1, "a", "oneOf refuses the data"),
         ({"not": True}, None, 1, "not true refuses the data"),
         ({"propertyNames": False}, {}, {"a": 1}, "propertyNames"),
-        ({"$ref": "#/definitions/no", "definitions": {"no": False}}, None, 1, "by way of $ref '#/definitions/no'"),
+        (
+            {"$ref": "#/definitions/no", "definitions": {"no": False}},
+            None,
+            1,
+            "by way of $ref '#/definitions/no'",
+        ),
     ],
 )
-def test_what_is_false_fits_nothing(draft: str, schema: Any, good: Any, bad: Any, path: str) -> None:
+def test_what_is_false_fits_nothing(
+    draft: str, schema: Any, good: Any, bad: Any, path: str
+) -> None:
     where = source(schema if isinstance(schema, bool) else {"$schema": DRAFTS[draft], **schema})
     assert path in refusal(where, bad)
     if good is not None:
@@ -105,7 +129,10 @@ def test_a_reference_leads_to_an_identifier_inside_of_the_document(draft: str) -
             "properties": {"line": {"$ref": "line.json"}, "sku": {"$ref": "parts/sku.json"}},
             "definitions": {
                 "line": {identifier: "line.json", "type": "string"},
-                "sku": {identifier: "https://example.com/schemas/parts/sku.json", "type": "integer"},
+                "sku": {
+                    identifier: "https://example.com/schemas/parts/sku.json",
+                    "type": "integer",
+                },
             },
         }
     )
@@ -135,7 +162,9 @@ def test_a_reference_below_an_absolute_identifier_is_a_neighbour(draft: str) -> 
         ("anything", "https://example.com/schemas/line.json"),
     ],
 )
-def test_an_absolute_reference_is_found_by_name_and_by_identifier(name: str, identifier: str | None) -> None:
+def test_an_absolute_reference_is_found_by_name_and_by_identifier(
+    name: str, identifier: str | None
+) -> None:
     line = {"type": "string"} if identifier is None else {"$id": identifier, "type": "string"}
     order = {"properties": {"line": {"$ref": "https://example.com/schemas/line.json"}}}
     where = source(order, referring(name, line))
@@ -147,7 +176,10 @@ def test_a_nested_document_finds_its_neighbours_by_its_own_place() -> None:
     sku = referring("sku.json", {"type": "integer"})
     up = referring("../sku.json", {"type": "string"})
     line = {"properties": {"near": {"$ref": "sku.json"}, "far": {"$ref": "../sku.json"}}}
-    where = source({"properties": {"line": {"$ref": "common/line.json"}}}, referring("common/line.json", line, sku, up))
+    where = source(
+        {"properties": {"line": {"$ref": "common/line.json"}}},
+        referring("common/line.json", line, sku, up),
+    )
     assert fits(where, {"line": {"near": 1, "far": "a"}})
     assert "properties/line/properties/near/type" in refusal(where, {"line": {"near": "a"}})
     assert "properties/line/properties/far/type" in refusal(where, {"line": {"far": 1}})
@@ -161,8 +193,14 @@ def test_a_document_without_a_draft_is_read_in_the_draft_of_the_one_that_refers_
     old = source({"$schema": DRAFTS["7"], "$ref": "pair.json"}, referring("pair.json", pair))
     assert fits(old, ["tea", 2])
     assert "items/1/type" in refusal(old, ["tea", "two"])
-    named = {"id": "https://example.com/pair.json", "definitions": {"a": {"id": "#a", "type": "string"}}, "$ref": "#a"}
-    oldest = source({"$schema": DRAFTS["4"], "allOf": [{"$ref": "pair.json"}]}, referring("pair.json", named))
+    named = {
+        "id": "https://example.com/pair.json",
+        "definitions": {"a": {"id": "#a", "type": "string"}},
+        "$ref": "#a",
+    }
+    oldest = source(
+        {"$schema": DRAFTS["4"], "allOf": [{"$ref": "pair.json"}]}, referring("pair.json", named)
+    )
     assert fits(oldest, "tea")
     assert "type" in refusal(oldest, 7)
 
@@ -170,7 +208,8 @@ def test_a_document_without_a_draft_is_read_in_the_draft_of_the_one_that_refers_
 def test_a_document_of_another_draft_is_read_in_its_own() -> None:
     pair = {"$schema": DRAFTS["7"], "items": [{"type": "string"}, {"type": "integer"}]}
     where = source(
-        {"$schema": DRAFTS["2020"], "properties": {"pair": {"$ref": "pair.json"}}}, referring("pair.json", pair)
+        {"$schema": DRAFTS["2020"], "properties": {"pair": {"$ref": "pair.json"}}},
+        referring("pair.json", pair),
     )
     assert fits(where, {"pair": ["tea", 2]})
     assert "properties/pair/items/1/type" in refusal(where, {"pair": ["tea", "two"]})
@@ -197,13 +236,21 @@ def test_a_document_that_names_no_draft_is_of_the_newest_or_of_draft_7(
 
 
 @pytest.mark.parametrize(
-    "schema", [{"prefixItems": 5}, {"const": 1, "dependentRequired": []}, {"items": [{"type": "strin"}]}, {"$id": 5}]
+    "schema",
+    [
+        {"prefixItems": 5},
+        {"const": 1, "dependentRequired": []},
+        {"items": [{"type": "strin"}]},
+        {"$id": 5},
+    ],
 )
 def test_a_mistake_is_no_reason_to_take_a_document_for_an_older_one(schema: dict[str, Any]) -> None:
     assert "is no JSON Schema that can be used" in refusal(source(schema), 1)
 
 
-@pytest.mark.parametrize("uri", ["https://json-schema.org/draft-04/schema#", "http://json-schema.org/draft-04/schema"])
+@pytest.mark.parametrize(
+    "uri", ["https://json-schema.org/draft-04/schema#", "http://json-schema.org/draft-04/schema"]
+)
 def test_an_old_draft_may_be_named_by_https_or_without_a_fragment(uri: str) -> None:
     where = source({"$schema": uri, "minimum": 1, "exclusiveMinimum": True})
     assert fits(where, 2)
@@ -218,7 +265,10 @@ def test_a_reference_to_the_schema_of_schemas_is_followed() -> None:
 
 @pytest.mark.parametrize("draft", DRAFTS)
 def test_a_schema_that_refers_to_itself_names_that_reference(draft: str) -> None:
-    node = {"$schema": DRAFTS[draft], "properties": {"next": {"$ref": "#"}, "id": {"type": "integer"}}}
+    node = {
+        "$schema": DRAFTS[draft],
+        "properties": {"next": {"$ref": "#"}, "id": {"type": "integer"}},
+    }
     assert fits(source(node), {"next": {"next": {"id": 1}}})
     assert refusal(source(node), {"next": {"next": {"id": "a"}}}) == (
         "does not fit the JSON Schema, schema 1: properties/next/properties/next/properties/id/type: "
@@ -231,7 +281,10 @@ def test_a_dynamic_reference_is_followed_and_one_that_leads_nowhere_is_named() -
         "$schema": DRAFTS["2020"],
         "$id": "https://example.com/tree",
         "$dynamicAnchor": "node",
-        "properties": {"children": {"items": {"$dynamicRef": "#node"}}, "odd": {"$dynamicRef": "#none"}},
+        "properties": {
+            "children": {"items": {"$dynamicRef": "#node"}},
+            "odd": {"$dynamicRef": "#none"},
+        },
     }
     strict = {
         "$schema": DRAFTS["2020"],
@@ -247,7 +300,9 @@ def test_a_dynamic_reference_is_followed_and_one_that_leads_nowhere_is_named() -
 
 
 def test_a_reference_that_leads_nowhere_is_named_and_refuses_only_what_comes_by_it() -> None:
-    where = source({"properties": {"a": {"$ref": "#/definitions/none"}, "b": {"$ref": "gone.json"}}})
+    where = source(
+        {"properties": {"a": {"$ref": "#/definitions/none"}, "b": {"$ref": "gone.json"}}}
+    )
     assert fits(where, {"c": 1})
     assert "the reference '#/definitions/none' cannot be followed" in refusal(where, {"a": 1})
     assert "the reference 'gone.json' cannot be followed" in refusal(where, {"b": 1})
@@ -268,15 +323,32 @@ def read_with(file: str, value: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    "identifier", [None, "https://example.com/schemas/order.json", "order.json", "urn:example:order", "/x/order.json"]
+    "identifier",
+    [
+        None,
+        "https://example.com/schemas/order.json",
+        "order.json",
+        "urn:example:order",
+        "/x/order.json",
+    ],
 )
 def test_files_refer_to_their_neighbours(tmp_path: Path, identifier: str | None) -> None:
-    order = {"properties": {"line": {"$ref": "common/line.json"}, "sku": {"$ref": "./sku.json#/definitions/sku"}}}
+    order = {
+        "properties": {
+            "line": {"$ref": "common/line.json"},
+            "sku": {"$ref": "./sku.json#/definitions/sku"},
+        }
+    }
     file = written(
         tmp_path,
         order=order if identifier is None else {"$id": identifier, **order},
         sku={"definitions": {"sku": {"type": "string"}}},
-        common__line={"properties": {"near": {"$ref": "sku.json"}, "far": {"$ref": "../sku.json#/definitions/sku"}}},
+        common__line={
+            "properties": {
+                "near": {"$ref": "sku.json"},
+                "far": {"$ref": "../sku.json#/definitions/sku"},
+            }
+        },
         common__sku={"type": "integer"},
     )
     assert read_with(file, {"line": {"near": 1, "far": "a"}, "sku": "a"}) == ""
@@ -318,7 +390,10 @@ def test_an_absolute_reference_to_a_neighbour_is_a_file(tmp_path: Path) -> None:
             "$id": "https://example.com/schemas/order.json",
             "properties": {"line": {"$ref": "https://example.com/schemas/parts/line.json"}},
         },
-        parts__line={"$id": "https://example.com/schemas/parts/line.json", "properties": {"sku": {"$ref": "sku.json"}}},
+        parts__line={
+            "$id": "https://example.com/schemas/parts/line.json",
+            "properties": {"sku": {"$ref": "sku.json"}},
+        },
         parts__sku={"type": "integer"},
     )
     assert read_with(file, {"line": {"sku": 1}}) == ""
@@ -328,7 +403,9 @@ def test_an_absolute_reference_to_a_neighbour_is_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("keyword", ["enum", "const", "default", "examples"])
 def test_a_reference_that_is_data_names_no_file(tmp_path: Path, keyword: str) -> None:
     data = [{"$ref": "line.json"}] if keyword in ("enum", "examples") else {"$ref": "line.json"}
-    file = written(tmp_path, order={"properties": {"link": {keyword: data}, "$ref": {"type": "string"}}})
+    file = written(
+        tmp_path, order={"properties": {"link": {keyword: data}, "$ref": {"type": "string"}}}
+    )
     assert read_with(file, {"link": {"$ref": "line.json"}, "$ref": "line.json"}) == ""
 
 
@@ -347,15 +424,33 @@ def test_a_file_that_refers_to_itself_by_its_identifier_is_no_circle(tmp_path: P
 @pytest.mark.parametrize(
     ("files", "said"),
     [
-        ({"order": {"$ref": "common/line.json"}, "common__line": {"$ref": "../order.json"}}, "refers to itself"),
+        (
+            {"order": {"$ref": "common/line.json"}, "common__line": {"$ref": "../order.json"}},
+            "refers to itself",
+        ),
         ({"order": {"$ref": "line.json"}}, "line.json cannot be read"),
-        ({"order": {"$ref": "#/definitions/none"}}, "refers to '#/definitions/none', which leads nowhere"),
-        ({"order": {"$ref": "https://example.com/x.json"}}, "'https://example.com/x.json', which leads nowhere"),
-        ({"order": {"$ref": "line.json#/a"}, "line": {"b": {}}}, "refers to 'line.json#/a', which leads nowhere"),
-        ({"order": {"properties": 7}}, "no JSON Schema that can be used: properties: 7 is not of type 'object'"),
-        ({"order": {"items": {"type": "strin"}}}, "no JSON Schema that can be used: items/type: 'strin' is not valid"),
+        (
+            {"order": {"$ref": "#/definitions/none"}},
+            "refers to '#/definitions/none', which leads nowhere",
+        ),
+        (
+            {"order": {"$ref": "https://example.com/x.json"}},
+            "'https://example.com/x.json', which leads nowhere",
+        ),
+        (
+            {"order": {"$ref": "line.json#/a"}, "line": {"b": {}}},
+            "refers to 'line.json#/a', which leads nowhere",
+        ),
+        (
+            {"order": {"properties": 7}},
+            "no JSON Schema that can be used: properties: 7 is not of type 'object'",
+        ),
+        (
+            {"order": {"items": {"type": "strin"}}},
+            "no JSON Schema that can be used: items/type: 'strin' is not valid",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_file_whose_references_lead_nowhere_is_refused_at_the_start(
     tmp_path: Path, files: dict[str, Any], said: str
 ) -> None:
@@ -369,7 +464,10 @@ def test_patterns_are_those_of_ecma(draft: str) -> None:
     where = source(
         {
             "$schema": DRAFTS[draft],
-            "properties": {"name": {"pattern": r"^\p{L}+$"}, "sku": {"pattern": r"^\d{3}\/(?<x>[A-Z])\k<x>$"}},
+            "properties": {
+                "name": {"pattern": r"^\p{L}+$"},
+                "sku": {"pattern": r"^\d{3}\/(?<x>[A-Z])\k<x>$"},
+            },
             "patternProperties": {
                 r"^x-\p{Lu}": {"type": "integer"},
                 "^y/": {"type": "string"},
@@ -404,20 +502,35 @@ GREEK = r"^\p{Script=Greek}+$"
 @pytest.mark.parametrize(
     ("schema", "good", "bad"),
     [
-        ({"properties": {"a": {"pattern": GREEK, "maxLength": 3}}, "required": ["a"]}, {"a": "x"}, [{}, {"a": "long"}]),
-        ({"properties": {"a": {"not": {"pattern": GREEK}}, "b": {"type": "string"}}}, {"a": "x", "b": ""}, [{"b": 1}]),
+        (
+            {"properties": {"a": {"pattern": GREEK, "maxLength": 3}}, "required": ["a"]},
+            {"a": "x"},
+            [{}, {"a": "long"}],
+        ),
+        (
+            {"properties": {"a": {"not": {"pattern": GREEK}}, "b": {"type": "string"}}},
+            {"a": "x", "b": ""},
+            [{"b": 1}],
+        ),
         ({"oneOf": [{"pattern": GREEK}, {"type": "string"}]}, "x", []),
         ({"anyOf": [{"type": "integer"}, {"pattern": GREEK, "type": "string"}]}, "x", [None]),
         ({"if": {"pattern": GREEK}, "then": {"maxLength": 1}, "else": {"minLength": 5}}, "xyz", []),
         ({"allOf": [{"pattern": GREEK}, {"not": {"pattern": GREEK}}], "type": "string"}, "x", [1]),
         ({"propertyNames": {"pattern": GREEK}, "maxProperties": 1}, {"x": 1}, [{"x": 1, "y": 2}]),
         (
-            {"patternProperties": {GREEK: {"type": "integer"}}, "additionalProperties": False, "required": ["a"]},
+            {
+                "patternProperties": {GREEK: {"type": "integer"}},
+                "additionalProperties": False,
+                "required": ["a"],
+            },
             {"a": "x", "b": 2},
             [{"b": 2}],
         ),
         (
-            {"allOf": [{"patternProperties": {GREEK: {"type": "integer"}}}], "unevaluatedProperties": False},
+            {
+                "allOf": [{"patternProperties": {GREEK: {"type": "integer"}}}],
+                "unevaluatedProperties": False,
+            },
             {"a": "x", "b": 2},
             [],
         ),
@@ -430,7 +543,11 @@ GREEK = r"^\p{Script=Greek}+$"
             {"a": 1, "b": "x"},
             [{"b": 1}],
         ),
-        ({"$ref": "#/$defs/name", "$defs": {"name": {"pattern": GREEK, "type": "string"}}}, "x", [1]),
+        (
+            {"$ref": "#/$defs/name", "$defs": {"name": {"pattern": GREEK, "type": "string"}}},
+            "x",
+            [1],
+        ),
         ({"items": {"pattern": "("}, "type": "array"}, ["x"], ["x"]),
     ],
 )
@@ -457,7 +574,10 @@ def test_a_pattern_that_cannot_be_checked_refuses_nothing_and_the_rest_of_its_sc
             r"patternProperties/^\w$/maxLength: maxLength 2 refuses the data at *",
         ),
         (
-            {"properties": {"lines": {"items": {"$ref": "#/$defs/line"}}}, "$defs": {"line": {"required": ["sku"]}}},
+            {
+                "properties": {"lines": {"items": {"$ref": "#/$defs/line"}}},
+                "$defs": {"line": {"required": ["sku"]}},
+            },
             {"lines": [{}]},
             'properties/lines/items/required: required ["sku"] refuses the data at lines/0'
             ", by way of $ref '#/$defs/line'",

@@ -1,4 +1,6 @@
-"""Plain data of Avro and Protobuf means what the same data means in JSON, to strict models and in unions too."""
+"""Plain data of Avro and Protobuf means what the same data means in JSON, to strict models and in
+unions too.
+"""
 
 from __future__ import annotations
 
@@ -260,12 +262,19 @@ def test_objects_that_json_has_no_form_for_are_taken_as_they_are() -> None:
         id=(uuid.UUID, ...),
         of=(set[bytes], ...),
     )
-    read: Any = model_for(wanted(holder)).from_value({"raw": b"\xff", "at": at, "id": ID, "of": [b"\xfe"]})
+    read: Any = model_for(wanted(holder)).from_value(
+        {"raw": b"\xff", "at": at, "id": ID, "of": [b"\xfe"]}
+    )
     assert (read.raw, read.at, read.id, read.of) == (b"\xff", at, uuid.UUID(ID), {b"\xfe"})
 
 
 def test_a_types_own_reading_is_kept_where_nothing_differs() -> None:
-    for annotation in (ByText, create_model("Lax", it=(uuid.UUID, ...)), int | str, list[dict[str, int | None]]):
+    for annotation in (
+        ByText,
+        create_model("Lax", it=(uuid.UUID, ...)),
+        int | str,
+        list[dict[str, int | None]],
+    ):
         model = model_for(wanted(annotation))
         assert model.from_value == model.from_object
 
@@ -278,7 +287,9 @@ def test_objects_of_the_application_stay_what_they_are() -> None:
 
 def test_a_refusal_quotes_nothing_and_names_the_place() -> None:
     schema = {"type": "record", "name": "Tree", "fields": [{"name": "id", "type": "string"}]}
-    with pytest.raises(DecodeError, match=r"^does not fit Tree: id: Input should be a valid UUID") as refused:
+    with pytest.raises(
+        DecodeError, match=r"^does not fit Tree: id: Input should be a valid UUID"
+    ) as refused:
         avro(Tree, schema, {"id": "SECRET"})
     assert "SECRET" not in f"{refused.value} {refused.value.__cause__}"
 
@@ -335,8 +346,14 @@ def protobuf(annotation: Any, value: dict[str, Any]) -> Any:
 
 def test_a_strict_model_takes_from_avro_and_protobuf_what_it_takes_from_json() -> None:
     texts: list[dict[str, Any]] = [{"name": name, "type": "string"} for name in TEXTS]
-    lists = [{"name": name, "type": {"type": "array", "items": "string"}} for name in ("ids", "names")]
-    schema = {"type": "record", "name": "Everything", "fields": [*texts, *lists, {"name": "raw", "type": "bytes"}]}
+    lists = [
+        {"name": name, "type": {"type": "array", "items": "string"}} for name in ("ids", "names")
+    ]
+    schema = {
+        "type": "record",
+        "name": "Everything",
+        "fields": [*texts, *lists, {"name": "raw", "type": "bytes"}],
+    }
     value = {**DATA_OF_ALL, "raw": b"\xff"}
     decode = decoder_for(Everything, None)
     assert decode is not None

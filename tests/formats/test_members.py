@@ -1,4 +1,6 @@
-"""A handler that asks for several types gets the one that the schema of a record is called after."""
+"""A handler that asks for several types gets the one that the schema of a record is called
+after.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,15 @@ import pytest
 from pydantic import BaseModel
 
 from reactive_kafka.errors import DecodeError
-from reactive_kafka.formats import Decoder, FormatError, Registered, SchemaMissing, Schemas, decoder_for, encoder_for
+from reactive_kafka.formats import (
+    Decoder,
+    FormatError,
+    Registered,
+    SchemaMissing,
+    Schemas,
+    decoder_for,
+    encoder_for,
+)
 from reactive_kafka.formats.registered.schemas import ById, IdOf, Schema
 from reactive_kafka.testing import TestApp
 from tests.schemas import protos
@@ -62,12 +72,18 @@ def written(value: Any, format: str, source: Registered) -> bytes:
 
 
 @pytest.mark.parametrize("format", ["avro", "json-schema", "protobuf"])
-@pytest.mark.parametrize("value", [Placed(1), Cancelled(2), Paid(id=3, by="cash")], ids=lambda one: type(one).__name__)
-def test_the_name_in_the_schema_says_which_type_of_a_union_a_record_is(tmp_path: Path, format: str, value: Any) -> None:
+@pytest.mark.parametrize(
+    "value", [Placed(1), Cancelled(2), Paid(id=3, by="cash")], ids=lambda one: type(one).__name__
+)
+def test_the_name_in_the_schema_says_which_type_of_a_union_a_record_is(
+    tmp_path: Path, format: str, value: Any
+) -> None:
     file = tmp_path / "events.proto"
     file.write_text(PROTO)
     source = Registered(Schemas("orders"), "orders", subject="topic-record")
-    data = written(value, format, dataclasses.replace(source, file=str(file) if format == "protobuf" else None))
+    data = written(
+        value, format, dataclasses.replace(source, file=str(file) if format == "protobuf" else None)
+    )
     for annotation in (Placed | Cancelled | Paid, Cancelled | Placed | Paid | None):
         decode = decoder(annotation, format, source)
         for _ in range(2):
@@ -77,7 +93,9 @@ def test_the_name_in_the_schema_says_which_type_of_a_union_a_record_is(tmp_path:
 
 def test_what_no_member_is_called_after_is_told_apart_by_its_fields() -> None:
     source = Registered(Schemas("orders"), "orders")
-    text = json.dumps({"type": "record", "name": "shop.Other", "fields": [{"name": "id", "type": "long"}]})
+    text = json.dumps(
+        {"type": "record", "name": "shop.Other", "fields": [{"name": "id", "type": "long"}]}
+    )
     source.schemas.answered(ById(1), Schema("AVRO", text))
     data = b"\0\0\0\0\1\2"
     assert decoder(Placed | Cancelled, "avro", source)(data) == Placed(1)
@@ -86,7 +104,9 @@ def test_what_no_member_is_called_after_is_told_apart_by_its_fields() -> None:
 
 def test_a_record_of_one_name_does_not_become_what_fits_it_by_chance() -> None:
     source = Registered(Schemas("orders"), "orders")
-    text = json.dumps({"type": "record", "name": "shop.Cancelled", "fields": [{"name": "why", "type": "string"}]})
+    text = json.dumps(
+        {"type": "record", "name": "shop.Cancelled", "fields": [{"name": "why", "type": "string"}]}
+    )
     source.schemas.answered(ById(1), Schema("AVRO", text))
     with pytest.raises(DecodeError, match=r"does not fit .*id: Field required"):
         decoder(Placed | Cancelled | dict[str, Any], "avro", source)(b"\0\0\0\0\1\2a")

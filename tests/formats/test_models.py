@@ -1,4 +1,6 @@
-"""How types are read, and what is said of a record that does not fit: enough to find it, and none of its content."""
+"""How types are read, and what is said of a record that does not fit: enough to find it, and none
+of its content.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,10 @@ def decode(payload_type: object, value: bytes) -> Any:
     return decoder(value)
 
 
-@pytest.mark.parametrize("payload_type", [Order, Order | None, typing.Optional[Order], Annotated[Order, "x"]])  # noqa: UP045
+@pytest.mark.parametrize(
+    "payload_type",
+    [Order, Order | None, typing.Optional[Order], Annotated[Order, "x"]],  # noqa: UP045
+)  # noqa: RUF100, UP045
 def test_required_and_optional_fields_are_told_apart(payload_type: object) -> None:
     assert decode(payload_type, b'{"id": "1", "note": null}') == {"id": 1, "note": None}
     assert decode(payload_type, b'{"id": 1, "note": "x", "lines": [{}]}')["lines"] == [{}]
@@ -85,27 +90,69 @@ def refusal(payload_type: object, value: bytes, deserializer: str | None = None)
 @pytest.mark.parametrize(
     ("payload_type", "value", "expected"),
     [
-        (StrictModel, b'{"SECRET": 1}', "does not fit StrictModel: *: Extra inputs are not permitted"),
-        (StrictModel, b'{"kind": "SECRET"}', "does not fit StrictModel: kind: Input should be 'a' or 'b'"),
+        (
+            StrictModel,
+            b'{"SECRET": 1}',
+            "does not fit StrictModel: *: Extra inputs are not permitted",
+        ),
+        (
+            StrictModel,
+            b'{"kind": "SECRET"}',
+            "does not fit StrictModel: kind: Input should be 'a' or 'b'",
+        ),
         (StrictModel, b'{"number": 6}', "does not fit StrictModel: number: Value error, no sixes"),
-        (OrderModel, b'{"id": 1, "at": "SECRET"}', "does not fit OrderModel: at: Input should be a valid datetime or"),
-        (OrderModel, b'{"id": 1, "counts": {"SECRET": "x"}}', "does not fit OrderModel: counts.*: Input should be a v"),
-        (Pet, b'{"kind": "SECRET"}', "does not fit Cat | Dog: Input tag does not match any of the expected tags: 'cat"),
-        (Pet, b'{"kind": "dog", "age": "SECRET"}', "does not fit Cat | Dog: dog.age: Input should be a valid integer"),
-        (OrderStruct, b'{"id": "SECRET"}', "does not fit OrderStruct: Expected `int`, got `str` - at `$.id`"),
+        (
+            OrderModel,
+            b'{"id": 1, "at": "SECRET"}',
+            "does not fit OrderModel: at: Input should be a valid datetime or",
+        ),
+        (
+            OrderModel,
+            b'{"id": 1, "counts": {"SECRET": "x"}}',
+            "does not fit OrderModel: counts.*: Input should be a v",
+        ),
+        (
+            Pet,
+            b'{"kind": "SECRET"}',
+            "does not fit Cat | Dog: Input tag does not match any of the expected tags: 'cat",
+        ),
+        (
+            Pet,
+            b'{"kind": "dog", "age": "SECRET"}',
+            "does not fit Cat | Dog: dog.age: Input should be a valid integer",
+        ),
+        (
+            OrderStruct,
+            b'{"id": "SECRET"}',
+            "does not fit OrderStruct: Expected `int`, got `str` - at `$.id`",
+        ),
         (
             OrderStruct,
             b'{"id": 1, "kind": "SECRET"}',
             "does not fit OrderStruct: The value is none of those that are allowed - at `$.kind`",
         ),
-        (OrderStruct, b'{"id": 1, "counts": {"SECRET": "x"}}', "does not fit OrderStruct: Expected `int`, got `str` -"),
-        (OrderStruct, b'{"id": 1, "customer": "SECRET\xff"}', "not valid JSON: invalid unicode code point at l"),
+        (
+            OrderStruct,
+            b'{"id": 1, "counts": {"SECRET": "x"}}',
+            "does not fit OrderStruct: Expected `int`, got `str` -",
+        ),
+        (
+            OrderStruct,
+            b'{"id": 1, "customer": "SECRET\xff"}',
+            "not valid JSON: invalid unicode code point at l",
+        ),
         (str, b"SECRET\xff", "not UTF-8 text: invalid start byte at byte 6"),
         (dict, b'{"SECRET": ', "not valid JSON: EOF while parsing a value at line 1 column 11"),
-        (OrderModel, b'{"SECRET": ', "not valid JSON: EOF while parsing a value at line 1 column 11"),
+        (
+            OrderModel,
+            b'{"SECRET": ',
+            "not valid JSON: EOF while parsing a value at line 1 column 11",
+        ),
     ],
 )
-def test_neither_text_nor_traceback_quotes_the_record(payload_type: object, value: bytes, expected: str) -> None:
+def test_neither_text_nor_traceback_quotes_the_record(
+    payload_type: object, value: bytes, expected: str
+) -> None:
     error = refusal(payload_type, value)
     assert str(error).startswith(expected)
     assert "SECRET" not in "".join(traceback.format_exception(error))
@@ -148,7 +195,11 @@ class Account(BaseModel):
 @pytest.mark.parametrize(
     ("payload_type", "value", "expected"),
     [
-        (Circle | Square, b'{"type": "SECRET"}', "The tag is none of those of the expected structs - at `$.type`"),
+        (
+            Circle | Square,
+            b'{"type": "SECRET"}',
+            "The tag is none of those of the expected structs - at `$.type`",
+        ),
         (Square, b'{"type": "square", "side": -1}', "a side is not negative"),
         (Account, b'{"name": "nobody"}', "name: Assertion failed, an account has an owner"),
         (Account, b'{"name": "own"}', "name: the account is blocked"),

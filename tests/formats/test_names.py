@@ -21,14 +21,18 @@ def test_a_method_of_a_class_is_found() -> None:
 
 
 @pytest.mark.parametrize("command", [["shop.py"], ["-m", "shop"]])
-def test_a_class_of_the_running_program_is_found_and_not_made_again(command: list[str], tmp_path: Path) -> None:
+def test_a_class_of_the_running_program_is_found_and_not_made_again(
+    command: list[str], tmp_path: Path
+) -> None:
     (tmp_path / "shop.py").write_text(
         "from reactive_kafka.formats.names import load_object\n"
         "class Order: ...\n"
         "assert load_object('shop:Order') is Order\n"
         "print('once')\n"
     )
-    ended = subprocess.run([sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        [sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert (ended.stdout, ended.returncode) == ("once\n", 0), ended.stderr
 
 
@@ -55,7 +59,10 @@ def test_what_cannot_be_used_is_named(path: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        ("import not_installed_anywhere", "importing MODULE failed: No module named 'not_installed_anywhere'"),
+        (
+            "import not_installed_anywhere",
+            "importing MODULE failed: No module named 'not_installed_anywhere'",
+        ),
         ("raise RuntimeError('no licence')", "importing MODULE failed: RuntimeError: no licence"),
         ("def broken(:", "importing MODULE failed: SyntaxError"),
     ],

@@ -53,7 +53,8 @@ class Shape(Protocol):
         (Data | None, None),
         (Any, Plain()),
         (object, None),
-        (Shape, 3),  # nothing can tell
+        # Nothing can tell.
+        (Shape, 3),
         (Table | Plain, 3),
     ],
 )
@@ -83,18 +84,32 @@ def test_what_can_be_made_into_it_is(annotation: Any, value: Any, made: object) 
 @pytest.mark.parametrize(
     ("annotation", "value", "why"),
     [
-        (Data, Model(x=1), "does not fit Data: Input should be a dictionary or an instance of Data"),
+        (
+            Data,
+            Model(x=1),
+            "does not fit Data: Input should be a dictionary or an instance of Data",
+        ),
         (Model, {"x": "secret"}, "does not fit Model: x: Input should be a valid integer"),
         (Struct, {"x": "secret"}, "does not fit Struct: Expected `int`, got `str`"),
         (Plain, 3, "does not fit Plain: Input should be an instance of Plain"),
-        (list[Plain], [Plain(), 4], "does not fit list[Plain]: 1: Input should be an instance of Plain"),
-        (Annotated[int, pydantic.Field(gt=3)], 2, "does not fit int: Input should be greater than 3"),
+        (
+            list[Plain],
+            [Plain(), 4],
+            "does not fit list[Plain]: 1: Input should be an instance of Plain",
+        ),
+        (
+            Annotated[int, pydantic.Field(gt=3)],
+            2,
+            "does not fit int: Input should be greater than 3",
+        ),
         (Literal["a"], "b", "does not fit Literal['a']: Input should be 'a'"),
         (Table, {}, "does not fit Table: x: Field required"),
         (Data, None, "annotate Data | None to get None"),
     ],
 )
-def test_what_does_not_fit_is_refused_without_being_quoted(annotation: Any, value: Any, why: str) -> None:
+def test_what_does_not_fit_is_refused_without_being_quoted(
+    annotation: Any, value: Any, why: str
+) -> None:
     check = checker_for(annotation)
     assert check is not None
     with pytest.raises(DecodeError) as refused:

@@ -1,4 +1,6 @@
-"""Every cell of the tables in docs/types.md: what is written of a value, and what data is read as."""
+"""Every cell of the tables in docs/types.md: what is written of a value, and what data is read
+as.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,14 @@ import pytest
 from pydantic import create_model
 
 from reactive_kafka.errors import DecodeError, EncodeError
-from reactive_kafka.formats import Registered, SchemaMissing, Schemas, decoder_for, encoder_for, record_decoder_for
+from reactive_kafka.formats import (
+    Registered,
+    SchemaMissing,
+    Schemas,
+    decoder_for,
+    encoder_for,
+    record_decoder_for,
+)
 from reactive_kafka.formats.cloudevents import CloudEvent
 from reactive_kafka.formats.cloudevents_read import Parts
 from reactive_kafka.formats.cloudevents_write import EventDefaults, EventWriter
@@ -63,7 +72,9 @@ def of_event(mode: Any) -> Callable[[Any, Cell, Path], tuple[Write, Read]]:
 def of_json_schema(kind: Any, _: Cell, __: Path) -> tuple[Write, Read]:
     schemas = Schemas("orders")
     source = Registered(schemas, "orders")
-    return registering(encoder_for("json-schema", source), schemas), decoder(kind, "json-schema", source)
+    return registering(encoder_for("json-schema", source), schemas), decoder(
+        kind, "json-schema", source
+    )
 
 
 def of_avro(kind: Any, cell: Cell, folder: Path) -> tuple[Write, Read]:
@@ -162,7 +173,9 @@ def plain_writer(format: str, reading: Reading, folder: Path) -> Write:
     if format == "avro":
         file = folder / "plain.avsc"
         file.write_text(json.dumps(avro_schema(reading.avro)))
-        return registering(encoder_for("avro", Registered(schemas, "orders", file=str(file))), schemas)
+        return registering(
+            encoder_for("avro", Registered(schemas, "orders", file=str(file))), schemas
+        )
     schemas.answered(Latest("orders-value"), Known(1, proto_schema(reading.protobuf)))
     return encoder_for("protobuf", Registered(schemas, "orders", register=False))
 
@@ -187,7 +200,9 @@ READ = [
 
 
 @pytest.mark.parametrize(("reading", "format", "way"), READ)
-def test_data_is_read_as_the_table_says(reading: Reading, format: str, way: str, tmp_path: Path) -> None:
+def test_data_is_read_as_the_table_says(
+    reading: Reading, format: str, way: str, tmp_path: Path
+) -> None:
     kind = WAYS[way](reading.annotation)
     written = plain_writer(format, reading, tmp_path)({"held": reading.data})
     read = plain_reader(format, kind, reading)

@@ -76,7 +76,10 @@ def with_known_any(message: Any) -> None:
 def with_unknown_inside_known(message: Any) -> None:
     named = class_of(message.DESCRIPTOR.file.message_types_by_name["Named"])()
     named.inner.type_url, named.inner.value = UNKNOWN, b"\1\2"
-    message.what.type_url, message.what.value = "type.googleapis.com/shop.Named", named.SerializeToString()
+    message.what.type_url, message.what.value = (
+        "type.googleapis.com/shop.Named",
+        named.SerializeToString(),
+    )
 
 
 def with_timestamp_inside(message: Any) -> None:
@@ -127,16 +130,27 @@ CASES: dict[str, tuple[Callable[[Any], object], dict[str, Any]]] = {
     "null": (lambda one: setattr(one.value, "null_value", 0), {"value": None}),
     "optional null": (lambda one: setattr(one.maybe, "null_value", 0), {"maybe": None}),
     "nulls in a list": (lambda one: setattr(one.values.add(), "null_value", 0), {"values": [None]}),
-    "nulls in a map": (lambda one: setattr(one.by_name["a"], "null_value", 0), {"by_name": {"a": None}}),
+    "nulls in a map": (
+        lambda one: setattr(one.by_name["a"], "null_value", 0),
+        {"by_name": {"a": None}},
+    ),
     "null that was chosen": (lambda one: setattr(one.chosen, "null_value", 0), {"chosen": None}),
     "something else that was chosen": (lambda one: setattr(one, "text", "x"), {"text": "x"}),
-    "null in a struct": (lambda one: one.fields.update({"a": None, "b": [1.5, True, {"c": "d"}]}), {
-        "fields": {"a": None, "b": [1.5, True, {"c": "d"}]}}),
-    "infinity": (lambda one: setattr(one.value, "number_value", float("inf")), {"value": float("inf")}),
+    "null in a struct": (
+        lambda one: one.fields.update({"a": None, "b": [1.5, True, {"c": "d"}]}),
+        {"fields": {"a": None, "b": [1.5, True, {"c": "d"}]}},
+    ),
+    "infinity": (
+        lambda one: setattr(one.value, "number_value", float("inf")),
+        {"value": float("inf")},
+    ),
     "mask": (lambda one: one.mask.paths.append("a_b.c"), {"mask": "aB.c"}),
-    "mask without a form in JSON": (lambda one: one.mask.paths.append("a_1"), {"mask": {"paths": ["a_1"]}}),
+    "mask without a form in JSON": (
+        lambda one: one.mask.paths.append("a_1"),
+        {"mask": {"paths": ["a_1"]}},
+    ),
     "nothing": (lambda one: None, {}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -147,7 +161,9 @@ def test_what_a_message_says_is_in_the_dict_and_comes_back_unchanged(name: str) 
     assert {key: plain[key] for key in said} == said
     back = kind()()
     fill(back, plain)
-    assert back.SerializeToString(deterministic=True) == message.SerializeToString(deterministic=True)
+    assert back.SerializeToString(deterministic=True) == message.SerializeToString(
+        deterministic=True
+    )
 
 
 @pytest.mark.parametrize("seconds", [-62_135_596_800, -1, 0, 1_764_072_000, 253_402_300_799])
@@ -182,7 +198,10 @@ def test_a_time_with_nanoseconds_is_an_ordinary_one_for_everything_else() -> Non
     message.took.seconds, message.took.nanos = -5, -1_007
     plain = to_plain(message, exact=True)
     at, took = plain["at"], plain["took"]
-    assert (at, took) == (datetime(1970, 1, 1, 0, 0, 5, 1, UTC), -timedelta(seconds=5, microseconds=1))
+    assert (at, took) == (
+        datetime(1970, 1, 1, 0, 0, 5, 1, UTC),
+        -timedelta(seconds=5, microseconds=1),
+    )
     assert hash(at) == hash(datetime(1970, 1, 1, 0, 0, 5, 1, UTC))
     for copied in (copy.deepcopy(at), pickle.loads(pickle.dumps(at))):
         assert (copied, copied.nanosecond, type(copied)) == (at, 7, type(at))
@@ -231,14 +250,19 @@ WITHOUT_A_ZONE: list[tuple[str, dict[str, Any]]] = [
     ("ats", {"ats": [NAIVE.replace(tzinfo=UTC), NAIVE]}),
     ("at_by_name", {"at_by_name": {"SECRET": NAIVE}}),
     ("inner.at", {"inner": {"at": NAIVE}}),
-    ("what.value", {"what": {"@type": "type.googleapis.com/google.protobuf.Timestamp", "value": NAIVE}}),
+    (
+        "what.value",
+        {"what": {"@type": "type.googleapis.com/google.protobuf.Timestamp", "value": NAIVE}},
+    ),
     ("what.ats", {"what": {"@type": ODD_URL, "ats": [NAIVE]}}),
     ("whats.inner.at", {"whats": [{"@type": ODD_URL, "inner": {"at": NAIVE}}]}),
 ]
 
 
 @pytest.mark.parametrize(("field", "value"), WITHOUT_A_ZONE)
-def test_a_time_without_a_zone_is_refused_wherever_it_stands(field: str, value: dict[str, Any]) -> None:
+def test_a_time_without_a_zone_is_refused_wherever_it_stands(
+    field: str, value: dict[str, Any]
+) -> None:
     schemas = Schemas("orders")
     schemas.answered(Latest("orders-value"), Known(1, schema()))
     encode = encoder_for("protobuf", Registered(schemas, "orders", register=False))
@@ -260,7 +284,9 @@ UNFIT: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("value", "why"), UNFIT)
-def test_what_does_not_fit_is_named_by_its_field_and_not_quoted(value: dict[str, Any], why: str) -> None:
+def test_what_does_not_fit_is_named_by_its_field_and_not_quoted(
+    value: dict[str, Any], why: str
+) -> None:
     schemas = Schemas("orders")
     schemas.answered(Latest("orders-value"), Known(1, schema()))
     encode = encoder_for("protobuf", Registered(schemas, "orders", register=False))
@@ -273,7 +299,9 @@ def test_a_model_is_refused_with_a_naive_time_too() -> None:
     schemas = Schemas("orders")
     schemas.answered(Latest("orders-value"), Known(1, schema()))
     encode = encoder_for("protobuf", Registered(schemas, "orders", register=False))
-    with pytest.raises(EncodeError, match=r"^Order does not fit the Protobuf message: at has no time zone$"):
+    with pytest.raises(
+        EncodeError, match=r"^Order does not fit the Protobuf message: at has no time zone$"
+    ):
         encode(Order(at=NAIVE, took=timedelta(), value=None, what={}))
 
 
@@ -286,7 +314,9 @@ def test_a_time_with_a_zone_is_that_moment_in_an_any_too() -> None:
     assert to_plain(message)["what"] == {"@type": ODD_URL, "at": in_utc, "ats": [in_utc]}
 
 
-@pytest.mark.parametrize("value", [{"chosen": None, "text": "x"}, {"text": "x", "chosen": None, "other": None}])
+@pytest.mark.parametrize(
+    "value", [{"chosen": None, "text": "x"}, {"text": "x", "chosen": None, "other": None}]
+)
 def test_none_takes_nothing_away_from_what_was_chosen(value: dict[str, Any]) -> None:
     message = kind()()
     fill(message, value)
@@ -304,7 +334,9 @@ def test_none_takes_nothing_away_from_what_was_chosen(value: dict[str, Any]) -> 
 def test_several_fields_of_one_choice_are_refused_by_their_names(value: dict[str, Any]) -> None:
     # in the order of the .proto file
     given = " and ".join(sorted(value, key=["chosen", "text", "other"].index))
-    with pytest.raises(EncodeError, match=rf"^Odd\.choice is one of its fields, and {given} are given$"):
+    with pytest.raises(
+        EncodeError, match=rf"^Odd\.choice is one of its fields, and {given} are given$"
+    ):
         fill(kind()(), value)
 
 
@@ -312,7 +344,12 @@ def test_an_unknown_any_may_have_been_in_json_and_no_other_shape_is_taken() -> N
     message = kind()()
     fill(message, {"what": {"@type": UNKNOWN, "value": "CP8B"}})
     assert (message.what.type_url, message.what.value) == (UNKNOWN, b"\x08\xff\1")
-    for wrong in ({"@type": UNKNOWN, "value": "no base64!"}, {"@type": UNKNOWN, "a": 1}, {"value": b"1", "b": 2}, "x"):
+    for wrong in (
+        {"@type": UNKNOWN, "value": "no base64!"},
+        {"@type": UNKNOWN, "a": 1},
+        {"value": b"1", "b": 2},
+        "x",
+    ):
         with pytest.raises((ValueError, TypeError)):
             fill(kind()(), {"what": wrong})
 
@@ -325,7 +362,9 @@ class Order(BaseModel):
 
 
 @pytest.mark.parametrize("annotation", [dict, dict[str, Any], Any, Order])
-def test_through_the_codecs_a_dict_keeps_everything_and_a_model_what_its_types_hold(annotation: Any) -> None:
+def test_through_the_codecs_a_dict_keeps_everything_and_a_model_what_its_types_hold(
+    annotation: Any,
+) -> None:
     schemas = Schemas("orders")
     schemas.answered(ById(1), schema())
     schemas.answered(Latest("orders-value"), Known(1, schema()))

@@ -1,4 +1,6 @@
-"""JSON is one thing, whoever reads it: the same values and the same errors with msgspec and without."""
+"""JSON is one thing, whoever reads it: the same values and the same errors with msgspec and
+without.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +106,9 @@ def value_of(decoded: Any) -> Any:
 
 
 @pytest.mark.parametrize("decode", decoders((*ANYTHING, *OF_INT)))
-@pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 2**64, 10**40, int("9" * 4300)], ids=lambda one: len(str(one)))
+@pytest.mark.parametrize(
+    "number", [2**63, -(2**63) - 1, 2**64, 10**40, int("9" * 4300)], ids=lambda one: len(str(one))
+)
 def test_integers_beyond_64_bits_are_exact(decode: Decoder, number: int) -> None:
     found = value_of(decode(b'{"value": %d}' % number))
     assert found == number
@@ -154,7 +158,9 @@ NO_JSON = {
 @pytest.mark.parametrize("decode", decoders((*ANYTHING, *OF_INT, *OF_FLOAT)))
 @pytest.mark.parametrize("part", NO_JSON, ids=lambda part: repr(part[:12]))
 @pytest.mark.parametrize("name", [b"value", b"other"])
-def test_what_is_no_json_is_refused_also_where_nobody_asks_for_it(decode: Decoder, part: bytes, name: bytes) -> None:
+def test_what_is_no_json_is_refused_also_where_nobody_asks_for_it(
+    decode: Decoder, part: bytes, name: bytes
+) -> None:
     with pytest.raises(DecodeError, match=f"^not valid JSON: ({NO_JSON[part]}).* at line 1 column"):
         decode(b'{"value": 1, "%s": %s}' % (name, part))
 
@@ -163,7 +169,9 @@ def test_what_is_no_json_is_refused_also_where_nobody_asks_for_it(decode: Decode
 def test_a_byte_order_mark_and_what_follows_the_document_are_refused(decode: Decoder) -> None:
     with pytest.raises(DecodeError, match=r"^not valid JSON: expected value at line 1 column 1"):
         decode(b'\xef\xbb\xbf{"value": 1}')
-    with pytest.raises(DecodeError, match=r"^not valid JSON: trailing characters at line 1 column 14"):
+    with pytest.raises(
+        DecodeError, match=r"^not valid JSON: trailing characters at line 1 column 14"
+    ):
         decode(b'{"value": 1} {}')
 
 
@@ -218,11 +226,44 @@ class Checked:
 
 
 ALIKE = (
-    Any, bool, int, float, str, date, uuid.UUID, Colour, Size, Mood, Literal["a", 1], Literal[1, 2, -3], int | str,
-    int | float, bool | int | None, float | str | bool, list[int], list[Any], list, dict, dict[str, int], set[int],
-    set[float], frozenset[str], tuple[int, ...], tuple[int, str], dict[str, list[float]], list[Line] | None,
-    dict[str, Line], Line, Node, Order, Order | None, Checked, list[Checked], Lenient, typing.NewType("Number", int),
-)  # fmt: skip
+    Any,
+    bool,
+    int,
+    float,
+    str,
+    date,
+    uuid.UUID,
+    Colour,
+    Size,
+    Mood,
+    Literal["a", 1],
+    Literal[1, 2, -3],
+    int | str,
+    int | float,
+    bool | int | None,
+    float | str | bool,
+    list[int],
+    list[Any],
+    list,
+    dict,
+    dict[str, int],
+    set[int],
+    set[float],
+    frozenset[str],
+    tuple[int, ...],
+    tuple[int, str],
+    dict[str, list[float]],
+    list[Line] | None,
+    dict[str, Line],
+    Line,
+    Node,
+    Order,
+    Order | None,
+    Checked,
+    list[Checked],
+    Lenient,
+    typing.NewType("Number", int),
+)
 """What both read alike, alone and as the field of a dataclass."""
 
 
@@ -354,11 +395,38 @@ class Odd(enum.Enum):
 
 
 UNLIKE = (
-    datetime, time, timedelta, Decimal, bytes, Keyed, Forbidding, HoldsModel, Constrained, Stripped, Aliased,
-    Validated, Configured, OfPydantic, WithInit, NotGiven, SeesItself, WithDescriptor, Dynamic, Intercepted, Abstract,
-    HoldsDefaults, Odd, list[WithNote], int | list[int], date | datetime, dict[int, int], Literal[True],
-    Annotated[int, Field(gt=3)], complex, typing.Pattern[str],
-)  # fmt: skip
+    datetime,
+    time,
+    timedelta,
+    Decimal,
+    bytes,
+    Keyed,
+    Forbidding,
+    HoldsModel,
+    Constrained,
+    Stripped,
+    Aliased,
+    Validated,
+    Configured,
+    OfPydantic,
+    WithInit,
+    NotGiven,
+    SeesItself,
+    WithDescriptor,
+    Dynamic,
+    Intercepted,
+    Abstract,
+    HoldsDefaults,
+    Odd,
+    list[WithNote],
+    int | list[int],
+    date | datetime,
+    dict[int, int],
+    Literal[True],
+    Annotated[int, Field(gt=3)],
+    complex,
+    typing.Pattern[str],
+)
 """What only pydantic reads."""
 
 
@@ -378,26 +446,86 @@ def test_what_is_not_is_left_to_pydantic(payload_type: object) -> None:
 
 def boxed(payload_type: object) -> list[object]:
     """The type alone (bytes are no JSON), and where it stands in others."""
-    slotted, plain = (make_dataclass("Box", [("value", payload_type)], slots=slots) for slots in (True, False))
+    slotted, plain = (
+        make_dataclass("Box", [("value", payload_type)], slots=slots) for slots in (True, False)
+    )
     inside = [slotted, plain, list[payload_type]]  # type: ignore[valid-type]
     return inside if payload_type is bytes else [payload_type, *inside]
 
 
 READERS = [
-    (one, with_msgspec(one), without_msgspec(one)) for kind in (*ALIKE, *UNLIKE) for one in boxed(kind)
+    (one, with_msgspec(one), without_msgspec(one))
+    for kind in (*ALIKE, *UNLIKE)
+    for one in boxed(kind)
 ]  # compiled once
 
 ATOMS = [
-    b"1", b"2", b"0", b"-1", b"13", b"14", b"1.0", b"2.0", b"1e2", b"-0", b"-0.0", b"1.5", b"0.10", b"true", b"false",
-    b"null", b'"a"', b'"1"', b'" a "', b'"1.5"', b'""', b'"red"', b'"2026-01-02"', b'"2026-02-30"', b'"0001-01-01"',
-    b'"0000-01-01"', b'"2026-01-02T00:00:00"', b'"2026-01-02T03:04:05.123456789Z"', b'"20260102"', b'"03:04:05"',
-    b'"P1D"', b'"00000000-0000-0000-0000-000000000001"', b'"00000000000000000000000000000001"', b"9007199254740993",
-    b"18446744073709551617", b"1" * 400, b"1e308", b"1e309", b"9223372036854775808", b"NaN", b"-Infinity",
-    b"123456789.123456789", b"5e-324", b"2.2250738585072011e-308", b"1e23", b"18446744073709551615.0",
-    b'"\\ud83d\\ude00"', b'"\\ud83d"', b'"\xc3\xbc"', b'"\xff"', b'"\\u0000"', b'"\\n"', b'"SGk="', b"[]", b"{}",
-    b"[1]", b"[1, 2]", b'[1, "a"]', b'{"a": 1}', b'{"1": 1}', b'{"article": "x"}', b'{"article": "x", "quantity": 2}',
-    b'{"value": 1}', b'{"value": 1, "note": "x"}', b'{"value": 1, "other": 2}',
-]  # fmt: skip
+    b"1",
+    b"2",
+    b"0",
+    b"-1",
+    b"13",
+    b"14",
+    b"1.0",
+    b"2.0",
+    b"1e2",
+    b"-0",
+    b"-0.0",
+    b"1.5",
+    b"0.10",
+    b"true",
+    b"false",
+    b"null",
+    b'"a"',
+    b'"1"',
+    b'" a "',
+    b'"1.5"',
+    b'""',
+    b'"red"',
+    b'"2026-01-02"',
+    b'"2026-02-30"',
+    b'"0001-01-01"',
+    b'"0000-01-01"',
+    b'"2026-01-02T00:00:00"',
+    b'"2026-01-02T03:04:05.123456789Z"',
+    b'"20260102"',
+    b'"03:04:05"',
+    b'"P1D"',
+    b'"00000000-0000-0000-0000-000000000001"',
+    b'"00000000000000000000000000000001"',
+    b"9007199254740993",
+    b"18446744073709551617",
+    b"1" * 400,
+    b"1e308",
+    b"1e309",
+    b"9223372036854775808",
+    b"NaN",
+    b"-Infinity",
+    b"123456789.123456789",
+    b"5e-324",
+    b"2.2250738585072011e-308",
+    b"1e23",
+    b"18446744073709551615.0",
+    b'"\\ud83d\\ude00"',
+    b'"\\ud83d"',
+    b'"\xc3\xbc"',
+    b'"\xff"',
+    b'"\\u0000"',
+    b'"\\n"',
+    b'"SGk="',
+    b"[]",
+    b"{}",
+    b"[1]",
+    b"[1, 2]",
+    b'[1, "a"]',
+    b'{"a": 1}',
+    b'{"1": 1}',
+    b'{"article": "x"}',
+    b'{"article": "x", "quantity": 2}',
+    b'{"value": 1}',
+    b'{"value": 1, "note": "x"}',
+    b'{"value": 1, "other": 2}',
+]
 atoms = st.sampled_from(ATOMS) | st.floats(allow_nan=False).map(lambda one: repr(one).encode())
 names = st.sampled_from(
     [b"value", b"val\\u0075e", b"note", b"lines", b"colour", b"pair", b"kids", b"article", b"other"]
@@ -413,7 +541,22 @@ json_like = st.recursive(
     max_leaves=6,
 )
 noise = st.sampled_from(
-    [b"", b'"', b"\\", b",", b"}", b"]", b"[", b":", b"0", b"-", b"\x0b", b"\x00", b"\xff", b"\\ud8"]
+    [
+        b"",
+        b'"',
+        b"\\",
+        b",",
+        b"}",
+        b"]",
+        b"[",
+        b":",
+        b"0",
+        b"-",
+        b"\x0b",
+        b"\x00",
+        b"\xff",
+        b"\\ud8",
+    ]
 )
 
 
@@ -430,13 +573,20 @@ def outcome(decode: Decoder, value: bytes) -> tuple[Any, ...]:
         decoded = decode(value)
     except DecodeError as error:
         return "refused", str(error)
-    own = vars(decoded) if hasattr(decoded, "__dict__") and not isinstance(decoded, enum.Enum) else {}
+    own = (
+        vars(decoded) if hasattr(decoded, "__dict__") and not isinstance(decoded, enum.Enum) else {}
+    )
     return type(decoded), repr(decoded), sorted(map(repr, own.items()))
 
 
 @settings(max_examples=400)
-@given(st.sampled_from(READERS), json_like | broken() | json_like.map(lambda one: b'{"value": %s}' % one))
-def test_with_msgspec_and_without_are_one(reader: tuple[object, Decoder, Decoder], value: bytes) -> None:
+@given(
+    st.sampled_from(READERS),
+    json_like | broken() | json_like.map(lambda one: b'{"value": %s}' % one),
+)
+def test_with_msgspec_and_without_are_one(
+    reader: tuple[object, Decoder, Decoder], value: bytes
+) -> None:
     _, quick, careful = reader
     assert outcome(quick, value) == outcome(careful, value)
 
@@ -472,7 +622,9 @@ class RaisesToo(msgspec.Struct):
 
 
 @pytest.mark.parametrize("payload_type", [Raises, RaisesToo])
-def test_whatever_post_init_raises_is_about_the_record_unless_the_process_is_to_end(payload_type: object) -> None:
+def test_whatever_post_init_raises_is_about_the_record_unless_the_process_is_to_end(
+    payload_type: object,
+) -> None:
     decode = decoder_for(payload_type, "json")
     assert decode is not None
     with pytest.raises(DecodeError, match=r"^decoding it raised CancelledError$"):
@@ -498,7 +650,13 @@ class OneDefault:
 
 def test_defaults_are_the_instances_own() -> None:
     decoded = with_msgspec(Order)(b'{"value": 1}')
-    assert vars(decoded) == {"value": 1, "note": None, "lines": [], "colour": Colour.RED, "pair": (1, "a")}
+    assert vars(decoded) == {
+        "value": 1,
+        "note": None,
+        "lines": [],
+        "colour": Colour.RED,
+        "pair": (1, "a"),
+    }
     assert with_msgspec(Order | None)(b"null") is None
     assert vars(with_msgspec(OneDefault)(b'{"value": 1}')) == {"value": 1, "note": None}
 
@@ -520,7 +678,14 @@ def test_documents_that_need_no_second_look(value: bytes) -> None:
 
 @pytest.mark.parametrize("before", [0, 1, 429, 430, 431, 5000])
 @pytest.mark.parametrize(
-    "part", [b"9" * 4301, b"-" + b"9" * 4301, b"[" * 201 + b"]" * 201, b'{"a":' * 201 + b"1" + b"}" * 201, b'"\xff"']
+    "part",
+    [
+        b"9" * 4301,
+        b"-" + b"9" * 4301,
+        b"[" * 201 + b"]" * 201,
+        b'{"a":' * 201 + b"1" + b"}" * 201,
+        b'"\xff"',
+    ],
 )
 def test_documents_that_need_one_wherever_it_is(before: int, part: bytes) -> None:
     assert not is_sure(b'{"other": "%s", "value": %s}' % (b"x" * before, part))

@@ -1,4 +1,6 @@
-"""Codecs whose schemas are in a registry: whatever the bytes, a value or a DecodeError; and schemas made from types."""
+"""Codecs whose schemas are in a registry: whatever the bytes, a value or a DecodeError; and schemas
+made from types.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,21 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from reactive_kafka.errors import DecodeError, EncodeError
-from reactive_kafka.formats import FormatError, Registered, SchemaMissing, Schemas, decoder_for, encoder_for
+from reactive_kafka.formats import (
+    FormatError,
+    Registered,
+    SchemaMissing,
+    Schemas,
+    decoder_for,
+    encoder_for,
+)
 from reactive_kafka.formats.registered.avro_types import schema_of_type
-from reactive_kafka.formats.registered.proto_files import compiled_text, read_indexes, schema_of_file, write_indexes
+from reactive_kafka.formats.registered.proto_files import (
+    compiled_text,
+    read_indexes,
+    schema_of_file,
+    write_indexes,
+)
 from reactive_kafka.formats.registered.schemas import ById, IdOf, Known, Latest, Reference, Schema
 from tests.schemas import protos
 
@@ -64,10 +78,20 @@ class Everything(BaseModel):
 
 
 EVERYTHING = Everything(
-    text="t", number=2**40, at=datetime(2026, 1, 1, tzinfo=UTC), day=date(2026, 1, 1), clock=time(1), id=UUID(int=7),
-    maybe=3, either="e", lines=[Inner(sku="a")], more={"k": Inner(sku="b", count=2)}, color=Color.BLUE, onWire="o",
+    text="t",
+    number=2**40,
+    at=datetime(2026, 1, 1, tzinfo=UTC),
+    day=date(2026, 1, 1),
+    clock=time(1),
+    id=UUID(int=7),
+    maybe=3,
+    either="e",
+    lines=[Inner(sku="a")],
+    more={"k": Inner(sku="b", count=2)},
+    color=Color.BLUE,
+    onWire="o",
     raw=b"\0\xff",
-)  # fmt: skip
+)
 
 
 def source(schema: Schema | None = None) -> Registered:
@@ -125,7 +149,9 @@ def test_dataclasses_and_structs_have_schemas_too() -> None:
     assert round_trip(Struct(1), "avro") == Struct(1)
 
 
-@pytest.mark.parametrize("annotation", [Decimal, Any, Hard, dict[int, str], tuple[int, str], object])
+@pytest.mark.parametrize(
+    "annotation", [Decimal, Any, Hard, dict[int, str], tuple[int, str], object]
+)
 def test_a_type_that_says_too_little_is_refused_with_what_to_do(annotation: Any) -> None:
     kind = dataclasses.make_dataclass("Order", [("total", annotation)])
     with pytest.raises(FormatError, match=r"Order\.total: .*write the schema into a file"):
@@ -176,10 +202,16 @@ def test_of_two_records_in_a_union_the_right_one_is_written(one: Any) -> None:
     ("annotation", "default", "said"),
     [
         (int | datetime, 1, "int and datetime are both Avro's long"),
-        (int, 1.5, "Order has no Avro schema: Order.it: the default of a field of type long does not match it"),
+        (
+            int,
+            1.5,
+            "Order has no Avro schema: Order.it: the default of a field of type long does not match it",
+        ),
     ],
 )
-def test_a_schema_that_would_say_something_else_is_refused(annotation: Any, default: Any, said: str) -> None:
+def test_a_schema_that_would_say_something_else_is_refused(
+    annotation: Any, default: Any, said: str
+) -> None:
     kind = dataclasses.make_dataclass("Order", [("it", annotation, default)])
     with pytest.raises(EncodeError, match=said):
         encoder_for("avro", source())(kind())
@@ -207,7 +239,9 @@ def test_a_tombstone_has_no_schema(format: str) -> None:
         ("protobuf", bytes | None, "yields a message or its fields, never text or bytes alone"),
     ],
 )
-def test_what_a_format_never_yields_is_refused_at_the_start(format: str, kind: Any, why: str) -> None:
+def test_what_a_format_never_yields_is_refused_at_the_start(
+    format: str, kind: Any, why: str
+) -> None:
     with pytest.raises(FormatError, match=why):
         decoder_for(kind, format, source())
 
@@ -251,7 +285,12 @@ def test_text_and_bytes_are_payloads_where_the_schema_is_of_them(
 
 NO_TEXT = [
     ("avro", '"long"', str, 1),
-    ("avro", '{"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}', bytes, {"id": 1}),
+    (
+        "avro",
+        '{"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}',
+        bytes,
+        {"id": 1},
+    ),
     ("json-schema", "{}", str, {"id": 1}),
 ]
 
@@ -263,7 +302,9 @@ def test_a_record_that_is_something_else_is_refused_with_what_is_expected(
     data, where = written(format, schema, value, tmp_path)
     decode = decoder_for(kind, format, where)
     assert decode is not None
-    with pytest.raises(DecodeError, match=rf"^does not fit {kind.__name__}: Input should be a valid "):
+    with pytest.raises(
+        DecodeError, match=rf"^does not fit {kind.__name__}: Input should be a valid "
+    ):
         decode(data)
 
 
@@ -319,7 +360,9 @@ GENERATED = decoder_for(protos.generated().Order, "protobuf", source(PROTO))
 @given(st.binary(max_size=200) | st.binary(max_size=200).map(lambda data: b"\0\0\0\0\1" + data))
 @example(b"\0\0\0\0\1\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff")
 @example(b'\0\0\0\0\1{"text": NaN}')
-def test_no_bytes_raise_anything_but_a_decode_error_or_that_a_schema_is_missing(value: bytes) -> None:
+def test_no_bytes_raise_anything_but_a_decode_error_or_that_a_schema_is_missing(
+    value: bytes,
+) -> None:
     for decode in (*DECODERS.values(), GENERATED):
         assert decode is not None
         try:
@@ -331,12 +374,26 @@ def test_no_bytes_raise_anything_but_a_decode_error_or_that_a_schema_is_missing(
 
 
 NODE = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}
-ROW = {"type": "record", "name": "Row", "fields": [{"name": "rows", "type": {"type": "array", "items": "Row"}}]}
-PAIR = {"type": "record", "name": "Pair", "fields": [
-    {"name": "one", "type": {"type": "record", "name": "One", "fields": [
-        {"name": "pair", "type": {"type": "map", "values": ["null", "Pair"]}}]}},
-    {"name": "two", "type": ["null", "One"]},
-]}  # fmt: skip
+ROW = {
+    "type": "record",
+    "name": "Row",
+    "fields": [{"name": "rows", "type": {"type": "array", "items": "Row"}}],
+}
+PAIR = {
+    "type": "record",
+    "name": "Pair",
+    "fields": [
+        {
+            "name": "one",
+            "type": {
+                "type": "record",
+                "name": "One",
+                "fields": [{"name": "pair", "type": {"type": "map", "values": ["null", "Pair"]}}],
+            },
+        },
+        {"name": "two", "type": ["null", "One"]},
+    ],
+}
 REFERRING = {"type": "record", "name": "A", "fields": [{"name": "node", "type": "Node"}]}
 REFERRED = (Reference("Node", "node", 1, Schema("AVRO", json.dumps(NODE))),)
 

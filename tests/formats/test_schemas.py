@@ -110,8 +110,12 @@ VALUES: list[tuple[Any, Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "value", "wrong"), VALUES, ids=[str(kind) for kind, _, _ in VALUES])
-def test_what_is_written_fits_and_what_does_not_fit_is_not_read(kind: Any, value: Any, wrong: Any) -> None:
+@pytest.mark.parametrize(
+    ("kind", "value", "wrong"), VALUES, ids=[str(kind) for kind, _, _ in VALUES]
+)
+def test_what_is_written_fits_and_what_does_not_fit_is_not_read(
+    kind: Any, value: Any, wrong: Any
+) -> None:
     written = write_json(value) or b"null"
     assert validator(Asked(kind, "serialization")).is_valid(json.loads(written))
     read = validator(Asked(kind, "validation"))
@@ -134,7 +138,9 @@ def test_types_of_one_name_are_kept_apart_whoever_describes_them() -> None:
 
 
 def test_a_model_that_is_written_in_another_way_than_it_is_read_has_two_schemas() -> None:
-    (read, written), models = schemas_of([Asked(Order, "validation"), Asked(Order, "serialization")], WHERE)
+    (read, written), models = schemas_of(
+        [Asked(Order, "validation"), Asked(Order, "serialization")], WHERE
+    )
     assert "size" not in models[read["$ref"].removeprefix(WHERE)]["properties"]
     assert "size" in models[written["$ref"].removeprefix(WHERE)]["properties"]
 
@@ -155,7 +161,9 @@ class WithHandle(msgspec.Struct):
 
 @pytest.mark.parametrize("kind", [Any, object, Handle, Raising, WithHandle, list[Handle]])
 def test_what_nobody_can_describe_fits_everything_and_disturbs_no_other(kind: Any) -> None:
-    (unknown, known), models = schemas_of([Asked(kind, "validation"), Asked(Line, "validation")], WHERE)
+    (unknown, known), models = schemas_of(
+        [Asked(kind, "validation"), Asked(Line, "validation")], WHERE
+    )
     assert unknown == {}
     assert set(models) == {"Line"}
     assert known == {"$ref": f"{WHERE}Line"}

@@ -39,7 +39,10 @@ ORDER = {
         {"name": "raw", "type": "bytes"},
         {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
         {"name": "day", "type": {"type": "int", "logicalType": "date"}},
-        {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 40, "scale": 2}},
+        {
+            "name": "price",
+            "type": {"type": "bytes", "logicalType": "decimal", "precision": 40, "scale": 2},
+        },
         {"name": "key", "type": {"type": "string", "logicalType": "uuid"}},
         {"name": "tags", "type": {"type": "map", "values": ["null", "string"]}},
         {"name": "rate", "type": "double"},
@@ -76,7 +79,9 @@ def answers_of(*schemas: Schema) -> dict[Ask, Any]:
 
 
 def avro_reader(*schemas: Any, file: str | None = None) -> Callable[..., str | None]:
-    return source_of("avro", file).reader(answers_of(*(Schema("AVRO", json.dumps(one)) for one in schemas)))
+    return source_of("avro", file).reader(
+        answers_of(*(Schema("AVRO", json.dumps(one)) for one in schemas))
+    )
 
 
 def test_an_avro_record_is_json_that_loses_nothing() -> None:
@@ -98,7 +103,14 @@ def test_each_record_is_read_with_the_schema_that_it_names() -> None:
     first = {"type": "record", "name": "A", "fields": [{"name": "a", "type": "int"}]}
     second = {"type": "record", "name": "A", "fields": [{"name": "b", "type": "string"}]}
     read = avro_reader(first, second)
-    values = [avro(second, {"b": "x"}, 2), avro(first, {"a": 1}, 1), None, avro(first, {"a": 2}, 3), b"\0\0", b""]
+    values = [
+        avro(second, {"b": "x"}, 2),
+        avro(first, {"a": 1}, 1),
+        None,
+        avro(first, {"a": 2}, 3),
+        b"\0\0",
+        b"",
+    ]
     values += [avro(second, {"b": "x"}, 3), avro(first, {"a": 2}, 4), head(2) + b"\xff"]
     found = read_texts(read, [(value, ()) for value in values])
     assert found.texts == ['{"b": "x"}', '{"a": 1}', *[None] * 7]
@@ -107,11 +119,15 @@ def test_each_record_is_read_with_the_schema_that_it_names() -> None:
     names_none = "it names no schema: a zero and four bytes of an id are to come first"
     assert found.problems[4:6] == [names_none, names_none]
     assert str(found.problems[8]).startswith("not data of schema 2: ")
-    assert [one is None for one in found.problems] == [True] * 4 + [False] * 2 + [True] * 2 + [False]
+    assert [one is None for one in found.problems] == [True] * 4 + [False] * 2 + [True] * 2 + [
+        False
+    ]
 
 
 def test_what_the_registry_has_refused_is_what_is_wrong_with_the_record() -> None:
-    read = source_of("avro").reader({ById(1): DecodeError("schema registry x: schema 1: 404: no such schema")})
+    read = source_of("avro").reader(
+        {ById(1): DecodeError("schema registry x: schema 1: 404: no such schema")}
+    )
     found = read_texts(read, [(head(1), ())])
     assert found == ([None], ["schema registry x: schema 1: 404: no such schema"], [None])
 
@@ -128,12 +144,16 @@ def test_a_schema_may_be_named_by_a_header() -> None:
     with pytest.raises(SchemaMissing) as missing:
         source.reader({})(Parts(data, headers))
     assert missing.value.ask == ByGuid(str(KEY))
-    text = source.reader({missing.value.ask: Schema("AVRO", json.dumps(ORDER))})(Parts(data, headers))
+    text = source.reader({missing.value.ask: Schema("AVRO", json.dumps(ORDER))})(
+        Parts(data, headers)
+    )
     assert text is not None
     assert json.loads(text)["id"] == 2**62
 
 
-def test_the_readers_schema_goes_along_and_resolves_what_others_have_written(tmp_path: Path) -> None:
+def test_the_readers_schema_goes_along_and_resolves_what_others_have_written(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "order.avsc"
     fields = [
         {"name": "number", "aliases": ["id"], "type": "double"},
@@ -145,12 +165,18 @@ def test_the_readers_schema_goes_along_and_resolves_what_others_have_written(tmp
     text = read(Parts(avro(ORDER, {**VALUE, "id": 7})))
     assert text is not None
     assert json.loads(text) == {"number": 7.0, "note": "none"}
-    with pytest.raises(DecodeError, match=r"schema 2, which it was written with, does not resolve to .*order\.avsc"):
+    with pytest.raises(
+        DecodeError, match=r"schema 2, which it was written with, does not resolve to .*order\.avsc"
+    ):
         read(Parts(head(2)))
 
 
-@pytest.mark.parametrize(("name", "suffix"), [("avro", "avsc"), ("json-schema", "json"), ("protobuf", "proto")])
-def test_a_readers_schema_that_is_none_is_told_at_the_start(name: str, suffix: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "suffix"), [("avro", "avsc"), ("json-schema", "json"), ("protobuf", "proto")]
+)
+def test_a_readers_schema_that_is_none_is_told_at_the_start(
+    name: str, suffix: str, tmp_path: Path
+) -> None:
     file = tmp_path / f"none.{suffix}"
     with pytest.raises(FormatError, match=r"cannot be read|Failed to load"):
         source_of(name, str(file))
@@ -186,7 +212,9 @@ def test_a_protobuf_message_is_json_under_the_names_of_its_fields(tmp_path: Path
     file.unlink()
     assert source.reader(answers_of(schema))(Parts(value)) == f'{{"number": {2**60}}}'
     _, other = proto_of(("order_id", 1, INT64), name="Other")
-    with pytest.raises(DecodeError, match=r"a message shop\.Other, which .*order\.proto does not have"):
+    with pytest.raises(
+        DecodeError, match=r"a message shop\.Other, which .*order\.proto does not have"
+    ):
         source.reader(answers_of(other))(Parts(value))
 
 
@@ -194,7 +222,8 @@ def test_json_with_a_schema_stays_as_it_is(tmp_path: Path) -> None:
     written = b'{"price": 12.3400000000000000000000001, "price": 1e400}'
     wants = Schema("JSON", '{"type": "object", "required": ["nothing"]}')
     read = source_of("json-schema").reader(answers_of(wants, Schema("AVRO", '"string"')))
-    assert read(Parts(head(1) + written)) == written.decode()  # the model's columns say what is to be there
+    # The model's columns say what is to be there.
+    assert read(Parts(head(1) + written)) == written.decode()
     with pytest.raises(DecodeError, match="schema 2 is no JSON Schema, but one of AVRO"):
         read(Parts(head(2) + written))
     with pytest.raises(DecodeError, match="not valid JSON: invalid start byte at byte 1"):
@@ -217,7 +246,11 @@ STRUCTURED = (("content-type", b"application/cloudevents+json"),)
 
 def test_the_data_of_a_cloud_event_is_read_in_both_modes() -> None:
     read = source_of("cloudevents").reader({})
-    envelope = json.dumps({**EVENT, "data": {"price": 0.5}}).replace("0.5", "12.3400000000000000000000001").encode()
+    envelope = (
+        json.dumps({**EVENT, "data": {"price": 0.5}})
+        .replace("0.5", "12.3400000000000000000000001")
+        .encode()
+    )
     whole = '{"price": 12.3400000000000000000000001}'
     assert read(Parts(envelope, STRUCTURED)) == read(Parts(envelope)) == whole
     assert read(Parts(whole.encode(), BINARY)) == whole
@@ -254,18 +287,27 @@ def test_what_is_nested_too_deeply_for_json_is_wrong_with_the_record() -> None:
 
 
 def test_a_source_says_whether_its_bytes_are_base64() -> None:
-    made = [text_source(name, Registered(Schemas(""), ""), True) for name in ("avro", "protobuf", "json-schema")]
+    made = [
+        text_source(name, Registered(Schemas(""), ""), True)
+        for name in ("avro", "protobuf", "json-schema")
+    ]
     assert [one.is_binary for one in made] == [True, True, False]
     assert dataclasses.replace(made[0], format="cloudevents").is_binary is False
 
 
-def test_a_pattern_that_cannot_be_checked_is_known_where_the_readers_are_made(tmp_path: Path) -> None:
+def test_a_pattern_that_cannot_be_checked_is_known_where_the_readers_are_made(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "order.json"
-    file.write_text(json.dumps({"properties": {"note": {"pattern": r"^\p{Script=Greek}$", "type": "string"}}}))
+    file.write_text(
+        json.dumps({"properties": {"note": {"pattern": r"^\p{Script=Greek}$", "type": "string"}}})
+    )
     where = Registered(Schemas("orders"), "orders", file=str(file))
     made = pickle.loads(pickle.dumps(text_source("json-schema", where, finds_events=False)))
     (told,) = where.schemas.remarks
-    assert told.startswith(f"{file}: the pattern '^\\p{{Script=Greek}}$' at properties/note/pattern is not checked")
+    assert told.startswith(
+        f"{file}: the pattern '^\\p{{Script=Greek}}$' at properties/note/pattern is not checked"
+    )
     read = made.reader({ById(1): Schema("JSON", "{}")})
     assert read(Parts(head(1) + b'{"note": "tea"}')) == '{"note": "tea"}'
     with pytest.raises(DecodeError, match="properties/note/type"):

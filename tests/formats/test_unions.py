@@ -1,4 +1,6 @@
-"""Which types can be told apart by what is read, and that it is then read as the right one of them."""
+"""Which types can be told apart by what is read, and that it is then read as the right one of
+them.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +87,11 @@ NOT_EMPTY = AfterValidator(lambda value: value)
         ([Placed, Cancelled], b'{"kind": "placed"}', Placed),
         ([Placed, Cancelled], b'{"kind": "annulled"}', Cancelled),
         ([Placed | Cancelled, Cancelled], b'{"kind": "cancelled"}', Cancelled),
-        ([Annotated[Placed | Cancelled, Field(discriminator="type")], Placed], b'{"kind": "placed"}', Placed),
+        (
+            [Annotated[Placed | Cancelled, Field(discriminator="type")], Placed],
+            b'{"kind": "placed"}',
+            Placed,
+        ),
         ([Paid, Unpaid], b'{"version": 1, "type": "unpaid"}', Unpaid),
         ([Paid, Unpaid | None], b'{"version": 1, "type": "paid"}', Paid),
         ([Paid, Unpaid | None], None, types.NoneType),
@@ -94,7 +100,9 @@ NOT_EMPTY = AfterValidator(lambda value: value)
         ([Placed, Placed | None], None, types.NoneType),
     ],
 )
-def test_a_value_is_read_as_the_right_one(annotations: list[Any], value: bytes | None, kind: type) -> None:
+def test_a_value_is_read_as_the_right_one(
+    annotations: list[Any], value: bytes | None, kind: type
+) -> None:
     decode = decoder_for(told_apart(annotations), None)
     assert decode is not None
     read = decode(value)
@@ -138,7 +146,11 @@ def test_objects_are_told_apart_by_their_classes() -> None:
 @given(st.lists(st.sets(st.sampled_from("abcdef"), min_size=1), min_size=2, max_size=4))
 def test_literals_decide_exactly_where_no_value_is_in_two_of_them(values: list[set[str]]) -> None:
     models = [
-        type(f"M{number}", (BaseModel,), {"__annotations__": {"kind": Literal[tuple(sorted(some))], "n": int}})
+        type(
+            f"M{number}",
+            (BaseModel,),
+            {"__annotations__": {"kind": Literal[tuple(sorted(some))], "n": int}},
+        )
         for number, some in enumerate(values)
     ]
     together = told_apart(models)

@@ -32,7 +32,9 @@ Number = NewType("Number", int)
         (list[str | None], list[str | None], False, False),
     ],
 )
-def test_the_base_is_what_remains(annotation: object, base: object, accepts_none: bool, constrained: bool) -> None:
+def test_the_base_is_what_remains(
+    annotation: object, base: object, accepts_none: bool, constrained: bool
+) -> None:
     seen = wanted(annotation)
     assert (seen.base, seen.accepts_none, seen.constrained) == (base, accepts_none, constrained)
 

@@ -1,4 +1,6 @@
-"""Types that the tests of this folder read into, and functions that they name as ``module:function``."""
+"""Types that the tests of this folder read into, and functions that they name as
+``module:function``.
+"""
 
 from __future__ import annotations
 

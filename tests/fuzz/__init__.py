@@ -1,1 +1,3 @@
-"""Whatever may come from outside, drawn by seeds: only documented errors come of it, soon, and each on one line."""
+"""Whatever may come from outside, drawn by seeds: only documented errors come of it, soon, and each
+on one line.
+"""

@@ -1,4 +1,6 @@
-"""Feeds the targets in turn: ``python -m tests.fuzz --minutes 10``, or one again: ``--target config --seed 123``."""
+"""Feeds the targets in turn: ``python -m tests.fuzz --minutes 10``, or one again: ``--target config
+--seed 123``.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,15 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m tests.fuzz", description="Feed every input from outside with noise."
     )
     parser.add_argument("--minutes", type=float, default=1.0)
-    parser.add_argument("--target", action="append", choices=sorted(TARGETS), help="only this one; may be repeated")
+    parser.add_argument(
+        "--target", action="append", choices=sorted(TARGETS), help="only this one; may be repeated"
+    )
     parser.add_argument("--seed", type=int, help="play this seed only")
     parser.add_argument(
-        "--first", type=int, default=int(time.time()) * 1000, help="the first seed; default: by the clock"
+        "--first",
+        type=int,
+        default=int(time.time()) * 1000,
+        help="the first seed; default: by the clock",
     )
     given = parser.parse_args(arguments)
     names = given.target or list(TARGETS)
@@ -44,7 +51,10 @@ def main(arguments: list[str] | None = None) -> int:
                 if place is not None:
                     found[f"{name}: {place}"] += 1
                     if found[f"{name}: {place}"] <= MOST_SHOWN:
-                        print(f"  again: python -m tests.fuzz --target {name} --seed {seed}\n", flush=True)
+                        print(
+                            f"  again: python -m tests.fuzz --target {name} --seed {seed}\n",
+                            flush=True,
+                        )
             seed += 1
     for name in names:
         print(f"{name:14} {inputs[name]:>9} inputs")

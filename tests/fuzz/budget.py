@@ -39,7 +39,9 @@ def play(name: str, target: Target, seed: int) -> None:
 
 @contextmanager
 def _alarm() -> Iterator[None]:
-    """End with OverBudget what does not end by itself; in the main thread only, for signals arrive there."""
+    """End with OverBudget what does not end by itself; in the main thread only, for signals arrive
+    there.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

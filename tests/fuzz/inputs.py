@@ -1,4 +1,6 @@
-"""What targets are fed with: texts, numbers, trees and headers that hurt, and samples with bytes changed."""
+"""What targets are fed with: texts, numbers, trees and headers that hurt, and samples with bytes
+changed.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +12,88 @@ LONGEST = 65_536
 """Bytes of one input: enough for what is square, too little for what is only slow."""
 
 TEXTS = (
-    "", " ", "a", "orders", "a.b", "a-b", "a_b", "true", "null", "~", "1e9999", "0x_", "2020-13-99", "99:59:43", "=",
+    "",
+    " ",
+    "a",
+    "orders",
+    "a.b",
+    "a-b",
+    "a_b",
+    "true",
+    "null",
+    "~",
+    "1e9999",
+    "0x_",
+    "2020-13-99",
+    "99:59:43",
+    "=",
     "<<",
-    "a\nb", "a\r\nb", "a\0b", "\x1b[31m", "\u2028", "\u202e", "\ud800", "é" * 40, "\U0001f600", "..", "__x", "%s", "{}",
-    "${A", "${A}", "${A:-b}", "$${", "${A:-${A:-${A:-}}}", "u:p@h:1", "http://u:p@h/?token=x", "-1", "9" * 30,
+    "a\nb",
+    "a\r\nb",
+    "a\0b",
+    "\x1b[31m",
+    "\u2028",
+    "\u202e",
+    "\ud800",
+    "é" * 40,
+    "\U0001f600",
+    "..",
+    "__x",
+    "%s",
+    "{}",
+    "${A",
+    "${A}",
+    "${A:-b}",
+    "$${",
+    "${A:-${A:-${A:-}}}",
+    "u:p@h:1",
+    "http://u:p@h/?token=x",
+    "-1",
+    "9" * 30,
     "9" * 4400,
-    "x" * 300, "a:b", "a.b:c.d", "500ms", "1e3s", "64KiB", "/", "../../x", "file:///", "C:\\x", "'", '"', "`", "--help",
-)  # fmt: skip
-NUMBERS = (0, 1, -1, 2, 255, 2**31 - 1, 2**31, 2**53, 2**63 - 1, 2**63, -(2**63) - 1, 10**400, 0.5, -0.0, 1e308, 5e-324)
+    "x" * 300,
+    "a:b",
+    "a.b:c.d",
+    "500ms",
+    "1e3s",
+    "64KiB",
+    "/",
+    "../../x",
+    "file:///",
+    "C:\\x",
+    "'",
+    '"',
+    "`",
+    "--help",
+)
+NUMBERS = (
+    0,
+    1,
+    -1,
+    2,
+    255,
+    2**31 - 1,
+    2**31,
+    2**53,
+    2**63 - 1,
+    2**63,
+    -(2**63) - 1,
+    10**400,
+    0.5,
+    -0.0,
+    1e308,
+    5e-324,
+)
 
 
 def text(draw: Random) -> str:
     """One that hurts, or a few characters."""
     if draw.random() < 0.7:
         return draw.choice(TEXTS)
-    codes = (draw.choice((draw.randrange(128), draw.randrange(0xD800), 0xDC80)) for _ in range(draw.randrange(9)))
+    codes = (
+        draw.choice((draw.randrange(128), draw.randrange(0xD800), 0xDC80))
+        for _ in range(draw.randrange(9))
+    )
     return "".join(map(chr, codes))
 
 
@@ -56,7 +125,9 @@ def binary(draw: Random, samples: Sequence[bytes] = ()) -> bytes:
     """Bytes of any kind, or a changed sample."""
     if samples and draw.random() < 0.8:
         return mutated(draw, draw.choice(samples))
-    return draw.choice((draw.randbytes(draw.randrange(40)), text(draw).encode("utf-8", "surrogatepass")))
+    return draw.choice(
+        (draw.randbytes(draw.randrange(40)), text(draw).encode("utf-8", "surrogatepass"))
+    )
 
 
 def headers(draw: Random, names: Sequence[str]) -> tuple[tuple[str, bytes | None], ...]:

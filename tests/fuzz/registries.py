@@ -17,7 +17,14 @@ import fastavro
 from reactive_kafka.broker.memory.rules import MemoryRecord
 from reactive_kafka.config.tables import SchemaRegistrySettings
 from reactive_kafka.errors import DecodeError, EncodeError
-from reactive_kafka.formats import Registered, SchemaMissing, Schemas, decoder_for, encoder_for, record_decoder_for
+from reactive_kafka.formats import (
+    Registered,
+    SchemaMissing,
+    Schemas,
+    decoder_for,
+    encoder_for,
+    record_decoder_for,
+)
 from reactive_kafka.formats.registered.avro_types import schema_of_type
 from reactive_kafka.formats.registered.proto_files import schema_of_file
 from reactive_kafka.formats.registered.schemas import ById, Known, Latest, Schema
@@ -28,8 +35,26 @@ from tests.fuzz import inputs
 from tests.fuzz.budget import Target
 from tests.schemas import protos
 
-NAMED = ("orders-value", "type", "name", "fields", "items", "values", "symbols", "size", "logicalType", "default",
-         "aliases", "namespace", "$ref", "properties", "pattern", "allOf", "enum", "required")  # fmt: skip
+NAMED = (
+    "orders-value",
+    "type",
+    "name",
+    "fields",
+    "items",
+    "values",
+    "symbols",
+    "size",
+    "logicalType",
+    "default",
+    "aliases",
+    "namespace",
+    "$ref",
+    "properties",
+    "pattern",
+    "allOf",
+    "enum",
+    "required",
+)
 AVRO: Any = {
     "type": "record",
     "name": "Node",
@@ -39,7 +64,10 @@ AVRO: Any = {
         {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
         {"name": "day", "type": {"type": "int", "logicalType": "date"}},
         {"name": "clock", "type": {"type": "int", "logicalType": "time-millis"}},
-        {"name": "total", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+        {
+            "name": "total",
+            "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+        },
         {"name": "key", "type": {"type": "string", "logicalType": "uuid"}},
         {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["a", "b"]}},
         {"name": "hash", "type": {"type": "fixed", "name": "Hash", "size": 4}},
@@ -48,7 +76,9 @@ AVRO: Any = {
     ],
 }
 JSON: Any = {
-    "$defs": {"node": {"type": "object", "properties": {"more": {"items": {"$ref": "#/$defs/node"}}}}},
+    "$defs": {
+        "node": {"type": "object", "properties": {"more": {"items": {"$ref": "#/$defs/node"}}}}
+    },
     "properties": {"id": {"type": "integer", "multipleOf": 0.5}, "who": {"pattern": "^a+$"}},
     "allOf": [{"$ref": "#/$defs/node"}, {"uniqueItems": True}],
     "required": ["id"],
@@ -63,19 +93,38 @@ def _avro(value: Any) -> bytes:
 
 
 SCHEMAS = {
-    "avro": (Schema("AVRO", json.dumps(AVRO)), Schema("AVRO", json.dumps(schema_of_type(OrderModel)))),
-    "json-schema": (Schema("JSON", json.dumps(JSON)), Schema("JSON", json.dumps(OrderModel.model_json_schema()))),
+    "avro": (
+        Schema("AVRO", json.dumps(AVRO)),
+        Schema("AVRO", json.dumps(schema_of_type(OrderModel))),
+    ),
+    "json-schema": (
+        Schema("JSON", json.dumps(JSON)),
+        Schema("JSON", json.dumps(OrderModel.model_json_schema())),
+    ),
     "protobuf": (schema_of_file(protos.generated().DESCRIPTOR),) * 2,
 }
 HEAD = b"\0\0\0\0\1"
 NODE = {
-    "id": 1, "who": "ada", "at": 0, "day": 0, "clock": 0, "total": Decimal("1.5"), "key": str(UUID(int=7)), "kind": "a",
-    "hash": b"1234", "counts": {"a": 1}, "more": [None, 0.5],
-}  # fmt: skip
+    "id": 1,
+    "who": "ada",
+    "at": 0,
+    "day": 0,
+    "clock": 0,
+    "total": Decimal("1.5"),
+    "key": str(UUID(int=7)),
+    "kind": "a",
+    "hash": b"1234",
+    "counts": {"a": 1},
+    "more": [None, 0.5],
+}
 BODIES = {
     "avro": (_avro({**NODE, "more": [NODE]}), _avro(NODE), b"\2" * 99),
     "json-schema": (b'{"id": 1, "who": "aa", "more": [{"more": []}]}', b'{"id":1}', b"[" * 999),
-    "protobuf": (b"\0\x0a\1x", b"\2\2\x08\5\x12\5\x0a\3tea\x2a\2\x08\1\x3a\1a", b"\2\2" + b"\x42\1" * 99),
+    "protobuf": (
+        b"\0\x0a\1x",
+        b"\2\2\x08\5\x12\5\x0a\3tea\x2a\2\x08\1\x3a\1a",
+        b"\2\2" + b"\x42\1" * 99,
+    ),
 }
 """Data by the first schema, or nearly so."""
 NAMES = ("__value_schema_id", "content-type", "ce_specversion", "ce_id", "ce_source", "ce_type")
@@ -88,7 +137,9 @@ KEPT = (DecodeError, EncodeError, SchemaMissing)
 
 
 def registered() -> AbstractContextManager[Target]:
-    """Records of each format, also as the data of events: a value, DecodeError, or that another schema is missing."""
+    """Records of each format, also as the data of events: a value, DecodeError, or that another
+    schema is missing.
+    """
     readers = []
     for format, schemas in SCHEMAS.items():
         kinds: list[Any] = [Any, dict, OrderModel, OrderData, OrderStruct]
@@ -120,7 +171,9 @@ def schemas() -> AbstractContextManager[Target]:
             if draw.random() < 0.5:
                 text = inputs.mutated(draw, texts[format].encode()).decode("utf-8", "replace")
             else:
-                text = json.dumps(_changed(draw, {"avro": AVRO, "json-schema": JSON}.get(format, {})))
+                text = json.dumps(
+                    _changed(draw, {"avro": AVRO, "json-schema": JSON}.get(format, {}))
+                )
             source = _source(whole._replace(text=text), other)
             value = draw.choice((inputs.value(draw, NAMED), {"id": 1, "more": []}, OrderData(1)))
             with suppress(*KEPT):
@@ -135,7 +188,9 @@ def schemas() -> AbstractContextManager[Target]:
 
 @contextmanager
 def registry_answers() -> Iterator[Target]:
-    """Whatever comes from the port of a registry: a schema, or what is not its fault but the registry's."""
+    """Whatever comes from the port of a registry: a schema, or what is not its fault but the
+    registry's.
+    """
     answer = b""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -153,16 +208,39 @@ def registry_answers() -> Iterator[Target]:
         def check(draw: Random) -> None:
             nonlocal answer
             kind = draw.choice(("AVRO", "JSON", inputs.text(draw)))
-            references = [{"name": "a", "subject": "a", "version": 1}] if draw.random() < 0.2 else None
-            told = {"id": 1, "schema": json.dumps(AVRO), "schemaType": kind, "references": references}
+            references = (
+                [{"name": "a", "subject": "a", "version": 1}] if draw.random() < 0.2 else None
+            )
+            told = {
+                "id": 1,
+                "schema": json.dumps(AVRO),
+                "schemaType": kind,
+                "references": references,
+            }
             told["error_code"] = draw.choice((40403, 409, inputs.value(draw)))
-            body = json.dumps(_changed(draw, told) if draw.random() < 0.7 else told).encode("utf-8", "surrogatepass")
-            status = draw.choice((b"200 OK", b"404 x", b"409 x", b"429 x", b"204 x", b"302 x", b"500", b"x", b"9999 y"))
+            body = json.dumps(_changed(draw, told) if draw.random() < 0.7 else told).encode(
+                "utf-8", "surrogatepass"
+            )
+            status = draw.choice(
+                (
+                    b"200 OK",
+                    b"404 x",
+                    b"409 x",
+                    b"429 x",
+                    b"204 x",
+                    b"302 x",
+                    b"500",
+                    b"x",
+                    b"9999 y",
+                )
+            )
             more = b"Retry-After: %d\r\n" % draw.getrandbits(70)
             length = b"Content-Length: %d\r\n" % (len(body) + draw.choice((0, 0, 0, 1, -1)))
             answer = b"HTTP/1.1 " + status + b"\r\n" + length + more + b"\r\n" + body
             if draw.random() < 0.3:
-                answer = inputs.mutated(draw, answer, (b"\r\n", b"Transfer-Encoding: chunked\r\n", b"Location: /a\r\n"))
+                answer = inputs.mutated(
+                    draw, answer, (b"\r\n", b"Transfer-Encoding: chunked\r\n", b"Location: /a\r\n")
+                )
             registry = RestRegistry(settings)
             schema = Schema("JSON", "{}")
             for call in (registry.schema(1), registry.latest("a"), registry.register("a", schema)):
@@ -178,7 +256,9 @@ def _data(draw: Random, format: str) -> bytes:
     body = draw.choice(BODIES[format])
     if draw.random() < 0.3:
         return inputs.binary(draw, (HEAD + body,))
-    return draw.choice((HEAD, HEAD, b"\0\0\0\0\2")) + (body if draw.random() < 0.1 else inputs.mutated(draw, body))
+    return draw.choice((HEAD, HEAD, b"\0\0\0\0\2")) + (
+        body if draw.random() < 0.1 else inputs.mutated(draw, body)
+    )
 
 
 def _source(first: Schema, second: Schema) -> Registered:

@@ -31,26 +31,120 @@ from tests.fuzz import inputs
 from tests.fuzz.budget import Target
 
 SECTIONS = (*keys.PLAIN_SECTIONS, *keys.CHANNEL_SECTIONS)
-KEYS = tuple(sorted({name for section in (*keys.PLAIN_SECTIONS.values(), *keys.CHANNEL_SECTIONS.values())
-                     for name in (*section.keys, *section.tables)}))  # fmt: skip
+KEYS = tuple(
+    sorted(
+        {
+            name
+            for section in (*keys.PLAIN_SECTIONS.values(), *keys.CHANNEL_SECTIONS.values())
+            for name in (*section.keys, *section.tables)
+        }
+    )
+)
 ATTRIBUTES_AND_PROPERTIES = tuple(
     sorted({*names_of("incoming"), *names_of("outgoing"), *(prop.kafka for prop in PROPERTIES)})
 )
 QUARKUS_YAML = ".quarkus.yaml"
 TOKENS = {
-    ".toml": (b"[[", b"]]\n", b"[a.b]\n", b"= ", b"'''", b'"""', b"a." * 30, b"{a=", b"1979-05-27", b"\n",
-              b"0x" + b"f" * 5000),
-    ".yaml": (b"&a ", b"*a", b"<<: *a\n", b"!!int ", b"!!float ", b"!!bool ", b"!!set ", b"!!binary ", b"? ", b": ",
-              b"- ",
-              b"0x_", b"2020-13-99", b'""', b"_", b"{=: a}", b":1" * 9000, b"!a!b ",
-              b"|\n", b">-\n", b"{", b"[", b"]", b"}", b"---\n", b'"\\U00110000"',
-              b"%YAML 9.9\n", b"\n  "),
-    ".json": (b"{", b"}", b"[", b"]", b",", b":", b'"', b"\\u0000", b"\\ud800", b"NaN", b"1e999", b"-", b"null"),
-    ".properties": (b"\\", b"\\\n ", b"=", b":", b"${", b"}", b"${a:", b"\\u00", b"\\ud800", b'"', b"%dev.", b"%prod.",
-                    b"\n", b"\r", b"#", b"::", b"$$", b"\f"),
-    QUARKUS_YAML: (b"mp:\n ", b"quarkus: ", b'"%dev":\n ', b"~: ", b"&a ", b"*a", b"<<: *a\n", b"---\n", b"\n  ",
-                   b"? ", b"{", b"[", b"]", b"}", b"- ", b"!!int ", b"${", b"|\n", b'"\\U00110000"'),
-}  # fmt: skip
+    ".toml": (
+        b"[[",
+        b"]]\n",
+        b"[a.b]\n",
+        b"= ",
+        b"'''",
+        b'"""',
+        b"a." * 30,
+        b"{a=",
+        b"1979-05-27",
+        b"\n",
+        b"0x" + b"f" * 5000,
+    ),
+    ".yaml": (
+        b"&a ",
+        b"*a",
+        b"<<: *a\n",
+        b"!!int ",
+        b"!!float ",
+        b"!!bool ",
+        b"!!set ",
+        b"!!binary ",
+        b"? ",
+        b": ",
+        b"- ",
+        b"0x_",
+        b"2020-13-99",
+        b'""',
+        b"_",
+        b"{=: a}",
+        b":1" * 9000,
+        b"!a!b ",
+        b"|\n",
+        b">-\n",
+        b"{",
+        b"[",
+        b"]",
+        b"}",
+        b"---\n",
+        b'"\\U00110000"',
+        b"%YAML 9.9\n",
+        b"\n  ",
+    ),
+    ".json": (
+        b"{",
+        b"}",
+        b"[",
+        b"]",
+        b",",
+        b":",
+        b'"',
+        b"\\u0000",
+        b"\\ud800",
+        b"NaN",
+        b"1e999",
+        b"-",
+        b"null",
+    ),
+    ".properties": (
+        b"\\",
+        b"\\\n ",
+        b"=",
+        b":",
+        b"${",
+        b"}",
+        b"${a:",
+        b"\\u00",
+        b"\\ud800",
+        b'"',
+        b"%dev.",
+        b"%prod.",
+        b"\n",
+        b"\r",
+        b"#",
+        b"::",
+        b"$$",
+        b"\f",
+    ),
+    QUARKUS_YAML: (
+        b"mp:\n ",
+        b"quarkus: ",
+        b'"%dev":\n ',
+        b"~: ",
+        b"&a ",
+        b"*a",
+        b"<<: *a\n",
+        b"---\n",
+        b"\n  ",
+        b"? ",
+        b"{",
+        b"[",
+        b"]",
+        b"}",
+        b"- ",
+        b"!!int ",
+        b"${",
+        b"|\n",
+        b'"\\U00110000"',
+    ),
+}
 
 
 @contextmanager
@@ -68,7 +162,9 @@ def configuration() -> Iterator[Target]:
             else:
                 text = _written(_tables(draw), suffix)
             data = text.encode("utf-8", "surrogatepass")
-            file.write_bytes(data if draw.random() < 0.4 else inputs.mutated(draw, data, TOKENS[suffix]))
+            file.write_bytes(
+                data if draw.random() < 0.4 else inputs.mutated(draw, data, TOKENS[suffix])
+            )
             try:
                 reading = read_settings(file, environ=_environment(draw))
                 settings = reading.checked()
@@ -79,7 +175,8 @@ def configuration() -> Iterator[Target]:
             else:
                 json.dumps(dump(settings))
                 if suffix in (".properties", QUARKUS_YAML):
-                    with suppress(ConfigError):  # without the environment it may not be one
+                    # Without the environment it may not be one.
+                    with suppress(ConfigError):
                         tomllib.loads(toml_of_quarkus(file, {})[0])
                 assert all("\n" not in warning for warning in settings.warnings)
 
@@ -88,11 +185,17 @@ def configuration() -> Iterator[Target]:
 
 def _properties(draw: Random) -> str:
     """Channels, with attributes that are SmallRye's, or Kafka's, most times."""
-    starts = [f"mp.messaging.{side}.{name}." for side in ("incoming", "outgoing") for name in ("orders", '"a.b"')]
+    starts = [
+        f"mp.messaging.{side}.{name}."
+        for side in ("incoming", "outgoing")
+        for name in ("orders", '"a.b"')
+    ]
     starts += ["mp.messaging.connector.smallrye-kafka.", "kafka.", "%prod.kafka.", "mp.messaging."]
     lines = ["kafka.group.id=g"]
     for _ in range(draw.randrange(8)):
-        value = draw.choice(("true", "earliest", "5", "a,b", "${a:b}", "${kafka.group.id}", inputs.text(draw)))
+        value = draw.choice(
+            ("true", "earliest", "5", "a,b", "${a:b}", "${kafka.group.id}", inputs.text(draw))
+        )
         lines.append(f"{draw.choice(starts)}{inputs.name(draw, ATTRIBUTES_AND_PROPERTIES)}={value}")
     return "\n".join(lines)
 
@@ -103,7 +206,9 @@ def _quarkus_yaml(draw: Random) -> str:
     for line in _properties(draw).split("\n"):
         name, _, value = line.partition("=")
         table, _, key = name.rpartition(".")
-        shape = draw.choice(("{name}: {value}", "{table}: {{{key}: {value}}}", "---\n{name}: [{value}, 1]"))
+        shape = draw.choice(
+            ("{name}: {value}", "{table}: {{{key}: {value}}}", "---\n{name}: [{value}, 1]")
+        )
         parts = {"name": name, "table": table, "key": key, "value": value}
         lines.append(shape.format(**{part: json.dumps(text) for part, text in parts.items()}))
     return "\n".join(lines)
@@ -114,7 +219,9 @@ def _tables(draw: Random) -> dict[str, Any]:
     tables: dict[str, Any] = {}
     for _ in range(draw.randrange(1, 4)):
         section = inputs.name(draw, SECTIONS)
-        table = {inputs.name(draw, KEYS): inputs.value(draw, KEYS, 1) for _ in range(draw.randrange(6))}
+        table = {
+            inputs.name(draw, KEYS): inputs.value(draw, KEYS, 1) for _ in range(draw.randrange(6))
+        }
         if section in keys.CHANNEL_SECTIONS:
             table = {inputs.name(draw, ("orders", "clicks")): {"group_id": "g", **table}}
         tables[section] = table
@@ -122,7 +229,9 @@ def _tables(draw: Random) -> dict[str, Any]:
 
 
 def _written(tables: dict[str, Any], suffix: str) -> str:
-    return _toml(tables) if suffix == ".toml" else json.dumps(tables, ensure_ascii=suffix == ".json")
+    return (
+        _toml(tables) if suffix == ".toml" else json.dumps(tables, ensure_ascii=suffix == ".json")
+    )
 
 
 def _toml(tables: dict[str, Any]) -> str:
@@ -131,7 +240,11 @@ def _toml(tables: dict[str, Any]) -> str:
 
 def _inline(value: Any) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(name)} = {_inline(one)}" for name, one in value.items()) + "}"
+        return (
+            "{"
+            + ", ".join(f"{json.dumps(name)} = {_inline(one)}" for name, one in value.items())
+            + "}"
+        )
     if isinstance(value, list):
         return "[" + ", ".join(map(_inline, value)) + "]"
     return '""' if value is None else json.dumps(value)
@@ -140,43 +253,104 @@ def _inline(value: Any) -> str:
 def _environment(draw: Random) -> dict[str, str]:
     environ = {"A": inputs.text(draw)}
     for _ in range(draw.randrange(3)):
-        parts = [inputs.name(draw, SECTIONS), inputs.name(draw, ("ORDERS", "MY_ORDERS")), inputs.name(draw, KEYS)]
+        parts = [
+            inputs.name(draw, SECTIONS),
+            inputs.name(draw, ("ORDERS", "MY_ORDERS")),
+            inputs.name(draw, KEYS),
+        ]
         environ[f"REACTIVE_KAFKA__{'__'.join(parts[: draw.randint(1, 3)])}"] = draw.choice(
-            (inputs.text(draw), json.dumps(inputs.value(draw)), "[" * 3000, "{" + "a." * 9000 + "b=1}")
+            (
+                inputs.text(draw),
+                json.dumps(inputs.value(draw)),
+                "[" * 3000,
+                "{" + "a." * 9000 + "b=1}",
+            )
         )
     return environ
 
 
 COMMANDS = (
-    ("check",), ("lag",), ("offsets", "show"), ("offsets", "reset"), ("offsets", "export"), ("offsets", "import"),
-    ("dlq", "show"), ("dlq", "replay"), ("dlq",), ("offsets",), (), ("init",), ("chek",), ("schema",),
+    ("check",),
+    ("lag",),
+    ("offsets", "show"),
+    ("offsets", "reset"),
+    ("offsets", "export"),
+    ("offsets", "import"),
+    ("dlq", "show"),
+    ("dlq", "replay"),
+    ("dlq",),
+    ("offsets",),
+    (),
+    ("init",),
+    ("chek",),
+    ("schema",),
     ("asyncapi",),
-)  # fmt: skip
+)
 """None of those that run for long, or fetch something."""
 OPTIONS = (
-    "--to", "--topic", "--partition", "--limit", "--config", "--group", "--json", "--yes", "--dry-run", "--values",
+    "--to",
+    "--topic",
+    "--partition",
+    "--limit",
+    "--config",
+    "--group",
+    "--json",
+    "--yes",
+    "--dry-run",
+    "--values",
     "--help",
-    "--app", "--app-dir", "--strict", "--version", "--nonsense", "--yaml", "--title", "--api-version",
-)  # fmt: skip
+    "--app",
+    "--app-dir",
+    "--strict",
+    "--version",
+    "--nonsense",
+    "--yaml",
+    "--title",
+    "--api-version",
+)
 WORDS = (
-    "orders", "letters", "billing", "time:x", "_thread:lock", "no.such:app", "shop.py:app", "earliest", "latest",
+    "orders",
+    "letters",
+    "billing",
+    "time:x",
+    "_thread:lock",
+    "no.such:app",
+    "shop.py:app",
+    "earliest",
+    "latest",
     "by:-5",
-    "2026-11-21T08:00:00Z", "2026-11-21", "5", "-5", "saved.json", "c.toml", ".", "/",
-)  # fmt: skip
+    "2026-11-21T08:00:00Z",
+    "2026-11-21",
+    "5",
+    "-5",
+    "saved.json",
+    "c.toml",
+    ".",
+    "/",
+)
 
 
 @contextmanager
 def command_line() -> Iterator[Target]:
-    """Any arguments, with hostile letters and files: exit code 0, 1 or 2, and nothing on the terminal but lines."""
+    """Any arguments, with hostile letters and files: exit code 0, 1 or 2, and nothing on the
+    terminal but lines.
+    """
     with TemporaryDirectory() as folder, _inside_of(Path(folder)):
 
         def check(draw: Random) -> None:
             broker = _with_letters(draw)
-            data = json.dumps({"format": "reactive-kafka offsets", "version": 1, "positions": []}).encode()
+            data = json.dumps(
+                {"format": "reactive-kafka offsets", "version": 1, "positions": []}
+            ).encode()
             Path("saved.json").write_bytes(inputs.mutated(draw, data))
-            tables = {"kafka": {"group_id": "billing", "bootstrap_servers": "memory:1"}, "incoming": {"orders": {}}}
+            tables = {
+                "kafka": {"group_id": "billing", "bootstrap_servers": "memory:1"},
+                "incoming": {"orders": {}},
+            }
             whole = _toml(tables).encode()
-            Path("c.toml").write_bytes(whole if draw.random() < 0.5 else inputs.mutated(draw, whole, TOKENS[".toml"]))
+            Path("c.toml").write_bytes(
+                whole if draw.random() < 0.5 else inputs.mutated(draw, whole, TOKENS[".toml"])
+            )
             words = [inputs.name(draw, (*WORDS, *OPTIONS)) for _ in range(draw.randrange(6))]
             words = [word.encode(errors="replace").decode().replace("\0", "") for word in words]
             ended = cli_on(broker, *draw.choice(COMMANDS), *words, servers=draw.random() < 0.7)
@@ -192,10 +366,18 @@ def command_line() -> Iterator[Target]:
 def _with_letters(draw: Random) -> MemoryBroker:
     broker = make_broker(2, "orders", "letters")
     for _ in range(draw.randrange(4)):
-        pairs = [("dead-letter-topic", b"orders"), ("dead-letter-partition", b"1"), ("dead-letter-offset", b"5")]
-        pairs += inputs.headers(draw, ("dead-letter-reason", "dead-letter-exception-class-name", "x"))
+        pairs = [
+            ("dead-letter-topic", b"orders"),
+            ("dead-letter-partition", b"1"),
+            ("dead-letter-offset", b"5"),
+        ]
+        pairs += inputs.headers(
+            draw, ("dead-letter-reason", "dead-letter-exception-class-name", "x")
+        )
         told = tuple((name.encode(errors="replace").decode(), value) for name, value in pairs)
-        broker.produce("letters", inputs.binary(draw), key=inputs.binary(draw), headers=told, partition=0)
+        broker.produce(
+            "letters", inputs.binary(draw), key=inputs.binary(draw), headers=told, partition=0
+        )
     assert broker.log(TopicPartition("letters", 1)) == ()
     return broker
 
@@ -222,18 +404,32 @@ REQUESTS = (
     b"OPTIONS * HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
 )
 PIECES = (
-    b"\r\n", b"\n", b"\0", b" HTTP/1.0\r\n", b"Content-Length: -1\r\n", b"Content-Length: 99999999999999999999\r\n",
+    b"\r\n",
+    b"\n",
+    b"\0",
+    b" HTTP/1.0\r\n",
+    b"Content-Length: -1\r\n",
+    b"Content-Length: 99999999999999999999\r\n",
     b"..%2f",
     b"Origin: http://localhost\r\n",
-    b"Host: a\r\n", b"Transfer-Encoding: gzip\r\n", b"Authorization: Bearer x\r\n", b"%00", b"Cookie: " + b"x" * 9000,
-    b"Expect: 100-continue\r\n", b"\x16\x03\x01", b"GET //evil HTTP/1.1\r\n", b"ffffffffffffffff\r\n",
-)  # fmt: skip
+    b"Host: a\r\n",
+    b"Transfer-Encoding: gzip\r\n",
+    b"Authorization: Bearer x\r\n",
+    b"%00",
+    b"Cookie: " + b"x" * 9000,
+    b"Expect: 100-continue\r\n",
+    b"\x16\x03\x01",
+    b"GET //evil HTTP/1.1\r\n",
+    b"ffffffffffffffff\r\n",
+)
 LAST_REQUEST = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 STATUS = re.compile(rb"HTTP/1\.1 (\d{3}) ")
 PATIENCE_S = 1.0
 """For an answer to noise: whoever sends half a request is waited for, and need not be answered."""
 ANSWERED_S = 60.0
-"""For the answer that must come. A busy machine may stop for a second, and nobody waits longer than it takes."""
+"""For the answer that must come. A busy machine may stop for a second, and nobody waits longer than
+it takes.
+"""
 
 
 class _Errors(logging.Handler):
@@ -247,7 +443,9 @@ class _Errors(logging.Handler):
 
 @contextmanager
 def http() -> Iterator[Target]:
-    """Raw bytes to the real server: an answer that is none of its own errors, and the next request is answered."""
+    """Raw bytes to the real server: an answer that is none of its own errors, and the next request
+    is answered.
+    """
     app = App({"kafka": {"group_id": "g"}, "incoming": {"orders": {}}, "http": {"token": "x"}})
     app.configure()
     errors = _Errors()

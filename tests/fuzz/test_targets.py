@@ -1,4 +1,6 @@
-"""Each target is fed with some inputs; ``make fuzz MINUTES=`` feeds them for longer. Budget and runner work."""
+"""Each target is fed with some inputs; ``make fuzz MINUTES=`` feeds them for longer. Budget and
+runner work.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,15 @@ from tests.fuzz.budget import OverBudget, play
 from tests.fuzz.targets import TARGETS
 
 INPUTS = {
-    "configuration": 600, "command-line": 100, "http": 150, "rows": 500, "formats": 1000, "metadata": 1000,
-    "schemas": 300, "registry-answers": 200,
-}  # fmt: skip
+    "configuration": 600,
+    "command-line": 100,
+    "http": 150,
+    "rows": 500,
+    "formats": 1000,
+    "metadata": 1000,
+    "schemas": 300,
+    "registry-answers": 200,
+}
 OTHERS = 2000
 """Inputs of those that take less than a millisecond."""
 
@@ -53,7 +61,8 @@ def test_what_takes_too_long_or_too_much_is_a_finding(monkeypatch: pytest.Monkey
     monkeypatch.setattr(budget, "LONGEST_S", 60.0)
     monkeypatch.setattr(budget, "HANGS_S", 60.0)
     monkeypatch.setattr(budget, "MOST_KIB", 1024)
-    size = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10) + (64 << 20)  # more than there ever was
+    # More than there ever was.
+    size = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10) + (64 << 20)
     with pytest.raises(OverBudget, match="of memory"):
         play("large", lambda _: [b"x" * size].clear(), 1)
 

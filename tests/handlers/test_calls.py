@@ -38,9 +38,11 @@ async def test_a_cancelled_call_counts_until_its_thread_returns() -> None:
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    assert limiter.borrowed_tokens == 0  # the slot is free for the next call
+    # The slot is free for the next call.
+    assert limiter.borrowed_tokens == 0
     assert calls_in_threads() == 1
     may_end.set()
     async with asyncio.timeout(10):
-        while calls_in_threads():  # noqa: ASYNC110  # the thread has no loop to tell
+        # The thread has no loop to tell.
+        while calls_in_threads():  # noqa: ASYNC110
             await asyncio.sleep(0.001)

@@ -10,7 +10,13 @@ import pytest
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.handlers.dependencies.depends import Depends, Need
 from reactive_kafka.handlers.dependencies.graph import Graph, Kind, Needing
-from reactive_kafka.handlers.signature import Shape, draft_handler, name_and_place, source_needs, why_no_source
+from reactive_kafka.handlers.signature import (
+    Shape,
+    draft_handler,
+    name_and_place,
+    source_needs,
+    why_no_source,
+)
 from reactive_kafka.verdicts.batch import Batch
 from reactive_kafka.verdicts.message import Message
 
@@ -43,7 +49,9 @@ class Repository:
 
 
 async def beside(order: dict[str, Any], pool: Pool) -> None: ...
-async def by_name(order: dict[str, Any], *, repository: Annotated[Repository, Depends(Repository)]) -> None: ...
+async def by_name(
+    order: dict[str, Any], *, repository: Annotated[Repository, Depends(Repository)]
+) -> None: ...
 async def as_text(order: "dict[str, Any]", pool: "Pool") -> None: ...
 async def with_message(message: Message[bytes], pool: Pool) -> None: ...
 async def of_batch(batch: Batch[bytes], pool: Pool) -> None: ...
@@ -86,7 +94,9 @@ def needs_of(handler: Any) -> dict[str, Depends]:
         (functools.partial(beside, pool="given"), {}),
     ],
 )
-def test_annotations_say_what_a_handler_is_called_with_besides(handler: Any, filled: dict[str, Depends]) -> None:
+def test_annotations_say_what_a_handler_is_called_with_besides(
+    handler: Any, filled: dict[str, Depends]
+) -> None:
     assert needs_of(handler) == filled
 
 
@@ -116,18 +126,29 @@ def wrapped_without_names(function: Callable[..., Any]) -> Callable[..., Any]:
     ("handler", "said"),
     [
         (positional_only, "cannot be called with a record, and pool by name: "),
-        (dependency_first, "has the dependency pool where the record comes: first the record, then what it needs"),
+        (
+            dependency_first,
+            "has the dependency pool where the record comes: first the record, then what it needs",
+        ),
         (nothing_else, "has the dependency pool where the record comes"),
         (one_unfilled, "has the parameter dry beside order, which nothing fills"),
         (one_more, "takes 2 parameters (order, other)"),
-        (as_default, "has Depends(...) as the default of pool: annotate it, as in `pool: Annotated[Pool, Depends("),
+        (
+            as_default,
+            "has Depends(...) as the default of pool: annotate it, as in `pool: Annotated[Pool, Depends(",
+        ),
         (not_called, "takes 2 parameters (order, pool)"),
         (maybe, "takes 2 parameters (order, pool)"),
         (text_unfilled, "takes 2 parameters (order, other)"),
-        (wrapped_without_names(beside), "cannot be called with a record, and pool by name: got an unexpected keyword"),
+        (
+            wrapped_without_names(beside),
+            "cannot be called with a record, and pool by name: got an unexpected keyword",
+        ),
     ],
 )
-def test_what_nothing_fills_is_an_error_that_shows_how_to_have_it_filled(handler: Any, said: str) -> None:
+def test_what_nothing_fills_is_an_error_that_shows_how_to_have_it_filled(
+    handler: Any, said: str
+) -> None:
     with pytest.raises(ConfigError) as raised:
         draft_handler(handler).spec()
     assert said in str(raised.value)
@@ -138,7 +159,9 @@ def test_a_parameter_that_turns_out_to_be_no_dependency_is_refused_when_that_is_
     async def handler(order: bytes, other: "NotYet") -> None: ...  # type: ignore[name-defined]  # noqa: F821
 
     draft = draft_handler(handler)
-    with pytest.raises(ConfigError, match=r"has the annotation 'NotYet' at 'other', which cannot be resolved"):
+    with pytest.raises(
+        ConfigError, match=r"has the annotation 'NotYet' at 'other', which cannot be resolved"
+    ):
         draft.spec()
     globals()["NotYet"] = str
     try:
@@ -161,7 +184,10 @@ def test_a_source_may_have_dependencies() -> None:
     ("make", "said"),
     [
         (lambda: Depends("pool"), "Depends('pool'): expected a function or a class"),  # type: ignore[arg-type]
-        (lambda: Depends(pool, scope="request"), "Depends(scope='request'): allowed are 'call', 'app'"),  # type: ignore[arg-type]
+        (
+            lambda: Depends(pool, scope="request"),
+            "Depends(scope='request'): allowed are 'call', 'app'",
+        ),  # type: ignore[arg-type]
         (lambda: Depends(functools.partial(pool, [])), None),
     ],
 )
@@ -186,7 +212,10 @@ def test_each_is_made_after_those_that_it_needs_and_once() -> None:
     found = graph(Depends(Repository), Depends(session), Depends(pool, scope="app"))
     assert found.problems == []
     assert [step.asked for step in found.of_app] == [settings, pool]
-    assert [step.asked for step in found.of_call([Need("it", Depends(Repository))])] == [session, Repository]
+    assert [step.asked for step in found.of_call([Need("it", Depends(Repository))])] == [
+        session,
+        Repository,
+    ]
     assert found.of_call([Need("it", Depends(pool, scope="app"))]) == ()
 
 
@@ -268,17 +297,39 @@ def of_a_default(it: Any = Depends(pool)) -> Any:  # noqa: B008
 @pytest.mark.parametrize(
     ("asked", "shape", "said"),
     [
-        (first, PAYLOAD, f"so that none can be made first: {HERE}.second -> {HERE}.third -> {HERE}.second"),
-        (unfilled, PAYLOAD, "parameter p0 of handler, has the parameter host, which nothing fills: annotate it"),
+        (
+            first,
+            PAYLOAD,
+            f"so that none can be made first: {HERE}.second -> {HERE}.third -> {HERE}.second",
+        ),
+        (
+            unfilled,
+            PAYLOAD,
+            "parameter p0 of handler, has the parameter host, which nothing fills: annotate it",
+        ),
         (by_place, PAYLOAD, "has the positional-only parameter it: dependencies are given by name"),
-        (of_the_unknown, PAYLOAD, "has the annotation 'Unknown' at 'it', which cannot be resolved: NameError"),
+        (
+            of_the_unknown,
+            PAYLOAD,
+            "has the annotation 'Unknown' at 'it', which cannot be resolved: NameError",
+        ),
         (of_a_default, PAYLOAD, "has Depends(...) as the default of it: annotate it, as in"),
-        (asks_message, BATCH, "takes the message of a call, as message, and handler is called with a batch"),
-        (asks_batch, PAYLOAD, "takes the batch of a call, as batch, and handler is called with a message"),
+        (
+            asks_message,
+            BATCH,
+            "takes the message of a call, as message, and handler is called with a batch",
+        ),
+        (
+            asks_batch,
+            PAYLOAD,
+            "takes the batch of a call, as batch, and handler is called with a message",
+        ),
         (asks_message, None, "as message, and handler is called with nothing: it is a source"),
     ],
-)  # fmt: skip
-def test_what_cannot_be_made_is_refused_and_named(asked: Any, shape: Shape | None, said: str) -> None:
+)
+def test_what_cannot_be_made_is_refused_and_named(
+    asked: Any, shape: Shape | None, said: str
+) -> None:
     problem, *others = graph(Depends(asked), shape=shape).problems
     assert said in problem
     assert others == []

@@ -12,10 +12,20 @@ ORDERS = {"group_id": "billing"}
 INVOICES = {"transactional_id": "billing"}
 
 
-def app_with(orders: dict[str, Any] | None = None, *, kafka: dict[str, Any] | None = None, **outgoing: Any) -> App:
-    """An application that sends what it makes of orders to all of these channels; by default to invoices."""
+def app_with(
+    orders: dict[str, Any] | None = None, *, kafka: dict[str, Any] | None = None, **outgoing: Any
+) -> App:
+    """An application that sends what it makes of orders to all of these channels; by default to
+    invoices.
+    """
     outgoing = outgoing or {"invoices": INVOICES}
-    app = App({"kafka": kafka or {}, "incoming": {"orders": {**ORDERS, **(orders or {})}}, "outgoing": outgoing})
+    app = App(
+        {
+            "kafka": kafka or {},
+            "incoming": {"orders": {**ORDERS, **(orders or {})}},
+            "outgoing": outgoing,
+        }
+    )
 
     async def handler(order: bytes) -> bytes:
         return order
@@ -46,7 +56,9 @@ def problem(app: App) -> str:
         ({"keep_out_of_order_acks": True}, ["needs keep_out_of_order_acks", "false"]),
     ],
 )
-def test_what_cannot_be_part_of_a_transaction_is_named(orders: dict[str, Any], words: list[str]) -> None:
+def test_what_cannot_be_part_of_a_transaction_is_named(
+    orders: dict[str, Any], words: list[str]
+) -> None:
     told = problem(app_with(orders))
     for word in ["@app.incoming('orders')", "transactional_id = 'billing'", *words]:
         assert word in told
@@ -58,7 +70,10 @@ def test_all_channels_of_a_handler_have_the_same_id() -> None:
     assert "'audit' has none" in told
     other = problem(app_with(invoices=INVOICES, audit={"transactional_id": "audit"}))
     assert "give all of them the same one, or none" in other
-    assert app_with(invoices=INVOICES, audit=INVOICES).plan.incoming["orders"].transactional_id == "billing"
+    assert (
+        app_with(invoices=INVOICES, audit=INVOICES).plan.incoming["orders"].transactional_id
+        == "billing"
+    )
 
 
 def test_channels_with_the_same_id_have_the_same_client() -> None:
@@ -69,20 +84,32 @@ def test_channels_with_the_same_id_have_the_same_client() -> None:
 
 def test_the_embedded_broker_has_no_transactions() -> None:
     told = problem(app_with(kafka={"bootstrap_servers": "embedded"}))
-    assert "[outgoing.invoices] transactional_id = 'billing': the embedded broker has no transactions" in told
+    assert (
+        "[outgoing.invoices] transactional_id = 'billing': the embedded broker has no transactions"
+        in told
+    )
 
 
 @pytest.mark.parametrize(
-    ("given", "word"), [({"acks": 1}, "acks = 1"), ({"enable.idempotence": False}, "enable.idempotence = false")]
+    ("given", "word"),
+    [({"acks": 1}, "acks = 1"), ({"enable.idempotence": False}, "enable.idempotence = false")],
 )
-def test_a_transactional_channel_is_confirmed_by_all_and_idempotent(given: dict[str, Any], word: str) -> None:
+def test_a_transactional_channel_is_confirmed_by_all_and_idempotent(
+    given: dict[str, Any], word: str
+) -> None:
     told = problem(app_with(invoices={**INVOICES, **given}))
     assert word in told
     assert "transactional.id needs" in told
 
 
 def test_a_memory_channel_is_no_part_of_a_transaction() -> None:
-    app = App({"incoming": {"orders": ORDERS}, "outgoing": {"invoices": INVOICES}, "memory": {"stage": {}}})
+    app = App(
+        {
+            "incoming": {"orders": ORDERS},
+            "outgoing": {"invoices": INVOICES},
+            "memory": {"stage": {}},
+        }
+    )
 
     @app.incoming("orders")
     @app.outgoing("invoices")
@@ -97,7 +124,13 @@ def test_a_memory_channel_is_no_part_of_a_transaction() -> None:
 
 
 def test_what_comes_through_a_memory_channel_has_no_position() -> None:
-    app = App({"incoming": {"orders": ORDERS}, "outgoing": {"invoices": INVOICES}, "memory": {"stage": {}}})
+    app = App(
+        {
+            "incoming": {"orders": ORDERS},
+            "outgoing": {"invoices": INVOICES},
+            "memory": {"stage": {}},
+        }
+    )
 
     @app.incoming("orders")
     @app.outgoing("stage")
@@ -117,7 +150,10 @@ def isolation(app: App, channel: str) -> object:
 
 
 def test_an_exactly_once_channel_and_its_retries_read_what_is_committed() -> None:
-    retries = {"failure_strategy": "delayed-retry-topic", "delayed_retry": {"topics": ["orders_retry_1000"]}}
+    retries = {
+        "failure_strategy": "delayed-retry-topic",
+        "delayed_retry": {"topics": ["orders_retry_1000"]},
+    }
     app = app_with(retries)
     assert isolation(app, "orders") == "read_committed"
     delayed = app.plan.incoming["orders"].settings.delayed_retry
@@ -125,7 +161,9 @@ def test_an_exactly_once_channel_and_its_retries_read_what_is_committed() -> Non
     assert delayed.client["isolation_level"] == "read_committed"
 
 
-def test_who_reads_a_topic_that_the_application_writes_in_transactions_reads_what_is_committed() -> None:
+def test_who_reads_a_topic_that_the_application_writes_in_transactions_reads_what_is_committed() -> (
+    None
+):
     app = App(
         {
             "incoming": {
@@ -144,7 +182,9 @@ def test_who_reads_a_topic_that_the_application_writes_in_transactions_reads_wha
 
 
 def test_the_channel_may_say_otherwise() -> None:
-    assert isolation(app_with({"isolation_level": "read_uncommitted"}), "orders") == "read_uncommitted"
+    assert (
+        isolation(app_with({"isolation_level": "read_uncommitted"}), "orders") == "read_uncommitted"
+    )
     assert isolation(app_with(invoices={}), "orders") is None
 
 

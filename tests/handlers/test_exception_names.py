@@ -1,4 +1,6 @@
-"""Names of exceptions in settings: those that no exception has are told when an application is planned."""
+"""Names of exceptions in settings: those that no exception has are told when an application is
+planned.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,10 @@ def test_an_exception_that_exists_is_nothing_to_tell(key: str, table: Any, name:
         ("Zzzzzzzzzz", "no exception that is loaded has this name"),
         ("json.JSONDecodeErorr", "json has no such exception; did you mean 'JSONDecodeError'?"),
         ("json.loads", "it is no exception"),
-        ("no_such_module_here.SomeError", "no_such_module_here cannot be imported: ModuleNotFoundError"),
+        (
+            "no_such_module_here.SomeError",
+            "no_such_module_here cannot be imported: ModuleNotFoundError",
+        ),
     ],
 )
 def test_a_name_that_no_exception_has_is_told_with_the_one_that_was_meant(

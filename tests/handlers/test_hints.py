@@ -22,7 +22,9 @@ from reactive_kafka import App, ConfigError, Router
     ],
 )
 @pytest.mark.parametrize("made", [App, Router])
-def test_a_name_that_is_not_there_says_what_to_write(made: type[App | Router], name: str, hint: str) -> None:
+def test_a_name_that_is_not_there_says_what_to_write(
+    made: type[App | Router], name: str, hint: str
+) -> None:
     with pytest.raises(AttributeError, match=f"has no attribute {name!r}") as raised:
         getattr(made(), name)
     assert hint in str(raised.value)
@@ -45,8 +47,14 @@ def test_brokers_in_the_place_of_a_file_are_told_from_a_file(servers: str) -> No
 @pytest.mark.parametrize(
     ("server", "hint"),
     [
-        ("PLAINTEXT://host:9092", "write 'host:9092' without 'PLAINTEXT://'.*security_protocol = \"PLAINTEXT\""),
-        ("sasl_ssl://me:SECRET@host:9092", "write 'host:9092' without 'sasl_ssl://'.*security_protocol = \"SASL_SSL\""),
+        (
+            "PLAINTEXT://host:9092",
+            "write 'host:9092' without 'PLAINTEXT://'.*security_protocol = \"PLAINTEXT\"",
+        ),
+        (
+            "sasl_ssl://me:SECRET@host:9092",
+            "write 'host:9092' without 'sasl_ssl://'.*security_protocol = \"SASL_SSL\"",
+        ),
         ("kafka://host:9092/", "write 'host:9092' without 'kafka://'$"),
     ],
 )
@@ -57,6 +65,10 @@ def test_a_scheme_before_a_broker_says_where_it_goes(server: str, hint: str) -> 
 
 def test_python_m_reactive_kafka_is_the_command_line() -> None:
     ended = subprocess.run(
-        [sys.executable, "-m", "reactive_kafka", "--version"], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-m", "reactive_kafka", "--version"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
     )
     assert ended.stdout.startswith("reactive-kafka ")

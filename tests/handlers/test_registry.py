@@ -1,4 +1,6 @@
-"""How decorated functions fit the settings: every contradiction in one report, whatever the order of decorators."""
+"""How decorated functions fit the settings: every contradiction in one report, whatever the order
+of decorators.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from reactive_kafka.handlers.spec import IncomingSpec, SourceSpec
 
 
 def app_with(**tables: Any) -> App:
-    """An application with the incoming channels orders and clicks, and the outgoing one invoices."""
+    """An application with the incoming channels orders and clicks, and the outgoing one
+    invoices.
+    """
     incoming = {name: {"group_id": "g", **tables.get(name, {})} for name in ("orders", "clicks")}
     return App({"incoming": incoming, "outgoing": {"invoices": {}}})
 
@@ -55,8 +59,14 @@ def test_every_contradiction_is_reported_at_once() -> None:
     problems = problems_of(app)
     assert len(problems) == 6
     text = "\n".join(problems)
-    assert "no [incoming.oders] is configured in code (there are 'clicks', 'orders'); did you mean 'orders'?" in text
-    assert "no [outgoing.invoises] is configured in code (there are 'invoices'); did you mean 'invoices'?" in text
+    assert (
+        "no [incoming.oders] is configured in code (there are 'clicks', 'orders'); did you mean 'orders'?"
+        in text
+    )
+    assert (
+        "no [outgoing.invoises] is configured in code (there are 'invoices'); did you mean 'invoices'?"
+        in text
+    )
     assert "channel 'orders' has two handlers" in text
     assert "wrong_type" in text
     assert "the deserializer 'int' yields int, but the handler asks for str" in text
@@ -96,7 +106,10 @@ def test_one_handler_may_serve_two_channels_each_with_its_own_ways() -> None:
     @app.incoming("clicks")
     async def handler(value: Message[dict[str, int]]) -> None: ...
 
-    assert fitted(app).handler is fitted(app, "clicks").handler or fitted(app, "clicks").handler is not None
+    assert (
+        fitted(app).handler is fitted(app, "clicks").handler
+        or fitted(app, "clicks").handler is not None
+    )
     assert (fitted(app).settings.ack, fitted(app, "clicks").settings.ack) == ("manual", "post")
     assert fitted(app).settings.retry.max_attempts == 3
     assert fitted(app, "clicks").settings.retry == RetrySettings()
@@ -113,7 +126,9 @@ def test_a_hook_of_a_channel_that_is_not_configured_is_an_error() -> None:
 
 def test_the_file_the_hooks_and_the_handlers_are_reported_together(tmp_path: Path) -> None:
     file = tmp_path / "shop.toml"
-    file.write_text('[incoming.orders]\ngroup_id = "g"\nconcurency = 2\nack = "none"\n[incoming.clicks]\n')
+    file.write_text(
+        '[incoming.orders]\ngroup_id = "g"\nconcurency = 2\nack = "none"\n[incoming.clicks]\n'
+    )
     app = App(file)
 
     @app.incoming("oders")
@@ -133,11 +148,17 @@ def test_the_file_the_hooks_and_the_handlers_are_reported_together(tmp_path: Pat
     app.spark("ordrs")(lambda df, batch: None)
     text = "\n".join(problems := problems_of(app))
     assert len(problems) == 8, text
-    assert f"{file}, line 3: [incoming.orders] concurency = 2: unknown key; did you mean 'concurrency'?" in text
+    assert (
+        f"{file}, line 3: [incoming.orders] concurency = 2: unknown key; did you mean 'concurrency'?"
+        in text
+    )
     assert 'ack = "none" needs' in text
     assert "group_id is missing" in text
     line = misspelt.__code__.co_firstlineno
-    assert f"misspelt ({__file__}:{line}): no [incoming.oders] is configured in {file} (there are 'clicks'" in text
+    assert (
+        f"misspelt ({__file__}:{line}): no [incoming.oders] is configured in {file} (there are 'clicks'"
+        in text
+    )
     assert f"no [outgoing.invoices] is configured in {file} (there are none)" in text
     assert "no [incoming.click] is configured" in text
     assert "did you mean 'clicks'?" in text
@@ -168,7 +189,9 @@ failure_routes.KeyError = "tests.handlers.test_registry:Fussy"
 
 
 @pytest.mark.parametrize("broken", ["", "[http]\nport = 70000\n"])
-def test_what_cannot_be_loaded_is_in_the_files_own_report_with_its_place(broken: str, tmp_path: Path) -> None:
+def test_what_cannot_be_loaded_is_in_the_files_own_report_with_its_place(
+    broken: str, tmp_path: Path
+) -> None:
     file = tmp_path / "shop.toml"
     file.write_text(LOADING + broken)
     app = App(file)
@@ -190,19 +213,27 @@ def test_what_cannot_be_loaded_is_in_the_files_own_report_with_its_place(broken:
     ):
         assert line in problems
     text = "\n".join(problems)
-    assert f"{file}, line 3: [incoming.orders] ordering = 'key': it orders single records, and @app.incoming(" in text
-    assert ("[http] port = 70000" in text) is bool(broken)
-    made = (
-        "failure_routes.KeyError = 'tests.handlers.test_registry:Fussy': called with the settings of channel 'orders'"
+    assert (
+        f"{file}, line 3: [incoming.orders] ordering = 'key': it orders single records, and @app.incoming("
+        in text
     )
+    assert ("[http] port = 70000" in text) is bool(broken)
+    made = "failure_routes.KeyError = 'tests.handlers.test_registry:Fussy': called with the settings of channel 'orders'"
     assert (made in text) is not bool(broken), "it is made of settings that are whole"
     assert len(problems) == 6
 
 
 def test_what_all_channels_name_in_vain_is_told_once() -> None:
-    app = App({"kafka": {"group_id": "g", "commit_strategy": "nowhere:x"}, "incoming": {"orders": {}, "clicks": {}}})
+    app = App(
+        {
+            "kafka": {"group_id": "g", "commit_strategy": "nowhere:x"},
+            "incoming": {"orders": {}, "clicks": {}},
+        }
+    )
     (problem,) = problems_of(app)
-    assert problem.startswith("code: [kafka] commit_strategy = 'nowhere:x': there is no module 'nowhere'; allowed")
+    assert problem.startswith(
+        "code: [kafka] commit_strategy = 'nowhere:x': there is no module 'nowhere'; allowed"
+    )
 
 
 def test_the_key_of_a_channel_without_a_handler_is_looked_at_too() -> None:
@@ -217,7 +248,9 @@ def test_key_order_is_not_for_spark() -> None:
     app = app_with(orders={"ordering": "key"})
     app.spark("orders")(lambda df, batch: None)
     (problem,) = problems_of(app)
-    assert problem.startswith("code: [incoming.orders] ordering = 'key': it orders single records, and @app.spark(")
+    assert problem.startswith(
+        "code: [incoming.orders] ordering = 'key': it orders single records, and @app.spark("
+    )
     assert problem.endswith(" takes batches")
 
 
@@ -225,7 +258,9 @@ def test_a_spark_function_has_no_acks_to_keep() -> None:
     app = app_with(orders={"keep_out_of_order_acks": True})
     app.spark("orders")(lambda df, batch: None)
     (problem,) = problems_of(app)
-    assert problem.startswith("code: [incoming.orders] keep_out_of_order_acks = true: @app.spark('orders') of ")
+    assert problem.startswith(
+        "code: [incoming.orders] keep_out_of_order_acks = true: @app.spark('orders') of "
+    )
     assert problem.endswith("planned ranges, which come again whole: they have no acks to keep")
 
 
@@ -249,17 +284,23 @@ def test_a_spark_function_gets_the_columns_of_its_payload() -> None:
 
 def test_a_payload_without_columns_is_reported_with_all_other_problems() -> None:
     app = app_with(orders={"concurrency": 2})
-    app.spark("orders", payload=make_dataclass("Bad", [("key", str), ("one", object)]))(lambda df, batch: None)
+    app.spark("orders", payload=make_dataclass("Bad", [("key", str), ("one", object)]))(
+        lambda df, batch: None
+    )
     problems = problems_of(app)
     assert len(problems) == 3
-    assert any("@app.spark('orders') of " in one and "field 'one' is of type " in one for one in problems)
+    assert any(
+        "@app.spark('orders') of " in one and "field 'one' is of type " in one for one in problems
+    )
 
 
 @pytest.mark.parametrize(
     ("corrupt", "payload", "problem"),
     [("keep", Click, "allowed are 'drop', 'show'"), ("show", None, "give payload = Model, too")],
 )
-def test_a_wrong_corrupt_is_an_error_at_the_decorator(corrupt: str, payload: Any, problem: str) -> None:
+def test_a_wrong_corrupt_is_an_error_at_the_decorator(
+    corrupt: str, payload: Any, problem: str
+) -> None:
     with pytest.raises(ConfigError) as refused:
         app_with().spark("orders", payload=payload, corrupt=corrupt)
     assert str(refused.value).endswith(problem)
@@ -277,7 +318,9 @@ def test_a_wrong_corrupt_is_an_error_at_the_decorator(corrupt: str, payload: Any
         ({"batch_max_wait": "1s"}, "say batch_max_wait in [incoming.orders.spark]"),
     ],
 )
-def test_what_is_for_handlers_only_is_refused_for_spark(settings: dict[str, Any], problem: str) -> None:
+def test_what_is_for_handlers_only_is_refused_for_spark(
+    settings: dict[str, Any], problem: str
+) -> None:
     app = app_with(orders=settings)
     app.spark("orders")(lambda df, batch: None)
     (found,) = problems_of(app)
@@ -288,17 +331,24 @@ def test_what_is_for_handlers_only_is_refused_for_spark(settings: dict[str, Any]
 
 def test_what_kafka_says_for_all_channels_is_no_contradiction_of_a_spark_channel() -> None:
     defaults = {
-        "concurrency": 4, "value_deserializer": "string", "key_deserializer": "string", "batch_max_records": 7,
+        "concurrency": 4,
+        "value_deserializer": "string",
+        "key_deserializer": "string",
+        "batch_max_records": 7,
         "batch_max_wait": "7s",
-    }  # fmt: skip
-    app = App({"kafka": defaults, "incoming": {"orders": {"group_id": "g"}, "clicks": {"group_id": "g"}}})
+    }
+    app = App(
+        {"kafka": defaults, "incoming": {"orders": {"group_id": "g"}, "clicks": {"group_id": "g"}}}
+    )
     app.spark("orders")(lambda df, batch: None)
     assert fitted(app, "clicks").settings.concurrency == 4
 
 
 @pytest.mark.parametrize("named", ["avro", "json-schema", "protobuf", "cloudevents"])
 @pytest.mark.parametrize("place", ["kafka", "incoming.orders"])
-def test_spark_reads_formats_with_schemas_and_events_wherever_they_are_said(place: str, named: str) -> None:
+def test_spark_reads_formats_with_schemas_and_events_wherever_they_are_said(
+    place: str, named: str
+) -> None:
     says = {"value_deserializer": named}
     own = says if place == "incoming.orders" else {}
     app = App(
@@ -312,8 +362,13 @@ def test_spark_reads_formats_with_schemas_and_events_wherever_they_are_said(plac
     app.spark("clicks")(lambda df, batch: None)
     if own:
         (problem,) = problems_of(app)
-        assert problem.startswith(f"code: [incoming.clicks] value_deserializer = '{named}': @app.spark('clicks')")
-        assert "with payload = Model the columns of a model (json, cloudevents, avro, json-schema, protobuf)" in problem
+        assert problem.startswith(
+            f"code: [incoming.clicks] value_deserializer = '{named}': @app.spark('clicks')"
+        )
+        assert (
+            "with payload = Model the columns of a model (json, cloudevents, avro, json-schema, protobuf)"
+            in problem
+        )
         return
     orders, clicks = fitted(app, "orders"), fitted(app, "clicks")
     assert orders.spark is not None
@@ -321,7 +376,8 @@ def test_spark_reads_formats_with_schemas_and_events_wherever_they_are_said(plac
     assert orders.spark.payload.texts is not None
     assert orders.spark.payload.texts.format == named
     assert (orders.schemas is None) == (named == "cloudevents")
-    assert clicks.spark is not None  # it gets the bytes
+    # It gets the bytes.
+    assert clicks.spark is not None
     assert (clicks.spark.payload, clicks.schemas) == (None, None)
 
 
@@ -331,7 +387,13 @@ def test_a_readers_schema_that_is_none_is_told_of_a_spark_channel_too(tmp_path: 
     app = App(
         {
             "schema_registry": {"url": "memory://"},
-            "incoming": {"orders": {"group_id": "g", "value_deserializer": "avro", "schema": {"file": str(file)}}},
+            "incoming": {
+                "orders": {
+                    "group_id": "g",
+                    "value_deserializer": "avro",
+                    "schema": {"file": str(file)},
+                }
+            },
         }
     )
     app.spark("orders", payload=Click)(lambda df, batch: None)
@@ -375,7 +437,8 @@ def test_what_no_handler_looks_at_is_told(tmp_path: Path) -> None:
 
 def test_what_is_so_anyway_may_be_said_of_a_spark_channel() -> None:
     app = app_with(
-        orders={"value_deserializer": "json"}, clicks={"value_deserializer": "bytes", "key_deserializer": "bytes"}
+        orders={"value_deserializer": "json"},
+        clicks={"value_deserializer": "bytes", "key_deserializer": "bytes"},
     )
     app.spark("orders", payload=Click)(lambda df, batch: None)
     app.spark("clicks")(lambda df, batch: None)
@@ -460,7 +523,9 @@ def test_hooks_may_have_parameters_with_defaults() -> None:
 # -- decorators written wrongly
 
 
-@pytest.mark.parametrize("kind", ["incoming", "outgoing", "spark", "on_assigned", "on_revoked", "on_caught_up"])
+@pytest.mark.parametrize(
+    "kind", ["incoming", "outgoing", "spark", "on_assigned", "on_revoked", "on_caught_up"]
+)
 def test_a_decorator_without_its_channel_is_an_error_that_shows_how_to_write_it(kind: str) -> None:
     async def handler(order: bytes) -> None: ...
 
@@ -488,7 +553,12 @@ def test_a_decorator_without_its_channel_is_an_error_that_shows_how_to_write_it(
             "group_id=..., poll_size=...): group_id is configuration: write it in [incoming.'my.orders']; unknown "
             "argument poll_size",
         ),
-        ("incoming", "orders", {"sasl_plain_password": "hunter2"}, "that is configuration: write it in"),
+        (
+            "incoming",
+            "orders",
+            {"sasl_plain_password": "hunter2"},
+            "that is configuration: write it in",
+        ),
         ("incoming", "orders", {"poll_size": 3}, "poll_size=...): unknown argument"),
         (
             "outgoing",
@@ -496,7 +566,12 @@ def test_a_decorator_without_its_channel_is_an_error_that_shows_how_to_write_it(
             {"key_serializer": "string"},
             "that is configuration: write it in [outgoing.invoices]",
         ),
-        ("spark", "orders", {"topic": "x"}, "topic=...): that is configuration: write it in [incoming.orders]"),
+        (
+            "spark",
+            "orders",
+            {"topic": "x"},
+            "topic=...): that is configuration: write it in [incoming.orders]",
+        ),
     ],
 )
 def test_what_a_decorator_is_given_and_belongs_in_the_configuration(
@@ -517,7 +592,9 @@ def test_a_channel_that_is_no_name_is_an_error() -> None:
 
 @pytest.mark.parametrize("kind", ["on_start", "before_stop"])
 def test_a_hook_decorator_with_an_argument_shows_how_to_write_it(kind: str) -> None:
-    with pytest.raises(ConfigError, match=f"write @app.{kind} above a function, without parentheses"):
+    with pytest.raises(
+        ConfigError, match=f"write @app.{kind} above a function, without parentheses"
+    ):
         getattr(app_with(), kind)("orders")
 
 
@@ -529,7 +606,9 @@ def test_decorators_stack_in_any_order(decorators: tuple[str, str]) -> None:
         return ""
 
     for kind in decorators:
-        decorate: Callable[[Any], Any] = app.incoming("orders") if kind == "incoming" else app.outgoing("invoices")
+        decorate: Callable[[Any], Any] = (
+            app.incoming("orders") if kind == "incoming" else app.outgoing("invoices")
+        )
         handler = decorate(handler)
     assert fitted(app).outgoing == ("invoices",)
     assert fitted(app).handler is not None
@@ -599,7 +678,8 @@ def test_names_of_the_caller_do_not_hide_those_that_the_function_was_written_wit
     app, module_order = app_with(), Order
 
     def decorate_elsewhere() -> None:
-        Order = bytes  # noqa: F841  # what the annotation must not mean
+        # What the annotation must not mean.
+        Order = bytes  # noqa: F841
         app.incoming("orders")(defined_in_the_module)
 
     decorate_elsewhere()
@@ -667,7 +747,9 @@ def test_a_handler_that_yields_for_nobody_is_an_error() -> None:
 
     (problem,) = problems_of(app)
     assert f"many ({__file__}:" in problem
-    assert "yields, and has no @app.outgoing that would send what it yields: return instead" in problem
+    assert (
+        "yields, and has no @app.outgoing that would send what it yields: return instead" in problem
+    )
 
 
 def test_a_batch_handler_may_return_what_is_sent_or_yield_it() -> None:
@@ -684,8 +766,13 @@ def test_a_batch_handler_may_return_what_is_sent_or_yield_it() -> None:
         yield b""
 
     handlers = [fitted(app, channel).handler for channel in ("orders", "clicks")]
-    assert [one and (one.shape, one.yields) for one in handlers] == [(Shape.BATCH, False), (Shape.BATCH, True)]
-    assert [fitted(app, channel).outgoing for channel in ("orders", "clicks")] == [("invoices",)] * 2
+    assert [one and (one.shape, one.yields) for one in handlers] == [
+        (Shape.BATCH, False),
+        (Shape.BATCH, True),
+    ]
+    assert [fitted(app, channel).outgoing for channel in ("orders", "clicks")] == [
+        ("invoices",)
+    ] * 2
 
 
 def test_nobody_could_ack_for_a_handler_that_yields_either() -> None:
@@ -716,7 +803,9 @@ def test_a_function_that_only_sends_is_a_source() -> None:
     app = app_with()
     app.outgoing("invoices")(generates)
     (source,) = app.plan.sources
-    assert source == SourceSpec(generates, f"{__name__}.generates", ("invoices",), AsyncIterator[bytes])
+    assert source == SourceSpec(
+        generates, f"{__name__}.generates", ("invoices",), AsyncIterator[bytes]
+    )
     assert fitted(app).handler is None
 
 
@@ -766,7 +855,9 @@ async def forgot_its_incoming(order: bytes) -> AsyncIterator[bytes]:
     ("function", "said"),
     [(returns_one, "does not yield"), (forgot_its_incoming, "needs the argument order")],
 )
-def test_a_function_that_only_sends_and_is_no_source_is_an_error(function: Callable[..., Any], said: str) -> None:
+def test_a_function_that_only_sends_and_is_no_source_is_an_error(
+    function: Callable[..., Any], said: str
+) -> None:
     app = app_with()
     app.outgoing("invoices")(function)
     (problem,) = problems_of(app)
@@ -783,7 +874,10 @@ def test_what_is_wrong_with_a_source_is_reported_with_all_other_problems() -> No
     app.outgoing("invoices")(returns_one)
     problems = problems_of(app)
     assert len(problems) == 3
-    assert any("@app.outgoing('invoises') of " in one and "did you mean 'invoices'?" in one for one in problems)
+    assert any(
+        "@app.outgoing('invoises') of " in one and "did you mean 'invoices'?" in one
+        for one in problems
+    )
     assert any("does not yield" in one for one in problems)
 
 
@@ -825,7 +919,10 @@ def test_a_handler_whose_records_are_sent_is_not_told_of(inside_out: bool) -> No
 
 def test_channels_that_no_function_names_are_unfed() -> None:
     app = App(
-        {"incoming": {"orders": {"group_id": "g"}}, "outgoing": {"invoices": {}, "audit": {}, "ticks": {}, "idle": {}}}
+        {
+            "incoming": {"orders": {"group_id": "g"}},
+            "outgoing": {"invoices": {}, "audit": {}, "ticks": {}, "idle": {}},
+        }
     )
     assert list(app.plan.unfed) == ["invoices", "audit", "ticks", "idle"]
     app.outgoing("ticks")(generates)
@@ -894,7 +991,9 @@ def test_a_retry_table_is_read_as_in_the_configuration() -> None:
     @app.incoming("orders", retry={"max_attempts": 4, "backoff": "50ms", "max-backoff": "1s"})
     async def handler(order: bytes) -> None: ...
 
-    assert fitted(app).settings.retry == RetrySettings(max_attempts=4, backoff_s=0.05, max_backoff_s=1.0)
+    assert fitted(app).settings.retry == RetrySettings(
+        max_attempts=4, backoff_s=0.05, max_backoff_s=1.0
+    )
     with pytest.raises(ConfigError, match="did you mean"):
         app.incoming("orders", retry={"max_atempts": 4})
 
@@ -904,9 +1003,17 @@ def test_a_retry_table_is_read_as_in_the_configuration() -> None:
 
 @pytest.mark.parametrize(
     ("annotation", "refuses"),
-    [(bytes, True), (Message[bytes], True), (bytes | None, False), (Message[bytes | None], False), (Any, False)],
+    [
+        (bytes, True),
+        (Message[bytes], True),
+        (bytes | None, False),
+        (Message[bytes | None], False),
+        (Any, False),
+    ],
 )
-def test_whether_bytes_may_be_missing_is_what_the_annotation_says(annotation: Any, refuses: bool) -> None:
+def test_whether_bytes_may_be_missing_is_what_the_annotation_says(
+    annotation: Any, refuses: bool
+) -> None:
     app = app_with(orders={"value_deserializer": "bytes"})
 
     async def handler(value: Any) -> None: ...
@@ -914,5 +1021,7 @@ def test_whether_bytes_may_be_missing_is_what_the_annotation_says(annotation: An
     handler.__annotations__["value"] = annotation
     app.incoming("orders")(handler)
     assert fitted(app).decode is None
-    refusal = "no value (a tombstone), but the handler asks for bytes: annotate bytes | None to get None"
+    refusal = (
+        "no value (a tombstone), but the handler asks for bytes: annotate bytes | None to get None"
+    )
     assert fitted(app).refusal == (refusal if refuses else None)

@@ -24,7 +24,8 @@ class Played:
 
     def __init__(self, schedule: Schedule, wall: float = START) -> None:
         self.schedule, self.now, self.wall = schedule, 100.0, wall
-        self.ran: list[tuple[float, float]] = []  # by both clocks
+        # By both clocks.
+        self.ran: list[tuple[float, float]] = []
         schedule.begin(self.now, self.wall)
 
     def pass_(self, seconds: float) -> None:
@@ -42,7 +43,9 @@ class Played:
 
 
 def at(played: Played, zone: Any = UTC) -> list[str]:
-    return [datetime.fromtimestamp(round(wall), zone).strftime("%d. %H:%M %Z") for _, wall in played.ran]
+    return [
+        datetime.fromtimestamp(round(wall), zone).strftime("%d. %H:%M %Z") for _, wall in played.ran
+    ]
 
 
 # -- every
@@ -83,7 +86,9 @@ def test_jumps_of_the_wall_clock_move_no_interval(interval_s: float, jumps: list
 
 
 @given(INTERVALS, st.floats(0, 1e5), st.floats(0, 1e5))
-def test_two_owners_of_a_partition_run_at_the_same_times(interval_s: float, one: float, other: float) -> None:
+def test_two_owners_of_a_partition_run_at_the_same_times(
+    interval_s: float, one: float, other: float
+) -> None:
     played = [Played(Every(interval_s, is_shared=True), START + begins) for begins in (one, other)]
     for each in played:
         each.run()
@@ -92,10 +97,13 @@ def test_two_owners_of_a_partition_run_at_the_same_times(interval_s: float, one:
 
 
 @given(INTERVALS, st.floats(-0.01, 0.01))
-def test_a_partition_that_comes_back_does_not_run_the_same_moment_again(interval_s: float, drift: float) -> None:
+def test_a_partition_that_comes_back_does_not_run_the_same_moment_again(
+    interval_s: float, drift: float
+) -> None:
     played = Played(Every(interval_s, is_shared=True))
     played.run()
-    played.wall += drift * interval_s  # the clocks drift apart
+    # The clocks drift apart.
+    played.wall += drift * interval_s
     played.schedule.begin(played.now, played.wall)
     played.run()
     (first, _), (second, _) = played.ran
@@ -109,10 +117,17 @@ def test_a_cron_expression_is_one_of_its_zone() -> None:
     played = Played(Cron("0 3 * * *", BERLIN), datetime(2026, 3, 26, 12, tzinfo=UTC).timestamp())
     for _ in range(4):
         played.run(looks_s=3600)
-    assert at(played, BERLIN) == ["27. 03:00 CET", "28. 03:00 CET", "29. 03:00 CEST", "30. 03:00 CEST"]
+    assert at(played, BERLIN) == [
+        "27. 03:00 CET",
+        "28. 03:00 CET",
+        "29. 03:00 CEST",
+        "30. 03:00 CEST",
+    ]
 
 
-def test_an_hour_that_summer_time_leaves_out_comes_right_after_it_and_one_that_comes_twice_once() -> None:
+def test_an_hour_that_summer_time_leaves_out_comes_right_after_it_and_one_that_comes_twice_once() -> (
+    None
+):
     spring = Played(Cron("30 2 * * *", BERLIN), datetime(2026, 3, 28, 12, tzinfo=UTC).timestamp())
     autumn = Played(Cron("30 2 * * *", BERLIN), datetime(2026, 10, 24, 12, tzinfo=UTC).timestamp())
     for played in (spring, autumn):
@@ -138,7 +153,8 @@ def test_a_clock_that_is_set_back_has_nothing_run_twice(back_s: float) -> None:
     played = Played(Cron("0 3 * * *", UTC))
     played.run()
     played.wall -= back_s
-    played.schedule.begin(played.now, played.wall)  # a rebalance in between makes no difference
+    # A rebalance in between makes no difference.
+    played.schedule.begin(played.now, played.wall)
     played.run()
     assert [datetime.fromtimestamp(wall, UTC).day for _, wall in played.ran] == [1, 2]
 
@@ -184,7 +200,9 @@ def test_what_is_no_interval_is_refused(interval: Any) -> None:
         every("@app.every(...)", interval, is_shared=False)
 
 
-@pytest.mark.parametrize("expression", ["", "* * * *", "@daily", "61 * * * *", "0 0 30 2 *", None, 5])
+@pytest.mark.parametrize(
+    "expression", ["", "* * * *", "@daily", "61 * * * *", "0 0 30 2 *", None, 5]
+)
 def test_what_is_no_cron_expression_is_refused(expression: Any) -> None:
     with pytest.raises(ConfigError, match=r"@app\.cron.*expected a cron expression"):
         cron("@app.cron(...)", expression, "UTC")

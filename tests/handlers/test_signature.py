@@ -1,4 +1,6 @@
-"""What a handler's signature asks for. Quoted annotations are what ``from __future__ import annotations`` makes."""
+"""What a handler's signature asks for. Quoted annotations are what ``from __future__ import
+annotations`` makes.
+"""
 
 import functools
 import inspect
@@ -10,7 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, TypeVar
 import pytest
 
 from reactive_kafka.errors import ConfigError
-from reactive_kafka.handlers.signature import HandlerSpec, Shape, draft_handler, name_and_place, why_no_source
+from reactive_kafka.handlers.signature import (
+    HandlerSpec,
+    Shape,
+    draft_handler,
+    name_and_place,
+    why_no_source,
+)
 from reactive_kafka.records import Record
 from reactive_kafka.verdicts.batch import Batch
 from reactive_kafka.verdicts.message import Message
@@ -49,7 +57,9 @@ async def bare_batch(batch: Batch) -> None: ...  # type: ignore[type-arg]
 async def list_payload(orders: list[Order]) -> None: ...
 async def with_rest(order: Order, *more: Any, **rest: Any) -> None: ...
 async def with_default(order: Order, key: bytes = b"") -> None: ...
-async def with_defaults(order: Order, key: bytes = b"", *, dry: bool = False, **rest: Any) -> None: ...
+async def with_defaults(
+    order: Order, key: bytes = b"", *, dry: bool = False, **rest: Any
+) -> None: ...
 async def all_default(order: Order = Order(0)) -> None: ...  # noqa: B008
 async def positional_only(order: Order, /) -> None: ...
 
@@ -78,7 +88,9 @@ async def positional_only(order: Order, /) -> None: ...
         (positional_only, Shape.PAYLOAD, Order),
     ],
 )
-def test_the_annotation_decides_what_a_handler_gets(handler: Any, shape: Shape, payload_type: object) -> None:
+def test_the_annotation_decides_what_a_handler_gets(
+    handler: Any, shape: Shape, payload_type: object
+) -> None:
     spec = spec_of(handler)
     assert (spec.shape, spec.payload_type) == (shape, payload_type)
     assert spec.function is handler
@@ -173,13 +185,16 @@ class Counted:
         (functools.partial(functools.partial(Billing().handle)), True, "Billing.handle"),
         (passing_on(payload), True, "payload"),
         (passing_on(passing_on(blocking)), True, "blocking"),
-        (passing_on(with_default), True, "with_default"),  # it may fill what it wraps
+        # It may fill what it wraps.
+        (passing_on(with_default), True, "with_default"),
         (giving_the_database(with_database), True, "with_database"),
         (Counted(payload), True, "payload"),
         (plain_wrapper(payload), False, "payload"),
     ],
 )
-def test_anything_that_can_be_called_may_be_a_handler(handler: Any, is_async: bool, name: str) -> None:
+def test_anything_that_can_be_called_may_be_a_handler(
+    handler: Any, is_async: bool, name: str
+) -> None:
     spec = spec_of(handler)
     assert (spec.shape, spec.payload_type, spec.is_async) == (Shape.PAYLOAD, Order, is_async)
     assert spec.name == f"{__name__}.{name}"
@@ -211,15 +226,27 @@ def yields(order: Order) -> Iterator[Order]:
     [
         (no_parameter, "takes no parameter"),
         (two_parameters, "takes 2 parameters (order, other)"),
-        (Billing.handle, "takes 2 parameters (self, order) (a method is decorated on its instance: "),
+        (
+            Billing.handle,
+            "takes 2 parameters (self, order) (a method is decorated on its instance: ",
+        ),
         (only_args, "takes only *args"),
         (only_kwargs, "takes no parameter"),
         (keyword_only, "needs the keyword argument order, which nobody gives"),
         (keyword_optional, "takes keyword arguments only"),
         (keyword_too, "needs the keyword arguments database, cache, which nobody gives"),
-        (with_default, "has the parameter key beside order, which nothing fills: its default is all that a call"),
-        (with_defaults, "has the parameters key, dry beside order, which nothing fills: their defaults are all"),
-        (functools.partial(with_defaults, key=b"k"), "has the parameter dry beside order, which nothing fills"),
+        (
+            with_default,
+            "has the parameter key beside order, which nothing fills: its default is all that a call",
+        ),
+        (
+            with_defaults,
+            "has the parameters key, dry beside order, which nothing fills: their defaults are all",
+        ),
+        (
+            functools.partial(with_defaults, key=b"k"),
+            "has the parameter dry beside order, which nothing fills",
+        ),
         (list_of_messages, "asks for list[Message[Order]], which is never given"),
         (sequence_of_messages, "asks for Sequence[Message], which is never given"),
         (text_list, "asks for list[Message[Order]], which is never given"),
@@ -244,7 +271,9 @@ def test_a_refusal_names_the_function_its_file_and_line() -> None:
     with pytest.raises(ConfigError) as raised:
         draft_handler(two_parameters)
     line = two_parameters.__code__.co_firstlineno
-    assert raised.value.problems[0].startswith(f"handler {__name__}.two_parameters ({__file__}:{line}) takes 2")
+    assert raised.value.problems[0].startswith(
+        f"handler {__name__}.two_parameters ({__file__}:{line}) takes 2"
+    )
 
 
 @pytest.mark.parametrize("handler", [yields, functools.partial(yields)])
@@ -324,7 +353,9 @@ def test_an_async_generator_that_sends_yields_on_the_loop(handler: Any, shape: S
     assert (spec.shape, spec.yields, spec.is_async) == (shape, True, True)
 
 
-@pytest.mark.parametrize("handler", [payload, blocking, passing_on(payload), handing_on(payload), Billing()])
+@pytest.mark.parametrize(
+    "handler", [payload, blocking, passing_on(payload), handing_on(payload), Billing()]
+)
 def test_what_returns_does_not_yield(handler: Any) -> None:
     assert not draft_handler(handler).spec(sends=True).yields
 
@@ -336,7 +367,8 @@ def test_a_wrapper_that_collects_what_is_yielded_returns() -> None:
 
 @pytest.mark.parametrize("handler", [handler for handler, _ in YIELDING])
 def test_an_async_generator_that_sends_nothing_is_refused(handler: Any) -> None:
-    draft = draft_handler(handler)  # @app.outgoing may still come: decorators run from the inside out
+    # @app.outgoing may still come: decorators run from the inside out.
+    draft = draft_handler(handler)
     with pytest.raises(ConfigError) as raised:
         draft.spec()
     assert raised.value.problems == (
@@ -356,7 +388,9 @@ async def ticks_of(exchange: str, *, every: float = 1.0) -> AsyncIterator[str]:
     yield exchange
 
 
-async def ticks_with_defaults(exchange: str = "x", *more: str, every: float = 1.0, **rest: str) -> AsyncIterator[str]:
+async def ticks_with_defaults(
+    exchange: str = "x", *more: str, every: float = 1.0, **rest: str
+) -> AsyncIterator[str]:
     yield exchange
 
 
@@ -368,7 +402,9 @@ class Market:
         yield 1
 
 
-def giving_the_exchange(function: Callable[..., AsyncIterator[Any]]) -> Callable[[], AsyncIterator[Any]]:
+def giving_the_exchange(
+    function: Callable[..., AsyncIterator[Any]],
+) -> Callable[[], AsyncIterator[Any]]:
     @functools.wraps(function)
     async def wrapper() -> AsyncIterator[Any]:
         async for value in function("exchange"):
@@ -474,7 +510,9 @@ def test_a_return_annotation_that_names_record_is_told_of(handler: Any, returns:
     )
 
 
-@pytest.mark.parametrize("handler", [payload, text_payload, anything, blocking, Billing().handle, Counted(payload)])
+@pytest.mark.parametrize(
+    "handler", [payload, text_payload, anything, blocking, Billing().handle, Counted(payload)]
+)
 def test_any_other_return_annotation_is_passed_over(handler: Any) -> None:
     assert draft_handler(handler).dropped() is None
 
@@ -518,15 +556,23 @@ async def too_many(message: "Message[Order, Order]") -> None: ...  # type: ignor
 @pytest.mark.parametrize(
     ("handler", "said"),
     [
-        (under_type_checking, ["'Decimal' at 'amount'", "no 'Decimal' in its module", "TYPE_CHECKING"]),
+        (
+            under_type_checking,
+            ["'Decimal' at 'amount'", "no 'Decimal' in its module", "TYPE_CHECKING"],
+        ),
         (half_known, ["'Message[Decimal]' at 'message'", "no 'Decimal' in its module"]),
         (nested_text, ["'list[Decimal]' at 'amounts'", "no 'Decimal' in its module"]),
-        (no_attribute, ["'inspect.Decimal' at 'amount'", "AttributeError: module 'inspect' has no"]),
+        (
+            no_attribute,
+            ["'inspect.Decimal' at 'amount'", "AttributeError: module 'inspect' has no"],
+        ),
         (no_syntax, ["'a b' at 'amount'", "SyntaxError"]),
         (too_many, ["'Message[Order, Order]' at 'message'", "TypeError: Too many"]),
     ],
 )
-def test_an_annotation_that_cannot_be_resolved_is_refused_at_start_up(handler: Any, said: list[str]) -> None:
+def test_an_annotation_that_cannot_be_resolved_is_refused_at_start_up(
+    handler: Any, said: list[str]
+) -> None:
     draft = draft_handler(handler)
     with pytest.raises(ConfigError) as raised:
         draft.spec()

@@ -1,4 +1,6 @@
-"""A real browser for tests: the Chromium on the PATH, else Debian's packages unpacked into our cache."""
+"""A real browser for tests: the Chromium on the PATH, else Debian's packages unpacked into our
+cache.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ class Loaded:
 
     Attributes:
         html: The document, written out again by the browser.
-        complaints: What it said about the page on its console: what a policy refused, what could not be loaded.
+        complaints: What it said about the page on its console: what a policy refused, what could
+            not be loaded.
     """
 
     html: str
@@ -36,7 +39,8 @@ class Loaded:
 def find_chromium() -> tuple[Path, list[Path]]:
     """The program, and the folders of libraries that it needs beside the system's.
 
-    Fetches Debian's packages when there is none, with the libraries that this machine lacks; installs nothing.
+    Fetches Debian's packages when there is none, with the libraries that this machine lacks;
+    installs nothing.
 
     Raises:
         ChromiumMissingError: This is no Debian, or the packages cannot be had.
@@ -61,27 +65,50 @@ def load(url: str, folder: Path, *, screenshot: Path | None = None) -> Loaded:
     if libraries:
         environ["LD_LIBRARY_PATH"] = os.pathsep.join(map(str, libraries))
     command = [
-        str(program), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-        "--disable-background-networking", "--disable-component-update", "--enable-logging=stderr", "--log-level=0",
-        "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",  # nothing leaves this machine
-        f"--user-data-dir={folder}", "--window-size=1400,1000",
-        f"--screenshot={screenshot}" if screenshot else "--dump-dom", url,
-    ]  # fmt: skip
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=LOAD_LIMIT_S, check=False)
+        str(program),
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--enable-logging=stderr",
+        "--log-level=0",
+        # Nothing leaves this machine.
+        "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+        f"--user-data-dir={folder}",
+        "--window-size=1400,1000",
+        f"--screenshot={screenshot}" if screenshot else "--dump-dom",
+        url,
+    ]
+    done = subprocess.run(
+        command, env=environ, capture_output=True, text=True, timeout=LOAD_LIMIT_S, check=False
+    )
     if done.returncode:
         raise AssertionError(f"chromium ended with {done.returncode}:\n{done.stderr[-2000:]}")
-    return Loaded(done.stdout, tuple(line for line in done.stderr.splitlines() if ":CONSOLE" in line))
+    return Loaded(
+        done.stdout, tuple(line for line in done.stderr.splitlines() if ":CONSOLE" in line)
+    )
 
 
 def _library_folders(unpacked: Path) -> list[Path]:
     """Some libraries keep those of their own in a folder below."""
     own = f"{platform.machine()}-linux-gnu"
-    return sorted({file.parent for top in ("lib", "usr/lib") for file in (unpacked / top / own).rglob("*.so*")})
+    return sorted(
+        {
+            file.parent
+            for top in ("lib", "usr/lib")
+            for file in (unpacked / top / own).rglob("*.so*")
+        }
+    )
 
 
 def _unpack_packages(target: Path) -> None:
     if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
-        raise ChromiumMissingError("no chromium on the PATH, and no apt-get to fetch one: install Chromium")
+        raise ChromiumMissingError(
+            "no chromium on the PATH, and no apt-get to fetch one: install Chromium"
+        )
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE) as folder:
         archives, unpacked = Path(folder) / "archives", Path(folder) / "unpacked"
@@ -91,20 +118,28 @@ def _unpack_packages(target: Path) -> None:
             _run(["dpkg", "-x", str(package), str(unpacked)])
         try:
             unpacked.rename(target)
-        except OSError:  # another test run was faster
+        except OSError:
+            # Another test run was faster.
             if not (target / PROGRAM).exists():
                 raise
 
 
 def _download(archives: Path) -> None:
     fetch = [
-        "apt-get", "install", "--yes", "--no-install-recommends", "--download-only",
-        "-o", f"Dir::Cache::archives={archives}", "chromium",
-    ]  # fmt: skip
+        "apt-get",
+        "install",
+        "--yes",
+        "--no-install-recommends",
+        "--download-only",
+        "-o",
+        f"Dir::Cache::archives={archives}",
+        "chromium",
+    ]
     try:
         _run(fetch)
     except ChromiumMissingError:
-        _run(["apt-get", "update"])  # a fresh machine has no package lists; needs root
+        # A fresh machine has no package lists; needs root.
+        _run(["apt-get", "update"])
         _run(fetch)
 
 

@@ -45,27 +45,37 @@ def unpack(package: Package, target: Path, apt_options: Sequence[str] = ()) -> N
         MissingError: This is no Debian, or the packages cannot be had.
     """
     if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
-        raise MissingError(f"no {package.install} on this machine, and no apt-get to fetch one: {package.advice}")
+        raise MissingError(
+            f"no {package.install} on this machine, and no apt-get to fetch one: {package.advice}"
+        )
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         folder, unpacked = Path(scratch), Path(scratch) / "unpacked"
         try:
             _download(package, folder, apt_options)
         except MissingError:
-            _run(package, ["apt-get", "update"], folder)  # a fresh machine has no package lists; needs root
+            # A fresh machine has no package lists; needs root.
+            _run(package, ["apt-get", "update"], folder)
             _download(package, folder, apt_options)
         for file in folder.glob("*.deb"):
             _run(package, ["dpkg", "-x", str(file), str(unpacked)], folder)
         try:
             unpacked.rename(target)
-        except OSError:  # another test run was faster
+        except OSError:
+            # Another test run was faster.
             if not target.exists():
                 raise
 
 
 def libraries(root: Path) -> dict[str, str]:
-    """What a program that was unpacked into *root* needs in its environment to find its libraries."""
-    return {"LD_LIBRARY_PATH": ":".join(str(folder) for folder in (root / "usr/lib").glob("*-linux-gnu*"))}
+    """What a program that was unpacked into *root* needs in its environment to find its
+    libraries.
+    """
+    return {
+        "LD_LIBRARY_PATH": ":".join(
+            str(folder) for folder in (root / "usr/lib").glob("*-linux-gnu*")
+        )
+    }
 
 
 def free_port() -> int:
@@ -77,16 +87,29 @@ def free_port() -> int:
 
 
 def _download(package: Package, folder: Path, apt_options: Sequence[str]) -> None:
-    simulated = ["apt-get", "install", "--simulate", "--no-install-recommends", *apt_options, package.install]
+    simulated = [
+        "apt-get",
+        "install",
+        "--simulate",
+        "--no-install-recommends",
+        *apt_options,
+        package.install,
+    ]
     found = re.findall(r"^Inst (\S+)", _run(package, simulated, folder), re.MULTILINE)
-    wanted = [name for name in found if name.startswith(package.wanted) and not name.startswith(package.unused or "\0")]
+    wanted = [
+        name
+        for name in found
+        if name.startswith(package.wanted) and not name.startswith(package.unused or "\0")
+    ]
     if not any(package.server.fullmatch(name) for name in wanted):
         raise MissingError(f"{' '.join(simulated)!r} names no server, only {found}")
     _run(package, ["apt-get", "download", *wanted], folder)
 
 
 def _run(package: Package, command: Sequence[str], folder: Path) -> str:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=300, check=False
+    )
     if done.returncode:
         raise MissingError(
             f"no {package.install} on this machine, and {' '.join(command)!r} failed: {done.stderr.strip()[-500:]}\n"

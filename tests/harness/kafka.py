@@ -1,4 +1,6 @@
-"""A real Apache Kafka that tests can hurt: one node or three, ended, frozen and started again one by one."""
+"""A real Apache Kafka that tests can hurt: one node or three, ended, frozen and started again one
+by one.
+"""
 
 from __future__ import annotations
 
@@ -18,18 +20,20 @@ _TERMINATE_TIMEOUT_S = 30.0
 class KafkaCluster:
     """Apache Kafka in processes of its own, with data that goes when it stops. A context manager.
 
-    Each node has a second listener, INTERNAL, on which brokers and tools talk past the clients' one: a proxy with
-    faults in front of that, or credentials asked for on the other, leave them alone.
+    Each node has a second listener, INTERNAL, on which brokers and tools talk past the clients'
+    one: a proxy with faults in front of that, or credentials asked for on the other, leave them
+    alone.
 
     Args:
         nodes: One node, or three (replication 3, two in sync).
         properties: Further lines of ``server.properties``, of every node.
-        listeners: Further listeners of every node: name -> security protocol, such as ``{"GUARDED": "SASL_SSL"}``.
+        listeners: Further listeners of every node: name -> security protocol, such as ``{"GUARDED":
+            "SASL_SSL"}``.
         version: Of Apache Kafka.
 
     Attributes:
-        advertised: node id (from 1) -> ``host:port`` that clients are told instead of the node's own address, such
-            as a proxy's. Read at each start of the node.
+        advertised: node id (from 1) -> ``host:port`` that clients are told instead of the node's
+            own address, such as a proxy's. Read at each start of the node.
         internal: node id -> ``host:port`` of its second listener.
     """
 
@@ -48,20 +52,28 @@ class KafkaCluster:
         ports = iter(free_ports((3 + len(self._listeners)) * nodes))
         numbers = range(1, nodes + 1)
         self.nodes = {
-            one: Node(one, self.directory / f"node{one}", next(ports), next(ports), version, pinned=PINNED)
+            one: Node(
+                one, self.directory / f"node{one}", next(ports), next(ports), version, pinned=PINNED
+            )
             for one in numbers
         }
         self.internal = {one: f"{HOST}:{next(ports)}" for one in numbers}
-        self._others = {(one, name): f"{HOST}:{next(ports)}" for one in numbers for name in self._listeners}
+        self._others = {
+            (one, name): f"{HOST}:{next(ports)}" for one in numbers for name in self._listeners
+        }
         self.advertised: dict[int, str] = {}
 
     @property
     def bootstrap_servers(self) -> str:
         """The addresses for clients, as ``bootstrap_servers`` takes them."""
-        return ",".join(self.advertised.get(number, node.address) for number, node in self.nodes.items())
+        return ",".join(
+            self.advertised.get(number, node.address) for number, node in self.nodes.items()
+        )
 
     def address(self, node: int, listener: str | None = None) -> str:
-        """``host:port`` where the node itself listens for clients, whatever is advertised; or that of a listener."""
+        """``host:port`` where the node itself listens for clients, whatever is advertised; or that
+        of a listener.
+        """
         return self.nodes[node].address if listener is None else self._others[node, listener]
 
     def __enter__(self) -> Self:
@@ -97,7 +109,9 @@ class KafkaCluster:
         self.nodes[node].kill()
 
     def terminate(self, node: int = 1) -> None:
-        """End a node with SIGTERM, which hands its partitions over first, and wait until its process is gone."""
+        """End a node with SIGTERM, which hands its partitions over first, and wait until its
+        process is gone.
+        """
         self._signal(node, signal.SIGTERM)
         process = self.nodes[node].process
         assert process is not None
@@ -117,9 +131,15 @@ class KafkaCluster:
         assert process is not None and process.poll() is None, f"node {node} does not run"
         process.send_signal(number)
 
-    def create_topic(self, topic: str, partitions: int = 4, *, config: Mapping[str, str] | None = None) -> None:
+    def create_topic(
+        self, topic: str, partitions: int = 4, *, config: Mapping[str, str] | None = None
+    ) -> None:
         """Create a topic, replicated to every node. Takes a second: Kafka's own tool does it."""
-        settings = [word for name, value in (config or {}).items() for word in ("--config", f"{name}={value}")]
+        settings = [
+            word
+            for name, value in (config or {}).items()
+            for word in ("--config", f"{name}={value}")
+        ]
         self.tool(
             "org.apache.kafka.tools.TopicCommand",
             *("--create", "--topic", topic, "--partitions", str(partitions)),
@@ -128,7 +148,9 @@ class KafkaCluster:
 
     def tool(self, java_class: str, *arguments: str) -> str:
         """What one of Kafka's command-line tools prints; it is told the bootstrap servers."""
-        return self.nodes[1].run_tool(java_class, "--bootstrap-server", ",".join(self.internal.values()), *arguments)
+        return self.nodes[1].run_tool(
+            java_class, "--bootstrap-server", ",".join(self.internal.values()), *arguments
+        )
 
     def _format(self) -> None:
         controllers = {one: f"{HOST}:{node.controller_port}" for one, node in self.nodes.items()}
@@ -143,25 +165,44 @@ class KafkaCluster:
         others = [f"{name}://{self._others[node.number, name]}" for name in self._listeners]
         internal = ",".join([f"INTERNAL://{self.internal[node.number]}", *others])
         advertised = self.advertised.get(node.number, node.address)
-        protocols = {"CONTROLLER": "PLAINTEXT", "INTERNAL": "PLAINTEXT", "PLAINTEXT": "PLAINTEXT", **self._listeners}
+        protocols = {
+            "CONTROLLER": "PLAINTEXT",
+            "INTERNAL": "PLAINTEXT",
+            "PLAINTEXT": "PLAINTEXT",
+            **self._listeners,
+        }
         listeners = {
             "listeners": f"PLAINTEXT://{node.address},{internal},CONTROLLER://{HOST}:{node.controller_port}",
             "advertised.listeners": f"PLAINTEXT://{advertised},{internal}",
             "inter.broker.listener.name": "INTERNAL",
-            "listener.security.protocol.map": ",".join(f"{name}:{spoken}" for name, spoken in protocols.items()),
+            "listener.security.protocol.map": ",".join(
+                f"{name}:{spoken}" for name, spoken in protocols.items()
+            ),
         }
-        node.write_config({**listeners, **(self._replicated() if len(self.nodes) > 1 else {}), **self._properties})
+        node.write_config(
+            {**listeners, **(self._replicated() if len(self.nodes) > 1 else {}), **self._properties}
+        )
 
     def _replicated(self) -> dict[str, str]:
         replicas = str(len(self.nodes))
-        factors = ("default", "offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
-        in_sync = ("min.insync.replicas", "transaction.state.log.min.isr", "share.coordinator.state.topic.min.isr")
+        factors = (
+            "default",
+            "offsets.topic",
+            "transaction.state.log",
+            "share.coordinator.state.topic",
+        )
+        in_sync = (
+            "min.insync.replicas",
+            "transaction.state.log.min.isr",
+            "share.coordinator.state.topic.min.isr",
+        )
         controllers = (f"{HOST}:{node.controller_port}" for node in self.nodes.values())
         return {
             "controller.quorum.bootstrap.servers": ",".join(controllers),
             **{f"{name}.replication.factor": replicas for name in factors},
             **{name: str(len(self.nodes) - 1) for name in in_sync},
-            # How long a killed node's restart waits for its old self; 1 s is too short for three nodes on two cores.
+            # How long a killed node's restart waits for its old self; 1 s is too short for three
+            # nodes on two cores.
             "broker.session.timeout.ms": "3000",
             "broker.heartbeat.interval.ms": "600",
         }

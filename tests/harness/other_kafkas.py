@@ -1,7 +1,9 @@
-"""Versions of Apache Kafka that our tests run on besides the one that is used, and the SHA-256 of their jars.
+"""Versions of Apache Kafka that our tests run on besides the one that is used, and the SHA-256 of
+their jars.
 
-Written as :mod:`reactive_kafka.broker.jar_hashes` is: from what Maven fetched, and had compared with the checksums of
-its repository. Jars that they share with the version that is used are pinned there.
+Written as :mod:`reactive_kafka.broker.jar_hashes` is: from what Maven fetched, and had compared
+with the checksums of its repository. Jars that they share with the version that is used are pinned
+there.
 """
 
 from __future__ import annotations
@@ -48,9 +50,9 @@ PINNED: Mapping[str, str] = {
     "netty-handler-4.1.105.Final.jar": "5a6945cf1de374628b37ab1c35a4c47c2f5616db3a94b150720641477112be8e",
     "netty-resolver-4.1.105.Final.jar": "7202edd076a1edab50fdb0f3e54f56a02129b326296d9f35f4194f8cfb9b96ef",
     "netty-transport-4.1.105.Final.jar": "be9b8a2f86685a876e469c904cb9fce53a1e826e178d44d2b1d92f6a99054737",
-    "netty-transport-classes-epoll-4.1.105.Final.jar": "a43bf94f784eb759c14f0b0c7e1c5985a64879e8c7ab21ba7c0c80f7a9382b30",  # noqa: E501
-    "netty-transport-native-epoll-4.1.105.Final.jar": "61f09ce16f0fd25e57a0a732f8fb79344f6b95051d88ac50a28874ad92e6d149",  # noqa: E501
-    "netty-transport-native-unix-common-4.1.105.Final.jar": "7db91b72aae19e1cdca13c7fa76d57db20cbaf5b1e770563909a4437c63eb5cb",  # noqa: E501
+    "netty-transport-classes-epoll-4.1.105.Final.jar": "a43bf94f784eb759c14f0b0c7e1c5985a64879e8c7ab21ba7c0c80f7a9382b30",  # noqa: E501, RUF100
+    "netty-transport-native-epoll-4.1.105.Final.jar": "61f09ce16f0fd25e57a0a732f8fb79344f6b95051d88ac50a28874ad92e6d149",  # noqa: E501, RUF100
+    "netty-transport-native-unix-common-4.1.105.Final.jar": "7db91b72aae19e1cdca13c7fa76d57db20cbaf5b1e770563909a4437c63eb5cb",  # noqa: E501, RUF100
     "paranamer-2.8.jar": "688cb118a6021d819138e855208c956031688be4b47a24bb615becc63acedf07",
     "pcollections-4.0.1.jar": "1f82766d7c3221930854033bebff5073ea46b43f27326074bbe15d148c18bfb3",
     "scala-collection-compat_2.13-2.10.0.jar": "bb10091bd55131a5327bdeddede74e5d8a695acab24a97567111784f2f427299",

@@ -1,4 +1,6 @@
-"""A real PostgreSQL for tests: the one on this machine, else Debian's packages unpacked into our cache."""
+"""A real PostgreSQL for tests: the one on this machine, else Debian's packages unpacked into our
+cache.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,16 @@ from tests.harness.debian import MissingError as PostgresMissingError
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
-USER = "postgres"  # of the database
-NOT_ROOT = "nobody"  # PostgreSQL refuses to run as root
+# Of the database.
+USER = "postgres"
+# PostgreSQL refuses to run as root.
+NOT_ROOT = "nobody"
 SERVER = Package(
     install="postgresql",
     server=re.compile(r"postgresql-\d+"),
     wanted=("postgresql-", "lib"),
-    unused=("libllvm", "libperl", "libjson-perl"),  # large, and nothing that a test server loads
+    # Large, and nothing that a test server loads.
+    unused=("libllvm", "libperl", "libjson-perl"),
     advice="install PostgreSQL 15 or newer",
 )
 
@@ -52,7 +57,9 @@ class Programs:
         return libraries(self.root)
 
     def within(self, folder: Path) -> Programs:
-        """Programs that any user can run: those in our cache as a copy in *folder*, for root's home is shut."""
+        """Programs that any user can run: those in our cache as a copy in *folder*, for root's home
+        is shut.
+        """
         if self.root is None:
             return self
         shutil.copytree(self.root, folder, symlinks=True)
@@ -60,7 +67,8 @@ class Programs:
 
 
 def find_postgres() -> Programs:
-    """The programs of this machine's newest PostgreSQL. Fetches Debian's when there is none; installs nothing.
+    """The programs of this machine's newest PostgreSQL. Fetches Debian's when there is none;
+    installs nothing.
 
     Raises:
         PostgresMissingError: This is no Debian, or the packages cannot be had.
@@ -82,7 +90,9 @@ def cached(target: Path, apt_options: Sequence[str] = ()) -> Programs:
         unpack(SERVER, target, apt_options)
     found = _newest(target)
     if found is None:
-        raise PostgresMissingError(f"{target} has no PostgreSQL in it: remove it, and it is fetched again")
+        raise PostgresMissingError(
+            f"{target} has no PostgreSQL in it: remove it, and it is fetched again"
+        )
     return Programs(found.bin, target)
 
 
@@ -93,7 +103,8 @@ def _newest(root: Path) -> Programs | None:
 
 
 class Postgres:
-    """One server on a loopback port of its own, with an empty database; without a password, and never synced to disk.
+    """One server on a loopback port of its own, with an empty database; without a password, and
+    never synced to disk.
 
     Args:
         programs: What to run.
@@ -120,7 +131,13 @@ class Postgres:
 
     def initialise(self) -> None:
         """Make the database's files."""
-        options = ["--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", f"--username={USER}"]
+        options = [
+            "--auth=trust",
+            "--encoding=UTF8",
+            "--locale=C",
+            "--no-sync",
+            f"--username={USER}",
+        ]
         done = self._start([str(self._programs.bin / "initdb"), *options, "-D", str(self._data)])
         if done.wait(START_TIMEOUT_S):
             raise AssertionError(f"initdb ended with {done.returncode}:\n{self.said()}")
@@ -129,29 +146,43 @@ class Postgres:
         """Start the server and wait until it answers.
 
         Raises:
-            AssertionError: It ended, or did not answer within :data:`START_TIMEOUT_S`; the text is its log's end.
+            AssertionError: It ended, or did not answer within :data:`START_TIMEOUT_S`; the text is
+                its log's end.
         """
         assert self._process is None, "PostgreSQL runs already"
-        settings = ["listen_addresses=127.0.0.1", "unix_socket_directories=", "fsync=off", f"port={self.port}"]
+        settings = [
+            "listen_addresses=127.0.0.1",
+            "unix_socket_directories=",
+            "fsync=off",
+            f"port={self.port}",
+        ]
         options = [part for setting in settings for part in ("-c", setting)]
-        self._process = self._start([str(self._programs.bin / "postgres"), *options, "-D", str(self._data)])
+        self._process = self._start(
+            [str(self._programs.bin / "postgres"), *options, "-D", str(self._data)]
+        )
         give_up = time.monotonic() + START_TIMEOUT_S
         while not self._answers():
             ended = self._process.poll()
             assert ended is None, f"postgres ended with {ended}:\n{self.said()}"
-            assert time.monotonic() < give_up, f"postgres does not answer after {START_TIMEOUT_S} s:\n{self.said()}"
+            assert time.monotonic() < give_up, (
+                f"postgres does not answer after {START_TIMEOUT_S} s:\n{self.said()}"
+            )
             time.sleep(0.05)
 
     def stop(self) -> None:
-        """End the server, and with it every connection; what was committed stays. Nothing happens where none runs."""
+        """End the server, and with it every connection; what was committed stays. Nothing happens
+        where none runs.
+        """
         process, self._process = self._process, None
         if process is None:
             return
-        process.send_signal(signal.SIGINT)  # its "fast" shutdown: waits for no client
+        # Its "fast" shutdown: waits for no client.
+        process.send_signal(signal.SIGINT)
         try:
             process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGQUIT)  # at once; SIGKILL would leave its children behind
+            # At once; SIGKILL would leave its children behind.
+            process.send_signal(signal.SIGQUIT)
             process.wait(STOP_TIMEOUT_S)
 
     def restart(self) -> None:
@@ -197,7 +228,8 @@ def running_postgres(programs: Programs | None = None) -> Iterator[Postgres]:
     """
     programs = programs or find_postgres()
     with tempfile.TemporaryDirectory(prefix="reactive-kafka-postgres-", dir="/tmp") as temporary:
-        folder = Path(temporary)  # not pytest's: root's is shut to the server's user
+        # Not pytest's: root's is shut to the server's user.
+        folder = Path(temporary)
         if not os.geteuid():
             programs = programs.within(folder / "programs")
             shutil.chown(folder, NOT_ROOT)

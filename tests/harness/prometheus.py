@@ -1,4 +1,6 @@
-"""A real Prometheus server for tests: the one on the PATH, else Debian's package unpacked into our cache."""
+"""A real Prometheus server for tests: the one on the PATH, else Debian's package unpacked into our
+cache.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ class PrometheusMissingError(Exception):
 
 
 def find_prometheus() -> Path:
-    """Path of a ``prometheus`` program. Fetches Debian's package when there is none; installs nothing.
+    """Path of a ``prometheus`` program. Fetches Debian's package when there is none; installs
+    nothing.
 
     Raises:
         PrometheusMissingError: This is no Debian, or the package cannot be had.
@@ -43,7 +46,9 @@ def find_prometheus() -> Path:
 
 def _unpack_package(target: Path) -> None:
     if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
-        raise PrometheusMissingError("no prometheus on the PATH, and no apt-get to fetch one: install Prometheus 2.x")
+        raise PrometheusMissingError(
+            "no prometheus on the PATH, and no apt-get to fetch one: install Prometheus 2.x"
+        )
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE) as folder:
         _download(Path(folder))
@@ -52,7 +57,8 @@ def _unpack_package(target: Path) -> None:
         _run(["dpkg", "-x", str(package), str(unpacked)], Path(folder))
         try:
             unpacked.rename(target)
-        except OSError:  # another test run was faster
+        except OSError:
+            # Another test run was faster.
             if not (target / "usr/bin/prometheus").exists():
                 raise
 
@@ -61,12 +67,15 @@ def _download(folder: Path) -> None:
     try:
         _run(["apt-get", "download", "prometheus"], folder)
     except PrometheusMissingError:
-        _run(["apt-get", "update"], folder)  # a fresh machine has no package lists; needs root
+        # A fresh machine has no package lists; needs root.
+        _run(["apt-get", "update"], folder)
         _run(["apt-get", "download", "prometheus"], folder)
 
 
 def _run(command: Sequence[str], folder: Path) -> None:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=300, check=False
+    )
     if done.returncode:
         raise PrometheusMissingError(
             f"no prometheus on the PATH, and {' '.join(command)!r} failed: {done.stderr.strip()[-500:]}\n"
@@ -86,7 +95,9 @@ class Prometheus:
         """What *expression* is now: labels and value of each series."""
         answer = await self.client.get(f"{self.url}/api/v1/query", params={"query": expression})
         answer.raise_for_status()
-        return [(item["metric"], float(item["value"][1])) for item in answer.json()["data"]["result"]]
+        return [
+            (item["metric"], float(item["value"][1])) for item in answer.json()["data"]["result"]
+        ]
 
     async def value(self, expression: str) -> float | None:
         """The value of the one series that *expression* is, None when there is none."""
@@ -99,7 +110,8 @@ class Prometheus:
         """Wait until *expression* has *value*.
 
         Raises:
-            AssertionError: It has not within *timeout_s*; the text says what it is, and what the targets say.
+            AssertionError: It has not within *timeout_s*; the text says what it is, and what the
+                targets say.
         """
         if not await _comes_true(lambda: self._is(expression, value), timeout_s):
             raise AssertionError(
@@ -121,7 +133,8 @@ class Prometheus:
 async def running_prometheus(
     targets: Sequence[str], folder: Path, scrape_interval: str = "500ms"
 ) -> AsyncIterator[Prometheus]:
-    """A server on a free loopback port that scrapes ``/metrics`` of *targets* (``host:port``); data in *folder*.
+    """A server on a free loopback port that scrapes ``/metrics`` of *targets* (``host:port``); data
+    in *folder*.
 
     Raises:
         PrometheusMissingError: See :func:`find_prometheus`.
@@ -129,16 +142,21 @@ async def running_prometheus(
     program = await asyncio.to_thread(find_prometheus)
     port = _free_port()
     config = folder / "prometheus.yml"
-    config.write_text(json.dumps(_config(targets, scrape_interval)))  # JSON is YAML
+    # JSON is YAML.
+    config.write_text(json.dumps(_config(targets, scrape_interval)))
     log = folder / "prometheus.log"
     process = _start(program, port, config, folder / "data", log)
     try:
         async with httpx.AsyncClient(trust_env=False, timeout=10) as client:
             server = Prometheus(url=f"http://127.0.0.1:{port}", pid=process.pid, client=client)
             if not await _comes_true(lambda: _is_ready(server, process), READY_TIMEOUT_S):
-                raise AssertionError(f"prometheus was not ready within {READY_TIMEOUT_S} s:\n{log.read_text()}")
+                raise AssertionError(
+                    f"prometheus was not ready within {READY_TIMEOUT_S} s:\n{log.read_text()}"
+                )
             if process.poll() is not None:
-                raise AssertionError(f"prometheus ended with {process.returncode}:\n{log.read_text()}")
+                raise AssertionError(
+                    f"prometheus ended with {process.returncode}:\n{log.read_text()}"
+                )
             yield server
     finally:
         process.terminate()
@@ -149,7 +167,9 @@ async def running_prometheus(
             process.wait()
 
 
-def _start(program: Path, port: int, config: Path, data: Path, log: Path) -> subprocess.Popen[bytes]:
+def _start(
+    program: Path, port: int, config: Path, data: Path, log: Path
+) -> subprocess.Popen[bytes]:
     command = [
         str(program),
         f"--config.file={config}",
@@ -163,7 +183,8 @@ def _start(program: Path, port: int, config: Path, data: Path, log: Path) -> sub
 
 async def _is_ready(server: Prometheus, process: subprocess.Popen[bytes]) -> bool:
     if process.poll() is not None:
-        return True  # nothing to wait for
+        # Nothing to wait for.
+        return True
     try:
         return (await server.client.get(f"{server.url}/-/ready")).status_code == 200
     except httpx.TransportError:
@@ -182,8 +203,14 @@ async def _comes_true(condition: Callable[[], Any], timeout_s: float) -> bool:
 
 def _config(targets: Sequence[str], interval: str) -> dict[str, Any]:
     return {
-        "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": "1s"},
-        "scrape_configs": [{"job_name": "reactive_kafka", "static_configs": [{"targets": list(targets)}]}],
+        "global": {
+            "scrape_interval": interval,
+            "scrape_timeout": interval,
+            "evaluation_interval": "1s",
+        },
+        "scrape_configs": [
+            {"job_name": "reactive_kafka", "static_configs": [{"targets": list(targets)}]}
+        ],
     }
 
 

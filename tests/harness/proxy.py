@@ -1,4 +1,5 @@
-"""A TCP proxy that hurts what passes: delays, loses, holds, refuses, resets and garbles connections to a broker.
+"""A TCP proxy that hurts what passes: delays, loses, holds, refuses, resets and garbles connections
+to a broker.
 
 What it did is counted, so that a test can show that its fault happened.
 """
@@ -14,8 +15,10 @@ from contextlib import suppress
 from typing import Self
 
 _READ_BYTES = 65_536
-_SLOW_PIECE_S = 0.1  # what a rate slows down comes in pieces that take so long, as it does from a network
-_RESENT_AFTER_S = 0.2  # Linux sends a lost packet again after that at the earliest
+# What a rate slows down comes in pieces that take so long, as it does from a network.
+_SLOW_PIECE_S = 0.1
+# Linux sends a lost packet again after that at the earliest.
+_RESENT_AFTER_S = 0.2
 HOST = "127.0.0.1"
 
 
@@ -23,20 +26,29 @@ class Direction:
     """The faults of one direction of all connections."""
 
     def __init__(self) -> None:
-        self.delay_s = 0.0  # before each piece is passed on
-        self.bytes_per_s = 0.0  # 0: unlimited
-        self.loss = 0.0  # share of pieces that arrive late, as they would after a packet was lost and sent again
-        self.lost = 0  # such pieces so far
-        self.late = 0  # pieces that were delayed or slowed down so far
-        self.held_bytes = 0  # of pieces that came while nothing was passed on
-        self.watch: Callable[[bytes], None] | None = None  # sees each piece before anything is done to it
+        # Before each piece is passed on.
+        self.delay_s = 0.0
+        # 0: unlimited.
+        self.bytes_per_s = 0.0
+        # Share of pieces that arrive late, as they would after a packet was lost and sent again.
+        self.loss = 0.0
+        # Such pieces so far.
+        self.lost = 0
+        # Pieces that were delayed or slowed down so far.
+        self.late = 0
+        # Of pieces that came while nothing was passed on.
+        self.held_bytes = 0
+        # Sees each piece before anything is done to it.
+        self.watch: Callable[[bytes], None] | None = None
         self._flips_left = 0
         self._open = asyncio.Event()
         self._open.set()
         self._random = random.Random(1)
 
     def hold(self) -> None:
-        """Pass nothing on and read nothing more, with connections open: half-open, then a zero window."""
+        """Pass nothing on and read nothing more, with connections open: half-open, then a zero
+        window.
+        """
         self._open.clear()
 
     def release(self) -> None:
@@ -72,7 +84,8 @@ class Direction:
 
 
 class Proxy:
-    """Listens on a port of its own and passes everything to *upstream* and back, with faults at will.
+    """Listens on a port of its own and passes everything to *upstream* and back, with faults at
+    will.
 
     Args:
         upstream: ``host:port`` of the broker.
@@ -83,13 +96,17 @@ class Proxy:
         host, _, number = upstream.rpartition(":")
         self._upstream = (host, int(number))
         self._port = port
-        self.requests = Direction()  # from clients to the broker
+        # From clients to the broker.
+        self.requests = Direction()
         self.answers = Direction()
-        self.is_refusing = False  # resets each connection as it comes
+        # Resets each connection as it comes.
+        self.is_refusing = False
         self.accepted = 0
         self.refused = 0
-        self.cut = 0  # connections that were reset
-        self.tap: Callable[[], Callable[[bytes], None]] | None = None  # for each connection: sees what clients send
+        # Connections that were reset.
+        self.cut = 0
+        # For each connection: sees what clients send.
+        self.tap: Callable[[], Callable[[bytes], None]] | None = None
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
         self._transports: set[asyncio.WriteTransport] = set()
@@ -124,7 +141,8 @@ class Proxy:
         return cut
 
     def forget(self) -> int:
-        """Leave every connection open and pass nothing on in it ever again, as a router does that was restarted.
+        """Leave every connection open and pass nothing on in it ever again, as a router does that
+        was restarted.
 
         New connections pass. Returns how many were forgotten.
         """
@@ -164,7 +182,8 @@ class Proxy:
         try:
             await self._serve(reader, writer)
         except asyncio.CancelledError:
-            pass  # by stop(); a streams server would report it as an error
+            # By stop(); a streams server would report it as an error.
+            pass
         finally:
             self._connections.discard(task)
 
@@ -181,7 +200,9 @@ class Proxy:
         self._gates.add(gate)
         try:
             pumps = [
-                asyncio.create_task(_pump(reader, up_writer, self.requests, gate, self.tap and self.tap())),
+                asyncio.create_task(
+                    _pump(reader, up_writer, self.requests, gate, self.tap and self.tap())
+                ),
                 asyncio.create_task(_pump(up_reader, writer, self.answers, gate)),
             ]
             try:
@@ -204,7 +225,8 @@ async def _pump(
     gate: asyncio.Event,
     tap: Callable[[bytes], None] | None = None,
 ) -> None:
-    with suppress(OSError):  # either end is gone: so is the connection
+    # Either end is gone: so is the connection.
+    with suppress(OSError):
         while piece := await reader.read(_READ_BYTES):
             if tap is not None:
                 tap(piece)
@@ -219,5 +241,6 @@ async def _pump(
 def _reset(transport: asyncio.WriteTransport) -> None:
     sock = transport.get_extra_info("socket")
     if sock is not None and sock.fileno() >= 0:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # close() sends RST
+        # close() sends RST.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     transport.abort()

@@ -1,4 +1,6 @@
-"""A real Redis for tests: the one on this machine, else Debian's packages unpacked into our cache."""
+"""A real Redis for tests: the one on this machine, else Debian's packages unpacked into our
+cache.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 10.0
 SERVER = Package(
     install="redis-server",
-    server=re.compile("redis-tools"),  # where Debian has the program
+    # Where Debian has the program.
+    server=re.compile("redis-tools"),
     wanted=("redis-tools", "lib"),
     advice="install Redis 6 or newer",
 )
@@ -59,7 +62,12 @@ def cached(target: Path) -> Program:
     if not target.exists():
         unpack(SERVER, target)
     found = next(
-        (path for name in ("redis-server", "redis-check-rdb") if (path := target / "usr/bin" / name).is_file()), None
+        (
+            path
+            for name in ("redis-server", "redis-check-rdb")
+            if (path := target / "usr/bin" / name).is_file()
+        ),
+        None,
     )
     if found is None:
         raise MissingError(f"{target} has no Redis in it: remove it, and it is fetched again")
@@ -67,7 +75,8 @@ def cached(target: Path) -> Program:
 
 
 class Redis:
-    """One server on a loopback port of its own; what it has is in memory, or in a file synced at each write.
+    """One server on a loopback port of its own; what it has is in memory, or in a file synced at
+    each write.
 
     Attributes:
         url: Of its database 0.
@@ -103,7 +112,8 @@ class Redis:
         command = [part for name, value in options.items() for part in (f"--{name}", value)]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                ["redis-server", *command],  # the program goes by this name: Debian's one file is several programs
+                # The program goes by this name: Debian's one file is several programs.
+                ["redis-server", *command],
                 executable=self._program.path,
                 env={**os.environ, **self._program.environment()},
                 stdin=subprocess.DEVNULL,
@@ -114,7 +124,9 @@ class Redis:
         while not self._answers():
             ended = self._process.poll()
             assert ended is None, f"redis ended with {ended}:\n{self.said()}"
-            assert time.monotonic() < give_up, f"redis does not answer after {START_TIMEOUT_S} s:\n{self.said()}"
+            assert time.monotonic() < give_up, (
+                f"redis does not answer after {START_TIMEOUT_S} s:\n{self.said()}"
+            )
             time.sleep(0.02)
 
     def stop(self) -> None:
@@ -126,7 +138,9 @@ class Redis:
         self._end(signal.SIGKILL)
 
     def restart(self) -> None:
-        """End the server and start it again at the same port; without *durable* it has nothing then."""
+        """End the server and start it again at the same port; without *durable* it has nothing
+        then.
+        """
         self.stop()
         self.start()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from pathlib import Path
 
@@ -12,7 +11,13 @@ PROC = Path("/proc")
 
 def listening(pid: int) -> set[tuple[str, int]]:
     """The local addresses and ports of the TCP sockets that a process listens on."""
-    mine = {os.readlink(link) for link in (PROC / str(pid) / "fd").iterdir() if os.path.lexists(link)}  # noqa: PTH115
+    mine = set()
+    for link in (PROC / str(pid) / "fd").iterdir():
+        try:
+            mine.add(str(link.readlink()))
+        except FileNotFoundError:
+            # The process has closed it in the meantime.
+            continue
     found = set()
     for family, table in ((socket.AF_INET, "tcp"), (socket.AF_INET6, "tcp6")):
         for line in (PROC / "net" / table).read_text().splitlines()[1:]:

@@ -1,7 +1,8 @@
-"""Spark on loopback, of pip's PySpark: a standalone cluster (master and workers) and a Spark Connect server.
+"""Spark on loopback, of pip's PySpark: a standalone cluster (master and workers) and a Spark
+Connect server.
 
-Every process is a session of its own, ends with its ``async with``, and is killed by a watchdog when this process
-goes in any other way. Executors belong to the session of their worker.
+Every process is a session of its own, ends with its ``async with``, and is killed by a watchdog
+when this process goes in any other way. Executors belong to the session of their worker.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from typing import Any, Self
 HOST = "127.0.0.1"
 DEPLOY = "org.apache.spark.deploy"
 START_LIMIT_S = 60.0
-_PORTS = range(20_000, 32_000)  # below those of outgoing connections, so that a port is still free at a restart
+# Below those of outgoing connections, so that a port is still free at a restart.
+_PORTS = range(20_000, 32_000)
 SMALL_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
@@ -61,7 +63,11 @@ class SparkProcess:
     """
 
     def __init__(
-        self, name: str, command: Sequence[str], folder: Path, environ: Mapping[str, str] | None = None
+        self,
+        name: str,
+        command: Sequence[str],
+        folder: Path,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
         self.folder = folder
@@ -74,7 +80,11 @@ class SparkProcess:
     @property
     def pid(self) -> int | None:
         """None where it does not run."""
-        return self._process.pid if self._process is not None and self._process.poll() is None else None
+        return (
+            self._process.pid
+            if self._process is not None and self._process.poll() is None
+            else None
+        )
 
     def start(self) -> None:
         """Start it; does not wait until it is ready. Its log begins anew."""
@@ -94,11 +104,14 @@ class SparkProcess:
         self._watchdog = _watch(self._process.pid)
 
     def kill(self) -> None:
-        """End it and its children at once (SIGKILL), and wait until it is gone. May be called twice."""
+        """End it and its children at once (SIGKILL), and wait until it is gone. May be called
+        twice.
+        """
         if self._process is not None and self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
-        if self._watchdog is not None:  # it must go before the process id can be given to somebody else
+        # It must go before the process id can be given to somebody else.
+        if self._watchdog is not None:
             self._watchdog.kill()
             self._watchdog.communicate()
             self._watchdog = None
@@ -129,7 +142,9 @@ class SparkProcess:
     def log_tail(self, lines: int = 40) -> str:
         """The end of its log."""
         return (
-            "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:]) if self.log.exists() else "(no log)"
+            "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+            if self.log.exists()
+            else "(no log)"
         )
 
 
@@ -144,9 +159,27 @@ class SparkCluster:
 
     def __init__(self, folder: Path, workers: int = 2, memory_mb: int = 1024) -> None:
         self._port, self._web_port = free_port(), free_port()
-        master = ["spark-class", f"{DEPLOY}.master.Master", "--host", HOST, "--port", str(self._port)]
-        self.master = SparkProcess("master", [*master, "--webui-port", str(self._web_port)], folder / "master")
-        worker = ["spark-class", f"{DEPLOY}.worker.Worker", "--host", HOST, "--cores", "1", "--memory", f"{memory_mb}m"]
+        master = [
+            "spark-class",
+            f"{DEPLOY}.master.Master",
+            "--host",
+            HOST,
+            "--port",
+            str(self._port),
+        ]
+        self.master = SparkProcess(
+            "master", [*master, "--webui-port", str(self._web_port)], folder / "master"
+        )
+        worker = [
+            "spark-class",
+            f"{DEPLOY}.worker.Worker",
+            "--host",
+            HOST,
+            "--cores",
+            "1",
+            "--memory",
+            f"{memory_mb}m",
+        ]
         self.workers = [
             SparkProcess(
                 f"worker{number}",
@@ -172,7 +205,10 @@ class SparkCluster:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.kill()
 
@@ -206,9 +242,12 @@ class SparkCluster:
     def state(self) -> dict[str, Any] | None:
         """What the master's page tells; None where it does not answer."""
         try:
-            with urllib.request.urlopen(f"http://{HOST}:{self._web_port}/json/", timeout=5) as answer:
+            with urllib.request.urlopen(
+                f"http://{HOST}:{self._web_port}/json/", timeout=5
+            ) as answer:
                 state: dict[str, Any] = json.load(answer)
-        except (OSError, ValueError):  # not listening yet, or not any more
+        except (OSError, ValueError):
+            # Not listening yet, or not any more.
             return None
         return state
 
@@ -231,7 +270,9 @@ class ConnectServer:
         conf: Spark's properties.
     """
 
-    def __init__(self, folder: Path, master: str = "local[2]", conf: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, master: str = "local[2]", conf: Mapping[str, str] | None = None
+    ) -> None:
         self._port = free_port()
         properties = {
             "spark.connect.grpc.binding.address": HOST,
@@ -246,13 +287,22 @@ class ConnectServer:
         self.process = SparkProcess(
             "connect",
             [
-                *("spark-submit", "--class", "org.apache.spark.sql.connect.service.SparkConnectServer"),
+                *(
+                    "spark-submit",
+                    "--class",
+                    "org.apache.spark.sql.connect.service.SparkConnectServer",
+                ),
                 *("--master", master),
-                *(word for name, value in properties.items() for word in ("--conf", f"{name}={value}")),
+                *(
+                    word
+                    for name, value in properties.items()
+                    for word in ("--conf", f"{name}={value}")
+                ),
                 "spark-internal",
             ],
             folder,
-            {"SPARK_DAEMON_MEMORY": "768m"},  # counts here, and spark.driver.memory does not
+            # Counts here, and spark.driver.memory does not.
+            {"SPARK_DAEMON_MEMORY": "768m"},
         )
 
     @property
@@ -269,7 +319,10 @@ class ConnectServer:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.process.kill()
 
@@ -303,10 +356,15 @@ def _environ() -> dict[str, str]:
 
 
 def _watch(pid: int) -> subprocess.Popen[bytes]:
-    # Kills the process and its children when this one is gone, however it went: the pipe's other end closes with it.
+    # Kills the process and its children when this one is gone, however it went: the pipe's other
+    # end closes with it.
     command = ["/bin/sh", "-c", 'cat >/dev/null; kill -9 "-$0"', str(pid)]
     return subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )
 
 
@@ -316,7 +374,8 @@ def _java_pids() -> list[int]:
         try:
             if folder.name.isdigit() and (folder / "comm").read_text().strip() == "java":
                 found.append(int(folder.name))
-        except OSError:  # it has ended meanwhile
+        except OSError:
+            # It has ended meanwhile.
             continue
     return found
 
@@ -324,5 +383,6 @@ def _java_pids() -> list[int]:
 def _parent(pid: int) -> int | None:
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:  # it has ended meanwhile
+    except OSError:
+        # It has ended meanwhile.
         return None

@@ -10,8 +10,8 @@ _TOKEN = re.compile(r"\x1b\[([?0-9;]*)([A-Za-z])|(\r)|(\n)|([^\x00-\x1f\x7f]+)|(
 class Terminal:
     """Lines of text with a cursor; the screen has no end, so nothing scrolls away.
 
-    It knows the sequences that draw in place (cursor up, erase) and colours. Any other control sequence is an error:
-    a test must not pass because something was not understood.
+    It knows the sequences that draw in place (cursor up, erase) and colours. Any other control
+    sequence is an error: a test must not pass because something was not understood.
 
     Args:
         columns: A longer line goes on in the next one, as in a real terminal.

@@ -1,4 +1,6 @@
-"""The harness's PostgreSQL keeps what was committed, cuts off its clients, and leaves nothing behind."""
+"""The harness's PostgreSQL keeps what was committed, cuts off its clients, and leaves nothing
+behind.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,13 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.harness.postgres import Postgres, PostgresMissingError, Programs, cached, running_postgres
+from tests.harness.postgres import (
+    Postgres,
+    PostgresMissingError,
+    Programs,
+    cached,
+    running_postgres,
+)
 
 NEEDS_SERVER = pytest.mark.postgres
 
@@ -21,7 +29,9 @@ def postgres() -> Iterator[Postgres]:
 
 
 @NEEDS_SERVER
-def test_a_restart_keeps_what_was_committed_and_cuts_off_who_was_connected(postgres: Postgres) -> None:
+def test_a_restart_keeps_what_was_committed_and_cuts_off_who_was_connected(
+    postgres: Postgres,
+) -> None:
     before = postgres.pid
     with psycopg.connect(postgres.dsn) as connection:
         connection.execute("CREATE TABLE kept AS SELECT 1 AS number")
@@ -66,4 +76,6 @@ def test_programs_of_the_cache_are_copied_to_where_any_user_reaches_them(tmp_pat
     copy = cached(tmp_path / "cache").within(tmp_path / "copy")
     assert copy == Programs(tmp_path / "copy/usr/lib/postgresql/15/bin", tmp_path / "copy")
     assert (copy.bin / "postgres").exists()
-    assert copy.environment() == {"LD_LIBRARY_PATH": str(tmp_path / "copy/usr/lib/x86_64-linux-gnu")}
+    assert copy.environment() == {
+        "LD_LIBRARY_PATH": str(tmp_path / "copy/usr/lib/x86_64-linux-gnu")
+    }

@@ -39,7 +39,9 @@ async def test_a_test_run_that_is_killed_leaves_no_process_of_spark(tmp_path: Pa
 async def test_a_process_that_does_not_start_says_why_and_is_gone(tmp_path: Path) -> None:
     process = SparkProcess("nonsense", ["spark-class", "org.apache.spark.Nonsense"], tmp_path)
     process.start()
-    with pytest.raises(RuntimeError, match=r"nonsense ended\n(.*\n)*.*class org.apache.spark.Nonsense"):
+    with pytest.raises(
+        RuntimeError, match=r"nonsense ended\n(.*\n)*.*class org.apache.spark.Nonsense"
+    ):
         await process.started(lambda: False)
     process.kill()
     assert process.pid is None
@@ -47,6 +49,7 @@ async def test_a_process_that_does_not_start_says_why_and_is_gone(tmp_path: Path
 
 def is_alive(pid: int) -> bool:
     try:
-        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()  # a zombie waits for whoever adopted it
+        # A zombie waits for whoever adopted it.
+        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return False

@@ -15,7 +15,16 @@ from reactive_kafka.http.asgi import make_asgi
 from tests.http.applike import FactsApp
 from tests.observe.samples import app, batch, channel, ended, outgoing, poison, spark
 
-PATHS = ("/", "/metrics", "/health", "/health/live", "/health/ready", "/health/started", "/api/channels", "/api/spark")
+PATHS = (
+    "/",
+    "/metrics",
+    "/health",
+    "/health/live",
+    "/health/ready",
+    "/health/started",
+    "/api/channels",
+    "/api/spark",
+)
 
 
 @pytest.fixture
@@ -31,20 +40,41 @@ async def client(served: FactsApp) -> AsyncIterator[httpx.AsyncClient]:
 
 
 async def probes(client: httpx.AsyncClient) -> dict[str, int]:
-    return {path: (await client.get(path)).status_code for path in PATHS if path.startswith("/health")}
+    return {
+        path: (await client.get(path)).status_code for path in PATHS if path.startswith("/health")
+    }
 
 
-async def test_each_probe_answers_with_its_own_status(client: httpx.AsyncClient, served: FactsApp) -> None:
+async def test_each_probe_answers_with_its_own_status(
+    client: httpx.AsyncClient, served: FactsApp
+) -> None:
     assert set((await probes(client)).values()) == {200}
     served.now = app(channel(broker_error="away"))
-    assert await probes(client) == {"/health": 503, "/health/live": 200, "/health/ready": 503, "/health/started": 200}
+    assert await probes(client) == {
+        "/health": 503,
+        "/health/live": 200,
+        "/health/ready": 503,
+        "/health/started": 200,
+    }
     served.now = app(channel(poison=(poison(),)))
-    assert await probes(client) == {"/health": 503, "/health/live": 503, "/health/ready": 503, "/health/started": 200}
+    assert await probes(client) == {
+        "/health": 503,
+        "/health/live": 503,
+        "/health/ready": 503,
+        "/health/started": 200,
+    }
     served.now = app(channel(has_joined=False))
-    assert await probes(client) == {"/health": 503, "/health/live": 200, "/health/ready": 503, "/health/started": 503}
+    assert await probes(client) == {
+        "/health": 503,
+        "/health/live": 200,
+        "/health/ready": 503,
+        "/health/started": 503,
+    }
 
 
-async def test_a_probe_says_what_the_contract_says(client: httpx.AsyncClient, served: FactsApp) -> None:
+async def test_a_probe_says_what_the_contract_says(
+    client: httpx.AsyncClient, served: FactsApp
+) -> None:
     served.now = app(channel(on_poison="pause-partition", poison=(poison(),)))
     answer = await client.get("/health/ready")
     assert answer.headers["content-type"] == "application/json"
@@ -64,15 +94,21 @@ async def test_a_reason_that_utf8_cannot_say_is_answered_all_the_same(
 async def test_metrics_are_text_or_openmetrics_as_asked(client: httpx.AsyncClient) -> None:
     text = await client.get("/metrics")
     assert text.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
-    assert {family.name for family in text_string_to_metric_families(text.text)} >= {"reactive_kafka_channel_up"}
-    openmetrics = await client.get("/metrics", headers={"accept": "application/openmetrics-text;version=1.0.0"})
+    assert {family.name for family in text_string_to_metric_families(text.text)} >= {
+        "reactive_kafka_channel_up"
+    }
+    openmetrics = await client.get(
+        "/metrics", headers={"accept": "application/openmetrics-text;version=1.0.0"}
+    )
     assert openmetrics.headers["content-type"].startswith("application/openmetrics-text")
     assert openmetrics.text.endswith("# EOF\n")
 
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
-async def test_nothing_but_get_and_head_is_answered(client: httpx.AsyncClient, path: str, method: str) -> None:
+async def test_nothing_but_get_and_head_is_answered(
+    client: httpx.AsyncClient, path: str, method: str
+) -> None:
     """Row S4 of the faults."""
     answer = await client.request(method, path)
     assert answer.status_code == 405
@@ -80,7 +116,9 @@ async def test_nothing_but_get_and_head_is_answered(client: httpx.AsyncClient, p
 
 
 @pytest.mark.parametrize("path", [*PATHS, "/nothing", "/../etc/passwd", "/health/"])
-async def test_every_answer_forbids_scripts_sniffing_and_caching(client: httpx.AsyncClient, path: str) -> None:
+async def test_every_answer_forbids_scripts_sniffing_and_caching(
+    client: httpx.AsyncClient, path: str
+) -> None:
     answer = await client.get(path)
     assert answer.status_code == (200 if path in PATHS else 404)
     assert answer.headers["content-security-policy"].startswith("default-src 'none'; ")
@@ -88,7 +126,9 @@ async def test_every_answer_forbids_scripts_sniffing_and_caching(client: httpx.A
     assert answer.headers["cache-control"] == "no-store"
 
 
-async def test_channels_are_listed_with_their_data_and_totals(client: httpx.AsyncClient, served: FactsApp) -> None:
+async def test_channels_are_listed_with_their_data_and_totals(
+    client: httpx.AsyncClient, served: FactsApp
+) -> None:
     served.now = app(channel(retries=4), outgoing=(outgoing(),))
     body = (await client.get("/api/channels")).json()
     (incoming,) = body["incoming"]
@@ -128,7 +168,9 @@ async def test_the_page_shows_poison_whatever_becomes_of_it(
     assert "unsettled for" not in (await client.get("/")).text
 
 
-async def test_the_page_shows_what_records_came_to(client: httpx.AsyncClient, served: FactsApp) -> None:
+async def test_the_page_shows_what_records_came_to(
+    client: httpx.AsyncClient, served: FactsApp
+) -> None:
     served.now = app(channel())
     assert (
         "<p>received 20, acked 16, nacked 1, dead letters 2, outputs lost 0, delayed retries 3, poison 0</p>"
@@ -141,7 +183,15 @@ async def test_spark_sessions_are_listed_with_the_batches_that_run_and_the_last_
 ) -> None:
     failed = ended(id="beef", outcome="failed", reason="ValueError:\nbad", rejected=2, since_s=3.0)
     served.now = app(
-        spark=(spark(ready=False, reason="no\ndriver", running=(batch(),), last=(ended(), failed), rejected=2),)
+        spark=(
+            spark(
+                ready=False,
+                reason="no\ndriver",
+                running=(batch(),),
+                last=(ended(), failed),
+                rejected=2,
+            ),
+        )
     )
     (session,) = (await client.get("/api/spark")).json()["sessions"]
     running, last = session.pop("running"), session.pop("last")
@@ -158,13 +208,25 @@ async def test_spark_sessions_are_listed_with_the_batches_that_run_and_the_last_
         "tasks": {"completed": 4},
     }
     shown = {
-        "id": "7f3a0123456789ab", "ranges": ["clicks-0 [100, 50100)"], "records": 50_000, "attempt": 1,
-        "elapsed_seconds": 12.346, "timeout_seconds": 600.0, "stages": 2, "stages_done": 0, "tasks": 8,
-        "tasks_done": 5, "tasks_active": 2, "tasks_failed": 0,
-    }  # fmt: skip
+        "id": "7f3a0123456789ab",
+        "ranges": ["clicks-0 [100, 50100)"],
+        "records": 50_000,
+        "attempt": 1,
+        "elapsed_seconds": 12.346,
+        "timeout_seconds": 600.0,
+        "stages": 2,
+        "stages_done": 0,
+        "tasks": 8,
+        "tasks_done": 5,
+        "tasks_active": 2,
+        "tasks_failed": 0,
+    }
     assert running == [shown]
     assert [one["id"] for one in last] == ["beef", "7f3a0123456789ab"], "the newest first"
-    assert {key: last[0][key] for key in ("outcome", "reason", "rejected", "elapsed_seconds", "ended_at")} == {
+    assert {
+        key: last[0][key]
+        for key in ("outcome", "reason", "rejected", "elapsed_seconds", "ended_at")
+    } == {
         "outcome": "failed",
         "reason": r"ValueError:\nbad",
         "rejected": 2,
@@ -173,8 +235,16 @@ async def test_spark_sessions_are_listed_with_the_batches_that_run_and_the_last_
     }
 
 
-async def test_the_page_has_a_bar_for_each_batch_that_runs(client: httpx.AsyncClient, served: FactsApp) -> None:
-    some = (batch(), batch(tasks=0), batch(tasks_done=9), batch(share=0.75), batch(tasks=0, share=0.5))
+async def test_the_page_has_a_bar_for_each_batch_that_runs(
+    client: httpx.AsyncClient, served: FactsApp
+) -> None:
+    some = (
+        batch(),
+        batch(tasks=0),
+        batch(tasks_done=9),
+        batch(share=0.75),
+        batch(tasks=0, share=0.5),
+    )
     served.now = app(spark=(spark(running=some),))
     html = (await client.get("/")).text
     bars = [
@@ -227,7 +297,9 @@ class Elements(HTMLParser):
         self.attributes |= {name for name, _ in attrs}
 
 
-async def test_the_page_shows_text_never_markup_and_loads_nothing(client: httpx.AsyncClient, served: FactsApp) -> None:
+async def test_the_page_shows_text_never_markup_and_loads_nothing(
+    client: httpx.AsyncClient, served: FactsApp
+) -> None:
     """Row S9 of the faults."""
     evil = "<script>alert(1)</script><img src=x onerror=y>"
     served.now = app(
@@ -249,19 +321,27 @@ async def test_the_page_shows_text_never_markup_and_loads_nothing(client: httpx.
     elements = Elements()
     elements.feed(html)
     assert not elements.tags & {"script", "img", "link", "iframe", "object", "base", "form"}
-    assert not [name for name in elements.attributes if name.startswith("on") or name in ("src", "style")]
+    assert not [
+        name for name in elements.attributes if name.startswith("on") or name in ("src", "style")
+    ]
     assert ">DOWN<" in html
 
 
 async def test_the_page_says_why_a_channel_is_paused_and_what_it_warns_of(
     client: httpx.AsyncClient, served: FactsApp
 ) -> None:
-    served.now = app(channel(state="paused", paused_by=("lunch",), warnings=("metadata is dropped",)))
+    served.now = app(
+        channel(state="paused", paused_by=("lunch",), warnings=("metadata is dropped",))
+    )
     html = (await client.get("/")).text
-    assert "<h2>orders: paused</h2><ul><li>paused: lunch</li><li>metadata is dropped</li></ul>" in html
+    assert (
+        "<h2>orders: paused</h2><ul><li>paused: lunch</li><li>metadata is dropped</li></ul>" in html
+    )
 
 
-async def test_the_style_of_the_page_is_the_one_that_its_policy_allows(client: httpx.AsyncClient) -> None:
+async def test_the_style_of_the_page_is_the_one_that_its_policy_allows(
+    client: httpx.AsyncClient,
+) -> None:
     answer = await client.get("/")
     style = answer.text.partition("<style>")[2].partition("</style>")[0]
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
@@ -270,12 +350,16 @@ async def test_the_style_of_the_page_is_the_one_that_its_policy_allows(client: h
 
 async def test_mounted_into_another_application_its_links_stay_its_own(served: FactsApp) -> None:
     outer = Starlette(routes=[Mount("/kafka", app=make_asgi(served))])
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=outer), base_url="http://app") as client:
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(app=outer), base_url="http://app"
+    ) as client:
         assert (await client.get("/kafka/health/live")).status_code == 200
         assert 'href="/kafka/metrics"' in (await client.get("/kafka/")).text
 
 
-async def test_the_page_of_a_broken_application_is_an_error_without_its_text(served: FactsApp) -> None:
+async def test_the_page_of_a_broken_application_is_an_error_without_its_text(
+    served: FactsApp,
+) -> None:
     class Broken(FactsApp):
         def facts(self) -> Any:
             raise RuntimeError("secret detail")

@@ -1,4 +1,6 @@
-"""What clients can do to the server: take all connections, or all descriptors, ask for ever, and send garbage."""
+"""What clients can do to the server: take all connections, or all descriptors, ask for ever, and
+send garbage.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ async def all_probes(server: HttpServer) -> set[int]:
     return {await status(server, path) for path in PROBES}
 
 
-@pytest.mark.parametrize("says", [b"", b"GET /health HT", b"POST / HTTP/1.1\r\nHost: localhost\r\nX: "])
+@pytest.mark.parametrize(
+    "says", [b"", b"GET /health HT", b"POST / HTTP/1.1\r\nHost: localhost\r\nX: "]
+)
 async def test_probes_answer_while_more_clients_hang_than_there_are_places(says: bytes) -> None:
     """Rows J2, S4 of the faults."""
     async with serve(plain(), HOST, 0) as server:
@@ -67,7 +71,11 @@ async def test_probes_answer_while_more_clients_hang_than_there_are_places(says:
 
 async def test_who_does_not_ask_at_once_loses_a_probes_place() -> None:
     limits = Limits(connections=2, probes=2, probe_head_s=0.2)
-    async with serve(plain(), HOST, 0, limits) as server, crowd(server, 2) as hanging, crowd(server, 1) as late:
+    async with (
+        serve(plain(), HOST, 0, limits) as server,
+        crowd(server, 2) as hanging,
+        crowd(server, 1) as late,
+    ):
         assert await is_closed(late[0], 5), "after a fifth of a second"
         async with crowd(server, 3) as more:
             assert await is_closed(more[0], 0.1), "the oldest goes for a new one"
@@ -79,12 +87,15 @@ async def test_a_probe_that_waits_for_its_answer_is_not_closed_for_another_one()
 
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:
         await finish.wait()
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+        await send(
+            {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]}
+        )
         await send({"type": "http.response.body"})
 
     limits = Limits(connections=0, probes=2)
     async with serve(slow, HOST, 0, limits) as server, crowd(server, 2, ASKS % b"/health") as asked:
-        await asyncio.sleep(0.05)  # their requests have been read
+        # Their requests have been read.
+        await asyncio.sleep(0.05)
         async with crowd(server, 1) as another:
             assert await is_closed(another[0], 5), "at once: nobody is idle"
         finish.set()
@@ -99,8 +110,12 @@ async def test_probes_answer_while_scrapers_do_not_take_what_they_asked_for() ->
     async def heavy(scope: Scope, receive: Receive, send: Send) -> None:
         await (big_answer if scope["path"] == "/metrics" else others)(scope, receive, send)
 
-    async with serve(heavy, HOST, 0, Limits(connections=20)) as server, crowd(server, 20, ASKS % b"/metrics") as slow:
-        assert [await client[0].readline() for client in slow] == [b"HTTP/1.1 200 OK\r\n"] * 20  # all are answered
+    async with (
+        serve(heavy, HOST, 0, Limits(connections=20)) as server,
+        crowd(server, 20, ASKS % b"/metrics") as slow,
+    ):
+        # All are answered.
+        assert [await client[0].readline() for client in slow] == [b"HTTP/1.1 200 OK\r\n"] * 20
         assert await all_probes(server) == {200}
         assert await status(server, "/") == 503
 
@@ -113,7 +128,9 @@ def body_of(pieces: list[bytes]) -> bytes:
 async def takes_the_body(scope: Scope, receive: Receive, send: Send) -> None:
     while (await receive()).get("more_body", False):
         pass
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+    await send(
+        {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]}
+    )
     await send({"type": "http.response.body"})
 
 
@@ -131,7 +148,8 @@ async def test_a_request_that_comes_in_drops_has_an_end(asgi: ASGIApp, says: byt
     async with serve(asgi, HOST, 0, limits) as server, connected(server) as client:
         client[1].write(says)
         started, sent = asyncio.get_running_loop().time(), 0
-        while not await is_closed(client, 0.02):  # a drop every 20 ms, as long as it takes them
+        # A drop every 20 ms, as long as it takes them.
+        while not await is_closed(client, 0.02):
             client[1].write(b"w" if b"\r\n\r\n" not in says else b"")
             sent += 1
             assert sent < 200
@@ -148,7 +166,10 @@ async def test_a_stream_has_no_end_as_long_as_it_is_taken() -> None:
             await asyncio.sleep(0.05)
 
     limits = Limits(head_s=0.2, body_s=0.2)
-    async with serve(stream, HOST, 0, limits) as server, crowd(server, 1, ASKS % b"/") as ((reader, _),):
+    async with (
+        serve(stream, HOST, 0, limits) as server,
+        crowd(server, 1, ASKS % b"/") as ((reader, _),),
+    ):
         end = asyncio.get_running_loop().time() + 0.8
         while asyncio.get_running_loop().time() < end:
             assert await asyncio.wait_for(reader.readline(), 5)
@@ -156,7 +177,8 @@ async def test_a_stream_has_no_end_as_long_as_it_is_taken() -> None:
             client[1].write(ASKS % b"/much")
             await client[0].readline()
             client[1].transport.pause_reading()  # type: ignore[attr-defined]
-            await asyncio.sleep(0.6)  # its buffers are full long before
+            # Its buffers are full long before.
+            await asyncio.sleep(0.6)
             client[1].transport.resume_reading()  # type: ignore[attr-defined]
             with contextlib.suppress(ConnectionError):
                 async with asyncio.timeout(5):
@@ -178,18 +200,24 @@ class TestGarbage:
     )
 
     @pytest.mark.parametrize("in_pieces", [False, True])
-    @pytest.mark.parametrize("asgi", [plain(), takes_the_body, big_answer], ids=["plain", "reader", "big"])
+    @pytest.mark.parametrize(
+        "asgi", [plain(), takes_the_body, big_answer], ids=["plain", "reader", "big"]
+    )
     @pytest.mark.parametrize("garbage", BODIES)
     async def test_a_body_of_it_is_no_error_of_ours(
         self, garbage: bytes, asgi: ASGIApp, in_pieces: bool, caplog: pytest.LogCaptureFixture
     ) -> None:
         """Row J3 of the faults."""
         caplog.set_level(logging.WARNING)
-        async with serve(asgi, HOST, 0, Limits(body_s=0.3, head_s=0.3)) as server, connected(server) as client:
+        async with (
+            serve(asgi, HOST, 0, Limits(body_s=0.3, head_s=0.3)) as server,
+            connected(server) as client,
+        ):
             head, _, body = garbage.partition(b"\r\n\r\n")
             client[1].write(head + b"\r\n\r\n" + (b"" if in_pieces else body))
             if in_pieces:
-                await asyncio.sleep(0.02)  # an answer is on its way by now
+                # An answer is on its way by now.
+                await asyncio.sleep(0.02)
                 client[1].write(body)
             answer = b""
             with contextlib.suppress(ConnectionError):
@@ -265,14 +293,23 @@ class Child:
         assert self._process.stdout is not None
         self._process.stdin.write(f"{command}\n")
         self._process.stdin.flush()
-        left, turns, seconds, lines, *text = self._process.stdout.readline().rstrip("\n").split(" ", 4)
+        left, turns, seconds, lines, *text = (
+            self._process.stdout.readline().rstrip("\n").split(" ", 4)
+        )
         return left, int(turns), float(seconds), int(lines), text[0] if text else ""
 
 
 @pytest.fixture
 def child(request: pytest.FixtureRequest) -> Iterator[Child]:
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "cwd": ROOT}
-    with subprocess.Popen([sys.executable, "-c", CROWDED, *getattr(request, "param", ())], **pipes) as process:
+    pipes: dict[str, Any] = {
+        "stdin": subprocess.PIPE,
+        "stdout": subprocess.PIPE,
+        "text": True,
+        "cwd": ROOT,
+    }
+    with subprocess.Popen(
+        [sys.executable, "-c", CROWDED, *getattr(request, "param", ())], **pipes
+    ) as process:
         try:
             yield Child(process)
         finally:
@@ -303,7 +340,12 @@ async def test_without_descriptors_the_loop_and_the_log_go_on_and_probes_answer_
 async def test_without_descriptors_who_hangs_gives_one_to_who_asks(child: Child) -> None:
     """Row D10 of the faults."""
     async with crowd(child.server, 20) as hanging:
-        assert await status(child.server) == 200  # so all of them have been accepted
+        # So all of them have been accepted.
+        assert await status(child.server) == 200
         assert child.ask("use up")[0] == "OSError24"
-        assert [await status(child.server, path) for path in ("/health", "/metrics", "/")] == [200, 200, 200]
+        assert [await status(child.server, path) for path in ("/health", "/metrics", "/")] == [
+            200,
+            200,
+            200,
+        ]
         assert [await is_closed(client, 0.01) for client in hanging].count(True) >= 1

@@ -38,10 +38,22 @@ def answer(guard: Guard, method: str, path: str, **headers: str) -> int:
 @pytest.mark.parametrize(
     "host",
     [
-        "localhost", "localhost:9000", "LOCALHOST.", "a.localhost:1", "127.0.0.1:9000", "[::1]:9000", "[::1]", "::1",
-        "10.1.2.3:9000", "192.168.0.1", "kafka.example.com", "Kafka.Example.com:443", "bound", "",
+        "localhost",
+        "localhost:9000",
+        "LOCALHOST.",
+        "a.localhost:1",
+        "127.0.0.1:9000",
+        "[::1]:9000",
+        "[::1]",
+        "::1",
+        "10.1.2.3:9000",
+        "192.168.0.1",
+        "kafka.example.com",
+        "Kafka.Example.com:443",
+        "bound",
+        "",
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("path", PATHS)
 def test_it_answers_by_addresses_and_by_its_names(host: str, path: str) -> None:
     guard = ours(host="bound", hosts=("kafka.example.com",))
@@ -51,18 +63,37 @@ def test_it_answers_by_addresses_and_by_its_names(host: str, path: str) -> None:
 @pytest.mark.parametrize(
     "host",
     [
-        "evil.example", "evil.example:9000", "localhost.evil.example", "kafka.example.com.evil.example", "1.2.3.4.5",
-        "127.0.0.1.evil.example", "a:b:c", "[evil]", "10.1", "x", "127.0.0.1:9000@evil.example",
+        "evil.example",
+        "evil.example:9000",
+        "localhost.evil.example",
+        "kafka.example.com.evil.example",
+        "1.2.3.4.5",
+        "127.0.0.1.evil.example",
+        "a:b:c",
+        "[evil]",
+        "10.1",
+        "x",
+        "127.0.0.1:9000@evil.example",
     ],
-)  # fmt: skip
+)
 def test_a_name_that_is_none_of_its_own_is_refused(host: str) -> None:
     """Row S9 of the faults: a page of that name would read the answer."""
-    local, open_to_all = (ours(host=bound, hosts=("kafka.example.com",)) for bound in ("127.0.0.1", "0.0.0.0"))
-    assert {answer(local, method, path, host=host) for method in ("GET", "HEAD", "POST") for path in PATHS} == {421}
+    local, open_to_all = (
+        ours(host=bound, hosts=("kafka.example.com",)) for bound in ("127.0.0.1", "0.0.0.0")
+    )
+    assert {
+        answer(local, method, path, host=host)
+        for method in ("GET", "HEAD", "POST")
+        for path in PATHS
+    } == {421}
     assert {answer(open_to_all, "GET", path, host=host) for path in CLOSED} == {421}
-    assert {answer(open_to_all, "GET", path, host=host) for path in OPEN} == {200}, "whoever scrapes a service by name"
+    assert {answer(open_to_all, "GET", path, host=host) for path in OPEN} == {200}, (
+        "whoever scrapes a service by name"
+    )
     mounted = guard_of(HttpSettings(), is_mounted=True)
-    assert {answer(mounted, "GET", path, host=host) for path in PATHS} == {200}, "it has its application's names"
+    assert {answer(mounted, "GET", path, host=host) for path in PATHS} == {200}, (
+        "it has its application's names"
+    )
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
@@ -71,11 +102,16 @@ def test_what_could_change_something_needs_a_token_wherever_it_listens(method: s
     for bound in ("127.0.0.1", "::1", "localhost", "0.0.0.0"):
         for path in (*PATHS, "/api/channels/orders/pause"):
             asked = {"host": "localhost:9000"}
-            assert answer(ours(host=bound), method, path, **asked, **BEARER) == 405, "there are no actions without"
+            assert answer(ours(host=bound), method, path, **asked, **BEARER) == 405, (
+                "there are no actions without"
+            )
             guard = ours(host=bound, token=Secret(TOKEN))
             assert answer(guard, method, path, **asked) == 401
             assert answer(guard, method, path, **asked, **BEARER) == 200
-            assert answer(guard_of(HttpSettings(token=TOKEN), is_mounted=True), method, path, **asked) == 401
+            assert (
+                answer(guard_of(HttpSettings(token=TOKEN), is_mounted=True), method, path, **asked)
+                == 401
+            )
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -90,16 +126,25 @@ def test_reading_needs_a_token_beyond_loopback_and_probes_and_metrics_never_do(p
         assert answer(guard, "GET", path, host="10.1.2.3", **BEARER) == 200
     for bound in ("127.0.0.1", "127.0.0.2", "::1", "localhost"):
         assert answer(ours(host=bound, token=TOKEN), "GET", path, host="localhost") == 200
-    assert answer(ours(host="0.0.0.0"), "GET", path, host="10.1.2.3") == 200, "without a token nothing is protected"
+    assert answer(ours(host="0.0.0.0"), "GET", path, host="10.1.2.3") == 200, (
+        "without a token nothing is protected"
+    )
 
 
 @pytest.mark.parametrize(
     ("given", "status"),
     [
-        (f"Bearer {TOKEN}", 200), (f"bearer  {TOKEN} ", 200), (TOKEN, 401), (f"Basic {TOKEN}", 401), ("Bearer", 401),
-        (f"Bearer {TOKEN}x", 401), (f"Bearer {TOKEN[:-1]}", 401), ("Bearer \u00e9", 401), ("", 401),
+        (f"Bearer {TOKEN}", 200),
+        (f"bearer  {TOKEN} ", 200),
+        (TOKEN, 401),
+        (f"Basic {TOKEN}", 401),
+        ("Bearer", 401),
+        (f"Bearer {TOKEN}x", 401),
+        (f"Bearer {TOKEN[:-1]}", 401),
+        ("Bearer \u00e9", 401),
+        ("", 401),
     ],
-)  # fmt: skip
+)
 def test_the_token_is_the_whole_token(given: str, status: int) -> None:
     guard = ours(token=Secret(TOKEN))
     assert answer(guard, "POST", "/api/x", host="localhost", authorization=given) == status
@@ -109,22 +154,33 @@ def test_the_token_is_the_whole_token(given: str, status: int) -> None:
 @pytest.mark.parametrize(
     ("origin", "host", "status"),
     [
-        ("http://localhost:9000", "localhost:9000", 200), ("https://kafka.example.com", "kafka.example.com", 200),
-        ("https://kafka.example.com", "127.0.0.1:9000", 200),  # what a proxy in front of it sends
-        ("http://localhost:3000", "localhost:9000", 403), ("http://evil.example", "localhost:9000", 403),
-        ("http://evil.example", "", 403), ("null", "localhost:9000", 403), ("", "localhost:9000", 403),
+        ("http://localhost:9000", "localhost:9000", 200),
+        ("https://kafka.example.com", "kafka.example.com", 200),
+        # What a proxy in front of it sends.
+        ("https://kafka.example.com", "127.0.0.1:9000", 200),
+        ("http://localhost:3000", "localhost:9000", 403),
+        ("http://evil.example", "localhost:9000", 403),
+        ("http://evil.example", "", 403),
+        ("null", "localhost:9000", 403),
+        ("", "localhost:9000", 403),
     ],
-)  # fmt: skip
-def test_a_page_of_another_origin_changes_nothing_even_with_the_token(origin: str, host: str, status: int) -> None:
+)
+def test_a_page_of_another_origin_changes_nothing_even_with_the_token(
+    origin: str, host: str, status: int
+) -> None:
     """Row S9 of the faults."""
     guard = ours(token=TOKEN, hosts=("kafka.example.com",))
     assert answer(guard, "POST", "/api/x", host=host, origin=origin, **BEARER) == status
-    assert answer(guard, "GET", "/", host=host, origin=origin) == 200, "the browser shows it to nobody else"
+    assert answer(guard, "GET", "/", host=host, origin=origin) == 200, (
+        "the browser shows it to nobody else"
+    )
 
 
 async def test_a_refusal_says_why_and_has_the_headers_of_every_answer() -> None:
     asgi = make_asgi(FactsApp(), lambda: ours(host="0.0.0.0", token=TOKEN))
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=asgi), base_url="http://10.1.2.3") as client:
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(app=asgi), base_url="http://10.1.2.3"
+    ) as client:
         refused = await client.get("/")
         assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
         assert refused.text == "this needs the token: Authorization: Bearer ...\n"
@@ -132,13 +188,18 @@ async def test_a_refusal_says_why_and_has_the_headers_of_every_answer() -> None:
         assert (await client.get("/api/channels", headers=BEARER)).status_code == 200
         elsewhere = await client.get("/", headers={"host": "evil.example", **BEARER})
         assert elsewhere.status_code == 421
-        assert elsewhere.text == "this is no name of this server; [http] hosts lists those that it has\n"
+        assert (
+            elsewhere.text
+            == "this is no name of this server; [http] hosts lists those that it has\n"
+        )
 
 
 async def test_mounted_elsewhere_its_paths_are_still_its_own() -> None:
     guarded = make_asgi(FactsApp(), lambda: guard_of(HttpSettings(token=TOKEN), is_mounted=True))
     asgi = Starlette(routes=[Mount("/kafka", guarded)])
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=asgi), base_url="http://any") as client:
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(app=asgi), base_url="http://any"
+    ) as client:
         assert (await client.get("/kafka/metrics")).status_code == 200
         assert (await client.get("/kafka/")).status_code == 401
         assert (await client.get("/kafka/", headers=BEARER)).status_code == 200
@@ -167,12 +228,16 @@ async def test_a_running_service_asks_for_the_token_of_its_file(tmp_path: Path) 
         assert seen == {path: 200 if path in OPEN else 401 for path in PATHS}
         assert (await client.get(url, headers=BEARER)).status_code == 200
         assert (await client.post(f"{url}/api/channels/orders/pause")).status_code == 401
-        assert (await client.get(url, headers={"host": "evil.example", **BEARER})).status_code == 421
+        assert (
+            await client.get(url, headers={"host": "evil.example", **BEARER})
+        ).status_code == 421
         pod = {"host": f"{socket.gethostbyname('localhost')}:9000"}
         assert (await client.get(f"{url}/health/ready", headers=pod)).status_code == 200
 
 
-def test_a_token_file_that_others_may_read_is_warned_of_and_a_bad_one_shows_nothing(tmp_path: Path) -> None:
+def test_a_token_file_that_others_may_read_is_warned_of_and_a_bad_one_shows_nothing(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "token"
     file.write_text(TOKEN)
     file.chmod(0o644)
@@ -180,7 +245,9 @@ def test_a_token_file_that_others_may_read_is_warned_of_and_a_bad_one_shows_noth
     assert settings.http.token == TOKEN
     assert any("token_file" in warning and "chmod 600" in warning for warning in settings.warnings)
     file.write_text(f"{TOKEN} {TOKEN}")
-    with pytest.raises(ConfigError, match="expected printable ASCII characters without spaces") as raised:
+    with pytest.raises(
+        ConfigError, match="expected printable ASCII characters without spaces"
+    ) as raised:
         app_with({"token_file": str(file)}).configure()
     assert TOKEN not in str(raised.value)
 

@@ -56,11 +56,15 @@ class Wordy(Collector):
 
 
 def retries_in(text: str) -> int:
-    (line,) = (line for line in text.splitlines() if line.startswith("reactive_kafka_retries_total{"))
+    (line,) = (
+        line for line in text.splitlines() if line.startswith("reactive_kafka_retries_total{")
+    )
     return int(float(line.rpartition(" ")[2]))
 
 
-def test_a_scrape_of_ten_thousand_partitions_has_a_size_and_costs_the_loop_nothing_for_each() -> None:
+def test_a_scrape_of_ten_thousand_partitions_has_a_size_and_costs_the_loop_nothing_for_each() -> (
+    None
+):
     """Row J4 of the faults."""
     served = FactsApp(large(PARTITIONS))
     started = time.perf_counter()
@@ -76,7 +80,9 @@ def test_a_scrape_of_ten_thousand_partitions_has_a_size_and_costs_the_loop_nothi
 
 
 async def test_who_asks_while_a_scrape_is_made_gets_the_next_one_with_all_the_others() -> None:
-    """Row J4 of the faults: the loop reads the facts as often as a scrape is made, however many ask."""
+    """Row J4 of the faults: the loop reads the facts as often as a scrape is made, however many
+    ask.
+    """
     served = CountingApp(1000)
     transport = httpx.ASGITransport(app=make_asgi(served))
     async with httpx.AsyncClient(transport=transport, base_url="http://app") as client:
@@ -87,7 +93,9 @@ async def test_who_asks_while_a_scrape_is_made_gets_the_next_one_with_all_the_ot
         assert retries_in((await first).text) == 1
         assert {retries_in(answer.text) for answer in others} == {2}, "of a time after they asked"
         assert retries_in((await client.get("/metrics")).text) == 3
-        openmetrics = await client.get("/metrics", headers={"accept": "application/openmetrics-text"})
+        openmetrics = await client.get(
+            "/metrics", headers={"accept": "application/openmetrics-text"}
+        )
         assert openmetrics.text.endswith("# EOF\n")
 
 

@@ -1,4 +1,6 @@
-"""The lifespan of a web application: it runs in the server's loop, from before the first request to after the last."""
+"""The lifespan of a web application: it runs in the server's loop, from before the first request to
+after the last.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ from tests.app.helpers import make_app, make_broker, tp, until
 from tests.cli.process import COMMAND, running
 from tests.faults.driver import free_port
 
-Web = Callable[[Any, Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[None]]], Awaitable[None]]
+Web = Callable[
+    [Any, Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[None]]], Awaitable[None]
+]
 
 
 class Server:
@@ -117,7 +121,9 @@ async def test_what_is_wrong_fails_the_start_of_the_server(framework: str) -> No
         await task
 
 
-async def test_the_web_application_goes_on_when_this_one_ends_by_itself_and_readiness_tells() -> None:
+async def test_the_web_application_goes_on_when_this_one_ends_by_itself_and_readiness_tells() -> (
+    None
+):
     app, broker = make_app(), make_broker()
     app.configure(overrides={"http": {"enabled": False}})
     emitter = app.emitter("invoices")
@@ -143,7 +149,9 @@ async def test_the_web_application_goes_on_when_this_one_ends_by_itself_and_read
 
 @contextmanager
 def no_handlers() -> Iterator[tuple[logging.Logger, logging.Logger]]:
-    """The root logger and ours without a handler, as a web server leaves them; put back afterwards."""
+    """The root logger and ours without a handler, as a web server leaves them; put back
+    afterwards.
+    """
     loggers = logging.getLogger(), logging.getLogger("reactive_kafka")
     before = [(logger.handlers[:], logger.level) for logger in loggers]
     for logger in loggers:
@@ -168,7 +176,9 @@ async def start_and_stop() -> None:
     await broker.close()
 
 
-async def test_a_lifespan_warns_once_where_logging_is_not_configured(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_lifespan_warns_once_where_logging_is_not_configured(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with no_handlers():
         await start_and_stop()
     lines = [line for line in capsys.readouterr().err.splitlines() if "logging" in line]
@@ -177,7 +187,9 @@ async def test_a_lifespan_warns_once_where_logging_is_not_configured(capsys: pyt
 
 @pytest.mark.parametrize("level", [logging.INFO, logging.WARNING])
 @pytest.mark.parametrize("name", ["root", "ours"])
-async def test_a_lifespan_does_not_warn_where_a_handler_was_chosen_whatever_its_level(name: str, level: int) -> None:
+async def test_a_lifespan_does_not_warn_where_a_handler_was_chosen_whatever_its_level(
+    name: str, level: int
+) -> None:
     stream = io.StringIO()
     with no_handlers() as (root, ours):
         logger = root if name == "root" else ours
@@ -232,15 +244,22 @@ def test_uvicorn_stops_it_in_order_at_a_signal(tmp_path: Path) -> None:
     with running(*COMMAND, "broker", "--kind", "embedded", cwd=tmp_path) as broker:
         broker.wait_for(lambda: "\n" in broker.out, "the address is printed", timeout_s=90.0)
         bootstrap = broker.out.split()[0]
-        (tmp_path / "shop.py").write_text(SERVICE.replace("BOOTSTRAP", bootstrap).replace("WRONG", ""))
+        (tmp_path / "shop.py").write_text(
+            SERVICE.replace("BOOTSTRAP", bootstrap).replace("WRONG", "")
+        )
         command = (sys.executable, "-m", "uvicorn", "shop:web", "--port", str(port))
-        with running(*command, cwd=tmp_path, env={"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}) as server:
+        with running(
+            *command, cwd=tmp_path, env={"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}
+        ) as server:
             server.wait_for(lambda: "Application startup complete" in server.err, "it serves")
             assert httpx.post(f"http://127.0.0.1:{port}/orders", timeout=30).status_code == 200
             server.wait_for(lambda: "begins" in server.out, "the handler runs")
             server.process.send_signal(signal.SIGTERM)
             ended = server.end()
-        assert [line for line in ended.out.splitlines() if line in ("begins", "ends")] == ["begins", "ends"]
+        assert [line for line in ended.out.splitlines() if line in ("begins", "ends")] == [
+            "begins",
+            "ends",
+        ]
         assert "Application shutdown complete" in ended.err
         assert ended.code in (0, -signal.SIGTERM), server.said
         app = App({"kafka": {"bootstrap_servers": bootstrap}, "incoming": {}})

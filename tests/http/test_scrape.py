@@ -28,7 +28,9 @@ async def test_prometheus_shows_poison_and_its_end(tmp_path: Path) -> None:
         await prometheus.until('reactive_kafka_channel_up{channel="orders"}', 1)
         assert await prometheus.value(f"reactive_kafka_poison_records_total{AT}") == 0
 
-        poisoned = channel(poison=(poison(),), totals={ORDERS_0: PartitionTotals(received=20, poison=1)})
+        poisoned = channel(
+            poison=(poison(),), totals={ORDERS_0: PartitionTotals(received=20, poison=1)}
+        )
         served.now = app(poisoned)
         await prometheus.until('reactive_kafka_channel_up{channel="orders"}', 0)
         assert await prometheus.value(f"reactive_kafka_poison_records_total{AT}") == 1
@@ -41,13 +43,20 @@ async def test_prometheus_shows_poison_and_its_end(tmp_path: Path) -> None:
 async def test_prometheus_takes_every_metric_with_its_type(tmp_path: Path) -> None:
     durations = DurationHistogram()
     durations.observe(0.02)
-    served = FactsApp(app(channel(handler_durations=durations), outgoing=(outgoing(),), spark=(spark(),)))
+    served = FactsApp(
+        app(channel(handler_durations=durations), outgoing=(outgoing(),), spark=(spark(),))
+    )
     async with (
         serve(make_asgi(served), "127.0.0.1", 0) as server,
         running_prometheus([f"127.0.0.1:{server.port}"], tmp_path) as prometheus,
     ):
         await prometheus.until("reactive_kafka_handler_duration_seconds_count", 1)
-        assert await prometheus.value("histogram_quantile(1, reactive_kafka_handler_duration_seconds_bucket)") == 0.025
+        assert (
+            await prometheus.value(
+                "histogram_quantile(1, reactive_kafka_handler_duration_seconds_bucket)"
+            )
+            == 0.025
+        )
         assert await prometheus.value(f"reactive_kafka_position{AT}") == 20
         assert await prometheus.value('reactive_kafka_commits_total{outcome="ok"}') == 3
         assert await prometheus.value('reactive_kafka_records_sent_total{outcome="ok"}') == 16

@@ -20,7 +20,8 @@ from reactive_kafka.http.server import BACKLOG, HttpServer, serve
 from tests.http.applike import FactsApp
 
 HOST = "127.0.0.1"
-BIG = b"x" * 20_000_000  # more than any socket buffer takes
+# More than any socket buffer takes.
+BIG = b"x" * 20_000_000
 
 
 async def big_answer(scope: Scope, receive: Receive, send: Send) -> None:
@@ -30,7 +31,9 @@ async def big_answer(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @contextlib.asynccontextmanager
-async def connected(server: HttpServer) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+async def connected(
+    server: HttpServer,
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     reader, writer = await asyncio.open_connection(server.host, server.port)
     try:
         yield reader, writer
@@ -53,11 +56,17 @@ def test_the_limits_are_those_of_the_docs() -> None:
     """Rows J2 and S4 of the faults. The tests of what happens at a limit have shorter ones."""
     limits = Limits()
     assert (limits.connections, limits.probes, limits.header_bytes) == (256, 16, 8 * 1024)
-    assert (limits.head_s, limits.probe_head_s, limits.body_s, limits.keep_alive_s) == (10.0, 1.0, 30.0, 5)
+    assert (limits.head_s, limits.probe_head_s, limits.body_s, limits.keep_alive_s) == (
+        10.0,
+        1.0,
+        30.0,
+        5,
+    )
     assert BACKLOG <= 64
 
 
-PATIENT = Limits(grace_s=30)  # to show who is not waited for at all
+# To show who is not waited for at all.
+PATIENT = Limits(grace_s=30)
 
 
 async def closes_within_a_second(
@@ -84,10 +93,14 @@ async def test_port_zero_takes_a_free_port_and_says_which() -> None:
 async def test_a_port_in_use_is_an_error_that_names_host_and_port() -> None:
     """Row J1 of the faults."""
     async with serve(plain(), HOST, 0) as server:
-        with pytest.raises(ConfigError, match=rf"\[http\] 127\.0\.0\.1:{server.port} cannot be bound: Address already"):
+        with pytest.raises(
+            ConfigError,
+            match=rf"\[http\] 127\.0\.0\.1:{server.port} cannot be bound: Address already",
+        ):
             async with serve(plain(), HOST, server.port):
                 pass
-        assert await status(server) == 200  # the first one goes on
+        # The first one goes on.
+        assert await status(server) == 200
 
 
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "192.0.2.1", "a..b"])
@@ -103,12 +116,15 @@ async def test_a_port_is_free_again_as_soon_as_the_server_is_closed() -> None:
     async with httpx.AsyncClient(trust_env=False) as client:
         async with serve(plain(), HOST, 0) as first:
             assert (await client.get(first.url)).status_code == 200
-        # The server has closed the connection first, so the kernel keeps its end of it for a minute.
+        # The server has closed the connection first, so the kernel keeps its end of it for a
+        # minute.
         async with serve(plain(), HOST, first.port) as second:
             assert await status(second) == 200
 
 
-async def test_listening_to_the_network_is_warned_about_and_loopback_is_not(caplog: pytest.LogCaptureFixture) -> None:
+async def test_listening_to_the_network_is_warned_about_and_loopback_is_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """Row S4 of the faults."""
     async with serve(plain(), HOST, 0):
         assert not caplog.records
@@ -148,7 +164,8 @@ async def test_it_closes_within_a_second_with_a_request_that_never_ends() -> Non
             _, writer = await clients.enter_async_context(connected(server))
             writer.write(b"GET /health HTTP/1.1\r\nHost: x\r\nX-Slow: ")
             await writer.drain()
-            assert await status(server) == 200  # by now the other one has been read
+            # By now the other one has been read.
+            assert await status(server) == 200
 
         await closes_within_a_second(plain(), use, PATIENT)
 
@@ -165,7 +182,8 @@ async def test_it_closes_within_a_second_with_a_client_that_never_reads() -> Non
 
         await closes_within_a_second(big_answer, use)
         with contextlib.suppress(ConnectionResetError):
-            assert len(await asyncio.wait_for(readers[0].read(), 5)) < len(BIG)  # cut off, not left to itself
+            # Cut off, not left to itself.
+            assert len(await asyncio.wait_for(readers[0].read(), 5)) < len(BIG)
 
 
 async def test_it_closes_within_a_second_with_an_endpoint_that_never_ends() -> None:
@@ -191,14 +209,17 @@ async def test_an_answer_on_its_way_is_still_given_when_the_server_closes() -> N
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:
         entered.set()
         await finish.wait()
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]})
+        await send(
+            {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]}
+        )
         await send({"type": "http.response.body", "body": b"done"})
 
     async with httpx.AsyncClient(trust_env=False) as client:
         async with serve(slow, HOST, 0) as server:
             answer = asyncio.create_task(client.get(server.url))
             await entered.wait()
-            asyncio.get_running_loop().call_later(0.05, finish.set)  # the server is closing by then
+            # The server is closing by then.
+            asyncio.get_running_loop().call_later(0.05, finish.set)
         assert (await answer).text == "done"
 
 
@@ -226,7 +247,10 @@ async def test_cancelled_from_outside_it_still_leaves_nothing() -> None:
 
 async def test_a_client_that_does_not_finish_its_request_is_cut_off() -> None:
     """Row S4 of the faults."""
-    async with serve(plain(), HOST, 0, Limits(head_s=0.2)) as server, connected(server) as (reader, writer):
+    async with (
+        serve(plain(), HOST, 0, Limits(head_s=0.2)) as server,
+        connected(server) as (reader, writer),
+    ):
         writer.write(b"GET /health HTTP/1.1\r\n")
         with contextlib.suppress(ConnectionResetError):
             assert await asyncio.wait_for(reader.read(), 5) == b""
@@ -239,7 +263,8 @@ async def test_a_client_that_does_not_take_its_answer_is_cut_off() -> None:
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         await reader.readline()
         taken = 0
-        await asyncio.wait_for(_gone(server), 5)  # nothing is read meanwhile
+        # Nothing is read meanwhile.
+        await asyncio.wait_for(_gone(server), 5)
         with contextlib.suppress(ConnectionResetError):
             while chunk := await asyncio.wait_for(reader.read(1_000_000), 5):
                 taken += len(chunk)
@@ -282,13 +307,16 @@ async def test_a_header_beyond_the_limit_is_refused() -> None:
         b"\x16\x03\x01\x02\x00\r\n",
     ],
 )
-async def test_garbage_is_answered_with_400(request_bytes: bytes, caplog: pytest.LogCaptureFixture) -> None:
+async def test_garbage_is_answered_with_400(
+    request_bytes: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     """Row J3 of the faults."""
     async with serve(plain(), HOST, 0) as server, connected(server) as (reader, writer):
         writer.write(request_bytes)
         assert (await asyncio.wait_for(reader.readline(), 5)).startswith(b"HTTP/1.1 400")
         assert await status(server) == 200
-    assert caplog.messages == []  # whoever sends it would fill the log
+    # Whoever sends it would fill the log.
+    assert caplog.messages == []
 
 
 async def test_pipelined_requests_are_answered_in_order() -> None:
@@ -348,6 +376,7 @@ async def test_the_socket_is_closed_when_the_server_could_not_start() -> None:
         taken.bind((HOST, 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(ConfigError):  # an open socket would be a ResourceWarning, that is an error
+        # An open socket would be a ResourceWarning, that is an error.
+        with pytest.raises(ConfigError):
             async with serve(plain(), HOST, port):
                 pass

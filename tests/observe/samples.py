@@ -59,7 +59,9 @@ def channel(**changes: Any) -> ChannelFacts:
         partitions=(partition(),),
         poison=(),
         totals={
-            ORDERS_0: PartitionTotals(received=20, acked=16, nacked={"ignore": 1}, dead_lettered=2, delayed=3, poison=0)
+            ORDERS_0: PartitionTotals(
+                received=20, acked=16, nacked={"ignore": 1}, dead_lettered=2, delayed=3, poison=0
+            )
         },
         commits={"ok": 3},
         commit_durations=DurationHistogram(),
@@ -76,7 +78,11 @@ def channel(**changes: Any) -> ChannelFacts:
 def outgoing(**changes: Any) -> OutgoingFacts:
     """An outgoing channel in good health."""
     plain = OutgoingFacts(
-        channel="invoices", broker_error=None, in_flight=0, sent={"ok": 16}, send_durations=DurationHistogram()
+        channel="invoices",
+        broker_error=None,
+        in_flight=0,
+        sent={"ok": 16},
+        send_durations=DurationHistogram(),
     )
     return dataclasses.replace(plain, **changes)
 
@@ -117,16 +123,26 @@ def batch(**changes: Any) -> SparkBatchFacts:
 def ended(**changes: Any) -> SparkBatchFacts:
     """A Spark batch that has ended well, in the first second of 2001."""
     return batch(
-        **{"tasks_done": 8, "tasks_active": 0, "stages_done": 2, "outcome": "ok", "ended_at": 978307200.0} | changes
+        **{
+            "tasks_done": 8,
+            "tasks_active": 0,
+            "stages_done": 2,
+            "outcome": "ok",
+            "ended_at": 978307200.0,
+        }
+        | changes
     )
 
 
 def app(*channels: ChannelFacts, **changes: Any) -> AppFacts:
     """A started application of *channels*."""
-    return dataclasses.replace(AppFacts(started=True, stopping=False, loop_lag_s=0.0, channels=channels), **changes)
+    return dataclasses.replace(
+        AppFacts(started=True, stopping=False, loop_lag_s=0.0, channels=channels), **changes
+    )
 
 
-_lines = st.text(alphabet="aé\n\x1b\u2028\udc80", min_size=1, max_size=8)  # what a reason may hold
+# What a reason may hold.
+_lines = st.text(alphabet="aé\n\x1b\u2028\udc80", min_size=1, max_size=8)
 _text = st.one_of(st.none(), _lines)
 _partitions = st.builds(TopicPartition, st.sampled_from(["a", "b.c"]), st.integers(0, 3))
 _counts = st.integers(0, 10**12)
@@ -158,7 +174,9 @@ _partition_facts = st.builds(
     oldest_unacked_s=st.one_of(st.none(), _seconds),
     paused=st.booleans(),
 )
-_poison_facts = st.builds(PoisonFacts, partition=_partitions, offset=_counts, age_s=_seconds, waiting=_counts)
+_poison_facts = st.builds(
+    PoisonFacts, partition=_partitions, offset=_counts, age_s=_seconds, waiting=_counts
+)
 _totals = st.builds(
     PartitionTotals,
     received=_counts,
@@ -176,13 +194,19 @@ def channels(name: str) -> st.SearchStrategy[ChannelFacts]:
     return st.builds(
         ChannelFacts,
         channel=st.just(name),
-        state=st.sampled_from(["starting", "connecting", "running", "paused", "stopping", "failed", "stopped"]),
+        state=st.sampled_from(
+            ["starting", "connecting", "running", "paused", "stopping", "failed", "stopped"]
+        ),
         reason=_text,
         on_poison=st.sampled_from(["fail", "pause-partition", "warn"]),
         has_joined=st.booleans(),
         broker_error=_text,
-        partitions=st.lists(_partition_facts, max_size=3, unique_by=lambda facts: facts.partition).map(tuple),
-        poison=st.lists(_poison_facts, max_size=5, unique_by=lambda facts: facts.partition).map(tuple),
+        partitions=st.lists(
+            _partition_facts, max_size=3, unique_by=lambda facts: facts.partition
+        ).map(tuple),
+        poison=st.lists(_poison_facts, max_size=5, unique_by=lambda facts: facts.partition).map(
+            tuple
+        ),
         totals=st.dictionaries(_partitions, _totals, max_size=3),
         commits=_counted("ok", "failed", "unknown"),
         commit_durations=histograms(),
@@ -247,7 +271,9 @@ def _sessions(name: str) -> st.SearchStrategy[SparkFacts]:
 
 
 def _tuples(names: list[str], make: Any) -> Any:
-    return st.lists(st.sampled_from(names), unique=True).flatmap(lambda chosen: st.tuples(*map(make, chosen)))
+    return st.lists(st.sampled_from(names), unique=True).flatmap(
+        lambda chosen: st.tuples(*map(make, chosen))
+    )
 
 
 @cache

@@ -34,7 +34,8 @@ def test_the_line_of_a_batch_names_a_bounded_number_of_ranges() -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "level"), [("ok", "INFO"), ("failed", "WARNING"), ("cancelled", "WARNING"), ("lost", "WARNING")]
+    ("outcome", "level"),
+    [("ok", "INFO"), ("failed", "WARNING"), ("cancelled", "WARNING"), ("lost", "WARNING")],
 )
 def test_only_a_batch_that_ended_well_is_no_warning(outcome: str, level: str) -> None:
     bench = Bench()
@@ -48,10 +49,19 @@ def test_the_end_of_a_batch_says_reason_attempt_and_what_was_rejected_on_one_lin
     bench = Bench()
     bench.observer.on(
         SparkBatchEnded(
-            channel="clicks", id=ID, outcome="lost", records=5, duration_s=1, attempt=2, rejected=3, reason="a\nb"
+            channel="clicks",
+            id=ID,
+            outcome="lost",
+            records=5,
+            duration_s=1,
+            attempt=2,
+            rejected=3,
+            reason="a\nb",
         )
     )
-    assert bench.sink.messages == [r"clicks 7f3a: spark batch lost: 5 records in 1.00 s, 3 rejected, attempt 2: a\nb"]
+    assert bench.sink.messages == [
+        r"clicks 7f3a: spark batch lost: 5 records in 1.00 s, 3 rejected, attempt 2: a\nb"
+    ]
 
 
 def test_many_batches_that_end_well_do_not_hide_one_that_failed() -> None:
@@ -70,12 +80,20 @@ def test_two_batches_that_run_have_a_line_each() -> None:
     assert len(bench.sink.records) == 2
 
 
-def test_a_batch_that_failed_is_one_line_with_its_ranges_and_its_split_no_warning_without_the_reason() -> None:
+def test_a_batch_that_failed_is_one_line_with_its_ranges_and_its_split_no_warning_without_the_reason() -> (
+    None
+):
     bench = Bench()
     ranges, reason = ("clicks-0 [0, 500)",), "ValueError: x"
     bench.observer.on(
         SparkBatchEnded(
-            channel="clicks", id=ID, outcome="failed", records=500, duration_s=1, ranges=ranges, reason=reason
+            channel="clicks",
+            id=ID,
+            outcome="failed",
+            records=500,
+            duration_s=1,
+            ranges=ranges,
+            reason=reason,
         )
     )
     bench.observer.on(SparkBatchSplit(channel="clicks", id=ID, records=500, parts=2, reason=reason))
@@ -89,7 +107,11 @@ def test_a_batch_that_failed_is_one_line_with_its_ranges_and_its_split_no_warnin
 def test_one_record_is_one_and_of_many_ranges_the_first_are_named() -> None:
     bench = Bench()
     ranges = tuple(f"clicks-{number} [0, 1)" for number in range(100))
-    bench.observer.on(SparkBatchEnded(channel="clicks", id=ID, outcome="ok", records=1, duration_s=1, ranges=ranges))
+    bench.observer.on(
+        SparkBatchEnded(
+            channel="clicks", id=ID, outcome="ok", records=1, duration_s=1, ranges=ranges
+        )
+    )
     assert bench.sink.messages == [
         "clicks 7f3a: spark batch ok: 1 record of clicks-0 [0, 1), clicks-1 [0, 1), clicks-2 [0, 1), ... in 1.00 s"
     ]
@@ -97,7 +119,9 @@ def test_one_record_is_one_and_of_many_ranges_the_first_are_named() -> None:
 
 
 def test_a_batch_that_has_run_for_longer_than_it_may_is_being_cancelled() -> None:
-    assert "10s of 4s, being cancelled, attempt 1" in progress_text(batch(since_s=10.2, timeout_s=4.0))
+    assert "10s of 4s, being cancelled, attempt 1" in progress_text(
+        batch(since_s=10.2, timeout_s=4.0)
+    )
     assert "cancelled" not in progress_text(batch(since_s=4.0, timeout_s=4.0))
 
 
@@ -127,7 +151,9 @@ def test_the_stage_that_runs_is_one_of_those_there_are(stages: int, done: int) -
 
 def test_a_batch_that_spark_knows_nothing_of_yet_has_no_stage() -> None:
     waiting = batch(stages=0, tasks=0, tasks_done=0, tasks_active=0, since_s=0.2, attempt=2)
-    assert progress_text(waiting) == ("50000 records, stage 0/0, tasks 0/0 (0 running, 0 failed), 0s of 10m, attempt 2")
+    assert progress_text(waiting) == (
+        "50000 records, stage 0/0, tasks 0/0 (0 running, 0 failed), 0s of 10m, attempt 2"
+    )
 
 
 def test_the_short_id_of_a_batch_is_its_first_digits() -> None:

@@ -44,7 +44,18 @@ def test_every_metric_of_the_contract_that_applies_is_listed_with_its_label() ->
 def test_no_label_is_made_of_what_stands_in_a_record() -> None:
     """Row S8 of the faults."""
     labels = {label for metric in CATALOGUE for label in metric.labels}
-    assert labels == {"channel", "kind", "outcome", "partition", "policy", "reason", "state", "strategy", "to", "topic"}
+    assert labels == {
+        "channel",
+        "kind",
+        "outcome",
+        "partition",
+        "policy",
+        "reason",
+        "state",
+        "strategy",
+        "to",
+        "topic",
+    }
 
 
 def test_no_two_metrics_have_one_name() -> None:
@@ -66,4 +77,6 @@ def test_the_page_of_metrics_is_the_catalogue() -> None:
 def row(metric: Metric) -> str:
     """The line of one metric in docs/metrics.md."""
     labels = ", ".join(f"`{label}`" for label in metric.labels) or "-"
-    return f"| `{metric.name}` | {metric.kind} | {metric.unit or '-'} | {labels} | {metric.meaning} |"
+    return (
+        f"| `{metric.name}` | {metric.kind} | {metric.unit or '-'} | {labels} | {metric.meaning} |"
+    )

@@ -27,12 +27,20 @@ from tests.observe.samples import ORDERS_0
 
 def events_of(*modules: ModuleType) -> list[type[Event]]:
     found = {kind for module in modules for kind in vars(module).values() if isinstance(kind, type)}
-    return sorted((kind for kind in found if issubclass(kind, Event)), key=lambda kind: kind.__name__)
+    return sorted(
+        (kind for kind in found if issubclass(kind, Event)), key=lambda kind: kind.__name__
+    )
 
 
 EVENTS = events_of(events)
-RESERVED = vars(logging.makeLogRecord({})).keys() | {"message", "asctime", "event_type", "suppressed"}
-RESERVED |= {"time", "logger", "event", "level", "timestamp", "key"}  # ours in JSON, and structlog's
+RESERVED = vars(logging.makeLogRecord({})).keys() | {
+    "message",
+    "asctime",
+    "event_type",
+    "suppressed",
+}
+# Ours in JSON, and structlog's.
+RESERVED |= {"time", "logger", "event", "level", "timestamp", "key"}
 
 
 class RecordingObserver:
@@ -52,7 +60,9 @@ def ignored(offset: int = 17, reason: str = "ValueError: no amount") -> RecordIg
     return RecordIgnored(channel="orders", partition=ORDERS_0, offset=offset, reason=reason)
 
 
-def test_a_broken_observer_disturbs_neither_the_others_nor_the_application(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_broken_observer_disturbs_neither_the_others_nor_the_application(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """Row J11 of the faults."""
     first, last = RecordingObserver(), RecordingObserver()
     observers = Observers([first, BrokenObserver(), last])
@@ -73,10 +83,18 @@ def test_no_field_has_a_name_that_a_log_record_uses_itself(kind: type[Event]) ->
     assert set(kind.identity) <= names
 
 
-@pytest.mark.parametrize("kind", [kind for kind in EVENTS if kind.template], ids=lambda kind: kind.__name__)
-def test_a_template_asks_for_fields_of_its_event_and_for_decimals_of_numbers_only(kind: type[Event]) -> None:
+@pytest.mark.parametrize(
+    "kind", [kind for kind in EVENTS if kind.template], ids=lambda kind: kind.__name__
+)
+def test_a_template_asks_for_fields_of_its_event_and_for_decimals_of_numbers_only(
+    kind: type[Event],
+) -> None:
     types = {field.name: field.type for field in dataclasses.fields(kind)}
-    words = {"records", "was", "stays", "its_record_had_its"} if issubclass(kind, RecordFailed) else set()
+    words = (
+        {"records", "was", "stays", "its_record_had_its"}
+        if issubclass(kind, RecordFailed)
+        else set()
+    )
     for _, name, spec, _ in string.Formatter().parse(kind.template):
         assert name is None or name in types.keys() | words
         assert not spec or types[name or ""] == "float"
@@ -84,13 +102,28 @@ def test_a_template_asks_for_fields_of_its_event_and_for_decimals_of_numbers_onl
 
 def test_texts_name_the_record_and_the_numbers() -> None:
     poisoned = RecordPoisoned(
-        channel="orders", partition=ORDERS_0, offset=17, age_s=61.23, limit_s=60, waiting=42, on_poison="fail"
+        channel="orders",
+        partition=ORDERS_0,
+        offset=17,
+        age_s=61.23,
+        limit_s=60,
+        waiting=42,
+        on_poison="fail",
     )
     assert poisoned.text() == (
         "poison: orders-0 offset 17 unsettled for 61.2 s (limit 60 s), 42 waiting behind it; on_poison is 'fail'"
     )
-    reset = OffsetReset(channel="orders", partition=ORDERS_0, from_offset=5, to_offset=100, to="earliest", skipped=95)
-    assert reset.text() == "orders-0 was reset to earliest: offset 5 -> offset 100, 95 records skipped"
+    reset = OffsetReset(
+        channel="orders",
+        partition=ORDERS_0,
+        from_offset=5,
+        to_offset=100,
+        to="earliest",
+        skipped=95,
+    )
+    assert (
+        reset.text() == "orders-0 was reset to earliest: offset 5 -> offset 100, 95 records skipped"
+    )
     fresh = dataclasses.replace(reset, from_offset=None, skipped=None, to_offset=0)
     assert fresh.text() == "orders-0 was reset to earliest: nothing committed -> offset 0"
 

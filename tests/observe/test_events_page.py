@@ -1,4 +1,6 @@
-"""docs/observers.md has every event with its fields; ``python -m tests.observe.test_events_page`` prints its tables."""
+"""docs/observers.md has every event with its fields; ``python -m tests.observe.test_events_page``
+prints its tables.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,11 @@ HEADINGS: dict[str, ModuleType] = {
 
 def kinds_in(module: ModuleType) -> list[type[Event]]:
     """The event classes of a module, in the order of the file."""
-    names = [node.name for node in ast.parse(inspect.getsource(module)).body if isinstance(node, ast.ClassDef)]
+    names = [
+        node.name
+        for node in ast.parse(inspect.getsource(module)).body
+        if isinstance(node, ast.ClassDef)
+    ]
     found = [getattr(module, name) for name in names]
     return [kind for kind in found if issubclass(kind, Event)]
 
@@ -39,13 +45,17 @@ def rows(module: ModuleType) -> Iterator[str]:
     yield "| event | level | fields | says |"
     yield "|---|---|---|---|"
     for kind in kinds_in(module):
-        fields = [f"`{one.name}: {one.type}`".replace("|", "\\|") for one in dataclasses.fields(kind)]
+        fields = [
+            f"`{one.name}: {one.type}`".replace("|", "\\|") for one in dataclasses.fields(kind)
+        ]
         level = "info or warning" if "loudness" in vars(kind) and kind is not Event else kind.level
         yield f"| `{kind.__name__}` | {level} | {', '.join(fields) or '-'} | {meaning(kind)} |"
 
 
 def meaning(kind: type[Event]) -> str:
-    """The first paragraph of its docstring, in Markdown; of classes that others derive from, with that."""
+    """The first paragraph of its docstring, in Markdown; of classes that others derive from, with
+    that.
+    """
     first = inspect.cleandoc(kind.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
     assert not first.startswith(f"{kind.__name__}("), f"{kind.__name__} has no docstring"
     return first.replace("``", "`").replace(":class:", "").replace("|", "\\|")
@@ -62,10 +72,16 @@ def test_the_page_has_every_event_with_its_fields(heading: str) -> None:
 
 
 def test_every_event_and_what_is_told_of_it_can_be_imported() -> None:
-    kinds = {name: kind for name, kind in vars(inside).items() if isinstance(kind, type) and issubclass(kind, Event)}
+    kinds = {
+        name: kind
+        for name, kind in vars(inside).items()
+        if isinstance(kind, type) and issubclass(kind, Event)
+    }
     assert set(events.__all__) == {*kinds, "Observer"}
     assert {name: getattr(events, name) for name in kinds} == kinds
-    assert {kind for module in HEADINGS.values() for kind in kinds_in(module)} == set(kinds.values())
+    assert {kind for module in HEADINGS.values() for kind in kinds_in(module)} == set(
+        kinds.values()
+    )
     assert events.Observer is Observer
 
 
@@ -75,7 +91,10 @@ class AsyncObserver:
 
 @pytest.mark.parametrize(
     ("observer", "why"),
-    [(print, "has no method `on`"), (AsyncObserver(), "has an async `on`, which nobody would await")],
+    [
+        (print, "has no method `on`"),
+        (AsyncObserver(), "has an async `on`, which nobody would await"),
+    ],
 )
 def test_what_is_no_observer_is_refused_at_once(observer: Observer, why: str) -> None:
     with pytest.raises(ConfigError, match=why):

@@ -33,7 +33,17 @@ NOT_ALIVE = NOT_READY | {"live": "DOWN"}
 
 @pytest.mark.parametrize("state", ["stopping", "stopped"])
 def test_a_channel_that_somebody_has_stopped_is_ready_and_says_why(state: ChannelState) -> None:
-    found = health(app(channel(state=state, stopped_by="by hand", has_joined=False, not_ready=("no",), partitions=())))
+    found = health(
+        app(
+            channel(
+                state=state,
+                stopped_by="by hand",
+                has_joined=False,
+                not_ready=("no",),
+                partitions=(),
+            )
+        )
+    )
     assert statuses(found) == ALL_UP
     assert found.ready.checks[0].data["reason"] == "by hand"
     assert statuses(health(app(channel(state=state)))) == NOT_READY
@@ -77,12 +87,18 @@ def test_a_running_channel_is_up_and_its_data_is_what_the_contract_says() -> Non
 
 def test_poison_names_the_record_its_age_the_limit_and_how_many_wait() -> None:
     data = health(app(channel(poison=(poison(),)))).overall.checks[0].data
-    assert data["reason"] == "poison: orders-0 offset 17 unsettled for 61.2 s (limit 60 s), 42 waiting behind it"
-    assert data["poison"] == [{"topic": "orders", "partition": 0, "offset": 17, "age_seconds": 61.234, "waiting": 42}]
+    assert (
+        data["reason"]
+        == "poison: orders-0 offset 17 unsettled for 61.2 s (limit 60 s), 42 waiting behind it"
+    )
+    assert data["poison"] == [
+        {"topic": "orders", "partition": 0, "offset": 17, "age_seconds": 61.234, "waiting": 42}
+    ]
 
 
 @pytest.mark.parametrize(
-    ("on_poison", "expected"), [("fail", NOT_ALIVE), ("pause-partition", NOT_READY), ("warn", ALL_UP)]
+    ("on_poison", "expected"),
+    [("fail", NOT_ALIVE), ("pause-partition", NOT_READY), ("warn", ALL_UP)],
 )
 def test_on_poison_decides_which_probes_go_down(on_poison: str, expected: dict[str, str]) -> None:
     found = health(app(channel(on_poison=on_poison, poison=(poison(),))))
@@ -97,12 +113,16 @@ def test_a_channel_recovers_when_its_poison_is_settled() -> None:
 def test_many_poison_records_are_named_up_to_a_point_and_all_are_in_the_data() -> None:
     found = health(app(channel(poison=tuple(poison(offset=offset) for offset in range(9)))))
     data = found.overall.checks[0].data
-    assert data["reason"].endswith("offset 2 unsettled for 61.2 s (limit 60 s), 42 waiting behind it; poison: 6 more")
+    assert data["reason"].endswith(
+        "offset 2 unsettled for 61.2 s (limit 60 s), 42 waiting behind it; poison: 6 more"
+    )
     assert len(data["poison"]) == 9
 
 
 def test_a_failed_channel_is_not_alive_and_the_others_stay_up() -> None:
-    found = health(app(channel(state="failed", reason="ValueError: bad\norder"), channel(channel="clicks")))
+    found = health(
+        app(channel(state="failed", reason="ValueError: bad\norder"), channel(channel="clicks"))
+    )
     assert statuses(found) == NOT_ALIVE
     assert [check.status for check in found.live.checks] == ["DOWN", "UP"]
     assert found.live.checks[0].data["reason"] == r"ValueError: bad\norder"
@@ -115,7 +135,9 @@ def test_a_broker_away_is_not_ready_but_alive() -> None:
 
 
 def test_a_broker_away_from_a_cold_start_is_not_started_either() -> None:
-    found = health(app(channel(state="connecting", has_joined=False, broker_error="no broker", partitions=())))
+    found = health(
+        app(channel(state="connecting", has_joined=False, broker_error="no broker", partitions=()))
+    )
     assert statuses(found) == NOT_READY | {"started": "DOWN"}
     assert found.started.checks[0].data["reason"] == (
         "broker: no broker; the channel is connecting; the channel has no assignment yet"
@@ -127,11 +149,18 @@ def test_a_member_without_partitions_is_ready() -> None:
 
 
 def test_a_paused_channel_is_ready() -> None:
-    assert statuses(health(app(channel(state="paused", partitions=(partition(paused=True),))))) == ALL_UP
+    assert (
+        statuses(health(app(channel(state="paused", partitions=(partition(paused=True),)))))
+        == ALL_UP
+    )
 
 
-def test_who_has_paused_a_channel_and_what_it_warns_of_stands_in_its_data_and_turns_nothing_down() -> None:
-    found = health(app(channel(state="paused", paused_by=("closed\nbank", "me"), warnings=("too\nlong",))))
+def test_who_has_paused_a_channel_and_what_it_warns_of_stands_in_its_data_and_turns_nothing_down() -> (
+    None
+):
+    found = health(
+        app(channel(state="paused", paused_by=("closed\nbank", "me"), warnings=("too\nlong",)))
+    )
     assert statuses(found) == ALL_UP
     [check] = found.checks
     assert check.data["paused_by"] == ["closed\\nbank", "me"]
@@ -146,7 +175,13 @@ def test_started_waits_for_every_channel() -> None:
 
 
 def test_further_reasons_make_a_channel_not_ready() -> None:
-    found = health(app(channel(not_ready=("commits are refused: NOT_COORDINATOR", "position of orders-1 not known"))))
+    found = health(
+        app(
+            channel(
+                not_ready=("commits are refused: NOT_COORDINATOR", "position of orders-1 not known")
+            )
+        )
+    )
     assert statuses(found) == NOT_READY
     assert found.ready.checks[0].data["reason"] == (
         "commits are refused: NOT_COORDINATOR; position of orders-1 not known"
@@ -155,7 +190,11 @@ def test_further_reasons_make_a_channel_not_ready() -> None:
 
 def test_a_spark_session_that_is_not_ready_has_a_check_and_speaks_through_its_channel_too() -> None:
     found = health(
-        app(channel(channel="clicks"), channel(), spark=(spark(ready=False, reason="the driver\nis starting"),))
+        app(
+            channel(channel="clicks"),
+            channel(),
+            spark=(spark(ready=False, reason="the driver\nis starting"),),
+        )
     )
     assert statuses(found) == NOT_READY
     assert [(check.name, check.status) for check in found.ready.checks] == [
@@ -184,10 +223,19 @@ def test_a_spark_check_tells_mode_and_running_batches_of_each_channel() -> None:
     assert statuses(found) == ALL_UP
     clicks, check = found.ready.checks
     running = {
-        "id": "7f3a0123456789ab", "ranges": ["clicks-0 [100, 50100)"], "records": 50_000, "attempt": 1,
-        "elapsed_seconds": 12.346, "timeout_seconds": 600.0, "stages": 2, "stages_done": 0, "tasks": 8,
-        "tasks_done": 5, "tasks_active": 2, "tasks_failed": 0,
-    }  # fmt: skip
+        "id": "7f3a0123456789ab",
+        "ranges": ["clicks-0 [100, 50100)"],
+        "records": 50_000,
+        "attempt": 1,
+        "elapsed_seconds": 12.346,
+        "timeout_seconds": 600.0,
+        "stages": 2,
+        "stages_done": 0,
+        "tasks": 8,
+        "tasks_done": 5,
+        "tasks_active": 2,
+        "tasks_failed": 0,
+    }
     assert clicks.data["spark"] == {"mode": "ranges", "running": [running]}
     assert check.data == {
         "state": "running",
@@ -205,19 +253,31 @@ def test_an_outgoing_channel_whose_broker_is_away_is_not_ready() -> None:
     assert found.ready.checks[1].to_json() == {
         "name": "invoices",
         "status": "DOWN",
-        "data": {"direction": "outgoing", "state": "connecting", "reason": "broker: no leader", "in_flight": 3},
+        "data": {
+            "direction": "outgoing",
+            "state": "connecting",
+            "reason": "broker: no leader",
+            "in_flight": 3,
+        },
     }
 
 
 def test_no_two_checks_have_one_name() -> None:
     shared = app(
-        channel(), channel(channel="spark"), outgoing=(outgoing(channel="orders"), outgoing(channel="application")),
-        spark=(spark(),), stopping=True,
-    )  # fmt: skip
+        channel(),
+        channel(channel="spark"),
+        outgoing=(outgoing(channel="orders"), outgoing(channel="application")),
+        spark=(spark(),),
+        stopping=True,
+    )
     assert [check.name for check in health(shared).checks] == [
-        "application (of the application)", "orders", "spark", "spark (of the application)", "orders (outgoing)",
+        "application (of the application)",
+        "orders",
+        "spark",
+        "spark (of the application)",
+        "orders (outgoing)",
         "application",
-    ]  # fmt: skip
+    ]
 
 
 def test_an_application_that_is_starting_or_stopping_says_so_and_is_alive() -> None:
@@ -234,7 +294,9 @@ def test_an_application_without_channels_is_up_once_it_has_started() -> None:
 
 @given(apps())
 def test_live_is_down_only_for_a_failed_channel_or_poison_that_fails(facts: AppFacts) -> None:
-    broken = any(c.state == "failed" or (c.poison and c.on_poison == "fail") for c in facts.channels)
+    broken = any(
+        c.state == "failed" or (c.poison and c.on_poison == "fail") for c in facts.channels
+    )
     assert health(facts).live.is_up == (not broken)
 
 
@@ -267,7 +329,8 @@ def test_whatever_is_down_has_a_reason_and_every_reason_is_one_line(facts: AppFa
 def test_one_channel_never_changes_the_check_of_another(data: st.DataObject) -> None:
     one, other = data.draw(apps()), data.draw(apps())
     merged = app(
-        *(c for c in one.channels if c.channel == "orders"), *(c for c in other.channels if c.channel != "orders")
+        *(c for c in one.channels if c.channel == "orders"),
+        *(c for c in other.channels if c.channel != "orders"),
     )
     for check in health(merged).ready.checks:
         alone = app(*(c for c in merged.channels if c.channel == check.name))
@@ -276,7 +339,11 @@ def test_one_channel_never_changes_the_check_of_another(data: st.DataObject) -> 
 
 def test_partitions_of_one_topic_are_listed_in_the_order_of_the_facts() -> None:
     data = (
-        health(app(channel(partitions=(partition(partition=ORDERS_1), partition(partition=ORDERS_0))))).checks[0].data
+        health(
+            app(channel(partitions=(partition(partition=ORDERS_1), partition(partition=ORDERS_0))))
+        )
+        .checks[0]
+        .data
     )
     assert [entry["partition"] for entry in data["partitions"]] == [1, 0]
 
@@ -296,18 +363,35 @@ def shape(value: object) -> object:
 
 
 def test_an_application_that_has_ended_by_itself_is_down_everywhere_and_says_why() -> None:
-    found = health(dataclasses.replace(app(channel()), ended="the application has failed: ZeroDivisionError: a bug"))
-    assert statuses(found) == {"live": "DOWN", "ready": "DOWN", "started": "DOWN", "overall": "DOWN"}
+    found = health(
+        dataclasses.replace(
+            app(channel()), ended="the application has failed: ZeroDivisionError: a bug"
+        )
+    )
+    assert statuses(found) == {
+        "live": "DOWN",
+        "ready": "DOWN",
+        "started": "DOWN",
+        "overall": "DOWN",
+    }
     check = found.live.checks[0]
     assert (check.name, check.data["state"]) == ("application", "ended")
     assert check.data["reason"] == "the application has failed: ZeroDivisionError: a bug"
 
 
 def test_an_outgoing_channel_whose_task_has_ended_is_not_alive() -> None:
-    found = health(app(channel(), outgoing=(dataclasses.replace(outgoing(), failure="ZeroDivisionError: a bug"),)))
+    found = health(
+        app(
+            channel(),
+            outgoing=(dataclasses.replace(outgoing(), failure="ZeroDivisionError: a bug"),),
+        )
+    )
     assert statuses(found) == NOT_ALIVE
     check = found.live.checks[-1]
-    assert (check.data["state"], check.data["reason"]) == ("failed", "it has failed: ZeroDivisionError: a bug")
+    assert (check.data["state"], check.data["reason"]) == (
+        "failed",
+        "it has failed: ZeroDivisionError: a bug",
+    )
 
 
 def test_a_channel_without_health_has_no_check_in_any_probe() -> None:

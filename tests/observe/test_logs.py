@@ -94,24 +94,41 @@ def root() -> Iterator[logging.Logger]:
         yield logger
 
 
-def ignored(offset: int = 17, reason: str = "ValueError: no amount", channel: str = "orders") -> RecordIgnored:
+def ignored(
+    offset: int = 17, reason: str = "ValueError: no amount", channel: str = "orders"
+) -> RecordIgnored:
     return RecordIgnored(channel=channel, partition=ORDERS_0, offset=offset, reason=reason)
 
 
 def poisoned(partition: TopicPartition) -> RecordPoisoned:
     return RecordPoisoned(
-        channel="orders", partition=partition, offset=17, age_s=61, limit_s=60, waiting=42, on_poison="fail"
+        channel="orders",
+        partition=partition,
+        offset=17,
+        age_s=61,
+        limit_s=60,
+        waiting=42,
+        on_poison="fail",
     )
 
 
-def failing(offset: int, *, partition: TopicPartition = ORDERS_0, error: Exception | None = None) -> RecordIgnored:
+def failing(
+    offset: int, *, partition: TopicPartition = ORDERS_0, error: Exception | None = None
+) -> RecordIgnored:
     error = error or ValueError(f"no amount in {offset}")
-    return RecordIgnored(channel="orders", partition=partition, offset=offset, reason=describe(error), error=error)
+    return RecordIgnored(
+        channel="orders", partition=partition, offset=offset, reason=describe(error), error=error
+    )
 
 
 def retried(offset: int, partition: TopicPartition = ORDERS_0) -> HandlerRetried:
     return HandlerRetried(
-        channel="orders", partition=partition, offset=offset, attempt=1, wait_s=0.1, reason="ValueError: no amount"
+        channel="orders",
+        partition=partition,
+        offset=offset,
+        attempt=1,
+        wait_s=0.1,
+        reason="ValueError: no amount",
     )
 
 
@@ -129,9 +146,15 @@ def named(lines: list[str], partition: TopicPartition = ORDERS_0) -> list[int]:
 def test_an_event_is_a_line_with_its_fields_at_its_level(bench: Bench) -> None:
     bench.observer.on(ignored())
     (record,) = bench.sink.records
-    assert record.getMessage() == "orders: orders-0 offset 17 was nacked and ignored: ValueError: no amount"
+    assert (
+        record.getMessage()
+        == "orders: orders-0 offset 17 was nacked and ignored: ValueError: no amount"
+    )
     assert record.levelno == logging.WARNING
-    found = {name: vars(record)[name] for name in ("event_type", "channel", "topic", "partition", "offset", "reason")}
+    found = {
+        name: vars(record)[name]
+        for name in ("event_type", "channel", "topic", "partition", "offset", "reason")
+    }
     assert found == {
         "event_type": "RecordIgnored",
         "channel": "orders",
@@ -165,7 +188,9 @@ def test_a_long_reason_is_cut(bench: Bench) -> None:
     assert len(bench.sink.messages[0]) == 1000
 
 
-def test_a_repeating_event_is_one_line_a_second_and_the_next_line_counts_the_others(bench: Bench) -> None:
+def test_a_repeating_event_is_one_line_a_second_and_the_next_line_counts_the_others(
+    bench: Bench,
+) -> None:
     for offset in range(100):
         bench.now = 100 + offset / 50
         bench.observer.on(retried(offset))
@@ -196,8 +221,12 @@ def test_every_record_that_failed_can_be_found_by_its_offset(bench: Bench) -> No
     for offset in range(50):
         bench.now += 0.001
         bench.observer.on(failing(offset))
-    assert named(bench.sink.messages) == list(range(BURST))  # at once, each with its own reason
-    assert bench.sink.messages[7] == "orders: orders-0 offset 7 was nacked and ignored: ValueError: no amount in 7"
+    # At once, each with its own reason.
+    assert named(bench.sink.messages) == list(range(BURST))
+    assert (
+        bench.sink.messages[7]
+        == "orders: orders-0 offset 7 was nacked and ignored: ValueError: no amount in 7"
+    )
     bench.now += 1
     bench.observer.flush()
     assert named(bench.sink.messages) == list(range(50))
@@ -208,7 +237,9 @@ def test_every_record_that_failed_can_be_found_by_its_offset(bench: Bench) -> No
     assert (last["offset"], last["offsets"], last["records"]) == (49, "20-49", 30)
 
 
-def test_failures_of_other_partitions_and_other_errors_stand_in_lines_of_their_own(bench: Bench) -> None:
+def test_failures_of_other_partitions_and_other_errors_stand_in_lines_of_their_own(
+    bench: Bench,
+) -> None:
     for offset in range(2 * BURST):
         bench.observer.on(failing(offset))
         bench.observer.on(failing(offset, partition=ORDERS_1))
@@ -217,8 +248,12 @@ def test_failures_of_other_partitions_and_other_errors_stand_in_lines_of_their_o
     together = [line for line in bench.sink.messages if "offsets" in line]
     assert len(together) == 3
     assert sorted(named(bench.sink.messages, ORDERS_1)) == list(range(2 * BURST))
-    assert sorted(named([line for line in bench.sink.messages if "KeyError" in line])) == list(range(1000, 1040))
-    assert sorted(named([line for line in bench.sink.messages if "KeyError" not in line])) == list(range(2 * BURST))
+    assert sorted(named([line for line in bench.sink.messages if "KeyError" in line])) == list(
+        range(1000, 1040)
+    )
+    assert sorted(named([line for line in bench.sink.messages if "KeyError" not in line])) == list(
+        range(2 * BURST)
+    )
 
 
 def test_few_failures_have_a_line_each_for_as_long_as_they_come(bench: Bench) -> None:
@@ -229,7 +264,9 @@ def test_few_failures_have_a_line_each_for_as_long_as_they_come(bench: Bench) ->
     assert len(bench.sink.messages) == 200
 
 
-def test_a_flood_of_failures_costs_lines_by_the_second_or_by_forty_runs_and_names_all(bench: Bench) -> None:
+def test_a_flood_of_failures_costs_lines_by_the_second_or_by_forty_runs_and_names_all(
+    bench: Bench,
+) -> None:
     for number in range(100_000):
         bench.now += 0.00001
         bench.observer.on(failing(number))
@@ -239,7 +276,8 @@ def test_a_flood_of_failures_costs_lines_by_the_second_or_by_forty_runs_and_name
     bench.sink.records.clear()
     for number in range(100_000):
         bench.now += 0.00001
-        bench.observer.on(failing(2 * number))  # each a run of its own
+        # Each a run of its own.
+        bench.observer.on(failing(2 * number))
     bench.observer.close()
     assert named(bench.sink.messages) == list(range(0, 200_000, 2))
     assert len(bench.sink.records) <= 100_000 / RUNS_A_LINE + BURST + 4
@@ -280,15 +318,26 @@ def test_a_kind_of_failure_shows_a_traceback_a_second(bench: Bench) -> None:
 
 def test_what_a_record_went_through_comes_before_what_became_of_it(bench: Bench) -> None:
     bench.observer.on(retried(1))
-    bench.observer.on(retried(2))  # held back
+    # Held back.
+    bench.observer.on(retried(2))
     bench.observer.on(retried(7, ORDERS_1))
-    bench.observer.on(retried(8, ORDERS_1))  # held back, and of another partition
+    # Held back, and of another partition.
+    bench.observer.on(retried(8, ORDERS_1))
     bench.observer.on(
-        RecordDeadLettered(channel="orders", partition=ORDERS_0, offset=2, to="dead", reason="ValueError: no amount")
+        RecordDeadLettered(
+            channel="orders",
+            partition=ORDERS_0,
+            offset=2,
+            to="dead",
+            reason="ValueError: no amount",
+        )
     )
     assert [(vars(line)["event_type"], vars(line)["offset"]) for line in bench.sink.records] == [
-        ("HandlerRetried", 1), ("HandlerRetried", 7), ("HandlerRetried", 2), ("RecordDeadLettered", 2),
-    ]  # fmt: skip
+        ("HandlerRetried", 1),
+        ("HandlerRetried", 7),
+        ("HandlerRetried", 2),
+        ("RecordDeadLettered", 2),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -300,7 +349,9 @@ def test_what_a_record_went_through_comes_before_what_became_of_it(bench: Bench)
     ],
     ids=lambda event: type(event).__name__,
 )
-def test_failures_held_back_come_before_what_happened_after_them(bench: Bench, event: Event) -> None:
+def test_failures_held_back_come_before_what_happened_after_them(
+    bench: Bench, event: Event
+) -> None:
     for offset in range(BURST + 5):
         bench.observer.on(failing(offset))
     bench.observer.on(event)
@@ -315,16 +366,27 @@ def test_kinds_of_failures_that_may_have_a_whole_burst_again_are_forgotten() -> 
     assert len(allowance._lines) <= KINDS_KEPT
 
 
-def test_what_was_held_back_of_a_channel_comes_before_the_lines_that_it_led_to(bench: Bench) -> None:
+def test_what_was_held_back_of_a_channel_comes_before_the_lines_that_it_led_to(
+    bench: Bench,
+) -> None:
     for channel in ("orders", "orders", "orders", "invoices", "invoices"):
-        bench.observer.on(CommitFailed(channel=channel, outcome="failed", partitions=frozenset(), reason="away"))
+        bench.observer.on(
+            CommitFailed(channel=channel, outcome="failed", partitions=frozenset(), reason="away")
+        )
     bench.observer.on(
-        SettledNotStored(channel="orders", during="stop", partitions=frozenset({ORDERS_0}), records=2, reason="away")
+        SettledNotStored(
+            channel="orders",
+            during="stop",
+            partitions=frozenset({ORDERS_0}),
+            records=2,
+            reason="away",
+        )
     )
     bench.observer.on(ChannelStateChanged(channel="orders", old="draining", new="stopped"))
     bench.observer.close()
     assert [
-        (vars(line)["event_type"], vars(line)["channel"], vars(line).get("suppressed")) for line in bench.sink.records
+        (vars(line)["event_type"], vars(line)["channel"], vars(line).get("suppressed"))
+        for line in bench.sink.records
     ] == [
         ("CommitFailed", "orders", None),
         ("CommitFailed", "invoices", None),
@@ -337,9 +399,13 @@ def test_what_was_held_back_of_a_channel_comes_before_the_lines_that_it_led_to(b
 
 def reset(partition: int, start: int | None, to: int, **more: Any) -> OffsetReset:
     return OffsetReset(
-        channel="orders", partition=TopicPartition("orders", partition), from_offset=start, to_offset=to,
-        to="earliest", **more,
-    )  # fmt: skip
+        channel="orders",
+        partition=TopicPartition("orders", partition),
+        from_offset=start,
+        to_offset=to,
+        to="earliest",
+        **more,
+    )
 
 
 def test_partitions_that_are_reset_alike_share_a_line(bench: Bench) -> None:
@@ -379,7 +445,9 @@ def test_a_reset_is_told_before_long_and_before_what_happens_to_its_channel(benc
     assert len(bench.sink.messages) == 2
     bench.now += 0.25
     bench.observer.flush()
-    assert bench.sink.messages[2:] == ["orders: orders-1 was reset to earliest: nothing committed -> offset 0"]
+    assert bench.sink.messages[2:] == [
+        "orders: orders-1 was reset to earliest: nothing committed -> offset 0"
+    ]
     bench.observer.on(reset(2, None, 0))
     bench.observer.close()
     assert len(bench.sink.messages) == 4
@@ -387,10 +455,14 @@ def test_a_reset_is_told_before_long_and_before_what_happens_to_its_channel(benc
 
 def test_a_line_that_was_written_early_is_not_counted_again(bench: Bench) -> None:
     for _ in range(3):
-        bench.observer.on(CommitFailed(channel="orders", outcome="failed", partitions=frozenset(), reason="away"))
+        bench.observer.on(
+            CommitFailed(channel="orders", outcome="failed", partitions=frozenset(), reason="away")
+        )
     bench.observer.on(ChannelStateChanged(channel="orders", old="running", new="connecting"))
     bench.now += 2
-    bench.observer.on(CommitFailed(channel="orders", outcome="failed", partitions=frozenset(), reason="away"))
+    bench.observer.on(
+        CommitFailed(channel="orders", outcome="failed", partitions=frozenset(), reason="away")
+    )
     assert [vars(line).get("suppressed") for line in bench.sink.records] == [None, 1, None, None]
 
 
@@ -430,7 +502,9 @@ def test_different_events_at_one_moment_are_all_logged(bench: Bench) -> None:
 
 def test_a_set_of_partitions_is_counted_and_a_part_of_it_listed(bench: Bench) -> None:
     partitions = frozenset(TopicPartition("orders", number) for number in range(1000))
-    bench.observer.on(CommitFailed(channel="orders", outcome="unknown", partitions=partitions, reason="timeout"))
+    bench.observer.on(
+        CommitFailed(channel="orders", outcome="unknown", partitions=partitions, reason="timeout")
+    )
     fields = vars(bench.sink.records[0])
     assert fields["partitions_count"] == 1000
     assert len(fields["partitions"]) == 20
@@ -445,7 +519,11 @@ def test_json_lines_hold_every_field_and_survive_any_text(root: logging.Logger) 
     except ValueError:
         logging.getLogger("user").exception("it\nfailed", extra={"order": 7, "level": "mine"})
     first, second = map(json.loads, stream.getvalue().splitlines())
-    assert (first["level"], first["logger"], first["event_type"]) == ("WARNING", "reactive_kafka", "RecordIgnored")
+    assert (first["level"], first["logger"], first["event_type"]) == (
+        "WARNING",
+        "reactive_kafka",
+        "RecordIgnored",
+    )
     assert first["offset"] == 17
     assert first["reason"] == r"a\nb\u2028\udc80"
     assert (second["level"], second["message"], second["order"]) == ("ERROR", "it\nfailed", 7)
@@ -455,7 +533,9 @@ def test_json_lines_hold_every_field_and_survive_any_text(root: logging.Logger) 
 # -- JSON values
 
 REPR = re.compile(r"\w\(|^[\[{(<]| object at 0x")
-"""What is written of an object that JSON lacks: ``Name(...)``, ``{...}``, ``<... object at 0x...>``."""
+"""What is written of an object that JSON lacks: ``Name(...)``, ``{...}``, ``<... object at
+0x...>``.
+"""
 PLAIN_TEXT = st.text("abc-é\n\x1b\u2028\udc80", max_size=8)
 VALUES: dict[Any, st.SearchStrategy[Any]] = {
     str: PLAIN_TEXT,
@@ -463,7 +543,9 @@ VALUES: dict[Any, st.SearchStrategy[Any]] = {
     float: st.floats(0, 1e10),
     # Offsets, counts and sizes.
     int: st.integers(0, 2**63 - 1),
-    TopicPartition: st.builds(TopicPartition, st.sampled_from(["orders", "b.c"]), st.integers(0, 30)),
+    TopicPartition: st.builds(
+        TopicPartition, st.sampled_from(["orders", "b.c"]), st.integers(0, 30)
+    ),
     BaseException: st.builds(ValueError, PLAIN_TEXT),
 }
 
@@ -530,12 +612,18 @@ def test_every_field_of_every_event_is_a_json_value(kind: type[Event], data: st.
     event = data.draw(instances_of(kind))
     line = json_line(event)
     assert line["event_type"] == kind.__name__
-    in_fields = {name: value for name, value in line.items() if name not in ("message", "exception")}
+    in_fields = {
+        name: value for name, value in line.items() if name not in ("message", "exception")
+    }
     assert not [text for text in strings_in(in_fields) if REPR.search(text)]
     assert not re.search(r"\b[A-Z]\w*\(", line["message"])
     for each in dataclasses.fields(kind):
         value = getattr(event, each.name)
-        if each.name != "error" and isinstance(value, str | int | tuple) and not isinstance(value, TopicPartition):
+        if (
+            each.name != "error"
+            and isinstance(value, str | int | tuple)
+            and not isinstance(value, TopicPartition)
+        ):
             expected = {str: str, bool: bool, int: int, tuple: list}[type(value)]
             assert type(line[each.name]) is expected
 
@@ -543,7 +631,11 @@ def test_every_field_of_every_event_is_a_json_value(kind: type[Event], data: st.
 def test_partitions_that_share_a_line_are_objects_in_it_and_counted() -> None:
     resets = tuple(
         OffsetReset(
-            channel="orders", partition=TopicPartition("orders", number), from_offset=5, to_offset=9, to="latest"
+            channel="orders",
+            partition=TopicPartition("orders", number),
+            from_offset=5,
+            to_offset=9,
+            to="latest",
         )
         for number in range(30)
     )
@@ -594,7 +686,9 @@ class Unprintable:
         (Unprintable(), "Unprintable"),
     ],
 )
-def test_the_applications_own_fields_are_json_values_too(root: logging.Logger, value: object, expected: object) -> None:
+def test_the_applications_own_fields_are_json_values_too(
+    root: logging.Logger, value: object, expected: object
+) -> None:
     stream = io.StringIO()
     configure_logging("json", stream=stream)
     logging.getLogger("user").info("done", extra={"found": value})
@@ -631,7 +725,11 @@ def test_what_is_deeper_than_a_line_shows_is_text() -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    [kind for kind in EVENTS if {"channel", "reason"} <= {each.name for each in dataclasses.fields(kind)}],
+    [
+        kind
+        for kind in EVENTS
+        if {"channel", "reason"} <= {each.name for each in dataclasses.fields(kind)}
+    ],
     ids=lambda kind: kind.__name__,
 )
 @pytest.mark.parametrize(
@@ -644,7 +742,9 @@ def test_what_is_deeper_than_a_line_shows_is_text() -> None:
         ("channel 'orders' has the same group", "channel 'orders' has the same group"),
     ],
 )
-def test_a_line_names_its_channel_once(bench: Bench, kind: type[Event], reason: str, told: str) -> None:
+def test_a_line_names_its_channel_once(
+    bench: Bench, kind: type[Event], reason: str, told: str
+) -> None:
     annotations = typing.get_type_hints(kind)
     plain = {str: "x", int: 1, float: 1.0, TopicPartition: ORDERS_0}
     given_values = {
@@ -689,7 +789,9 @@ def test_text_lines_cannot_be_forged_by_a_message_or_a_traceback(root: logging.L
     assert lines[-1] == "  | 2026-01-01T00:00:00.000+00:00 ERROR   reactive_kafka: forged"
 
 
-def test_a_library_that_repeats_itself_is_written_once_a_second_and_users_are_not_limited(root: logging.Logger) -> None:
+def test_a_library_that_repeats_itself_is_written_once_a_second_and_users_are_not_limited(
+    root: logging.Logger,
+) -> None:
     stream = io.StringIO()
     configure_logging("text", stream=stream)
     for attempt in range(50):
@@ -697,7 +799,8 @@ def test_a_library_that_repeats_itself_is_written_once_a_second_and_users_are_no
         logging.getLogger("user").info("line %s", attempt)
     logging.getLogger("aiokafka.conn").info("chatter")
     lines = stream.getvalue().splitlines()
-    assert sum("aiokafka" in line for line in lines) in (1, 2)  # 2: a second went by meanwhile
+    # 2: a second went by meanwhile.
+    assert sum("aiokafka" in line for line in lines) in (1, 2)
     assert sum("user" in line for line in lines) == 50
 
 
@@ -721,7 +824,9 @@ def test_configuring_twice_writes_each_line_once(root: logging.Logger) -> None:
     assert stream.getvalue().count("once") == 1
 
 
-def test_kinds_of_lines_that_never_come_again_are_forgotten_and_those_held_back_are_not(bench: Bench) -> None:
+def test_kinds_of_lines_that_never_come_again_are_forgotten_and_those_held_back_are_not(
+    bench: Bench,
+) -> None:
     for offset in range(3):
         bench.observer.on(retried(offset))
     repeats = bench.observer._repeats
@@ -730,4 +835,7 @@ def test_kinds_of_lines_that_never_come_again_are_forgotten_and_those_held_back_
         assert len(repeats._lines) <= KINDS_KEPT
     bench.now += 1
     bench.observer.flush()
-    assert (vars(bench.sink.records[-1])["offset"], vars(bench.sink.records[-1])["suppressed"]) == (2, 1)
+    assert (vars(bench.sink.records[-1])["offset"], vars(bench.sink.records[-1])["suppressed"]) == (
+        2,
+        1,
+    )

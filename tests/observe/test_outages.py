@@ -1,4 +1,6 @@
-"""Which failed attempts to reach brokers are told, whoever makes them and however their reasons differ."""
+"""Which failed attempts to reach brokers are told, whoever makes them and however their reasons
+differ.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,10 @@ def reports() -> tuple[OutageReports, list[str]]:
     "reasons",
     [
         ("no broker answers",),
-        ("no broker answers (10.0.0.1:9092: refused)", "no broker answers (10.0.0.2:9093: refused)"),
+        (
+            "no broker answers (10.0.0.1:9092: refused)",
+            "no broker answers (10.0.0.2:9093: refused)",
+        ),
         ("node 1 is away", "node 2 is away", "node 13 is away"),
         ("no answer within 2.5 s", "no answer within 0.31 s"),
     ],

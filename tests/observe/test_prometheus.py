@@ -77,15 +77,21 @@ def test_what_became_of_duplicates_metadata_and_the_store_is_shown() -> None:
         assert value(plain, name, channel="orders") == 0
     assert value(plain, "checkpoint_unsynced_age_seconds", channel="orders") == 0
     busy = channel(
-        duplicates_dropped=1, replays_avoided=2, metadata_dropped=3, unsynced_age_s=4.5,
+        duplicates_dropped=1,
+        replays_avoided=2,
+        metadata_dropped=3,
+        unsynced_age_s=4.5,
         partitions=(partition(metadata_units=77),),
-    )  # fmt: skip
+    )
     series = scrape(app(busy))
     assert value(series, "duplicates_dropped_total", channel="orders") == 1
     assert value(series, "replays_avoided_total", channel="orders") == 2
     assert value(series, "metadata_dropped_total", channel="orders") == 3
     assert value(series, "checkpoint_unsynced_age_seconds", channel="orders") == 4.5
-    assert value(series, "offset_metadata_units", channel="orders", topic="orders", partition="0") == 77
+    assert (
+        value(series, "offset_metadata_units", channel="orders", topic="orders", partition="0")
+        == 77
+    )
 
 
 def test_outgoing_channels_and_spark_are_shown() -> None:
@@ -112,7 +118,8 @@ def test_a_histogram_counts_up_to_each_bound_and_everything_at_infinity() -> Non
         durations.observe(duration_s)
     series = scrape(app(channel(handler_durations=durations)))
     name, orders = "handler_duration_seconds", {"channel": "orders"}
-    assert value(series, f"{name}_bucket", **orders, le="0.001") == 1  # a bound is part of its bucket
+    # A bound is part of its bucket.
+    assert value(series, f"{name}_bucket", **orders, le="0.001") == 1
     assert value(series, f"{name}_bucket", **orders, le="0.25") == 2
     assert value(series, f"{name}_bucket", **orders, le="300.0") == 3
     assert value(series, f"{name}_bucket", **orders, le="600.0") == 4
@@ -122,7 +129,9 @@ def test_a_histogram_counts_up_to_each_bound_and_everything_at_infinity() -> Non
 
 
 def test_what_is_not_known_has_no_series() -> None:
-    series = scrape(app(channel(partitions=(partition(committed=None, lag=None, oldest_unacked_s=None),))))
+    series = scrape(
+        app(channel(partitions=(partition(committed=None, lag=None, oldest_unacked_s=None),)))
+    )
     at = {"channel": "orders", "topic": "orders", "partition": "0"}
     assert value(series, "committed_offset", **at) is None
     assert value(series, "lag_records", **at) is None
@@ -132,11 +141,21 @@ def test_what_is_not_known_has_no_series() -> None:
 def test_each_strategy_that_the_settings_name_has_a_series_from_the_assignment_on() -> None:
     strategies = ("dead-letter-queue", "ignore")
     series = scrape(
-        app(channel(partitions=(partition(), partition(partition=ORDERS_1)), failure_strategies=strategies))
+        app(
+            channel(
+                partitions=(partition(), partition(partition=ORDERS_1)),
+                failure_strategies=strategies,
+            )
+        )
     )
     nacked = {
         (number, strategy): value(
-            series, "records_nacked_total", channel="orders", topic="orders", partition=number, strategy=strategy
+            series,
+            "records_nacked_total",
+            channel="orders",
+            topic="orders",
+            partition=number,
+            strategy=strategy,
         )
         for number in ("0", "1")
         for strategy in strategies
@@ -185,7 +204,9 @@ def test_the_accept_header_of_a_real_prometheus_gets_openmetrics() -> None:
     assert body.endswith(b"# EOF\n")
 
 
-@pytest.mark.parametrize("accept", ["", "*/*", "text/html", "text/plain;version=abc", ",;=", "\xff"])
+@pytest.mark.parametrize(
+    "accept", ["", "*/*", "text/html", "text/plain;version=abc", ",;=", "\xff"]
+)
 def test_any_other_accept_header_gets_text(accept: str) -> None:
     assert render(registry(app), accept)[1].startswith("text/plain; version=0.0.4")
 

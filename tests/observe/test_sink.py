@@ -44,11 +44,18 @@ asyncio.run(main())
 """
 
 
-def test_a_service_whose_log_nobody_reads_works_on_and_tells_later_what_was_dropped(tmp_path: Path) -> None:
+def test_a_service_whose_log_nobody_reads_works_on_and_tells_later_what_was_dropped(
+    tmp_path: Path,
+) -> None:
     """Row J11 of the faults."""
     pipe = subprocess.PIPE
     with subprocess.Popen(
-        [sys.executable, "-c", SERVICE], stdin=pipe, stdout=pipe, stderr=pipe, text=True, cwd=Path(__file__).parents[2]
+        [sys.executable, "-c", SERVICE],
+        stdin=pipe,
+        stdout=pipe,
+        stderr=pipe,
+        text=True,
+        cwd=Path(__file__).parents[2],
     ) as service:
         assert service.stdin and service.stdout and service.stderr
         try:
@@ -63,8 +70,13 @@ def test_a_service_whose_log_nobody_reads_works_on_and_tells_later_what_was_drop
     numbers = [int(line.split("shop: ")[1].split()[0]) for line in lines if "xxxx" in line]
     assert numbers == list(range(len(numbers)))
     assert 500 < len(numbers) < 3000, "the pipe held all of them"
-    # A line of ours is shorter than the service's: it may fit behind those that are held, and says so far before it.
-    told = [line.split("reactive_kafka: ")[1].split()[0] for line in lines if "log lines were dropped" in line]
+    # A line of ours is shorter than the service's: it may fit behind those that are held, and says
+    # so far before it.
+    told = [
+        line.split("reactive_kafka: ")[1].split()[0]
+        for line in lines
+        if "log lines were dropped" in line
+    ]
     assert sum(map(int, told)) == 3000 - len(numbers)
     assert any(line.endswith("shop: the last one") for line in lines)
 
@@ -83,7 +95,9 @@ def logger_to(sink: Sink) -> logging.Logger:
     return logger
 
 
-def test_what_was_held_back_is_written_as_it_is_read_without_another_line(pipe: tuple[int, TextIO]) -> None:
+def test_what_was_held_back_is_written_as_it_is_read_without_another_line(
+    pipe: tuple[int, TextIO],
+) -> None:
     reads, stream = pipe
     sink, before = Sink(stream), threading.active_count()
     logger = logger_to(sink)
@@ -100,7 +114,9 @@ def test_what_was_held_back_is_written_as_it_is_read_without_another_line(pipe: 
         time.sleep(0.01)
 
 
-def test_so_many_are_held_and_no_more_and_the_end_does_not_wait_for_ever(pipe: tuple[int, TextIO]) -> None:
+def test_so_many_are_held_and_no_more_and_the_end_does_not_wait_for_ever(
+    pipe: tuple[int, TextIO],
+) -> None:
     sink = Sink(pipe[1])
     logger = logger_to(sink)
     for _ in range(2 * MOST_HELD // 1000):

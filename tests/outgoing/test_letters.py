@@ -33,7 +33,13 @@ from tests.app.helpers import Recorder, in_virtual_time, make_broker, now, settl
 from tests.failure.samples import failed
 
 DEAD, RETRY = "dead-letter-topic-orders", "orders_retry_1000"
-PLAIN = Write(topic=DEAD, value=b"v", key=b"k", headers=(("dead-letter-reason", b"r"), ("a", b"1")), timestamp_ms=5)
+PLAIN = Write(
+    topic=DEAD,
+    value=b"v",
+    key=b"k",
+    headers=(("dead-letter-reason", b"r"), ("a", b"1")),
+    timestamp_ms=5,
+)
 
 
 class Awaiting:
@@ -104,7 +110,11 @@ class Fixture:
     def records(self, topic: str = DEAD) -> list[Any]:
         """What stands in a topic."""
         count = self.broker.topics().get(topic, 0)
-        return [record for number in range(count) for record in self.broker.log(TopicPartition(topic, number))]
+        return [
+            record
+            for number in range(count)
+            for record in self.broker.log(TopicPartition(topic, number))
+        ]
 
     @property
     def reasons(self) -> str:
@@ -113,26 +123,35 @@ class Fixture:
 
 @asynccontextmanager
 async def running(
-    broker: MemoryBroker | None = None, *, partitions: int = 4, is_started: bool = True, **changes: Any
+    broker: MemoryBroker | None = None,
+    *,
+    partitions: int = 4,
+    is_started: bool = True,
+    **changes: Any,
 ) -> AsyncIterator[Fixture]:
     broker = broker or make_broker(partitions)
     broker.create_topic("orders", partitions)
     recorder, tasks = Recorder(), list[asyncio.Task[None]]()
 
-    def spawn(task: Callable[[], Awaitable[None]], name: str, context: Context | None = None) -> None:
+    def spawn(
+        task: Callable[[], Awaitable[None]], name: str, context: Context | None = None
+    ) -> None:
         async def run() -> None:
             await task()
 
         tasks.append(asyncio.create_task(run(), name=name))
 
     loop = asyncio.get_running_loop()
-    failures = Failures(settings(**changes), broker.connector(), Clock(monotonic=loop.time), recorder, spawn)
+    failures = Failures(
+        settings(**changes), broker.connector(), Clock(monotonic=loop.time), recorder, spawn
+    )
     if is_started:
         failures.start()
     yield Fixture(failures, broker, recorder)
     await failures.stop()
     async with asyncio.timeout(30):
-        await asyncio.gather(*tasks)  # nothing is left behind, and nothing has raised
+        # Nothing is left behind, and nothing has raised.
+        await asyncio.gather(*tasks)
     await broker.close()
 
 
@@ -249,7 +268,9 @@ async def test_whoever_looked_at_the_cluster_is_closed_again_whatever_it_met() -
 
 
 @in_virtual_time
-async def test_however_many_letters_there_are_a_topic_that_cannot_be_created_costs_a_look_a_second() -> None:
+async def test_however_many_letters_there_are_a_topic_that_cannot_be_created_costs_a_look_a_second() -> (
+    None
+):
     broker = make_broker()
     broker.create_topic("orders", 1)
     broker.fail_next("create_topic", FatalBrokerError("no right"), times=10**5)
@@ -273,13 +294,16 @@ async def test_however_many_letters_there_are_a_topic_that_cannot_be_created_cos
 
 
 @in_virtual_time
-async def test_a_letter_for_a_topic_that_was_not_created_creates_it_once_its_source_is_there() -> None:
+async def test_a_letter_for_a_topic_that_was_not_created_creates_it_once_its_source_is_there() -> (
+    None
+):
     broker = MemoryBroker(auto_create=False)
     broker.create_topic("other", 1)
     connector = broker.connector()
     topics = TargetTopics(settings(delayed_retry=None), connector)
     looking = asyncio.create_task(topics.run())
-    await asyncio.sleep(40)  # looks are half a minute apart by now
+    # Looks are half a minute apart by now.
+    await asyncio.sleep(40)
     broker.create_topic("orders", 3)
     async with asyncio.timeout(1):
         assert await topics.partitions(DEAD) == 3
@@ -292,7 +316,9 @@ async def test_a_topic_that_the_broker_makes_at_its_first_use_need_not_be_create
     broker.fail_next("create_topic", FatalBrokerError("this broker creates none"), times=100)
     async with running(broker) as it:
         await asyncio.wait_for(it.failures.write(PLAIN), 5)
-        await asyncio.wait_for(it.failures.write(Write(topic=RETRY, value=b"", key=b"", partition=2, kind="retry")), 5)
+        await asyncio.wait_for(
+            it.failures.write(Write(topic=RETRY, value=b"", key=b"", partition=2, kind="retry")), 5
+        )
         await until(lambda: not it.failures.not_ready, within_s=60)
 
 
@@ -333,11 +359,18 @@ async def test_a_letter_is_written_as_it_is_and_only_then_the_write_returns() ->
         answer.release()
         await writing
         (record,) = it.records()
-        assert (record.value, record.key, record.headers, record.timestamp) == (b"v", b"k", PLAIN.headers, 5)
+        assert (record.value, record.key, record.headers, record.timestamp) == (
+            b"v",
+            b"k",
+            PLAIN.headers,
+            5,
+        )
 
 
 @in_virtual_time
-async def test_a_topic_that_goes_away_makes_the_channel_not_ready_until_the_letter_is_there() -> None:
+async def test_a_topic_that_goes_away_makes_the_channel_not_ready_until_the_letter_is_there() -> (
+    None
+):
     """Row H-1 of the faults."""
     async with running() as it:
         await it.failures.write(PLAIN)
@@ -370,7 +403,9 @@ async def test_a_topic_that_was_deleted_is_created_again() -> None:
 @in_virtual_time
 async def test_what_could_be_read_can_be_written_whatever_a_producers_default_is() -> None:
     async with running() as it:
-        await asyncio.wait_for(it.failures.write(Write(topic=DEAD, value=b"v" * 3_000_000, key=None)), 5)
+        await asyncio.wait_for(
+            it.failures.write(Write(topic=DEAD, value=b"v" * 3_000_000, key=None)), 5
+        )
 
 
 @in_virtual_time
@@ -398,8 +433,13 @@ async def test_a_letter_that_is_too_large_with_our_headers_loses_the_long_ones()
     """Row H-2 of the faults."""
     async with running() as it:
         it.broker.fail_next("send", RejectedRecordError("too large"), of=DEAD)
-        headers = tuple((name, b"x") for name in ("dead-letter-reason", "dead-letter-cause", "dead-letter-topic", "a"))
-        await it.failures.write(Write(topic=DEAD, value=b"v", key=None, headers=headers, timestamp_ms=5))
+        headers = tuple(
+            (name, b"x")
+            for name in ("dead-letter-reason", "dead-letter-cause", "dead-letter-topic", "a")
+        )
+        await it.failures.write(
+            Write(topic=DEAD, value=b"v", key=None, headers=headers, timestamp_ms=5)
+        )
         (record,) = it.records()
         assert [name for name, _ in record.headers] == ["dead-letter-topic", "a"]
         assert record.timestamp == 5
@@ -410,7 +450,9 @@ async def test_a_letter_that_is_too_large_with_our_headers_loses_the_long_ones()
 async def test_a_letter_whose_timestamp_is_refused_is_written_without_it() -> None:
     """Row F14 of the faults."""
     async with running() as it:
-        it.broker.fail_next("send", RejectedRecordError("the timestamp is out of range"), times=2, of=DEAD)
+        it.broker.fail_next(
+            "send", RejectedRecordError("the timestamp is out of range"), times=2, of=DEAD
+        )
         await it.failures.write(PLAIN)
         (record,) = it.records()
         assert record.timestamp > 5
@@ -424,7 +466,8 @@ async def test_a_letter_that_does_not_fit_is_tried_on_without_haste_and_named() 
         it.broker.fail_next("send", RejectedRecordError("too large"), times=9, of=DEAD)
         writing = asyncio.create_task(it.failures.write(PLAIN))
         await asyncio.sleep(13)
-        assert len(it.recorder.of(SendFailed)) == 6  # three forms at once, and again ten seconds later
+        # Three forms at once, and again ten seconds later.
+        assert len(it.recorder.of(SendFailed)) == 6
         assert it.reasons == f"a record is refused by {DEAD!r} for 13 s: too large"
         assert not writing.done()
         await writing
@@ -452,7 +495,12 @@ async def test_a_retry_keeps_its_partition_modulo_those_of_its_topic() -> None:
             decision = it.failures.decide(failed(partition=TopicPartition("orders", partition)))
             assert isinstance(decision, Write)
             await it.failures.write(decision)
-        assert [len(it.broker.log(TopicPartition(RETRY, number))) for number in range(4)] == [0, 0, 1, 1]
+        assert [len(it.broker.log(TopicPartition(RETRY, number))) for number in range(4)] == [
+            0,
+            0,
+            1,
+            1,
+        ]
 
 
 @in_virtual_time
@@ -473,7 +521,8 @@ async def test_a_stop_while_no_broker_answers_leaves_nothing_behind() -> None:
     broker = make_broker()
     broker.down = True
     async with running(broker):
-        await asyncio.sleep(5)  # the end of this block waits for every task
+        # The end of this block waits for every task.
+        await asyncio.sleep(5)
 
 
 @in_virtual_time
@@ -504,7 +553,8 @@ async def test_a_write_that_the_broker_says_nothing_about_is_named_within_second
 @in_virtual_time
 async def test_a_topic_that_went_is_made_again_before_the_client_gives_a_write_up() -> None:
     async with running() as it:
-        hold = it.broker.hold("send", of=DEAD)  # as a client that waits for the topic's metadata
+        # As a client that waits for the topic's metadata.
+        hold = it.broker.hold("send", of=DEAD)
         writing = asyncio.create_task(it.failures.write(PLAIN))
         await asyncio.sleep(0.5)
         it.broker.delete_topic(DEAD)
@@ -519,7 +569,8 @@ async def test_a_topic_that_nobody_waits_for_any_more_keeps_no_channel_from_bein
         fixture.broker.topic_away(DEAD)
         writing = asyncio.ensure_future(fixture.failures.write(PLAIN))
         await until(lambda: fixture.failures.not_ready, 60)
-        writing.cancel()  # its partition has gone
+        # Its partition has gone.
+        writing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await writing
         assert fixture.failures.not_ready == ()
@@ -555,7 +606,8 @@ async def test_a_custom_strategy_may_be_awaited_and_its_errors_stop_the_channel(
         assert isinstance(stop, Stop)
         assert isinstance(stop.error, OSError)
         assert isinstance(stop.error.__context__, ValueError)
-        await it.failures.write(Write(topic="anywhere", value=b"v", key=None))  # without a dead-letter queue
+        # Without a dead-letter queue.
+        await it.failures.write(Write(topic="anywhere", value=b"v", key=None))
         assert len(it.records("anywhere")) == 1
 
 
@@ -568,7 +620,9 @@ async def test_what_is_no_decision_stops_the_channel() -> None:
 
 @asynccontextmanager
 async def answers(answer: Any) -> AsyncIterator[list[Stop]]:
-    """What strategies of the user's that answer so come to: one that does at once, and one that is awaited."""
+    """What strategies of the user's that answer so come to: one that does at once, and one that is
+    awaited.
+    """
     stops = []
     for name, strategy in (("answering", answering), ("answering_later", answering_later)):
         strategy.answer = answer
@@ -612,7 +666,9 @@ async def test_a_write_that_can_never_be_written_stops_the_channel_and_names_str
             assert said in str(stop.error)
 
 
-@pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError(), GeneratorExit()], ids=repr)
+@pytest.mark.parametrize(
+    "error", [SystemExit(3), asyncio.CancelledError(), GeneratorExit()], ids=repr
+)
 @in_virtual_time
 async def test_whatever_a_strategy_raises_stops_the_channel(error: BaseException) -> None:
     async with answers(error) as stops:
@@ -622,7 +678,9 @@ async def test_whatever_a_strategy_raises_stops_the_channel(error: BaseException
 @in_virtual_time
 async def test_a_stop_for_what_is_no_exception_stops_the_channel_and_says_so() -> None:
     async with answers(Stop("because")) as stops:  # type: ignore[arg-type]
-        assert all("decided Stop('because'), which is no exception" in str(stop.error) for stop in stops)
+        assert all(
+            "decided Stop('because'), which is no exception" in str(stop.error) for stop in stops
+        )
 
 
 @in_virtual_time
@@ -637,7 +695,9 @@ async def test_a_cancellation_of_who_waits_for_a_decision_is_no_decision() -> No
 
 
 async def test_the_route_decides_and_poison_is_dead_lettered_whatever_the_route() -> None:
-    async with running(failure_strategy="fail", failure_routes={"KeyError": "ignore"}, is_started=False) as it:
+    async with running(
+        failure_strategy="fail", failure_routes={"KeyError": "ignore"}, is_started=False
+    ) as it:
         assert it.failures.strategy_of(ValueError()) == "fail"
         assert it.failures.decide(failed()) == Stop()
         assert it.failures.decide(failed(reason=KeyError())) == Skip()

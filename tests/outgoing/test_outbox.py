@@ -1,4 +1,6 @@
-"""What waits to be written, against a model of a broker that takes parts of batches, refuses, and answers late."""
+"""What waits to be written, against a model of a broker that takes parts of batches, refuses, and
+answers late.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ class Alone(Waiting):
 
 
 class Writing(RuleBasedStateMachine):
-    """Senders, a channel's outbox, and a broker with as many partitions as the topic is found to have."""
+    """Senders, a channel's outbox, and a broker with as many partitions as the topic is found to
+    have.
+    """
 
     @initialize(most=st.integers(1, 5))
     def make(self, most: int) -> None:
@@ -100,13 +104,21 @@ class Writing(RuleBasedStateMachine):
 
     @rule(topic=st.sampled_from(TOPICS), key=st.sampled_from(KEYS))
     def send_where_all_is_known(self, topic: str, key: bytes | None) -> None:
-        call, had_room, told = len(self.receipts), self.outbox.room > 0, list[BaseException | None]()
-        alone, before = Alone(RecordBytes(str(self.serial).encode(), key), told), self.outbox.in_flight
+        call, had_room, told = (
+            len(self.receipts),
+            self.outbox.room > 0,
+            list[BaseException | None](),
+        )
+        alone, before = (
+            Alone(RecordBytes(str(self.serial).encode(), key), told),
+            self.outbox.in_flight,
+        )
         if not self.outbox.accept(alone, topic):
             assert self.outbox.in_flight == before
             return
         assert had_room
-        line = self.outbox.place(Alone(RecordBytes(b"", key), []), topic)  # where it stands without a hurry
+        # Where it stands without a hurry.
+        line = self.outbox.place(Alone(RecordBytes(b"", key), []), topic)
         assert line is not None
         assert line.to.topic == topic
         line.waiting.pop()
@@ -264,7 +276,9 @@ def test_a_broker_that_tells_no_offset_has_stored_nothing_anywhere_else() -> Non
     assert [receipt.offset for receipt in receipts] == [-1, -1]
 
 
-def test_a_refused_batch_is_tried_record_by_record_and_what_came_behind_it_in_batches_again() -> None:
+def test_a_refused_batch_is_tried_record_by_record_and_what_came_behind_it_in_batches_again() -> (
+    None
+):
     outbox, told = Outbox(1000, zlib.crc32, lambda: None), list[tuple[int, bool]]()
     outbox.found("orders", 1)
 

@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka.errors import EncodeError
-from reactive_kafka.outgoing.replies import CORRELATION_ID, PARTITION, TOPIC, ReplyTo, reply_to, request_headers
+from reactive_kafka.outgoing.replies import (
+    CORRELATION_ID,
+    PARTITION,
+    TOPIC,
+    ReplyTo,
+    reply_to,
+    request_headers,
+)
 from reactive_kafka.wire import is_topic
 
 NAMES = st.sampled_from([CORRELATION_ID, TOPIC, PARTITION, "trace"])
@@ -20,12 +27,16 @@ def test_a_request_is_read_as_it_was_made_whatever_its_record_said_of_another_on
 ) -> None:
     headers = request_headers(given, "answers", correlation_id)
     assert reply_to(headers) == ReplyTo("answers", None, correlation_id)
-    assert [one for one in headers if one[0] == "trace"] == [one for one in given if one[0] == "trace"]
+    assert [one for one in headers if one[0] == "trace"] == [
+        one for one in given if one[0] == "trace"
+    ]
     assert len(headers) == 2 + sum(name == "trace" for name, _ in given)
 
 
 @given(HEADERS)
-def test_any_headers_are_a_possible_request_or_none_or_refused(headers: list[tuple[str, bytes | None]]) -> None:
+def test_any_headers_are_a_possible_request_or_none_or_refused(
+    headers: list[tuple[str, bytes | None]],
+) -> None:
     last = dict(headers)
     try:
         found = reply_to(headers)
@@ -49,12 +60,17 @@ def test_any_headers_are_a_possible_request_or_none_or_refused(headers: list[tup
         ({TOPIC: b"\xff"}, "REPLY_TOPIC: not UTF-8 text: invalid start byte at byte 0"),
         ({TOPIC: b"a/b"}, "REPLY_TOPIC: topic = 'a/b': no topic can be called so"),
         ({TOPIC: None}, "REPLY_TOPIC: topic = '': no topic can be called so"),
-        ({PARTITION: b"\0\0\1"}, r"REPLY_PARTITION: b'\\x00\\x00\\x01' is no partition: expected 4 bytes"),
+        (
+            {PARTITION: b"\0\0\1"},
+            r"REPLY_PARTITION: b'\\x00\\x00\\x01' is no partition: expected 4 bytes",
+        ),
         ({PARTITION: b"\xff\xff\xff\xff"}, "REPLY_PARTITION: .* is no partition"),
         ({PARTITION: None}, "REPLY_PARTITION: None is no partition"),
     ],
 )
-def test_what_no_reply_can_be_sent_to_is_told_by_header_and_value(changed: dict[str, bytes | None], why: str) -> None:
+def test_what_no_reply_can_be_sent_to_is_told_by_header_and_value(
+    changed: dict[str, bytes | None], why: str
+) -> None:
     headers = {CORRELATION_ID: b"1", TOPIC: b"answers", PARTITION: b"\0\0\0\2"}
     assert reply_to(list(headers.items())) == ReplyTo("answers", 2, b"1")
     with pytest.raises(EncodeError, match=why):

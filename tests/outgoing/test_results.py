@@ -81,7 +81,14 @@ class Odd:
     unset: Any = field(init=False)
 
 
-PLAIN = st.none() | st.booleans() | st.integers() | st.floats() | st.binary(max_size=3) | st.text(max_size=3)
+PLAIN = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.binary(max_size=3)
+    | st.text(max_size=3)
+)
 NESTED = st.recursive(
     PLAIN,
     lambda values: (
@@ -102,7 +109,8 @@ RECORDS = st.builds(Record, VALUES, key=st.binary(max_size=2)) | st.builds(Invoi
 HOLDERS: list[Callable[[Any], Any]] = [
     lambda record: {"invoice": record},
     lambda record: {"id": 1, "lines": [], "invoice": record, "more": "x"},
-    lambda record: {1, Record(1)},  # of one that can be hashed
+    # Of one that can be hashed.
+    lambda record: {1, Record(1)},
     lambda record: frozenset([Invoice(1)]),
     lambda record: Pair(record, 1),
     lambda record: Pair(record, record),
@@ -142,7 +150,9 @@ def problem_of(result: Any) -> str:
 
 def is_same(found: Sequence[Any], wanted: Sequence[Any]) -> bool:
     """Whether both are the same objects, in the same order: NaN equals nothing."""
-    return len(found) == len(wanted) and all(one is other for one, other in zip(found, wanted, strict=True))
+    return len(found) == len(wanted) and all(
+        one is other for one, other in zip(found, wanted, strict=True)
+    )
 
 
 def test_none_is_nothing() -> None:
@@ -160,7 +170,9 @@ def test_a_record_is_sent_as_it_is(record: Record) -> None:
 
 
 @given(st.lists(RECORDS, min_size=1, max_size=5), st.sampled_from([list, tuple, Rows, Columns]))
-def test_nothing_but_records_is_each_of_them_in_order(records: list[Record], kind: Callable[[Any], Any]) -> None:
+def test_nothing_but_records_is_each_of_them_in_order(
+    records: list[Record], kind: Callable[[Any], Any]
+) -> None:
     assert is_same(records_of(kind(records)), records)
 
 
@@ -177,7 +189,9 @@ def test_a_list_that_changes_after_it_was_yielded_sends_what_was_in_it() -> None
 
 
 @given(RECORDS, st.sampled_from(HOLDERS))
-def test_a_record_inside_of_a_value_is_refused(record: Record, hidden: Callable[[Any], Any]) -> None:
+def test_a_record_inside_of_a_value_is_refused(
+    record: Record, hidden: Callable[[Any], Any]
+) -> None:
     value = hidden(record)
     name = type(value).__name__
     assert problem_of(value) == f"a Record is inside of a value of type {name}: {RIGHT_FORM}"
@@ -186,12 +200,19 @@ def test_a_record_inside_of_a_value_is_refused(record: Record, hidden: Callable[
 
 
 @given(RECORDS, st.sampled_from(LISTS))
-def test_a_list_of_records_and_other_values_is_refused(record: Record, mixed: Callable[[Any], Any]) -> None:
+def test_a_list_of_records_and_other_values_is_refused(
+    record: Record, mixed: Callable[[Any], Any]
+) -> None:
     value = mixed(record)
-    assert problem_of(value) == f"a {type(value).__name__} of Records has other values, too: {RIGHT_FORM}"
+    assert (
+        problem_of(value)
+        == f"a {type(value).__name__} of Records has other values, too: {RIGHT_FORM}"
+    )
 
 
-@given(st.lists(RECORDS, min_size=1, max_size=3), st.lists(PLAIN, min_size=1, max_size=3), st.randoms())
+@given(
+    st.lists(RECORDS, min_size=1, max_size=3), st.lists(PLAIN, min_size=1, max_size=3), st.randoms()
+)
 def test_it_does_not_matter_where_in_a_list_the_other_values_stand(
     records: list[Record], others: list[Any], order: Any
 ) -> None:
@@ -204,8 +225,12 @@ def test_it_does_not_matter_where_in_a_list_the_other_values_stand(
 def test_the_value_of_a_record_is_no_record_and_no_list_of_them(record: Record) -> None:
     inside = f"the value of a Record is a Record: {RIGHT_FORM}"
     assert problem_of(Record(record)) == problem_of([Record(record)]) == inside
-    assert problem_of(Record([record])).startswith("a Record is inside of a Record's value of type list: ")
-    assert problem_of(Record((1, record))).startswith("a Record is inside of a Record's value of type tuple: ")
+    assert problem_of(Record([record])).startswith(
+        "a Record is inside of a Record's value of type list: "
+    )
+    assert problem_of(Record((1, record))).startswith(
+        "a Record is inside of a Record's value of type tuple: "
+    )
 
 
 @given(RECORDS, st.sampled_from(HOLDERS), st.lists(st.sampled_from(DEEPER), min_size=1, max_size=4))
@@ -217,7 +242,10 @@ def test_a_record_is_found_at_any_depth(
         value = wrap(value)
     name = type(value).__name__
     assert problem_of(value) == f"a Record is inside of a value of type {name}: {RIGHT_FORM}"
-    assert problem_of(Record(value)) == f"a Record is inside of a Record's value of type {name}: {RIGHT_FORM}"
+    assert (
+        problem_of(Record(value))
+        == f"a Record is inside of a Record's value of type {name}: {RIGHT_FORM}"
+    )
     with pytest.raises(EncodeError, match="a Record is inside of a value"):
         check_value(value)
 
@@ -242,7 +270,17 @@ PROMISING = (
     AsyncGenerator[list[Record] | None, None],
     Awaitable[list[Record]],
 )
-NOT_PROMISING = (Any, None, list, list[int], list[Record | int], list[Any], Record, dict[str, list[Record]], "later")
+NOT_PROMISING = (
+    Any,
+    None,
+    list,
+    list[int],
+    list[Record | int],
+    list[Any],
+    Record,
+    dict[str, list[Record]],
+    "later",
+)
 
 
 @pytest.mark.parametrize("annotation", PROMISING)

@@ -22,6 +22,7 @@ async def test_a_letter_that_was_written_does_not_count_as_one_that_is_to_be() -
     writing = asyncio.ensure_future(letters.write(delivery, Outbound("dead", RecordBytes(b"bad"))))
     await asyncio.sleep(0)
     (letter,) = letters.before(tracker, 1)
-    letter.done.set_result(None)  # its record is settled from here on, and who waits for it has not had its turn
+    # Its record is settled from here on, and who waits for it has not had its turn.
+    letter.done.set_result(None)
     assert letters.before(tracker, 1) == []
     await writing

@@ -24,7 +24,9 @@ class CommitEngine(engine.CommitEngine):
         metadata: MetadataPolicy | None = None,
     ) -> None:
         table = PartitionTable(is_static=is_static, policy=metadata)
-        super().__init__(Throttled(5.0) if strategy is None else strategy, table, lambda partition: False)
+        super().__init__(
+            Throttled(5.0) if strategy is None else strategy, table, lambda partition: False
+        )
 
     @property
     def trackers(self) -> dict[TopicPartition, OffsetTracker]:
@@ -42,7 +44,11 @@ class CommitEngine(engine.CommitEngine):
 
     def begin(self, generation: int, partitions: Iterable[TopicPartition]) -> list[OffsetTracker]:
         self.end_request()
-        return [one.tracker for one in self.table.assign(generation, partitions) if one.tracker is not None]
+        return [
+            one.tracker
+            for one in self.table.assign(generation, partitions)
+            if one.tracker is not None
+        ]
 
     def replace(self, tracker: OffsetTracker, stored: int | None = None) -> None:
         one = self.table.get(tracker.partition)

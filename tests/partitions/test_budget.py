@@ -1,4 +1,6 @@
-"""Back-pressure: the limit is kept, no partition takes what another needs, and those without room are paused."""
+"""Back-pressure: the limit is kept, no partition takes what another needs, and those without room
+are paused.
+"""
 
 from __future__ import annotations
 
@@ -53,12 +55,15 @@ def test_a_partition_alone_may_fill_the_whole_channel() -> None:
 
 
 def test_a_busy_partition_may_have_more_than_its_own_half() -> None:
-    assert budgets(held(50, 0), 100)[A] == 12  # a quarter is its own, half of what is left of the other half is offered
+    # A quarter is its own, half of what is left of the other half is offered.
+    assert budgets(held(50, 0), 100)[A] == 12
     assert budgets(held(0, 0), 100) == {A: 50, B: 50}
 
 
 @given(st.lists(st.integers(0, 3000), min_size=1, max_size=6), st.integers(1, 300))
-def test_what_is_read_in_search_of_other_keys_keeps_a_limit_of_its_own(counts: list[int], limit: int) -> None:
+def test_what_is_read_in_search_of_other_keys_keeps_a_limit_of_its_own(
+    counts: list[int], limit: int
+) -> None:
     unsettled = held(*counts)
     records = read_ahead(unsettled, limit)
     assert 0 <= records <= limit
@@ -82,7 +87,9 @@ def test_with_more_partitions_than_room_each_may_still_have_one_record() -> None
 
 @given(records=st.lists(st.integers(0, 60), min_size=2, max_size=8), limit=st.integers(1, 100))
 def test_who_holds_nothing_may_always_have_one_record(records: list[int], limit: int) -> None:
-    """Whatever the others hold: more than the limit, too, when partitions came to those that were there."""
+    """Whatever the others hold: more than the limit, too, when partitions came to those that were
+    there.
+    """
     unsettled = held(*records)
     allowed = budgets(unsettled, limit)
     assert all(more > 0 for more in allowed.values())
@@ -97,7 +104,9 @@ def test_who_holds_nothing_may_always_have_one_record(records: list[int], limit:
 def test_whatever_a_stuck_partition_was_given_the_others_go_on(
     stuck: int, limit: int, steps: list[tuple[int, int]]
 ) -> None:
-    """One partition takes whatever it may and settles nothing; each of the others settles all it has at its turn."""
+    """One partition takes whatever it may and settles nothing; each of the others settles all it
+    has at its turn.
+    """
     names = list(held(0, 0, 0, 0))
     holds = dict.fromkeys(names, 0)
     for number, wish in steps:
@@ -114,7 +123,8 @@ def test_whatever_a_stuck_partition_was_given_the_others_go_on(
 
 
 class Game:
-    """Partitions that take turns, each with an endless backlog; polls go round among them as the seam's do.
+    """Partitions that take turns, each with an endless backlog; polls go round among them as the
+    seam's do.
 
     Args:
         stuck: Those that settle nothing, ever.
@@ -141,7 +151,10 @@ class Game:
     def poll(self) -> None:
         how: dict[str, Any] = {"piece": self.piece, "spread": self.spread}
         if self.most_waiting is not None:
-            waiting = {partition: int(count * self.share_waiting) for partition, count in self.holds.items()}
+            waiting = {
+                partition: int(count * self.share_waiting)
+                for partition, count in self.holds.items()
+            }
             how = {"piece": self.piece, "waiting": waiting, "most_waiting": self.most_waiting}
         this = turn(self.holds, len(self.queue), self.limit, **how)
         left, served = this.most, []
@@ -156,7 +169,11 @@ class Game:
         self.queue = [partition for partition in self.queue if partition not in served] + served
 
     def settle(self) -> None:
-        self.holds = {partition: count for partition, count in self.holds.items() if partition.partition in self.stuck}
+        self.holds = {
+            partition: count
+            for partition, count in self.holds.items()
+            if partition.partition in self.stuck
+        }
 
 
 @settings(deadline=None, max_examples=60)
@@ -178,10 +195,15 @@ def test_whoever_is_stuck_every_other_has_its_turn_and_the_limit_is_kept(
     share_waiting: float,
     data: st.DataObject,
 ) -> None:
-    """With two records a partition any of them may be stuck; with less, fewer than the half that is kept for ones."""
+    """With two records a partition any of them may be stuck; with less, fewer than the half that is
+    kept for ones.
+    """
     most_stuck = partitions - 1 if limit >= 2 * partitions else min(partitions, limit // 2) - 1
     stuck = data.draw(st.sets(st.integers(0, partitions - 1), max_size=max(0, most_stuck)))
-    game, polls_for_stuck = Game(partitions, limit, stuck, piece, spread, most_waiting, share_waiting), 0
+    game, polls_for_stuck = (
+        Game(partitions, limit, stuck, piece, spread, most_waiting, share_waiting),
+        0,
+    )
     for _ in range(12):
         game.poll()
         assert sum(game.holds.values()) <= limit
@@ -198,11 +220,15 @@ def test_whoever_is_stuck_every_other_has_its_turn_and_the_limit_is_kept(
 def test_a_partition_has_its_turn_within_a_bounded_number_of_polls(
     limit: int, stuck: int, most_waiting: int | None, share_waiting: float
 ) -> None:
-    game = Game(200, limit, set(range(stuck)), most_waiting=most_waiting, share_waiting=share_waiting)
+    game = Game(
+        200, limit, set(range(stuck)), most_waiting=most_waiting, share_waiting=share_waiting
+    )
     for _ in range(300):
         game.poll()
         game.settle()
-        assert max(polls for tp, polls in game.polls_without.items() if tp.partition >= stuck) <= 200
+        assert (
+            max(polls for tp, polls in game.polls_without.items() if tp.partition >= stuck) <= 200
+        )
 
 
 def test_a_window_that_is_far_below_the_number_of_partitions_is_kept_exactly() -> None:
@@ -224,28 +250,47 @@ def test_workers_that_take_a_partition_each_all_get_one() -> None:
     assert this.most // this.each >= 50
 
 
-def test_of_several_workers_fast_ones_get_no_crumbs_and_slow_ones_a_share_of_all_partitions() -> None:
+def test_of_several_workers_fast_ones_get_no_crumbs_and_slow_ones_a_share_of_all_partitions() -> (
+    None
+):
     assert turn({}, 100, 1000, waiting={}, most_waiting=1000).each == 600
     assert turn({}, 100, 1000, waiting={}, most_waiting=WAITING).each == WAITING
     assert turn({}, 100, 1000, spread=100, waiting={}, most_waiting=1000).each == 10
 
 
 def test_where_several_workers_are_who_has_half_of_an_equal_share_waiting_gets_no_more() -> None:
-    some = held(100, 100, 100, 100, *[1] * 36)  # an equal share is 1, and of what may be shared 950 / 40
+    # An equal share is 1, and of what may be shared 950 / 40.
+    some = held(100, 100, 100, 100, *[1] * 36)
     this = turn(some, 50, 1000, piece=1, waiting=some, most_waiting=1000)
     assert set(this.held.values()) == {23}
     assert not {tp.partition for tp in this.held} & set(range(4))
     some = held(12, 13, 23, 24, *[1] * 36)
-    assert turn(some, 50, 1000, piece=1, waiting=some, most_waiting=1000).held.keys() & {A, B, C} == {A}
-    assert turn(held(1, 4, 5), 50, 1000, waiting=held(0, 4, 5), most_waiting=WAITING).held == {A: WAITING, B: 4}
+    assert turn(some, 50, 1000, piece=1, waiting=some, most_waiting=1000).held.keys() & {
+        A,
+        B,
+        C,
+    } == {A}
+    assert turn(held(1, 4, 5), 50, 1000, waiting=held(0, 4, 5), most_waiting=WAITING).held == {
+        A: WAITING,
+        B: 4,
+    }
 
 
 @given(partitions=st.integers(2, 1000), busy=st.integers(1, 1000), piece=st.integers(1, PIECE))
 def test_the_window_has_a_piece_for_each_busy_worker_if_it_has_two_records_for_each(
     partitions: int, busy: int, piece: int
 ) -> None:
-    taken = held(*[1] * min(partitions, busy))  # all that came is with workers
-    this = turn(taken, partitions, 2000, piece=piece, spread=busy, waiting=dict.fromkeys(taken, 0), most_waiting=2000)
+    # All that came is with workers.
+    taken = held(*[1] * min(partitions, busy))
+    this = turn(
+        taken,
+        partitions,
+        2000,
+        piece=piece,
+        spread=busy,
+        waiting=dict.fromkeys(taken, 0),
+        most_waiting=2000,
+    )
     assert max(this.each, *this.held.values()) * len(taken) <= 2000
 
 
@@ -254,7 +299,16 @@ def test_equal_shares_leave_nothing_that_would_be_asked_for_in_vain(partitions: 
     room = window(1000, partitions, is_set=False)
     some = held(*[1] * partitions)
     for _ in range(9):
-        this = turn(some, partitions, room, piece=1, spread=5, waiting=some, most_waiting=room, is_urgent=False)
+        this = turn(
+            some,
+            partitions,
+            room,
+            piece=1,
+            spread=5,
+            waiting=some,
+            most_waiting=room,
+            is_urgent=False,
+        )
         some = {partition: count + this.held.get(partition, 0) for partition, count in some.items()}
     assert room - sum(some.values()) < room // 8
 
@@ -296,7 +350,9 @@ def test_a_lone_busy_partition_of_many_gets_two_thirds_of_what_is_shared() -> No
     assert 595 <= holds[A] <= 601
 
 
-def test_when_stuck_ones_have_nearly_all_that_is_shared_the_others_go_on_with_a_record_each() -> None:
+def test_when_stuck_ones_have_nearly_all_that_is_shared_the_others_go_on_with_a_record_each() -> (
+    None
+):
     stuck = {TopicPartition("orders", number): 20 for number in range(50)}
     this = turn(stuck, 500, 1450)
     assert this == Turn(1, {}, 450)
@@ -318,15 +374,25 @@ def test_what_is_asked_for_never_passes_the_limit_though_partitions_came_to_thos
     most_waiting: int | None,
     share_waiting: float,
 ) -> None:
-    """Whoever holds nothing may have one record all the same, where each has a record kept for it."""
-    unsettled = {TopicPartition("orders", number): count for number, count in held_by.items() if number < partitions}
+    """Whoever holds nothing may have one record all the same, where each has a record kept for
+    it.
+    """
+    unsettled = {
+        TopicPartition("orders", number): count
+        for number, count in held_by.items()
+        if number < partitions
+    }
     waiting = {partition: int(count * share_waiting) for partition, count in unsettled.items()}
-    how: dict[str, Any] = {} if most_waiting is None else {"waiting": waiting, "most_waiting": most_waiting}
+    how: dict[str, Any] = (
+        {} if most_waiting is None else {"waiting": waiting, "most_waiting": most_waiting}
+    )
     this = turn(unsettled, partitions, limit, is_urgent=is_urgent, **how)
     total = sum(unsettled.values())
     is_over = total + (partitions - len(unsettled)) > limit
     assert this.most >= 0
-    assert total + this.most <= max(limit, total) or (is_over and this.each == 1 and limit >= 2 * partitions)
+    assert total + this.most <= max(limit, total) or (
+        is_over and this.each == 1 and limit >= 2 * partitions
+    )
     assert all(0 < records <= this.most or not this.most for records in this.held.values())
     if is_urgent and limit >= 2 * partitions and len(unsettled) < partitions:
         assert this.most
@@ -350,11 +416,14 @@ def test_more_workers_than_partitions_need_turns_only_of_many() -> None:
     assert take_turns(17, 2000, concurrency=1000)
 
 
-def test_for_batches_two_partitions_take_turns_unless_their_parts_hold_one_or_one_needs_all_of_the_window() -> None:
+def test_for_batches_two_partitions_take_turns_unless_their_parts_hold_one_or_one_needs_all_of_the_window() -> (
+    None
+):
     assert not take_turns(1, 1000, batch=500)
     assert take_turns(2, 1000, batch=500)
     assert take_turns(2, 1999, batch=500)
-    assert not take_turns(2, 2000, batch=500)  # the part of each holds one
+    # The part of each holds one.
+    assert not take_turns(2, 2000, batch=500)
     assert take_turns(2, 1000, batch=938)
     assert not take_turns(2, 1000, batch=939)
 
@@ -372,12 +441,15 @@ def test_the_default_window_has_a_record_more_for_each_partition_that_takes_turn
 
 def test_a_turn_is_a_millisecond_of_work() -> None:
     pace = Pace()
-    assert pace.look(0, 100.0, 100) == 1  # nothing is known yet
+    # Nothing is known yet.
+    assert pace.look(0, 100.0, 100) == 1
     assert pace.look(500, 101.0, 100) == 1
     assert pace.look(500 + 20_000, 102.0, 100) == 20
-    assert pace.look(30_000, 102.0 + TURN_S / 2, 100) == 20  # too short to tell
+    # Too short to tell.
+    assert pace.look(30_000, 102.0 + TURN_S / 2, 100) == 20
     assert pace.look(10_000_000, 103.0, 100) == PIECE
-    assert pace.look(10_000_000, 200.0, 100) == PIECE  # nothing came meanwhile
+    # Nothing came meanwhile.
+    assert pace.look(10_000_000, 200.0, 100) == PIECE
     assert pace.look(10_000_100, 201.0, 100) == 1
 
 
@@ -397,10 +469,12 @@ def test_the_only_worker_in_a_partition_needs_its_work_of_a_quarter_of_a_second_
     pace = Pace()
     assert pace.most_waiting(100) == WAITING
     pace.look(0, 50.0, 100)
-    pace.look(1_000, 50.01, 100)  # 10 ms, 100 workers, 1 ms each
+    # 10 ms, 100 workers, 1 ms each.
+    pace.look(1_000, 50.01, 100)
     assert pace.most_waiting(100) == 1_000 * WAITING_S
     for number in range(1, 31):
-        pace.look(1_000 + 10 * number, 50.01 + number / 100, 100)  # 10 each 10 ms: what was before is forgotten
+        # 10 each 10 ms: what was before is forgotten.
+        pace.look(1_000 + 10 * number, 50.01 + number / 100, 100)
     assert pace.most_waiting(10) == 100 * WAITING_S
     pace.look(1_300, 60.0, 100)
     pace.look(1_300, 60.3, 100)
@@ -425,12 +499,18 @@ partitions_given = st.dictionaries(st.integers(0, 9), st.integers(1, 99), max_si
 
 @given(
     st.lists(st.sets(st.integers(0, 9), max_size=8), min_size=1, max_size=3),
-    st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3), partitions_given, st.sets(st.integers(0, 9)))),
+    st.lists(
+        st.tuples(
+            st.integers(0, 2), st.integers(1, 3), partitions_given, st.sets(st.integers(0, 9))
+        )
+    ),
 )
 def test_shares_are_those_of_a_poll_before_which_nobody_changed_any(
     read: list[set[int]], polls: list[tuple[int, int, dict[int, int], set[int]]]
 ) -> None:
-    names = [tuple(TopicPartition("orders", number) for number in sorted(numbers)) for numbers in read]
+    names = [
+        tuple(TopicPartition("orders", number) for number in sorted(numbers)) for numbers in read
+    ]
     shares = Shares()
     for which, each, given_by, without in polls:
         now = names[which % len(names)]
@@ -459,7 +539,8 @@ def test_a_look_comes_later_where_it_takes_longer_and_never_very_late(holding: i
     assert LOOK_S <= look_s(holding) <= LONGEST_LOOK_S
     assert look_s(holding) >= look_s(max(0, holding - 1))
     assert look_s(holding) == LOOK_S or holding > LOOK_AT
-    assert holding * 2e-6 / look_s(holding) <= 0.021 or look_s(holding) == LONGEST_LOOK_S  # a look takes 2 us for each
+    # A look takes 2 us for each.
+    assert holding * 2e-6 / look_s(holding) <= 0.021 or look_s(holding) == LONGEST_LOOK_S
 
 
 @given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9))
@@ -504,7 +585,9 @@ def test_a_paused_partition_is_resumed_as_soon_as_there_is_room() -> None:
     assert not a.is_paused
 
 
-def test_a_partition_that_starts_anew_in_the_same_assignment_is_still_paused_and_is_resumed() -> None:
+def test_a_partition_that_starts_anew_in_the_same_assignment_is_still_paused_and_is_resumed() -> (
+    None
+):
     valves, (a, b) = Valves(), partitions()
     valves.update([a, b], [], [A, B], 0.0)
     valves.update([b], [], [], 1.0)
@@ -514,6 +597,7 @@ def test_a_partition_that_starts_anew_in_the_same_assignment_is_still_paused_and
 def test_what_an_assignment_has_opened_is_paused_again_at_the_client() -> None:
     valves, (a, _) = Valves(), partitions()
     valves.update([a], [], [A], 0.0)
-    a.is_paused = False  # as the table does it when a partition is assigned: the client has forgotten its pauses
+    # As the table does it when a partition is assigned: the client has forgotten its pauses.
+    a.is_paused = False
     assert valves.update([a], [], [A], 0.5) == ([A], [])
     assert valves.update([], [A], [], 0.6) == ([], [A])

@@ -1,4 +1,6 @@
-"""When the committer commits: at ticks, at requests, after failures; and how long it tries at the end."""
+"""When the committer commits: at ticks, at requests, after failures; and how long it tries at the
+end.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,12 @@ from reactive_kafka.clock import Clock
 from reactive_kafka.commit.metadata.pending import MetadataPolicy
 from reactive_kafka.commit.strategy import CommitStrategy, Ignore, Latest, Progress, Throttled
 from reactive_kafka.commit.tracker import REPEAT_AFTER_S, OffsetTracker
-from reactive_kafka.errors import BrokerError, CommitStrategyError, NotOwnerError, OutcomeUnknownError
+from reactive_kafka.errors import (
+    BrokerError,
+    CommitStrategyError,
+    NotOwnerError,
+    OutcomeUnknownError,
+)
 from reactive_kafka.errors import TransientBrokerError as Transient
 from reactive_kafka.observe.events import CommitFailed
 from reactive_kafka.partitions.committer import BACKOFF, Committer
@@ -29,12 +36,16 @@ LATENCY_S = 0.05
 
 @dataclass
 class Broker:
-    """The only part of a consumer that is asked: answers each commit after a while, with the next error in line."""
+    """The only part of a consumer that is asked: answers each commit after a while, with the next
+    error in line.
+    """
 
     errors: list[BrokerError | None] = field(default_factory=list)
     latency_s: float = LATENCY_S
-    requests: list[tuple[float, int]] = field(default_factory=list)  # when, and the position of partition A
-    sent: list[Committed] = field(default_factory=list)  # what was asked for, with its metadata
+    # When, and the position of partition A.
+    requests: list[tuple[float, int]] = field(default_factory=list)
+    # What was asked for, with its metadata.
+    sent: list[Committed] = field(default_factory=list)
 
     async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
         self.requests.append((asyncio.get_running_loop().time(), offsets[A].offset))
@@ -53,10 +64,16 @@ class Broker:
 class Bench:
     """A committer with one partition of a hundred records, on the running loop's time."""
 
-    def __init__(self, strategy: CommitStrategy, *errors: BrokerError | None, facts: CommitFacts | None = None) -> None:
+    def __init__(
+        self,
+        strategy: CommitStrategy,
+        *errors: BrokerError | None,
+        facts: CommitFacts | None = None,
+    ) -> None:
         loop = asyncio.get_running_loop()
         self.engine = CommitEngine(
-            strategy, metadata=MetadataPolicy() if facts is None else MetadataPolicy(room=facts.room)
+            strategy,
+            metadata=MetadataPolicy() if facts is None else MetadataPolicy(room=facts.room),
         )
         self.engine.begin(1, [A])
         self.tracker = OffsetTracker(A, 0)
@@ -65,7 +82,8 @@ class Bench:
         self.broker = Broker(list(errors))
         self.recorder = Recorder()
         self.confirmed: list[int] = []
-        self.asked = 0  # how often the committer looked at the clock
+        # How often the committer looked at the clock.
+        self.asked = 0
         self.committer = Committer(
             "orders",
             self.engine,
@@ -216,7 +234,10 @@ async def test_a_failed_commit_at_an_ack_is_tried_again_soon_and_then_less_often
     async with bench.running():
         bench.settle(request=True)
         await asyncio.sleep(60)
-    waits = [round(later - earlier, 6) for earlier, later in zip(bench.at(), bench.at()[1:], strict=False)]
+    waits = [
+        round(later - earlier, 6)
+        for earlier, later in zip(bench.at(), bench.at()[1:], strict=False)
+    ]
     assert waits == [BACKOFF.wait_s(attempt) for attempt in range(7)]
     assert bench.confirmed == [1]
 
@@ -245,7 +266,9 @@ async def test_latest_passes_what_no_ack_moved_at_the_next_tick() -> None:
 
 
 @in_virtual_time
-async def test_a_strategy_without_an_interval_is_asked_at_requests_and_tried_again_by_itself() -> None:
+async def test_a_strategy_without_an_interval_is_asked_at_requests_and_tried_again_by_itself() -> (
+    None
+):
     bench = Bench(Never(lambda progress: progress.safe), Transient("no coordinator"))
     async with bench.running():
         bench.settle(request=False)
@@ -274,11 +297,14 @@ async def test_after_an_unknown_outcome_the_next_commit_is_sent_again_for_a_minu
 @in_virtual_time
 async def test_without_a_client_nothing_is_tried_over_and_over(doubtful: bool) -> None:
     error = OutcomeUnknownError("no answer")
-    bench = Bench(Latest(5.0), *([error, None, error] if doubtful else [Transient("no coordinator")] * 9))
+    bench = Bench(
+        Latest(5.0), *([error, None, error] if doubtful else [Transient("no coordinator")] * 9)
+    )
     async with bench.running():
         bench.settle(request=True)
         await asyncio.sleep(12)
-        bench.committer.consumer = None  # it is built anew
+        # It is built anew.
+        bench.committer.consumer = None
         bench.committer.request()
         asked = bench.asked
         await asyncio.sleep(30)
@@ -287,7 +313,9 @@ async def test_without_a_client_nothing_is_tried_over_and_over(doubtful: bool) -
 
 @in_virtual_time
 async def test_a_repeated_commit_that_fails_waits_for_the_tick_too() -> None:
-    bench = Bench(Throttled(5.0), OutcomeUnknownError("no answer"), None, Transient("no coordinator"))
+    bench = Bench(
+        Throttled(5.0), OutcomeUnknownError("no answer"), None, Transient("no coordinator")
+    )
     async with bench.running():
         bench.settle()
         await asyncio.sleep(300)
@@ -298,7 +326,10 @@ async def test_a_repeated_commit_that_fails_waits_for_the_tick_too() -> None:
 @in_virtual_time
 async def test_counters_are_the_channels_and_what_fails_is_the_clients() -> None:
     facts = CommitFacts()
-    good, bad = Bench(Throttled(5.0), facts=facts), Bench(Throttled(5.0), OutcomeUnknownError("no answer"), facts=facts)
+    good, bad = (
+        Bench(Throttled(5.0), facts=facts),
+        Bench(Throttled(5.0), OutcomeUnknownError("no answer"), facts=facts),
+    )
     for bench in (bad, good):
         bench.settle()
         await bench.committer.commit()
@@ -306,7 +337,11 @@ async def test_counters_are_the_channels_and_what_fails_is_the_clients() -> None
     assert sum(facts.durations.counts) == 1
     assert (good.committer.failing, bad.committer.failing) == (None, "no answer")
     (event,) = bad.recorder.of(CommitFailed)
-    assert (event.outcome, event.partitions, event.reason) == ("unknown", frozenset({A}), "no answer")
+    assert (event.outcome, event.partitions, event.reason) == (
+        "unknown",
+        frozenset({A}),
+        "no answer",
+    )
 
 
 @in_virtual_time

@@ -1,4 +1,6 @@
-"""The time of a rebalance's steps: together no longer than the group waits, and the last commit keeps its share."""
+"""The time of a rebalance's steps: together no longer than the group waits, and the last commit
+keeps its share.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ LONG_AGO = LastAssignment()
 
 seconds = st.floats(0, 1000)
 times = st.builds(
-    GroupTimes, heartbeat_s=st.floats(0.1, 60), session_s=st.floats(0.5, 600), rebalance_s=st.floats(0.5, 600)
+    GroupTimes,
+    heartbeat_s=st.floats(0.1, 60),
+    session_s=st.floats(0.5, 600),
+    rebalance_s=st.floats(0.5, 600),
 )
 
 
@@ -34,13 +39,23 @@ def revocation(*, commits_twice: bool = False) -> Deadlines:
 
 @given(times, seconds, st.lists(seconds, max_size=4), seconds, seconds, st.booleans(), st.data())
 def test_whatever_the_steps_take_they_end_in_time_and_the_last_commit_has_its_share(
-    group: GroupTimes, grace_s: float, hooks: list[float], rest_s: float, commit_takes_s: float,
-    commits_twice: bool, data: st.DataObject,
-) -> None:  # fmt: skip
+    group: GroupTimes,
+    grace_s: float,
+    hooks: list[float],
+    rest_s: float,
+    commit_takes_s: float,
+    commits_twice: bool,
+    data: st.DataObject,
+) -> None:
     began = 1000.0
     handlers_s, jobs = data.draw(seconds), data.draw(st.booleans())
-    deadlines = of_revocation(group, grace_s, began, LONG_AGO, hooks=len(hooks), commits_twice=commits_twice)
-    now = min(began + handlers_s, deadlines.drain_end if jobs else min(deadlines.grace, deadlines.drain_end))
+    deadlines = of_revocation(
+        group, grace_s, began, LONG_AGO, hooks=len(hooks), commits_twice=commits_twice
+    )
+    now = min(
+        began + handlers_s,
+        deadlines.drain_end if jobs else min(deadlines.grace, deadlines.drain_end),
+    )
     for number, takes_s in enumerate(hooks):
         slot = deadlines.hook(now, len(hooks) - number)
         assert 0 <= slot.run_s <= HOOK_S
@@ -59,7 +74,9 @@ def test_whatever_the_steps_take_they_end_in_time_and_the_last_commit_has_its_sh
 def test_it_is_counted_from_when_the_group_may_have_asked(
     group: GroupTimes, hooks_took_s: float, since_s: float, grace_s: float
 ) -> None:
-    """An assignment's hooks run without heartbeats, so the group may have waited since the assignment."""
+    """An assignment's hooks run without heartbeats, so the group may have waited since the
+    assignment.
+    """
     now = 5000.0
     last = LastAssignment(now - since_s - hooks_took_s, now - since_s)
     found = of_revocation(group, grace_s, now, last, hooks=1, commits_twice=False)
@@ -77,8 +94,16 @@ def test_hooks_of_an_assignment_end_before_its_session_does_and_leave_time_for_a
     for number, takes_s in enumerate(hooks):
         slot = deadlines.hook(now, len(hooks) - number)
         now += min(takes_s, slot.run_s + slot.cleanup_s)
-    assert now <= max(group.session_s - group.heartbeat_s - group.join_s, group.session_s / 4) + 1e-6
-    assert now <= max(group.rebalance_s - group.heartbeat_s - group.join_s - grace_s, group.rebalance_s / 4) + 1e-6
+    assert (
+        now <= max(group.session_s - group.heartbeat_s - group.join_s, group.session_s / 4) + 1e-6
+    )
+    assert (
+        now
+        <= max(
+            group.rebalance_s - group.heartbeat_s - group.join_s - grace_s, group.rebalance_s / 4
+        )
+        + 1e-6
+    )
 
 
 def test_usual_times_cut_nothing() -> None:

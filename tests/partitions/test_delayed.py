@@ -1,4 +1,6 @@
-"""Records of retry topics begin when their delay has passed, whatever a poll had to do before they were looked at."""
+"""Records of retry topics begin when their delay has passed, whatever a poll had to do before they
+were looked at.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ def test_a_record_is_due_by_when_it_is_looked_at_and_not_by_when_its_poll_ended(
     record: Any = SimpleNamespace(offset=0, timestamp=round(clock.wall() * 1000))
     lane = lanes.new(OffsetTracker(TopicPartition("orders_400", 0), 0))
     first, polled_at = lane.tracker.deliver([0], 1), clock.monotonic()
-    clock.advance(0.005)  # other partitions' records came first
+    # Other partitions' records came first.
+    clock.advance(0.005)
     table: Any = ()
     DelayedRecords(parts, table, {}, lambda: None).hold(lane, [record], first, polled_at, 400)
     assert lane.next_due == pytest.approx(100.4)

@@ -25,7 +25,9 @@ class Session:
 
 
 def watching(ends_in_s: float) -> tuple[Lifeline, Any, list[BaseException]]:
-    """A lifeline over one partition that is read, whose session ends so soon; the partitions, and what failed."""
+    """A lifeline over one partition that is read, whose session ends so soon; the partitions, and
+    what failed.
+    """
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualTimeLoop)
     partitions, failed = owned(A), list[BaseException]()
@@ -55,7 +57,9 @@ async def test_a_client_whose_session_is_over_starts_no_record() -> None:
 
 
 @in_virtual_time
-async def test_a_client_that_was_replaced_suspends_nothing_when_its_session_would_have_ended() -> None:
+async def test_a_client_that_was_replaced_suspends_nothing_when_its_session_would_have_ended() -> (
+    None
+):
     lifeline, partitions, failed = watching(5.0)
     lifeline.end()
     await asyncio.sleep(10)

@@ -36,7 +36,9 @@ def engine_with(*names: TopicPartition, strategy: Throttled | None = None) -> Co
         table.move(one, "read")
         tracker.deliver(range(1), 1)
         assert tracker.settle(0)
-    return CommitEngine(Throttled(5.0) if strategy is None else strategy, table, lambda partition: False)
+    return CommitEngine(
+        Throttled(5.0) if strategy is None else strategy, table, lambda partition: False
+    )
 
 
 def of(engine: CommitEngine, name: TopicPartition) -> Partition:
@@ -75,7 +77,8 @@ def test_an_answer_is_void_for_the_request_that_was_in_flight_only() -> None:
     one = of(engine, A)
     before = engine.plan(NOW)
     assert before is not None
-    engine.table.drop(one)  # another member's row
+    # Another member's row.
+    engine.table.drop(one)
     tracker = OffsetTracker(A, 0)
     engine.table.start(one, tracker)
     engine.table.move(one, "read")

@@ -17,7 +17,9 @@ A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 def owned(*names: TopicPartition) -> OwnedPartitions:
     """Partitions that are read."""
-    found = OwnedPartitions("orders", PartitionTable(), Lanes(shared=False), settlements(), lambda lane: None)
+    found = OwnedPartitions(
+        "orders", PartitionTable(), Lanes(shared=False), settlements(), lambda lane: None
+    )
     found.assign(1, frozenset(names))
     for one in found.table:
         found.start(one, OffsetTracker(one.id, 0, committed=0))
@@ -43,7 +45,8 @@ async def test_what_starts_elsewhere_while_it_drains_is_suspended_and_can_be_ret
     partitions = owned(A)
     partitions.drain([A])
     one, _ = of(partitions, A)
-    partitions.start(one, OffsetTracker(A, 5, committed=5))  # a reset: its log was cut off
+    # A reset: its log was cut off.
+    partitions.start(one, OffsetTracker(A, 5, committed=5))
     assert one.state is PartitionState.DRAINING
     assert of(partitions, A)[1].state is LaneState.SUSPENDED
     partitions.revoke([A])
@@ -66,10 +69,15 @@ async def test_a_partition_that_starts_while_the_channel_ends_gives_out_nothing(
     other = partitions.table.get(B)
     assert other is not None
     partitions.start(other, OffsetTracker(B, 0))
-    assert (other.state, of(partitions, B)[1].state) == (PartitionState.DRAINING, LaneState.SUSPENDED)
+    assert (other.state, of(partitions, B)[1].state) == (
+        PartitionState.DRAINING,
+        LaneState.SUSPENDED,
+    )
 
 
-async def test_what_is_assigned_again_without_a_revocation_is_suspended_first_and_retained() -> None:
+async def test_what_is_assigned_again_without_a_revocation_is_suspended_first_and_retained() -> (
+    None
+):
     partitions = owned(A, B)
     one, lane = of(partitions, A)
     partitions.assign(2, frozenset({A}))

@@ -1,4 +1,6 @@
-"""Where reading begins: the group's position, else what the policy says; loud when records are passed over."""
+"""Where reading begins: the group's position, else what the policy says; loud when records are
+passed over.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,15 @@ from reactive_kafka.partitions.start import (
     start_position,
 )
 
-LOG = (10, 50)  # its first record, and its end
+# Its first record, and its end.
+LOG = (10, 50)
 
 
 @pytest.mark.parametrize("policy", ["latest", "earliest", "none"])
 @pytest.mark.parametrize("committed", [10, 30, 50])
-def test_a_committed_position_that_is_in_the_log_stands(committed: int, policy: OffsetReset) -> None:
+def test_a_committed_position_that_is_in_the_log_stands(
+    committed: int, policy: OffsetReset
+) -> None:
     assert start_position(committed, *LOG, policy) == Start(committed)
     assert start_position(committed, *LOG, policy, is_new=True) == Start(committed)
 
@@ -67,8 +72,10 @@ NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
     [
         (7, None, 7),
         (99, None, 99),
-        (0, None, 5),  # the log's beginning, wherever it is by now
-        (1, None, 1),  # not in the log any more: the policy decides
+        # The log's beginning, wherever it is by now.
+        (0, None, 5),
+        # Not in the log any more: the policy decides.
+        (1, None, 1),
         ("beginning", None, 5),
         ("end", None, 9),
         (NOON, 6, 6),
@@ -80,7 +87,9 @@ def test_a_start_that_somebody_chose(where: Where, at_time: int | None, position
 
 
 @given(st.integers(0, 50), st.integers(0, 50), st.integers(-10, 110), st.integers(-200, 200))
-def test_so_many_records_from_the_position_lie_in_the_log(start: int, length: int, position: int, records: int) -> None:
+def test_so_many_records_from_the_position_lie_in_the_log(
+    start: int, length: int, position: int, records: int
+) -> None:
     found = chosen_position(by(records), start, start + length, None, lambda: position)
     assert start <= found <= start + length
     assert found == position + records or found in (start, start + length)
@@ -119,5 +128,7 @@ def test_milliseconds_are_exact_before_and_after_the_epoch(ms: int) -> None:
     assert milliseconds(moment) == ms
 
 
-def test_a_time_between_two_milliseconds_is_the_later_one_s_so_that_no_earlier_record_comes() -> None:
+def test_a_time_between_two_milliseconds_is_the_later_one_s_so_that_no_earlier_record_comes() -> (
+    None
+):
     assert milliseconds(NOON + timedelta(microseconds=1)) == milliseconds(NOON) + 1

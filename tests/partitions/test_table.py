@@ -1,4 +1,6 @@
-"""The states of a partition, and a table of partitions against a model of a group that takes and gives them."""
+"""The states of a partition, and a table of partitions against a model of a group that takes and
+gives them.
+"""
 
 from __future__ import annotations
 
@@ -38,22 +40,29 @@ def started(table: PartitionTable, name: TopicPartition, position: int = 0) -> O
 
 
 @given(
-    st.sampled_from(sorted(PartitionState, key=lambda state: state.name)), st.sampled_from([*EVENTS, "no such event"])
+    st.sampled_from(sorted(PartitionState, key=lambda state: state.name)),
+    st.sampled_from([*EVENTS, "no such event"]),
 )
-def test_an_event_that_has_no_place_raises_and_changes_nothing(state: PartitionState, event: str) -> None:
+def test_an_event_that_has_no_place_raises_and_changes_nothing(
+    state: PartitionState, event: str
+) -> None:
     one = Partition(A, MetadataPolicy())
     one.state = state
     if event in TRANSITIONS[state]:
         one.go(event)
         assert one.state is TRANSITIONS[state][event]
     else:
-        with pytest.raises(IllegalStateError, match=f"orders-0 is {state.name}: '{event}' cannot come now"):
+        with pytest.raises(
+            IllegalStateError, match=f"orders-0 is {state.name}: '{event}' cannot come now"
+        ):
             one.go(event)
         assert one.state is state
 
 
 def test_every_state_is_reached_and_only_what_has_gone_is_left_by_nothing() -> None:
-    reached = {to for events in TRANSITIONS.values() for to in events.values()} | {PartitionState.ASSIGNED}
+    reached = {to for events in TRANSITIONS.values() for to in events.values()} | {
+        PartitionState.ASSIGNED
+    }
     assert reached == set(PartitionState) == TRANSITIONS.keys()
     assert [state for state, events in TRANSITIONS.items() if not events] == [PartitionState.GONE]
 
@@ -149,14 +158,17 @@ def test_a_string_waits_for_the_start_of_reading_while_nobody_else_can_have_had_
 
 
 class IncrementalGroup(RuleBasedStateMachine):
-    """A group that moves some partitions and leaves the others, beside the table of one of its members."""
+    """A group that moves some partitions and leaves the others, beside the table of one of its
+    members.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.table = PartitionTable()
         self.generation = 0
         self.ours: set[TopicPartition] = set()
-        self.revoked: dict[TopicPartition, int] = {}  # since the generation
+        # Since the generation.
+        self.revoked: dict[TopicPartition, int] = {}
         self.live: dict[TopicPartition, OffsetTracker] = {}
         self.closed: list[OffsetTracker] = []
 
@@ -198,7 +210,8 @@ class IncrementalGroup(RuleBasedStateMachine):
         left = one.left
         may_be = self.revoked.pop(name, None) == self.generation - 1
         retained = self.table.retain(one, committed)
-        assert retained is None or (retained is left and may_be and committed != 7)  # nobody here commits a 7
+        # Nobody here commits a 7.
+        assert retained is None or (retained is left and may_be and committed != 7)
         if retained is None:
             assert left is None or left.is_closed
             started(self.table, name)
@@ -242,7 +255,9 @@ TestIncrementalGroup = IncrementalGroup.TestCase
 def test_the_last_position_that_was_sent_before_a_seek_counts_as_ours_and_the_next_one_does_not(
     committed: int, is_ours: bool
 ) -> None:
-    """A rebalance finds it in the group, and the answer to its commit was lost: that does not undo the seek."""
+    """A rebalance finds it in the group, and the answer to its commit was lost: that does not undo
+    the seek.
+    """
     table = PartitionTable()
     table.assign(1, [A])
     tracker = started(table, A)

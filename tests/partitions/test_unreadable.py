@@ -1,4 +1,6 @@
-"""Where readable offsets begin again is found with few attempts, and nothing that can be read is passed over."""
+"""Where readable offsets begin again is found with few attempts, and nothing that can be read is
+passed over.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from reactive_kafka.partitions.unreadable import PAUSES, Search, Unreadable
 @example(0, 1, 0, False)
 @example(7, 5_000, 0, False)
 @example(7, 1, 5_000, True)
-def test_it_ends_at_the_first_offset_that_can_be_read(first: int, bad: int, behind: int, is_told: bool) -> None:
+def test_it_ends_at_the_first_offset_that_can_be_read(
+    first: int, bad: int, behind: int, is_told: bool
+) -> None:
     good = first + bad
     search, attempts = Search(first, good + behind), 0
     while search.until is None:
@@ -28,7 +32,8 @@ def test_it_ends_at_the_first_offset_that_can_be_read(first: int, bad: int, behi
 
 def test_at_the_end_of_the_log_nothing_is_tried() -> None:
     assert Search(5, 6).until == 6
-    assert Search(5, 5).until == 6  # one offset at least: that one cannot be read
+    # One offset at least: that one cannot be read.
+    assert Search(5, 5).until == 6
 
 
 def test_the_waits_between_attempts_grow_up_to_a_minute() -> None:

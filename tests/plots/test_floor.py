@@ -22,19 +22,29 @@ def test_the_floor_counts_each_operation_as_often_as_the_loop_does_it() -> None:
     ns = dict.fromkeys((one.name for one in floor.OPERATIONS), 1.0)
     assert floor.floor(ns, with_message=True) == sum(one.with_message for one in floor.OPERATIONS)
     assert floor.floor(ns, with_message=False) == sum(one.with_bytes for one in floor.OPERATIONS)
-    assert floor.floor({**ns, floor.CREATE: 100.0}, with_message=True) - floor.floor(ns, with_message=True) == 99
-    assert floor.floor({**ns, floor.CREATE: 100.0}, with_message=False) == floor.floor(ns, with_message=False)
+    assert (
+        floor.floor({**ns, floor.CREATE: 100.0}, with_message=True)
+        - floor.floor(ns, with_message=True)
+        == 99
+    )
+    assert floor.floor({**ns, floor.CREATE: 100.0}, with_message=False) == floor.floor(
+        ns, with_message=False
+    )
 
 
 def test_the_table_of_the_floor_has_a_row_an_operation_and_leaves_out_what_was_not_timed() -> None:
     ns = {name: 2.0 for name in floor.NAMES if name != floor.PARSE}
-    lines = floor.table([{"python": "3.11, plain", "ns": {**ns, floor.LOOP_MESSAGE: 100.0}}]).splitlines()
+    lines = floor.table(
+        [{"python": "3.11, plain", "ns": {**ns, floor.LOOP_MESSAGE: 100.0}}]
+    ).splitlines()
     assert len(lines) == 2 + len(floor.NAMES) + 6
     assert f"| {floor.PARSE} | - | 1 | 1 |" in lines
     assert any(line.startswith("| the sum's share of it | 44%") for line in lines), lines
 
 
-def test_each_decoder_can_be_timed_and_ours_reads_what_the_library_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_decoder_can_be_timed_and_ours_reads_what_the_library_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(decoding, "RUNS", 1)
     read = decoding.decoders()
     assert read.keys() == set(decoding.NAMES)
@@ -50,6 +60,8 @@ def test_each_decoder_can_be_timed_and_ours_reads_what_the_library_does(monkeypa
 
 def test_the_table_of_decoders_leaves_out_a_python_without_the_packages() -> None:
     with_them = {"python": "3.11, plain", "decoding": dict.fromkeys(decoding.NAMES, 250.4)}
-    lines = decoding.table([with_them, {"python": "3.12, plain", "decoding": {}}, {"python": "3.13"}]).splitlines()
+    lines = decoding.table(
+        [with_them, {"python": "3.12, plain", "decoding": {}}, {"python": "3.13"}]
+    ).splitlines()
     assert lines[:2] == ["| ns an order | 3.11, plain |", "|---|---:|"]
     assert lines[2:] == [f"| {name} | 250 |" for name in decoding.NAMES]

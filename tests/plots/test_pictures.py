@@ -1,4 +1,6 @@
-"""Pictures and tables of docs/performance.md, from figures that are kept or made by hand; nothing is measured."""
+"""Pictures and tables of docs/performance.md, from figures that are kept or made by hand; nothing
+is measured.
+"""
 
 from __future__ import annotations
 
@@ -39,12 +41,16 @@ def some_figures() -> dict[str, Figures]:
         name: Figures(
             circumstances=["a machine"],
             points=[
-                Measured(line=line, at=at, runs=[a_run(next(counter))], stacks=STACKS) for line, at in order_of(name)
+                Measured(line=line, at=at, runs=[a_run(next(counter))], stacks=STACKS)
+                for line, at in order_of(name)
             ],
         )
         for name in PLANS
     }
-    pythons = [{"python": f"3.{minor}", "ns": dict.fromkeys(floor.NAMES, float(minor))} for minor in (11, 12)]
+    pythons = [
+        {"python": f"3.{minor}", "ns": dict.fromkeys(floor.NAMES, float(minor))}
+        for minor in (11, 12)
+    ]
     return every | {FLOOR: Figures(circumstances=["a machine"], pythons=pythons)}
 
 
@@ -62,7 +68,9 @@ def test_every_series_is_kept_whole() -> None:
 @pytest.mark.parametrize("file", pictures.DRAWN)
 def test_a_picture_is_the_one_of_the_kept_figures(file: str) -> None:
     there = (figures.FOLDER / file).read_text(encoding="utf-8")
-    assert there == pictures.pictures(figures.kept(SERIES))[file], "python -m benchmarks.plots --draw"
+    assert there == pictures.pictures(figures.kept(SERIES))[file], (
+        "python -m benchmarks.plots --draw"
+    )
     assert len(there.encode()) < MOST_BYTES
 
 
@@ -86,7 +94,8 @@ def test_figures_come_out_of_a_file_as_they_went_into_it() -> None:
 def test_points_that_are_measured_anew_replace_those_that_are_kept_and_no_others() -> None:
     order: list[tuple[str, float | str]] = [("a", 1), ("a", 2), ("b", 1)]
     old = Figures(
-        circumstances=["then"], points=[Measured(line=line, at=at, runs=[{"rate": 1.0}]) for line, at in order]
+        circumstances=["then"],
+        points=[Measured(line=line, at=at, runs=[{"rate": 1.0}]) for line, at in order],
     )
     new = Figures(circumstances=["now"], points=[Measured(line="a", at=2, runs=[{"rate": 5.0}])])
     merged = new.merged(old, order)
@@ -122,7 +131,9 @@ def test_a_series_with_a_point_missing_is_not_drawn() -> None:
 
 
 @pytest.mark.parametrize("file", pictures.DRAWN)
-def test_any_figures_give_a_picture_that_is_well_formed_and_has_a_scheme_for_the_dark(file: str) -> None:
+def test_any_figures_give_a_picture_that_is_well_formed_and_has_a_scheme_for_the_dark(
+    file: str,
+) -> None:
     picture = pictures.pictures(some_figures())[file]
     root = ET.fromstring(picture)
     assert root.tag == f"{SVG}svg"
@@ -136,10 +147,20 @@ def test_any_figures_give_a_picture_that_is_well_formed_and_has_a_scheme_for_the
 @pytest.mark.parametrize(
     ("file", "names"),
     [
-        ("partitions.svg", [pictures.plain(name) for name in ("aiokafka getmany(500)", "reactive_kafka, bytes")]),
+        (
+            "partitions.svg",
+            [pictures.plain(name) for name in ("aiokafka getmany(500)", "reactive_kafka, bytes")],
+        ),
         ("keys.svg", ['ordering = "key"', 'ordering = "partition"']),
         ("in-flight.svg", ["a handler that waits 10 ms", "if nothing but the wait took time"]),
-        ("latency.svg", [f"{who}, {rate:,}/s" for who in ("aiokafka getmany", "reactive_kafka") for rate in RATES]),
+        (
+            "latency.svg",
+            [
+                f"{who}, {rate:,}/s"
+                for who in ("aiokafka getmany", "reactive_kafka")
+                for rate in RATES
+            ],
+        ),
         ("tuning.svg", [pictures.plain(one.name) for one in AT_FULL_SPEED]),
         ("stages.svg", [*stacks.STAGES, "reactive_kafka, Message", "reactive_kafka, bytes"]),
         ("flame.svg", [*stacks.STAGES]),
@@ -153,11 +174,15 @@ def test_a_picture_names_every_series(file: str, names: Iterable[str]) -> None:
 
 def test_a_line_goes_through_its_points() -> None:
     chart = Chart(
-        title="t", x=Axis(label="x", is_log=True, ticks=(1, 100)), y=Axis(label="y", most=10.0),
+        title="t",
+        x=Axis(label="x", is_log=True, ticks=(1, 100)),
+        y=Axis(label="y", most=10.0),
         series=[Series(name="a", points=[(1, 0), (10, 5), (100, 10)])],
-    )  # fmt: skip
+    )
     (line,) = ET.fromstring(drawn(chart)).iter(f"{SVG}polyline")
-    (x1, y1), (x2, y2), (x3, y3) = ([float(one) for one in point.split(",")] for point in line.attrib["points"].split())
+    (x1, y1), (x2, y2), (x3, y3) = (
+        [float(one) for one in point.split(",")] for point in line.attrib["points"].split()
+    )
     assert x2 - x1 == pytest.approx(x3 - x2, abs=0.2)
     assert y1 - y2 == pytest.approx(y2 - y3, abs=0.2)
     assert y3 < y1, "up is less on a picture"
@@ -186,25 +211,50 @@ def test_ticks_are_round(axis: Axis, values: list[float], ticks: list[float]) ->
         (["asyncio/base_events.py:run"], "event loop"),
         (["asyncio/base_events.py:run", "aiokafka/conn.py:send"], "fetch and parse"),
         (["reactive_kafka/broker/aiokafka/reading.py:Reader.poll"], "fetch and parse"),
-        (["reactive_kafka/channel/connection.py:poll", "reactive_kafka/partitions/fetcher.py:Fetcher.take"], "tracker"),
-        (["reactive_kafka/partitions/fetcher.py:Fetcher.take", "reactive_kafka/commit/window.py:deliver"], "tracker"),
+        (
+            [
+                "reactive_kafka/channel/connection.py:poll",
+                "reactive_kafka/partitions/fetcher.py:Fetcher.take",
+            ],
+            "tracker",
+        ),
+        (
+            [
+                "reactive_kafka/partitions/fetcher.py:Fetcher.take",
+                "reactive_kafka/commit/window.py:deliver",
+            ],
+            "tracker",
+        ),
         (["reactive_kafka/delivery/records.py:_run", "asyncio/tasks.py:sleep"], "dispatch"),
-        (["reactive_kafka/delivery/records.py:_run", "benchmarks/plots/work.py:add.<locals>.handle"], "handler"),
+        (
+            [
+                "reactive_kafka/delivery/records.py:_run",
+                "benchmarks/plots/work.py:add.<locals>.handle",
+            ],
+            "handler",
+        ),
         (["benchmarks/plots/work.py:main", "asyncio/runners.py:run"], "event loop"),
         (["reactive_kafka/partitions/committer.py:Committer.commit"], "commit"),
-        (["reactive_kafka/partitions/committer.py:commit", "aiokafka/client.py:send"], "fetch and parse"),
+        (
+            ["reactive_kafka/partitions/committer.py:commit", "aiokafka/client.py:send"],
+            "fetch and parse",
+        ),
         (["reactive_kafka/observe/prometheus.py:collect"], "metrics and health"),
         (["reactive_kafka/channel/channel.py:Channel.run"], "channel"),
     ],
 )
-def test_a_sample_belongs_to_the_stage_of_the_innermost_function_that_has_one(stack: list[str], stage: str) -> None:
+def test_a_sample_belongs_to_the_stage_of_the_innermost_function_that_has_one(
+    stack: list[str], stage: str
+) -> None:
     assert stacks.stage_of(tuple(stack)) == stage
 
 
 def test_the_shares_of_the_stages_are_of_all_samples() -> None:
     shares = stacks.by_stage(stacks.unfolded(STACKS))
     assert shares.keys() == set(stacks.STAGES)
-    assert (shares["dispatch"], shares["handler"], shares["fetch and parse"]) == pytest.approx((0.6, 0.3, 0.1))
+    assert (shares["dispatch"], shares["handler"], shares["fetch and parse"]) == pytest.approx(
+        (0.6, 0.3, 0.1)
+    )
     assert sum(shares.values()) == pytest.approx(1)
 
 
@@ -225,8 +275,14 @@ def test_a_flame_graph_is_as_wide_as_the_shares_and_says_what_each_function_take
         for box in ET.fromstring(picture).iter(f"{SVG}rect")
         if (title := box.find(f"{SVG}title")) is not None
     }
-    assert boxes.keys() == {"all: 2.000 µs a record", "f.py:a: 2.000 µs a record", "g.py:b: 0.500 µs a record"}
-    assert boxes["g.py:b: 0.500 µs a record"] == pytest.approx(boxes["all: 2.000 µs a record"] / 4, abs=0.1)
+    assert boxes.keys() == {
+        "all: 2.000 µs a record",
+        "f.py:a: 2.000 µs a record",
+        "g.py:b: 0.500 µs a record",
+    }
+    assert boxes["g.py:b: 0.500 µs a record"] == pytest.approx(
+        boxes["all: 2.000 µs a record"] / 4, abs=0.1
+    )
 
 
 def test_what_was_found_where_a_function_begins_has_passed_in_its_caller() -> None:
@@ -264,7 +320,10 @@ def test_a_coroutine_that_does_nothing_is_seen() -> None:
         asyncio.run(caller())
     finally:
         sampler.stop()
-    assert {stack[-1].rpartition(".")[2] for stack in sampler.stacks if stack} >= {"caller", "callee"}
+    assert {stack[-1].rpartition(".")[2] for stack in sampler.stacks if stack} >= {
+        "caller",
+        "callee",
+    }
     assert not any(stacks.TURN in stack for stack in sampler.stacks)
 
 

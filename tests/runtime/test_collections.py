@@ -27,7 +27,9 @@ def test_it_looks_more_seldom_the_more_handlers_may_run_and_afterwards_as_before
     with fewer_collections(10_000):
         many = gc.get_threshold()
     assert few[0] > YOUNG_OBJECTS
-    assert many[0] > few[0] + 4 * 10_000, "a wave of handlers that wait is four containers each at least"
+    assert many[0] > few[0] + 4 * 10_000, (
+        "a wave of handlers that wait is four containers each at least"
+    )
     assert few[1:] == many[1:] == DEFAULT[1:]
 
 

@@ -36,10 +36,18 @@ ON_SPARK = '@app.spark("orders")\ndef handle(df, batch): ...\n'
 
 NEEDS = (
     *(
-        Need(f"compression = {codec}", "compression", "cramjam", f'{OUT}compression = "{codec}"\n', EMITTER)
+        Need(
+            f"compression = {codec}",
+            "compression",
+            "cramjam",
+            f'{OUT}compression = "{codec}"\n',
+            EMITTER,
+        )
         for codec in ("zstd", "lz4", "snappy")
     ),
-    Need("compression.type", "compression", "cramjam", f'{OUT}"compression.type" = "zstd"\n', EMITTER),
+    Need(
+        "compression.type", "compression", "cramjam", f'{OUT}"compression.type" = "zstd"\n', EMITTER
+    ),
     Need("compression_type", "compression", "cramjam", f'{OUT}compression_type = "lz4"\n', EMITTER),
     Need(
         "compression of transactions",
@@ -48,10 +56,34 @@ NEEDS = (
         f'{OUT}compression = "zstd"\ntransactional_id = "t"\n',
         EMITTER,
     ),
-    Need("compression of all", "compression", "cramjam", f'[kafka]\ncompression = "zstd"\n{OUT}', EMITTER),
-    Need("compression of letters", "compression", "cramjam", f'{LETTERS}compression = "zstd"\n', HANDLER),
-    Need("embedded", "embedded", "confluent_kafka", f'[kafka]\nbootstrap_servers = "embedded"\n{IN}', HANDLER),
-    Need("embedded of one channel", "embedded", "confluent_kafka", f'{OUT}bootstrap_servers = "embedded"\n', EMITTER),
+    Need(
+        "compression of all",
+        "compression",
+        "cramjam",
+        f'[kafka]\ncompression = "zstd"\n{OUT}',
+        EMITTER,
+    ),
+    Need(
+        "compression of letters",
+        "compression",
+        "cramjam",
+        f'{LETTERS}compression = "zstd"\n',
+        HANDLER,
+    ),
+    Need(
+        "embedded",
+        "embedded",
+        "confluent_kafka",
+        f'[kafka]\nbootstrap_servers = "embedded"\n{IN}',
+        HANDLER,
+    ),
+    Need(
+        "embedded of one channel",
+        "embedded",
+        "confluent_kafka",
+        f'{OUT}bootstrap_servers = "embedded"\n',
+        EMITTER,
+    ),
     Need("sqlite", "sql", "aiosqlite", f'{STORE}"sqlite:///x.db"\n', HANDLER),
     Need("postgresql", "sql", "asyncpg", f'{STORE}"postgresql+asyncpg://db/x"\n', HANDLER),
     Need("postgresql+psycopg", "sql", "psycopg", f'{STORE}"postgresql+psycopg://db/x"\n', HANDLER),
@@ -60,14 +92,46 @@ NEEDS = (
     Need("avro in", "avro", "fastavro", f'{REGISTRY}{IN}value_deserializer = "avro"\n', HANDLER),
     Need("avro out", "avro", "fastavro", f'{REGISTRY}{OUT}value_serializer = "avro"\n', EMITTER),
     Need("avro keys", "avro", "fastavro", f'{REGISTRY}{IN}key_deserializer = "avro"\n', HANDLER),
-    Need("protobuf in", "protobuf", "google.protobuf", f'{REGISTRY}{IN}value_deserializer = "protobuf"\n', HANDLER),
-    Need("protobuf out", "protobuf", "google.protobuf", f'{REGISTRY}{OUT}value_serializer = "protobuf"\n', EMITTER),
-    Need("json-schema in", "json-schema", "jsonschema", f'{REGISTRY}{IN}value_deserializer = "json-schema"\n', HANDLER),
-    Need("json-schema out", "json-schema", "jsonschema", f'{REGISTRY}{OUT}value_serializer = "json-schema"\n', EMITTER),
+    Need(
+        "protobuf in",
+        "protobuf",
+        "google.protobuf",
+        f'{REGISTRY}{IN}value_deserializer = "protobuf"\n',
+        HANDLER,
+    ),
+    Need(
+        "protobuf out",
+        "protobuf",
+        "google.protobuf",
+        f'{REGISTRY}{OUT}value_serializer = "protobuf"\n',
+        EMITTER,
+    ),
+    Need(
+        "json-schema in",
+        "json-schema",
+        "jsonschema",
+        f'{REGISTRY}{IN}value_deserializer = "json-schema"\n',
+        HANDLER,
+    ),
+    Need(
+        "json-schema out",
+        "json-schema",
+        "jsonschema",
+        f'{REGISTRY}{OUT}value_serializer = "json-schema"\n',
+        EMITTER,
+    ),
     Need("tracing", "otel", "opentelemetry", f"[tracing]\nenabled = true\n{IN}", HANDLER),
     Need("spark", "spark", "pyspark", IN, ON_SPARK),
-    Need("spark remote", "connect", "grpc", f'[spark]\nremote = "sc://server:15002"\n{IN}', ON_SPARK),
-    Need("cron", "cron", "cronsim", IN, f'{HANDLER}@app.cron("0 3 * * *")\nasync def nightly() -> None: ...\n'),
+    Need(
+        "spark remote", "connect", "grpc", f'[spark]\nremote = "sc://server:15002"\n{IN}', ON_SPARK
+    ),
+    Need(
+        "cron",
+        "cron",
+        "cronsim",
+        IN,
+        f'{HANDLER}@app.cron("0 3 * * *")\nasync def nightly() -> None: ...\n',
+    ),
 )
 
 BOTH_WAYS = ("compression = zstd", "compression of letters", "embedded", "avro in", "sqlite")
@@ -81,18 +145,26 @@ ENDS = {
 }
 
 
-CASES = [("check", need) for need in NEEDS] + [("start", need) for need in NEEDS if need.name in BOTH_WAYS]
+CASES = [("check", need) for need in NEEDS] + [
+    ("start", need) for need in NEEDS if need.name in BOTH_WAYS
+]
 
 
 @pytest.mark.parametrize(("end", "need"), CASES, ids=str)
-def test_what_a_setting_needs_is_named_with_the_command_that_installs_it(end: str, need: Need, tmp_path: Path) -> None:
+def test_what_a_setting_needs_is_named_with_the_command_that_installs_it(
+    end: str, need: Need, tmp_path: Path
+) -> None:
     (tmp_path / "reactive-kafka.toml").write_text(need.config)
     (tmp_path / "service.py").write_text(
         f"from reactive_kafka import App\napp = App('reactive-kafka.toml')\n{need.code}"
     )
     blocked = f"import sys\nsys.path.insert(0, '.')\nsys.modules[{need.missing!r}] = None\n"
     ended = subprocess.run(
-        [sys.executable, "-c", blocked + ENDS[end]], cwd=tmp_path, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", blocked + ENDS[end]],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert ended.returncode != 0, ended.stdout
     assert f"pip install 'reactive-kafka[{need.extra}]'" in ended.stderr, ended.stderr[-500:]
@@ -104,5 +176,7 @@ def test_what_a_setting_needs_is_named_with_the_command_that_installs_it(end: st
 def test_yaml_that_cannot_be_read_is_named_with_the_command(tmp_path: Path) -> None:
     (tmp_path / "service.yaml").write_text("incoming:\n  orders:\n    group_id: g\n")
     code = "import sys\nsys.modules['yaml'] = None\nfrom reactive_kafka import App\nApp('service.yaml').configure()\n"
-    ended = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    ended = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
     assert "pip install 'reactive-kafka[yaml]'" in ended.stderr

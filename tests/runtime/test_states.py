@@ -38,7 +38,9 @@ def test_every_state_has_a_row_and_all_but_the_last_can_end() -> None:
     assert TRANSITIONS["ended"] == {}
 
 
-@pytest.mark.parametrize(("state", "event"), [("starting", "stop"), ("running", "started"), ("ended", "end")])
+@pytest.mark.parametrize(
+    ("state", "event"), [("starting", "stop"), ("running", "started"), ("ended", "end")]
+)
 def test_an_event_that_cannot_happen_is_a_bug_that_names_both(state: RunState, event: str) -> None:
     with pytest.raises(RuntimeError, match=f"'{event}' cannot happen to a run that is {state}"):
         after(TRANSITIONS, state, event, "run")

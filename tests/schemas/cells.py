@@ -1,7 +1,9 @@
-"""Shapes of schemas as they are in the wild, with a value of each: the expectations of the matrix, as data.
+"""Shapes of schemas as they are in the wild, with a value of each: the expectations of the matrix,
+as data.
 
-A shape is read, written, and written and read again, as plain data and as an instance of a dataclass, a pydantic
-model and a msgspec struct. What is not refused by name has to come out as it is here.
+A shape is read, written, and written and read again, as plain data and as an instance of a
+dataclass, a pydantic model and a msgspec struct. What is not refused by name has to come out as it
+is here.
 """
 
 from __future__ import annotations
@@ -58,7 +60,9 @@ def tagged_struct_of(name: str, /, **fields: Any) -> Any:
 
 
 def _fields(fields: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    return [(name, *(spec if isinstance(spec, tuple) else (spec,))) for name, spec in fields.items()]
+    return [
+        (name, *(spec if isinstance(spec, tuple) else (spec,))) for name, spec in fields.items()
+    ]
 
 
 MAKERS: dict[str, Make] = {"dataclass": dataclass_of, "pydantic": pydantic_of, "struct": struct_of}
@@ -74,7 +78,8 @@ class Shape:
     Attributes:
         file: The schema, in the folder `shapes`.
         theirs: What Confluent's serialiser takes; for Protobuf as its JSON.
-        plain: What a handler gets that asks for nothing special, and what a plain value is that is written.
+        plain: What a handler gets that asks for nothing special, and what a plain value is that is
+            written.
         read_by_them: What Confluent's deserialiser makes of it; None: *plain*.
         of: The same as an instance of a class; None: there is no class for it.
         references: What it refers to, by name: a file of that name is a subject.
@@ -158,9 +163,13 @@ def tree(make: Make) -> tuple[Any, Any]:
     return kind, kind(name="root", children=[leaf, kind(name="branch", children=[leaf])])
 
 
-TREE = {"name": "root", "children": [
-    {"name": "leaf", "children": []}, {"name": "branch", "children": [{"name": "leaf", "children": []}]},
-]}  # fmt: skip
+TREE = {
+    "name": "root",
+    "children": [
+        {"name": "leaf", "children": []},
+        {"name": "branch", "children": [{"name": "leaf", "children": []}]},
+    ],
+}
 
 
 def chain(make: Make) -> tuple[Any, Any]:
@@ -206,11 +215,17 @@ def avro_order(make: Make) -> tuple[Any, Any]:
         first=(one | None, None),
     )
     tea, pen = one(**TEA), one(**PEN)
-    return kind, kind(**{**ORDER, "state": State.PAID, "lines": [tea, pen], "parts": {"a": pen}, "first": tea})
+    return kind, kind(
+        **{**ORDER, "state": State.PAID, "lines": [tea, pen], "parts": {"a": pen}, "first": tea}
+    )
 
 
 def shop_events(make: Make) -> tuple[Any, Any, Any]:
-    return make("Placed", id=int, by=str), make("Cancelled", id=int, by=str), make("Touched", id=int)
+    return (
+        make("Placed", id=int, by=str),
+        make("Cancelled", id=int, by=str),
+        make("Touched", id=int),
+    )
 
 
 def inline_event(make: Make) -> tuple[Any, Any]:
@@ -250,7 +265,9 @@ LOGICAL = {
     "local_at": AT.replace(tzinfo=None),
     "fine_local_at": FINE_AT.replace(tzinfo=None),
 }
-MAYBE = {name: LOGICAL[name] for name in ("total", "day", "id", "at")} | {"local_at": LOGICAL["fine_local_at"]}
+MAYBE = {name: LOGICAL[name] for name in ("total", "day", "id", "at")} | {
+    "local_at": LOGICAL["fine_local_at"]
+}
 ROW = {"id": 1, "total": Decimal("9.95"), "created_at": 1_700_000_000_000_000, "note": None}
 ENVELOPE = {
     "before": None,
@@ -280,7 +297,12 @@ def envelope(make: Make) -> tuple[Any, Any]:
     row = make("Value", id=int, total=Decimal, created_at=int, note=(str | None, None))
     source = make("Source", db=str, snapshot=(str | None, "false"), lsn=(int | None, None))
     kind = make(
-        "Envelope", before=(row | None, None), after=(row | None, None), source=source, op=str, ts_ms=(int | None, None)
+        "Envelope",
+        before=(row | None, None),
+        after=(row | None, None),
+        source=source,
+        op=str,
+        ts_ms=(int | None, None),
     )
     return kind, kind(**{**ENVELOPE, "after": row(**ROW), "source": source(**ENVELOPE["source"])})  # type: ignore[arg-type]
 
@@ -288,14 +310,23 @@ def envelope(make: Make) -> tuple[Any, Any]:
 def outer(make: Make) -> tuple[Any, Any]:
     left, right = make("Part", id=int), make("Part", text=str)
     kind = make("Outer", left=left, right=right, again=(right | None, None), first=left)
-    return kind, kind(left=left(id=1), right=right(text="r"), again=right(text="a"), first=left(id=2))
+    return kind, kind(
+        left=left(id=1), right=right(text="r"), again=right(text="a"), first=left(id=2)
+    )
 
 
 NAMES = {"left": {"id": 1}, "right": {"text": "r"}, "again": {"text": "a"}, "first": {"id": 2}}
 
 
 def avro(file: str, plain: Any, of: Built | None = None, **more: Any) -> Shape:
-    return Shape(format="avro", file=f"{file}.avsc", theirs=more.pop("theirs", plain), plain=plain, of=of, **more)
+    return Shape(
+        format="avro",
+        file=f"{file}.avsc",
+        theirs=more.pop("theirs", plain),
+        plain=plain,
+        of=of,
+        **more,
+    )
 
 
 def ambiguous(namespace: str) -> dict[tuple[Way, str], str]:
@@ -307,20 +338,35 @@ def ambiguous(namespace: str) -> dict[tuple[Way, str], str]:
 AVRO = {
     "a record with each complex type": avro("shop.Order", ORDER, avro_order),
     "a union of records with equal fields": avro(
-        "inline_events", {"id": 7, "by": "ann"}, inline_event, theirs=("shop.Cancelled", {"id": 7, "by": "ann"}),
-        is_union=True, refused=ambiguous("shop"),
+        "inline_events",
+        {"id": 7, "by": "ann"},
+        inline_event,
+        theirs=("shop.Cancelled", {"id": 7, "by": "ann"}),
+        is_union=True,
+        refused=ambiguous("shop"),
     ),
     "a union of records where others have more fields": avro(
         "inline_events", {"id": 7}, touched_event, theirs=("shop.Touched", {"id": 7}), is_union=True
     ),
     "a union of references": avro(
-        "events", {"id": 7}, referenced_event, theirs=("x.Cancelled", {"id": 7}), is_union=True,
-        references=("x.Placed", "x.Cancelled"), refused=ambiguous("x"),
+        "events",
+        {"id": 7},
+        referenced_event,
+        theirs=("x.Cancelled", {"id": 7}),
+        is_union=True,
+        references=("x.Placed", "x.Cancelled"),
+        refused=ambiguous("x"),
     ),
     "unions of records inside of a record": avro(
-        "envelope_of_union", LETTER, letter, is_union=True, refused=ambiguous("shop"),
-        theirs={"event": ("shop.Cancelled", {"id": 2}),
-                "history": [("shop.Placed", {"id": 1}), ("shop.Cancelled", {"id": 2})]},
+        "envelope_of_union",
+        LETTER,
+        letter,
+        is_union=True,
+        refused=ambiguous("shop"),
+        theirs={
+            "event": ("shop.Cancelled", {"id": 2}),
+            "history": [("shop.Placed", {"id": 1}), ("shop.Cancelled", {"id": 2})],
+        },
     ),
     "a top level that is an array": avro(
         "array", [TEA, PEN], lambda make: (list_of(one := line(make)), [one(**TEA), one(**PEN)])
@@ -328,7 +374,9 @@ AVRO = {
     "a top level that is a map": avro(
         "map", {"a": TEA}, lambda make: (map_of(one := line(make)), {"a": one(**TEA)})
     ),
-    "a top level that may be null": avro("nullable", TEA, lambda make: ((one := line(make)) | None, one(**TEA))),
+    "a top level that may be null": avro(
+        "nullable", TEA, lambda make: ((one := line(make)) | None, one(**TEA))
+    ),
     "a top level that is an enum": avro("enum", "BLUE"),
     "a top level that is fixed": avro("fixed", DIGEST),
     "a top level that is a string": avro("string", "tea"),
@@ -336,13 +384,15 @@ AVRO = {
     "a top level that is a long": avro("long", -(2**40)),
     "a top level that is a union of scalars": avro("scalars", "7"),
     "a tree": avro("tree", TREE, tree),
-    "a linked list": avro("chain", {"value": 1, "next": {"value": 2, "next": {"value": 3, "next": None}}}, chain),
+    "a linked list": avro(
+        "chain", {"value": 1, "next": {"value": 2, "next": {"value": 3, "next": None}}}, chain
+    ),
     "every logical type": avro("logical", LOGICAL, logical),
     "logical types in unions": avro("logical_unions", MAYBE, maybe),
     "logical types in unions that are null": avro("logical_unions", dict.fromkeys(MAYBE), nothing),
     "two records of one name in two namespaces": avro("names", NAMES, outer),
     "an envelope of Debezium": avro("debezium", ENVELOPE, envelope),
-}  # fmt: skip
+}
 
 # -- JSON Schema
 
@@ -351,7 +401,14 @@ JSON_ORDER = {"id": 7, "state": "PAID", "lines": [TEA], "counts": {"a": 1}, "not
 
 def json_order(make: Make) -> tuple[Any, Any]:
     one = line(make)
-    kind = make("Order", id=int, state=State, lines=list_of(one), counts=dict[str, int], note=(str | None, None))
+    kind = make(
+        "Order",
+        id=int,
+        state=State,
+        lines=list_of(one),
+        counts=dict[str, int],
+        note=(str | None, None),
+    )
     return kind, kind(id=7, state=State.PAID, lines=[one(**TEA)], counts={"a": 1})
 
 
@@ -405,7 +462,9 @@ def row(make: Make) -> tuple[Any, Any]:
 
 
 def json_schema(file: str, plain: Any, of: Built | None = None, **more: Any) -> Shape:
-    return Shape(format="json-schema", file=f"{file}.json", theirs=plain, plain=plain, of=of, **more)
+    return Shape(
+        format="json-schema", file=f"{file}.json", theirs=plain, plain=plain, of=of, **more
+    )
 
 
 JSON_SCHEMA = {
@@ -415,21 +474,29 @@ JSON_SCHEMA = {
     ),
     "if, then and else": json_schema("address", {"country": "NL", "code": "1234 AB"}, address),
     "a reference to another document": json_schema(
-        "shipment", {"id": 1, "to": {"country": "NL", "code": "1234 AB"}}, shipment, references=("address.json",)
+        "shipment",
+        {"id": 1, "to": {"country": "NL", "code": "1234 AB"}},
+        shipment,
+        references=("address.json",),
     ),
     "one of several documents": json_schema(
-        "events", {"kind": "cancelled", "id": 7}, discriminated, is_union=True,
+        "events",
+        {"kind": "cancelled", "id": 7},
+        discriminated,
+        is_union=True,
         references=("placed.json", "cancelled.json"),
     ),
     "keywords of OpenAPI": json_schema("openapi", {"name": "Rex"}, pet),
     "a dynamic reference": json_schema("dynamic", {"items": [TEA], "next": "2"}, page),
-    "three ways to say nullable": json_schema("nullable", {"mail": "a@b", "phone": None, "age": None}, contact),
+    "three ways to say nullable": json_schema(
+        "nullable", {"mail": "a@b", "phone": None, "age": None}, contact
+    ),
     "a tree": json_schema("tree", TREE, tree),
     "a row of Kafka Connect": json_schema("connect", {"id": 1, "name": None}, row),
     "a top level that is an array": json_schema(
         "array", [TEA, PEN], lambda make: (list_of(one := line(make)), [one(**TEA), one(**PEN)])
     ),
-}  # fmt: skip
+}
 
 # -- Protobuf
 
@@ -505,7 +572,9 @@ OLD = {"id": 7, "note": None, "level": None, "packed": [1, 2], "kind": "SECOND"}
 
 
 def old(make: Make) -> tuple[Any, Any]:
-    kind = make("Old", id=int, note=(str | None, None), level=(int | None, None), packed=list[int], kind=str)
+    kind = make(
+        "Old", id=int, note=(str | None, None), level=(int | None, None), packed=list[int], kind=str
+    )
     return kind, kind(**OLD)
 
 
@@ -530,29 +599,52 @@ def protobuf(file: str, theirs: Any, plain: Any, of: Built | None = None, **more
 PROTOBUF = {
     "a message with each type of field": protobuf(
         "order",
-        {"id": str(2**40), "state": "STATE_PAID", "lines": [TEA, PEN], "parts": {"a": PEN}, "names": {"7": "seven"},
-         "deltas": ["-1", str(2**40)], "raw": "/wA=", "share": 0.1, "goods": TEA},
-        PROTO_ORDER, proto_order,
+        {
+            "id": str(2**40),
+            "state": "STATE_PAID",
+            "lines": [TEA, PEN],
+            "parts": {"a": PEN},
+            "names": {"7": "seven"},
+            "deltas": ["-1", str(2**40)],
+            "raw": "/wA=",
+            "share": 0.1,
+            "goods": TEA,
+        },
+        PROTO_ORDER,
+        proto_order,
     ),
     "Google's own types": protobuf(
         "known",
-        {"at": "2026-11-28T12:30:15.123Z", "took": "90s", "note": "gift", "count": "0", "more": {"a": [1, None, "x"]},
-         "all": ["2026-11-28T12:30:15.123Z"]},
-        KNOWN, known,
+        {
+            "at": "2026-11-28T12:30:15.123Z",
+            "took": "90s",
+            "note": "gift",
+            "count": "0",
+            "more": {"a": [1, None, "x"]},
+            "all": ["2026-11-28T12:30:15.123Z"],
+        },
+        KNOWN,
+        known,
     ),
-    "proto2 with defaults": protobuf("old", {"id": "7", "packed": [1, 2], "kind": "SECOND"}, OLD, old),
+    "proto2 with defaults": protobuf(
+        "old", {"id": "7", "packed": [1, 2], "kind": "SECOND"}, OLD, old
+    ),
     "an edition with explicit and implicit presence": protobuf(
         "edition", {"id": "0", "numbers": [1, 2]}, EDITION, edition
     ),
     "a tree": protobuf("node", TREE, TREE, tree),
     "a message of an imported file": protobuf(
-        "parcel", {"id": "1", "contents": {"name": "root"}}, {"id": 1, "contents": {"name": "root", "children": []}},
+        "parcel",
+        {"id": "1", "contents": {"name": "root"}},
+        {"id": 1, "contents": {"name": "root", "children": []}},
         parcel,
     ),
-}  # fmt: skip
+}
 
 SHAPES: dict[str, Shape] = {
-    f"{shape.format}: {name}": shape for shapes in (AVRO, JSON_SCHEMA, PROTOBUF) for name, shape in shapes.items()
+    f"{shape.format}: {name}": shape
+    for shapes in (AVRO, JSON_SCHEMA, PROTOBUF)
+    for name, shape in shapes.items()
 }
 
 
@@ -569,4 +661,6 @@ WITHOUT_FILE: dict[str, str] = {
     "json-schema: a top level that is an array": UNKNOWN,
     **{name: UNKNOWN for name, shape in SHAPES.items() if shape.format == "protobuf"},
 }
-"""Why an instance is refused if no file has the schema; others are written by the schema of their class."""
+"""Why an instance is refused if no file has the schema; others are written by the schema of their
+class.
+"""

@@ -1,4 +1,6 @@
-"""Our codecs and Confluent's on one registry in memory, without an application around them: for matrices of cells."""
+"""Our codecs and Confluent's on one registry in memory, without an application around them: for
+matrices of cells.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ class World:
         named = [SchemaReference(name, name, 1) for name in references]
         return int(self.client.register_schema(subject, TheirSchema(text, kind, named)))
 
-    def decode(self, annotation: Any, format: str, value: bytes | None, file: str | None = None) -> Any:
+    def decode(
+        self, annotation: Any, format: str, value: bytes | None, file: str | None = None
+    ) -> Any:
         """What a handler with this annotation gets; *file* is the reader's schema."""
         source = Registered(Schemas("orders"), "orders", file=file)
         decode = decoder_for(annotation, format, source)
@@ -69,13 +73,17 @@ class World:
         for reference in schema.references:
             self._registered(reference.subject, reference.schema)
         named = [SchemaReference(one.name, one.subject, 1) for one in schema.references]
-        return int(self.client.register_schema(subject, TheirSchema(schema.text, schema.kind, named)))
+        return int(
+            self.client.register_schema(subject, TheirSchema(schema.text, schema.kind, named))
+        )
 
     def _ours(self, schema: Any) -> Schema:
         references = []
         for one in schema.references or []:
             found = self.client.get_version(one.subject, one.version)
-            references.append(Reference(one.name, one.subject, one.version, self._ours(found.schema)))
+            references.append(
+                Reference(one.name, one.subject, one.version, self._ours(found.schema))
+            )
         return Schema(schema.schema_type or "AVRO", schema.schema_str, tuple(references))
 
     # -- Confluent's side
@@ -85,13 +93,21 @@ class World:
         data: bytes
         if format == "protobuf":
             message = ParseDict(value, message_of(file)())
-            data = ProtobufSerializer(type(message), self.client, {"use.deprecated.format": False})(message, CONTEXT)
+            data = ProtobufSerializer(type(message), self.client, {"use.deprecated.format": False})(
+                message, CONTEXT
+            )
             return data
         for name in references:
-            self.register(name, KINDS[format], text_of(name if "." in name[-5:] else f"{name}.avsc"))
+            self.register(
+                name, KINDS[format], text_of(name if "." in name[-5:] else f"{name}.avsc")
+            )
         named = [SchemaReference(name, name, 1) for name in references]
         schema = TheirSchema(text_of(file), KINDS[format], named)
-        serialize = AvroSerializer(self.client, schema) if format == "avro" else JSONSerializer(schema, self.client)
+        serialize = (
+            AvroSerializer(self.client, schema)
+            if format == "avro"
+            else JSONSerializer(schema, self.client)
+        )
         data = serialize(value, CONTEXT)
         return data
 
@@ -101,7 +117,9 @@ class World:
             return AvroDeserializer(self.client)(data, CONTEXT)
         if format == "json-schema":
             return JSONDeserializer(None, schema_registry_client=self.client)(data, CONTEXT)
-        return ProtobufDeserializer(message_of(file), {"use.deprecated.format": False}, self.client)(data, CONTEXT)
+        return ProtobufDeserializer(
+            message_of(file), {"use.deprecated.format": False}, self.client
+        )(data, CONTEXT)
 
 
 def text_of(file: str) -> str:

@@ -1,4 +1,6 @@
-"""What the tests of channels with a registry share: their application, and Confluent's serialisers."""
+"""What the tests of channels with a registry share: their application, and Confluent's
+serialisers.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,18 @@ from tests.schemas.server import RegistryServer
 VALUE = SerializationContext("orders", MessageField.VALUE)
 
 
-def make_app(format: str, incoming: dict[str, Any] | None = None, outgoing: dict[str, Any] | None = None) -> App:
+def make_app(
+    format: str, incoming: dict[str, Any] | None = None, outgoing: dict[str, Any] | None = None
+) -> App:
     """The incoming channel orders, and the outgoing one of the same topic, in one format."""
     orders = {"group_id": "billing", "auto_offset_reset": "earliest", "value_deserializer": format}
     return App(
         {
             "schema_registry": {"url": "memory://"},
             "incoming": {"orders": {**orders, **(incoming or {})}},
-            "outgoing": {"out": {"topic": "orders-out", "value_serializer": format, **(outgoing or {})}},
+            "outgoing": {
+                "out": {"topic": "orders-out", "value_serializer": format, **(outgoing or {})}
+            },
         }
     )
 

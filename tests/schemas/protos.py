@@ -45,12 +45,16 @@ def write(folder: Path) -> Path:
 
 @cache
 def generated() -> Any:
-    """The module of the second file; it is made once, because a process can register a file once."""
+    """The module of the second file; it is made once, because a process can register a file
+    once.
+    """
     folder = Path(tempfile.mkdtemp(prefix="reactive-kafka-protos-"))
     write(folder)
     well_known = Path(grpc_tools.__file__).parent / "_proto"
     for name in ("shop_line.proto", "shop_order.proto"):
-        assert not protoc.main(["protoc", f"-I{folder}", f"-I{well_known}", f"--python_out={folder}", name])
+        assert not protoc.main(
+            ["protoc", f"-I{folder}", f"-I{well_known}", f"--python_out={folder}", name]
+        )
     sys.path.insert(0, str(folder))
     try:
         return importlib.import_module("shop_order_pb2")

@@ -1,4 +1,6 @@
-"""A small schema registry that speaks the subset of Confluent's REST API which clients use, and fails on demand."""
+"""A small schema registry that speaks the subset of Confluent's REST API which clients use, and
+fails on demand.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ class RegistryServer:
     """Runs in a thread of its own, on a free loopback port.
 
     Attributes:
-        fault: Answered to every request: a status, or "slow" (no answer in time) or "noise" (no JSON).
+        fault: Answered to every request: a status, or "slow" (no answer in time) or "noise" (no
+            JSON).
         times: How many requests meet the fault; None: all.
         requests: Method and path of what was asked, in order.
         authorizations: The header of each.
@@ -67,7 +70,9 @@ class RegistryServer:
         )
         self._server = uvicorn.Server(config)
         self._server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
-        self._thread = threading.Thread(target=self._server.run, name="schema registry", daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.run, name="schema registry", daemon=True
+        )
         self._thread.start()
         while not self._server.started:
             threading.Event().wait(0.005)
@@ -79,10 +84,18 @@ class RegistryServer:
             self._thread.join()
         self._server = self._thread = None
 
-    def add(self, subject: str, schema: str, kind: str = "AVRO", references: list[dict[str, Any]] | None = None) -> int:
+    def add(
+        self,
+        subject: str,
+        schema: str,
+        kind: str = "AVRO",
+        references: list[dict[str, Any]] | None = None,
+    ) -> int:
         """Register a schema; its id."""
         told = {"schema": schema, "schemaType": kind, "references": references or []}
-        id = next((id for id, known in self.schemas.items() if known == told), len(self.schemas) + 1)
+        id = next(
+            (id for id, known in self.schemas.items() if known == told), len(self.schemas) + 1
+        )
         self.schemas[id] = told
         ids = self.subjects.setdefault(subject, [])
         if id not in ids:
@@ -106,7 +119,9 @@ class RegistryServer:
         headers = None if self.retry_after is None else {"Retry-After": self.retry_after}
         if self.body is not None:
             return Response(self.body, fault, headers)
-        return JSONResponse({"error_code": fault, "message": f"told to answer {fault}"}, fault, headers)
+        return JSONResponse(
+            {"error_code": fault, "message": f"told to answer {fault}"}, fault, headers
+        )
 
     def _told(self, id: int) -> dict[str, Any]:
         known = self.schemas[id]
@@ -117,7 +132,11 @@ class RegistryServer:
         id = request.path_params["id"]
         if failed := await self._failed(request):
             return failed
-        return JSONResponse(self._told(id)) if id in self.schemas else _missing(40403, "Schema not found")
+        return (
+            JSONResponse(self._told(id))
+            if id in self.schemas
+            else _missing(40403, "Schema not found")
+        )
 
     async def _by_guid(self, request: Request) -> Response:
         id = uuid.UUID(request.path_params["guid"]).int
@@ -125,7 +144,11 @@ class RegistryServer:
             return failed
         if not self.guids:
             return Response("Not Found", 404)
-        return JSONResponse(self._told(id)) if id in self.schemas else _missing(40403, "Schema not found")
+        return (
+            JSONResponse(self._told(id))
+            if id in self.schemas
+            else _missing(40403, "Schema not found")
+        )
 
     async def _version(self, request: Request) -> Response:
         subject, version = request.path_params["subject"], request.path_params["version"]
@@ -137,17 +160,25 @@ class RegistryServer:
         number = len(ids) if version == "latest" else int(version)
         if not 0 < number <= len(ids):
             return _missing(40402, f"Version {version} not found.")
-        return JSONResponse({**self._told(ids[number - 1]), **self._place(subject, ids[number - 1])})
+        return JSONResponse(
+            {**self._told(ids[number - 1]), **self._place(subject, ids[number - 1])}
+        )
 
     async def _register(self, request: Request) -> Response:
         subject, body = request.path_params["subject"], json.loads(await request.body())
         if failed := await self._failed(request):
             return failed
         ids = self.subjects.get(subject, [])
-        if not self.compatible and ids and all(self.schemas[id]["schema"] != body["schema"] for id in ids):
+        if (
+            not self.compatible
+            and ids
+            and all(self.schemas[id]["schema"] != body["schema"] for id in ids)
+        ):
             text = f"Schema being registered is incompatible with an earlier schema for subject '{subject}'"
             return JSONResponse({"error_code": 409, "message": text}, 409)
-        id = self.add(subject, body["schema"], body.get("schemaType") or "AVRO", body.get("references"))
+        id = self.add(
+            subject, body["schema"], body.get("schemaType") or "AVRO", body.get("references")
+        )
         return JSONResponse({"id": id, "guid": str(uuid.UUID(int=id))})
 
     async def _lookup(self, request: Request) -> Response:

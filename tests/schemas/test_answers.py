@@ -6,12 +6,29 @@ import json
 
 import pytest
 
-from reactive_kafka.schemas.answers import Meaning, NoGuids, NotFound, Refused, RegistryAway, answer_of, meaning_of
+from reactive_kafka.schemas.answers import (
+    Meaning,
+    NoGuids,
+    NotFound,
+    Refused,
+    RegistryAway,
+    answer_of,
+    meaning_of,
+)
 
 STATUSES = range(300, 600)
 WAITING = {401, 403, 407, 408, 425, 429}
 """4xx that are about credentials, or about now."""
-PAGES = [b"", b"<html>404 Not Found</html>", b"[]", b'"no"', b"{}", b'{"code": 404}', b'{"error_code": "404"}', b"\xff"]
+PAGES = [
+    b"",
+    b"<html>404 Not Found</html>",
+    b"[]",
+    b'"no"',
+    b"{}",
+    b'{"code": 404}',
+    b'{"error_code": "404"}',
+    b"\xff",
+]
 """Bodies that no registry sends with an error."""
 
 
@@ -62,7 +79,9 @@ def test_a_guid_that_is_not_found_does_not_mean_that_there_are_no_guids(code: in
 
 @pytest.mark.parametrize("status", [200, 201, 204, 206])
 @pytest.mark.parametrize("body", [b"", b"<html>welcome</html>", b"[]", b"[" * 100_000])
-def test_an_answer_that_is_no_json_object_is_no_answer_of_a_registry(status: int, body: bytes) -> None:
+def test_an_answer_that_is_no_json_object_is_no_answer_of_a_registry(
+    status: int, body: bytes
+) -> None:
     with pytest.raises(RegistryAway):
         answer_of(status, body, {})
 
@@ -73,9 +92,17 @@ def test_an_answer_is_its_json() -> None:
 
 @pytest.mark.parametrize(
     ("status", "given", "wait_s"),
-    [(429, "7", 7.0), (503, "3600", 60.0), (500, "7", 0.0), (429, "soon", 0.0), (429, "9" * 400, 0.0)],
+    [
+        (429, "7", 7.0),
+        (503, "3600", 60.0),
+        (500, "7", 0.0),
+        (429, "soon", 0.0),
+        (429, "9" * 400, 0.0),
+    ],
 )
-def test_a_registry_that_asks_for_time_gets_a_minute_at_most(status: int, given: str, wait_s: float) -> None:
+def test_a_registry_that_asks_for_time_gets_a_minute_at_most(
+    status: int, given: str, wait_s: float
+) -> None:
     with pytest.raises(RegistryAway) as raised:
         answer_of(status, b"", {"Retry-After": given})
     assert raised.value.wait_s == wait_s
@@ -96,7 +123,9 @@ def test_each_reason_has_the_status_and_the_registrys_own_words() -> None:
 
 
 def test_credentials_are_for_an_operator_to_mend() -> None:
-    assert {status for status in STATUSES if meaning_of(status, is_registry=True) is Meaning.NOT_ALLOWED} == {
+    assert {
+        status for status in STATUSES if meaning_of(status, is_registry=True) is Meaning.NOT_ALLOWED
+    } == {
         401,
         403,
         407,

@@ -67,7 +67,10 @@ SCHEMA = json.dumps(
                     "items": {
                         "type": "record",
                         "name": "Line",
-                        "fields": [{"name": "sku", "type": "string"}, {"name": "count", "type": "int"}],
+                        "fields": [
+                            {"name": "sku", "type": "string"},
+                            {"name": "count", "type": "int"},
+                        ],
                     },
                 },
             },
@@ -123,7 +126,8 @@ async def test_confluents_deserialiser_reads_what_is_written(
     assert {name: read[name] for name in ("id", "note")} == {"id": 7, "note": "gift"}
     assert isinstance(value, OrderData | OrderStruct) or read == ORDER
     assert registry.subjects.keys() == {"orders-out-value"}
-    assert len(registry.requests) == 2  # the schema was registered once, and read once by the deserialiser
+    # The schema was registered once, and read once by the deserialiser.
+    assert len(registry.requests) == 2
 
 
 async def test_a_file_is_the_schema_of_what_is_written_and_its_named_types_stand_in_files_beside_it(
@@ -153,7 +157,12 @@ async def test_a_file_is_the_schema_of_what_is_written_and_its_named_types_stand
     ],
 )
 async def test_subjects_are_named_as_confluents_serialiser_names_them(
-    registry: RegistryServer, confluent: SchemaRegistryClient, tmp_path: Path, subject: str, strategy: Any, name: str
+    registry: RegistryServer,
+    confluent: SchemaRegistryClient,
+    tmp_path: Path,
+    subject: str,
+    strategy: Any,
+    name: str,
 ) -> None:
     file = tmp_path / "order.avsc"
     file.write_text(SCHEMA)
@@ -162,12 +171,16 @@ async def test_subjects_are_named_as_confluents_serialiser_names_them(
     async with running(app, registry):
         await emitter.send(ORDER)
     ours = list(registry.subjects)
-    theirs = AvroSerializer(confluent, SCHEMA, conf={} if strategy is None else {"subject.name.strategy": strategy})
+    theirs = AvroSerializer(
+        confluent, SCHEMA, conf={} if strategy is None else {"subject.name.strategy": strategy}
+    )
     await serialized(theirs, ORDER, SerializationContext("orders-out", MessageField.VALUE))
     assert (ours, list(registry.subjects)) == ([name], [name])
 
 
-async def test_keys_have_a_schema_of_their_own(registry: RegistryServer, confluent: SchemaRegistryClient) -> None:
+async def test_keys_have_a_schema_of_their_own(
+    registry: RegistryServer, confluent: SchemaRegistryClient
+) -> None:
     app = make_app("avro", {"key_deserializer": "avro"}, {"key_serializer": "avro"})
     emitter, seen = app.emitter("out"), []
 
@@ -185,11 +198,20 @@ async def test_keys_have_a_schema_of_their_own(registry: RegistryServer, conflue
         await test.settled()
     assert seen == [("k", OrderData(7, "gift"))]
     assert (await serialized(AvroDeserializer(confluent), record.key, key))["id"] == 2
-    assert set(registry.subjects) == {"orders-out-value", "orders-out-key", "orders-key", "orders-value"}
+    assert set(registry.subjects) == {
+        "orders-out-value",
+        "orders-out-key",
+        "orders-key",
+        "orders-value",
+    }
 
 
 FIELDS = {
-    "old": [{"name": "id", "type": "int"}, {"name": "name", "type": "string"}, {"name": "gone", "type": "string"}],
+    "old": [
+        {"name": "id", "type": "int"},
+        {"name": "name", "type": "string"},
+        {"name": "gone", "type": "string"},
+    ],
     "new": [
         {"name": "id", "type": "long"},
         {"name": "title", "type": ["null", "string"], "aliases": ["name"], "default": None},
@@ -216,8 +238,18 @@ def evolved(version: str) -> str:
             {"id": 1, "name": "tea", "gone": "x"},
             {"id": 1, "title": "tea", "added": "none yet"},
         ),
-        ("newest", "new", {"id": 1, "name": "tea", "gone": "x"}, {"id": 1, "title": "tea", "added": "none yet"}),
-        ("old", "newest", {"id": 1, "name": "tea", "gone": "x"}, {"id": 1, "name": "tea", "gone": "x"}),
+        (
+            "newest",
+            "new",
+            {"id": 1, "name": "tea", "gone": "x"},
+            {"id": 1, "title": "tea", "added": "none yet"},
+        ),
+        (
+            "old",
+            "newest",
+            {"id": 1, "name": "tea", "gone": "x"},
+            {"id": 1, "name": "tea", "gone": "x"},
+        ),
     ],
 )
 async def test_a_file_is_the_readers_schema_and_resolves_as_confluents_does(
@@ -263,13 +295,17 @@ async def test_a_model_takes_what_it_knows_of_records_of_other_versions(
     async with running(app, registry) as test:
         await test.send(
             "orders",
-            await serialized(AvroSerializer(confluent, evolved("old")), {"id": 1, "name": "tea", "gone": "x"}),
+            await serialized(
+                AvroSerializer(confluent, evolved("old")), {"id": 1, "name": "tea", "gone": "x"}
+            ),
         )
         await test.settled()
     assert seen == [Newer(id=1)]
 
 
-async def test_types_that_are_in_other_subjects_are_fetched_with_the_schema(registry: RegistryServer) -> None:
+async def test_types_that_are_in_other_subjects_are_fetched_with_the_schema(
+    registry: RegistryServer,
+) -> None:
     line = {"type": "record", "name": "Line", "fields": [{"name": "sku", "type": "string"}]}
     registry.add("line", json.dumps(line))
     order = {"type": "record", "name": "Order", "fields": [{"name": "line", "type": "Line"}]}
@@ -326,7 +362,9 @@ async def test_an_incompatible_schema_is_an_error_with_the_registrys_words_and_a
     assert b"'orders-out-value'" in told
 
 
-async def test_a_record_that_is_not_avro_is_dead_lettered_with_its_bytes(registry: RegistryServer) -> None:
+async def test_a_record_that_is_not_avro_is_dead_lettered_with_its_bytes(
+    registry: RegistryServer,
+) -> None:
     """Row F13 of the faults."""
     id = registry.add("orders-value", SCHEMA)
     app = make_app("avro", {"failure_strategy": "dead-letter-queue"})
@@ -335,7 +373,13 @@ async def test_a_record_that_is_not_avro_is_dead_lettered_with_its_bytes(registr
     async def handle(order: Order) -> None:
         raise AssertionError("not a record of its own")
 
-    bad = [b"", b'{"id": 1}', bytes([0, 0, 0, 0]), bytes([0, 0, 0, 0, id]), bytes([0, 0, 0, 0, id, 255, 255])]
+    bad = [
+        b"",
+        b'{"id": 1}',
+        bytes([0, 0, 0, 0]),
+        bytes([0, 0, 0, 0, id]),
+        bytes([0, 0, 0, 0, id, 255, 255]),
+    ]
     async with running(app, registry) as test:
         for value in bad:
             await test.send("orders", value)

@@ -22,7 +22,12 @@ from tests.schemas.test_headers import serializer
 
 FORMATS = ("avro", "json-schema", "protobuf")
 EVENTS = {"type": "order.placed", "source": "/shop"}
-BINARY = [("ce_specversion", b"1.0"), ("ce_id", b"1"), ("ce_source", b"/shop"), ("ce_type", b"order.placed")]
+BINARY = [
+    ("ce_specversion", b"1.0"),
+    ("ce_id", b"1"),
+    ("ce_source", b"/shop"),
+    ("ce_type", b"order.placed"),
+]
 
 
 @dataclass
@@ -88,9 +93,13 @@ async def test_confluents_deserialisers_read_the_data_of_an_event_in_binary_mode
     read: Any = {
         "avro": lambda: AvroDeserializer(confluent),
         "json-schema": lambda: JSONDeserializer(None, schema_registry_client=confluent),
-        "protobuf": lambda: ProtobufDeserializer(type(order(format)), {"use.deprecated.format": False}, confluent),
+        "protobuf": lambda: ProtobufDeserializer(
+            type(order(format)), {"use.deprecated.format": False}, confluent
+        ),
     }[format]()
-    found = await serialized(read, record.value, SerializationContext("orders-out", MessageField.VALUE))
+    found = await serialized(
+        read, record.value, SerializationContext("orders-out", MessageField.VALUE)
+    )
     assert found == (order(format) if format == "protobuf" else {"id": 7})
     assert dict(record.headers)["ce_type"] == b"order.placed"
     assert "content-type" not in dict(record.headers)
@@ -105,7 +114,9 @@ async def test_the_schema_of_an_events_data_may_be_named_by_a_header(
     reading(app, "message", seen)
     headers: list[tuple[str, bytes]] = [*BINARY]
     serialize, value = serializer(format, confluent)
-    data = await serialized(serialize, value, SerializationContext("orders", MessageField.VALUE, headers))
+    data = await serialized(
+        serialize, value, SerializationContext("orders", MessageField.VALUE, headers)
+    )
     async with running(app, registry) as test:
         test.broker.produce("orders", data, headers=headers)
         await test.settled()
@@ -119,7 +130,10 @@ async def test_the_data_of_an_event_may_be_text_with_a_schema(
     registry: RegistryServer, mode: str, tmp_path: Path
 ) -> None:
     (tmp_path / "text.avsc").write_text('{"type": "string"}')
-    app, seen = piped("avro", mode, schema={"file": str(tmp_path / "text.avsc")}), list[tuple[Any, Any]]()
+    app, seen = (
+        piped("avro", mode, schema={"file": str(tmp_path / "text.avsc")}),
+        list[tuple[Any, Any]](),
+    )
     emitter = app.emitter("out")
 
     @app.incoming("orders")
@@ -135,7 +149,9 @@ async def test_the_data_of_an_event_may_be_text_with_a_schema(
 
 @pytest.mark.parametrize("data", [Order(7), {"id": 7}], ids=["model", "dict"])
 @pytest.mark.parametrize("format", ["avro", "json-schema"])
-async def test_what_a_test_sends_as_an_event_has_the_schema_of_its_data(format: str, data: object) -> None:
+async def test_what_a_test_sends_as_an_event_has_the_schema_of_its_data(
+    format: str, data: object
+) -> None:
     app, seen = make_app(format), list[tuple[Any, Any]]()
     reading(app, "message", seen)
     async with TestApp(app) as test:
@@ -146,7 +162,9 @@ async def test_what_a_test_sends_as_an_event_has_the_schema_of_its_data(format: 
     assert (event.type, event.data) == ("order.placed", payload)
 
 
-async def test_an_event_whose_data_names_no_schema_cannot_be_decoded(registry: RegistryServer) -> None:
+async def test_an_event_whose_data_names_no_schema_cannot_be_decoded(
+    registry: RegistryServer,
+) -> None:
     app, seen = make_app("avro", {"failure_strategy": "dead-letter-queue"}), list[tuple[Any, Any]]()
     reading(app, "message", seen)
     async with running(app, registry) as test:

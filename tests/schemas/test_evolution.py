@@ -1,4 +1,5 @@
-"""Schemas that evolve: what the one side has written the other side reads, in both directions, in every format.
+"""Schemas that evolve: what the one side has written the other side reads, in both directions, in
+every format.
 
 The other side is Confluent's serialiser and deserialiser with the schema of its own version.
 """
@@ -36,7 +37,9 @@ class Version(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What the older side says, and what the newer one reads; then the other way, where that is possible."""
+    """What the older side says, and what the newer one reads; then the other way, where that is
+    possible.
+    """
 
     old: Version
     new: Version
@@ -86,13 +89,16 @@ CHANGES = {
 FORMATS = ("avro", "json-schema", "protobuf")
 KINDS = ("dataclass", "pydantic", "struct")
 CASES = [
-    pytest.param(name, is_back, format, kind, id=f"{name}{' back' if is_back else ''}-{format}-{kind}")
+    pytest.param(
+        name, is_back, format, kind, id=f"{name}{' back' if is_back else ''}-{format}-{kind}"
+    )
     for name, change in CHANGES.items()
     for is_back in ((False, True) if change.back is not None else (False,))
     for format in FORMATS
     for kind in KINDS
 ]
-RENAMED_STRUCT_OF_JSON = "renamed-json-schema-struct"  # msgspec knows one name of a field, and JSON Schema renames none
+# Msgspec knows one name of a field, and JSON Schema renames none.
+RENAMED_STRUCT_OF_JSON = "renamed-json-schema-struct"
 THEIRS = [case for case in CASES if case.id != RENAMED_STRUCT_OF_JSON]
 OURS = [case for case in CASES if not str(case.id).startswith("renamed-json-schema")]
 
@@ -112,7 +118,10 @@ def model(version: Version, kind: str = "pydantic") -> Any:
     if kind == "dataclass":
         return dataclasses.make_dataclass(
             "Order",
-            [(name, of, *(dataclasses.field(default=one) for one in given)) for name, of, *given in version.fields],
+            [
+                (name, of, *(dataclasses.field(default=one) for one in given))
+                for name, of, *given in version.fields
+            ],
         )
     fields: Any = {name: (of, *(given or (...,))) for name, of, *given in version.fields}
     return create_model("Order", **fields)
@@ -125,14 +134,18 @@ def plain(value: Any) -> Any:
     if hasattr(value, "DESCRIPTOR"):
         return {field.name: getattr(value, field.name) for field, _ in value.ListFields()}
     return (
-        msgspec.to_builtins(value) if isinstance(value, msgspec.Struct) else TypeAdapter(type(value)).dump_python(value)
+        msgspec.to_builtins(value)
+        if isinstance(value, msgspec.Struct)
+        else TypeAdapter(type(value)).dump_python(value)
     )
 
 
 def proto(version: Version, folder: Path) -> Path:
     folder.mkdir(exist_ok=True)
     file = folder / "order.proto"
-    file.write_text(f'syntax = "proto3"; package shop; message Order {{ int64 id = 1; {version.proto} }}')
+    file.write_text(
+        f'syntax = "proto3"; package shop; message Order {{ int64 id = 1; {version.proto} }}'
+    )
     return file
 
 
@@ -160,7 +173,9 @@ def serializer(format: str, version: Version, client: SchemaRegistryClient, fold
         return AvroSerializer(client, avro(version))
     if format == "json-schema":
         return JSONSerializer(json_schema(version), client)
-    kind = class_of(next(iter(compiled(str(proto(version, folder))).message_types_by_name.values())))
+    kind = class_of(
+        next(iter(compiled(str(proto(version, folder))).message_types_by_name.values()))
+    )
     serialize = ProtobufSerializer(kind, client, {"use.deprecated.format": False})
     return lambda value, context: serialize(kind(**value), context)
 
@@ -171,17 +186,27 @@ def deserializer(format: str, version: Version, client: SchemaRegistryClient, fo
         return AvroDeserializer(client, avro(version))
     if format == "json-schema":
         return JSONDeserializer(json_schema(version), schema_registry_client=client)
-    kind = class_of(next(iter(compiled(str(proto(version, folder))).message_types_by_name.values())))
+    kind = class_of(
+        next(iter(compiled(str(proto(version, folder))).message_types_by_name.values()))
+    )
     return ProtobufDeserializer(kind, {"use.deprecated.format": False}, client)
 
 
 @pytest.mark.parametrize(("name", "is_back", "format", "kind"), THEIRS)
 async def test_a_model_reads_what_confluents_serialiser_has_written_with_another_version(
-    registry: RegistryServer, confluent: SchemaRegistryClient, tmp_path: Path, name: str, is_back: bool, format: str,
+    registry: RegistryServer,
+    confluent: SchemaRegistryClient,
+    tmp_path: Path,
+    name: str,
+    is_back: bool,
+    format: str,
     kind: str,
-) -> None:  # fmt: skip
+) -> None:
     writer, reader, written, read = sides(CHANGES[name], is_back)
-    app = make_app(format, {"schema": {"file": reader_file(format, reader, tmp_path)}} if name == "renamed" else {})
+    app = make_app(
+        format,
+        {"schema": {"file": reader_file(format, reader, tmp_path)}} if name == "renamed" else {},
+    )
     wanted: Any = model(reader, kind)
     seen: list[Any] = []
 
@@ -200,7 +225,11 @@ async def test_a_model_reads_what_confluents_serialiser_has_written_with_another
 @pytest.mark.parametrize("kind", ["dataclass", "pydantic"])
 @pytest.mark.parametrize("format", ["avro", "json-schema"])
 async def test_a_model_that_knows_the_old_name_of_a_field_needs_no_file(
-    registry: RegistryServer, confluent: SchemaRegistryClient, tmp_path: Path, format: str, kind: str
+    registry: RegistryServer,
+    confluent: SchemaRegistryClient,
+    tmp_path: Path,
+    format: str,
+    kind: str,
 ) -> None:
     writer, reader, written, read = sides(CHANGES["renamed"], False)
     app = make_app(format)
@@ -212,16 +241,23 @@ async def test_a_model_that_knows_the_old_name_of_a_field_needs_no_file(
         seen.append(plain(order))
 
     async with running(app, registry) as test:
-        await test.send("orders", await serialized(serializer(format, writer, confluent, tmp_path), written))
+        await test.send(
+            "orders", await serialized(serializer(format, writer, confluent, tmp_path), written)
+        )
         await test.settled()
     assert seen == [read]
 
 
 @pytest.mark.parametrize(("name", "is_back", "format", "kind"), OURS)
 async def test_confluents_deserialiser_reads_with_another_version_what_a_model_was_written_as(
-    registry: RegistryServer, confluent: SchemaRegistryClient, tmp_path: Path, name: str, is_back: bool, format: str,
+    registry: RegistryServer,
+    confluent: SchemaRegistryClient,
+    tmp_path: Path,
+    name: str,
+    is_back: bool,
+    format: str,
     kind: str,
-) -> None:  # fmt: skip
+) -> None:
     writer, reader, written, read = sides(CHANGES[name], is_back)
     file = {"file": str(proto(writer, tmp_path / "ours"))} if format == "protobuf" else {}
     app = make_app(format, outgoing={"schema": file})
@@ -230,9 +266,13 @@ async def test_confluents_deserialiser_reads_with_another_version_what_a_model_w
     async with running(app, registry) as test:
         await emitter.send(order)
         (record,) = test.records("out")
-    theirs = await serialized(deserializer(format, reader, confluent, tmp_path / "theirs"), record.value, OUT)
+    theirs = await serialized(
+        deserializer(format, reader, confluent, tmp_path / "theirs"), record.value, OUT
+    )
     if format == "json-schema":
-        read = written  # it checks the document, and changes nothing
+        # It checks the document, and changes nothing.
+        read = written
     elif format == "protobuf":
-        read = {name: value for name, value in read.items() if value in written.values()}  # a message has no defaults
+        # A message has no defaults.
+        read = {name: value for name, value in read.items() if value in written.values()}
     assert plain(theirs) == read

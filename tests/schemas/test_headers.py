@@ -1,4 +1,6 @@
-"""Schemas that are named by the GUID in a header of the record, as Confluent's newer serialisers may write them."""
+"""Schemas that are named by the GUID in a header of the record, as Confluent's newer serialisers
+may write them.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def serializer(format: str, client: SchemaRegistryClient) -> tuple[Any, Any]:
     if format == "json-schema":
         return JSONSerializer(JSON_SCHEMA, client, conf=IN_HEADER), {"id": 7}
     kind = protos.generated().Order
-    return ProtobufSerializer(kind, client, {"use.deprecated.format": False, **IN_HEADER}), kind(id=7)
+    return ProtobufSerializer(kind, client, {"use.deprecated.format": False, **IN_HEADER}), kind(
+        id=7
+    )
 
 
 @pytest.mark.parametrize("shape", ["payload", "batch", "iteration"])
@@ -122,9 +126,13 @@ async def test_the_schema_of_a_key_may_be_named_by_a_header_of_its_own(
 
     headers: list[tuple[str, bytes]] = []
     serialize, value = serializer(format, confluent)
-    key = await serialized(serialize, value, SerializationContext("orders", MessageField.KEY, headers))
+    key = await serialized(
+        serialize, value, SerializationContext("orders", MessageField.KEY, headers)
+    )
     serialize, value = serializer(format, confluent)
-    data = await serialized(serialize, value, SerializationContext("orders", MessageField.VALUE, headers))
+    data = await serialized(
+        serialize, value, SerializationContext("orders", MessageField.VALUE, headers)
+    )
     assert [name for name, _ in headers] == ["__key_schema_id", "__value_schema_id"]
     async with running(app, registry) as test:
         for _ in range(2):
@@ -173,7 +181,9 @@ async def test_the_header_of_what_was_read_does_not_name_the_schema_of_what_is_s
 
     headers: list[tuple[str, bytes]] = [("trace", b"t")]
     serialize, value = serializer("avro", confluent)
-    data = await serialized(serialize, value, SerializationContext("orders", MessageField.VALUE, headers))
+    data = await serialized(
+        serialize, value, SerializationContext("orders", MessageField.VALUE, headers)
+    )
     async with running(app, registry) as test:
         test.broker.produce("orders", data, headers=headers)
         await test.settled()

@@ -1,4 +1,6 @@
-"""Channels of JSON with a schema beside Confluent's own serialisers, on one registry, in both directions."""
+"""Channels of JSON with a schema beside Confluent's own serialisers, on one registry, in both
+directions.
+"""
 
 from __future__ import annotations
 
@@ -103,27 +105,41 @@ async def test_a_file_and_what_it_refers_to_are_registered_and_what_does_not_fit
     registry: RegistryServer, confluent: SchemaRegistryClient, tmp_path: Path
 ) -> None:
     line = {"type": "string", "minLength": 2}
-    order = {**DOCUMENT, "properties": {**DOCUMENT["properties"], "lines": {"items": {"$ref": "line.json"}}}}  # type: ignore[dict-item]
+    order = {
+        **DOCUMENT,
+        "properties": {**DOCUMENT["properties"], "lines": {"items": {"$ref": "line.json"}}},
+    }  # type: ignore[dict-item]
     (tmp_path / "line.json").write_text(json.dumps(line))
     (tmp_path / "order.json").write_text(json.dumps(order))
-    app = make_app("json-schema", outgoing={"schema": {"file": str(tmp_path / "order.json"), "subject": "record"}})
+    app = make_app(
+        "json-schema",
+        outgoing={"schema": {"file": str(tmp_path / "order.json"), "subject": "record"}},
+    )
     emitter = app.emitter("out")
     async with running(app, registry) as test:
         await emitter.send(ORDER)
-        with pytest.raises(EncodeError, match=r"does not fit the JSON Schema: properties/lines/items/.*minLength"):
+        with pytest.raises(
+            EncodeError, match=r"does not fit the JSON Schema: properties/lines/items/.*minLength"
+        ):
             await emitter.send({**ORDER, "lines": ["x"]})
         (record,) = test.records("out")
     assert registry.subjects.keys() == {"line.json", "Order"}
     reference = {"name": "line.json", "subject": "line.json", "version": 1}
     assert registry.schemas[2]["references"] == [reference]
-    assert await serialized(JSONDeserializer(None, schema_registry_client=confluent), record.value) == ORDER
+    assert (
+        await serialized(JSONDeserializer(None, schema_registry_client=confluent), record.value)
+        == ORDER
+    )
 
 
 async def test_references_of_a_writers_schema_are_fetched(registry: RegistryServer) -> None:
     registry.add("line.json", '{"type": "string"}', "JSON")
     order = {"type": "object", "properties": {"line": {"$ref": "line.json"}}}
     registry.add(
-        "orders-value", json.dumps(order), "JSON", [{"name": "line.json", "subject": "line.json", "version": 1}]
+        "orders-value",
+        json.dumps(order),
+        "JSON",
+        [{"name": "line.json", "subject": "line.json", "version": 1}],
     )
     app = make_app("json-schema", {"failure_strategy": "dead-letter-queue"})
     seen: list[Any] = []
@@ -147,7 +163,9 @@ async def test_a_file_is_what_is_read_has_to_fit(
 ) -> None:
     file = tmp_path / "reader.json"
     file.write_text(json.dumps({"type": "object", "properties": {"id": {"maximum": 10}}}))
-    app = make_app("json-schema", {"failure_strategy": "dead-letter-queue", "schema": {"file": str(file)}})
+    app = make_app(
+        "json-schema", {"failure_strategy": "dead-letter-queue", "schema": {"file": str(file)}}
+    )
     seen: list[int] = []
 
     @app.incoming("orders")
@@ -156,7 +174,9 @@ async def test_a_file_is_what_is_read_has_to_fit(
 
     async with running(app, registry) as test:
         for id in (7, 11, 8):
-            await test.send("orders", await serialized(JSONSerializer(SCHEMA, confluent), {"id": id}))
+            await test.send(
+                "orders", await serialized(JSONSerializer(SCHEMA, confluent), {"id": id})
+            )
         await test.settled()
         assert len(test.records("dead-letter-topic-orders")) == 1
     assert seen == [7, 8]
@@ -171,10 +191,15 @@ async def test_a_file_is_what_is_read_has_to_fit(
     ],
 )
 async def test_a_model_reads_records_of_other_versions(
-    registry: RegistryServer, confluent: SchemaRegistryClient, version: str, document: dict[str, Any]
+    registry: RegistryServer,
+    confluent: SchemaRegistryClient,
+    version: str,
+    document: dict[str, Any],
 ) -> None:
     properties = {name: {} for name in document}
-    schema = json.dumps({"title": "Order", "type": "object", "properties": properties, "description": version})
+    schema = json.dumps(
+        {"title": "Order", "type": "object", "properties": properties, "description": version}
+    )
     app = make_app("json-schema")
     seen: list[OrderData] = []
 
@@ -188,7 +213,9 @@ async def test_a_model_reads_records_of_other_versions(
     assert seen == [OrderData(1, document.get("note"))]
 
 
-async def test_a_record_that_is_none_is_dead_lettered_with_its_bytes(registry: RegistryServer) -> None:
+async def test_a_record_that_is_none_is_dead_lettered_with_its_bytes(
+    registry: RegistryServer,
+) -> None:
     """Row F13 of the faults."""
     registry.add("orders-value", SCHEMA, "JSON")
     registry.add("other", '"string"')
@@ -198,7 +225,14 @@ async def test_a_record_that_is_none_is_dead_lettered_with_its_bytes(registry: R
     async def handle(order: dict[str, Any]) -> None:
         raise AssertionError("not a record of its own")
 
-    bad = [b"", b'{"id": 1}', b"\0\0\0\0\1", b"\0\0\0\0\1{", b'\0\0\0\0\1{"id":"x"}', b'\0\0\0\0\2{"id":1}']
+    bad = [
+        b"",
+        b'{"id": 1}',
+        b"\0\0\0\0\1",
+        b"\0\0\0\0\1{",
+        b'\0\0\0\0\1{"id":"x"}',
+        b'\0\0\0\0\2{"id":1}',
+    ]
     async with running(app, registry) as test:
         for value in bad:
             await test.send("orders", value)
@@ -211,14 +245,20 @@ GREEK = r"^\p{Script=Greek}+$"
 
 
 def not_checked(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if "is not checked" in record.getMessage()]
+    return [
+        record.getMessage() for record in caplog.records if "is not checked" in record.getMessage()
+    ]
 
 
 async def test_a_pattern_that_cannot_be_checked_is_reported_at_the_start_and_refuses_nothing(
     registry: RegistryServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = tmp_path / "order.json"
-    file.write_text(json.dumps({**DOCUMENT, "properties": {"note": {"pattern": GREEK}, "id": {"type": "integer"}}}))
+    file.write_text(
+        json.dumps(
+            {**DOCUMENT, "properties": {"note": {"pattern": GREEK}, "id": {"type": "integer"}}}
+        )
+    )
     app = make_app("json-schema", {"schema": {"file": str(file)}}, {"schema": {"file": str(file)}})
     seen: list[Any] = []
 
@@ -257,4 +297,6 @@ async def test_a_pattern_of_a_writers_schema_that_cannot_be_checked_is_reported_
         await test.settled()
     assert seen == [{"note": "tea"}] * 3
     (told,) = not_checked(caplog)
-    assert told.startswith(f"orders: schema 1 of the registry: the pattern '{GREEK}' at properties/note/pattern")
+    assert told.startswith(
+        f"orders: schema 1 of the registry: the pattern '{GREEK}' at properties/note/pattern"
+    )

@@ -52,7 +52,9 @@ def exactly(value: Any) -> Any:
 
 
 @pytest.mark.parametrize(("shape", "way", "kind"), CELLS)
-def test_a_value_comes_through_as_it_is_or_is_refused_by_name(shape: Shape, way: str, kind: str) -> None:
+def test_a_value_comes_through_as_it_is_or_is_refused_by_name(
+    shape: Shape, way: str, kind: str
+) -> None:
     world = World()
     annotation, value = shape.wanted(kind)
     if (way, kind) in shape.refused:
@@ -75,7 +77,9 @@ def test_a_value_comes_through_as_it_is_or_is_refused_by_name(shape: Shape, way:
 
 @pytest.mark.parametrize("kind", MAKERS)
 @pytest.mark.parametrize("name", [name for name, shape in SHAPES.items() if shape.of is not None])
-def test_an_instance_is_written_by_the_schema_of_its_class_or_refused_by_name(name: str, kind: str) -> None:
+def test_an_instance_is_written_by_the_schema_of_its_class_or_refused_by_name(
+    name: str, kind: str
+) -> None:
     world, shape = World(), SHAPES[name]
     annotation, value = shape.wanted(kind)
     if name in WITHOUT_FILE:

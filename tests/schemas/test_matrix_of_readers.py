@@ -1,4 +1,5 @@
-"""Avro schemas of a writer and of a reader as they meet in the wild, and values that fit no field of their schema.
+"""Avro schemas of a writer and of a reader as they meet in the wild, and values that fit no field
+of their schema.
 
 Each is right or refused by name, as dict, dataclass, pydantic model and msgspec struct.
 """
@@ -38,10 +39,14 @@ DEFAULTS = {
 
 
 def of_fastavro(world: World, file: str, value: Any, schema: Any = None) -> bytes:
-    """A record whose schema is registered as the file has it, with data that *schema* writes: by default the same."""
+    """A record whose schema is registered as the file has it, with data that *schema* writes: by
+    default the same.
+    """
     id = world.register("orders-value", "AVRO", text_of(file))
     data = BytesIO()
-    fastavro.schemaless_writer(data, fastavro.parse_schema(schema or json.loads(text_of(file))), value)
+    fastavro.schemaless_writer(
+        data, fastavro.parse_schema(schema or json.loads(text_of(file))), value
+    )
     return b"\0" + id.to_bytes(4, "big") + data.getvalue()
 
 
@@ -55,7 +60,9 @@ def said_in(value: Any, names: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("color", "seen"), [("RED", "RED"), ("BLUE", "BLUE"), ("GREEN", "OTHER")])
-def test_a_symbol_that_the_reader_does_not_have_is_its_default(kind: str, color: str, seen: str) -> None:
+def test_a_symbol_that_the_reader_does_not_have_is_its_default(
+    kind: str, color: str, seen: str
+) -> None:
     world = World()
     data = of_fastavro(world, "colors_1.avsc", {"color": color})
     wanted = kind_of(kind, "Paint", {"color": str})
@@ -64,7 +71,9 @@ def test_a_symbol_that_the_reader_does_not_have_is_its_default(kind: str, color:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_symbol_that_the_reader_does_not_have_is_refused_where_it_has_no_default(kind: str) -> None:
+def test_a_symbol_that_the_reader_does_not_have_is_refused_where_it_has_no_default(
+    kind: str,
+) -> None:
     world = World()
     data = of_fastavro(world, "colors_1.avsc", {"color": "GREEN"})
     with pytest.raises(DecodeError, match=r"does not resolve to .*colors_3\.avsc: .*Color"):
@@ -75,9 +84,14 @@ def test_a_symbol_that_the_reader_does_not_have_is_refused_where_it_has_no_defau
 def test_aliases_and_defaults_of_every_type_are_values(kind: str) -> None:
     world = World()
     data = of_fastavro(world, "id.avsc", {"number": 7})
-    types: dict[str, Any] = {name: Any if value is None else type(value) for name, value in DEFAULTS.items()}
+    types: dict[str, Any] = {
+        name: Any if value is None else type(value) for name, value in DEFAULTS.items()
+    }
     wanted = kind_of(kind, "After", types)
-    first, second = (said_in(world.decode(wanted, "avro", data, path_of("defaults.avsc")), DEFAULTS) for _ in range(2))
+    first, second = (
+        said_in(world.decode(wanted, "avro", data, path_of("defaults.avsc")), DEFAULTS)
+        for _ in range(2)
+    )
     assert first == DEFAULTS
     first["tags"].append("x")
     first["line"]["sku"] = "x"
@@ -87,12 +101,34 @@ def test_aliases_and_defaults_of_every_type_are_values(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_writers_schema_is_read_as_javas_library_reads_it(kind: str) -> None:
     world = World()
-    plain = {"no_precision": b"\x01\x00", "of_text": "1.5", "unknown": 5, "text": "a", "number": 1, "either": None}
-    base = {"no_precision": "bytes", "of_text": "string", "unknown": "long", "text": "string", "number": "int",
-            "either": ["string", "null"]}  # fmt: skip
+    plain = {
+        "no_precision": b"\x01\x00",
+        "of_text": "1.5",
+        "unknown": 5,
+        "text": "a",
+        "number": 1,
+        "either": None,
+    }
+    base = {
+        "no_precision": "bytes",
+        "of_text": "string",
+        "unknown": "long",
+        "text": "string",
+        "number": "int",
+        "either": ["string", "null"],
+    }
     fields = [{"name": name, "type": type} for name, type in base.items()]
-    data = of_fastavro(world, "lenient.avsc", plain, {"type": "record", "name": "Lenient", "fields": fields})
-    types = {"no_precision": bytes, "of_text": str, "unknown": int, "text": str, "number": int, "either": str | None}
+    data = of_fastavro(
+        world, "lenient.avsc", plain, {"type": "record", "name": "Lenient", "fields": fields}
+    )
+    types = {
+        "no_precision": bytes,
+        "of_text": str,
+        "unknown": int,
+        "text": str,
+        "number": int,
+        "either": str | None,
+    }
     found = world.decode(kind_of(kind, "Lenient", types), "avro", data)
     assert said_in(found, plain) == plain
 
@@ -118,7 +154,13 @@ UNFIT: list[tuple[str, str, dict[str, Any], dict[str, Any], str]] = [
     ("protobuf", "order", PROTO_ORDER, {"lines": [{"sku": "tea", "count": 2**31}]}, "count|lines"),
     ("protobuf", "known", KNOWN, {"more": {"a": 2**60 + 1}}, "more"),
     ("json-schema", "address", {"country": "NL", "code": "1234 AB"}, {"code": "12345"}, "at code"),
-    ("json-schema", "tree", {"name": "r", "children": []}, {"children": [{"name": 1}]}, "at children/0"),
+    (
+        "json-schema",
+        "tree",
+        {"name": "r", "children": []},
+        {"children": [{"name": 1}]},
+        "at children/0",
+    ),
     (
         "json-schema",
         "payment",

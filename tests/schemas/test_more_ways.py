@@ -1,4 +1,6 @@
-"""Other ways in and out of a channel with schemas: requests, transactions, TLS, missing packages."""
+"""Other ways in and out of a channel with schemas: requests, transactions, TLS, missing
+packages.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ async def test_a_request_and_its_reply_wait_for_their_schemas(registry: Registry
         assert await emitter.request(Order(21), reply_type=Answer, timeout=10) == Answer(42)
 
 
-async def test_what_an_emitter_sends_in_a_transaction_waits_for_its_schema(registry: RegistryServer) -> None:
+async def test_what_an_emitter_sends_in_a_transaction_waits_for_its_schema(
+    registry: RegistryServer,
+) -> None:
     app = make_app("avro", outgoing={"transactional_id": "t"})
     emitter = app.emitter("out")
     registry.fault, registry.times = 500, 2
@@ -61,7 +65,10 @@ async def test_what_an_emitter_sends_in_a_transaction_waits_for_its_schema(regis
         async with emitter.transaction() as transaction:
             await transaction.send(Order(1))
             await transaction.send(Order(2))
-        assert [record.value for record in test.records("out")] == [b"\0\0\0\0\1\2", b"\0\0\0\0\1\4"]
+        assert [record.value for record in test.records("out")] == [
+            b"\0\0\0\0\1\2",
+            b"\0\0\0\0\1\4",
+        ]
 
 
 async def test_without_waiting_for_writes_records_are_settled_when_the_schema_has_come(
@@ -111,7 +118,10 @@ async def test_a_registry_with_tls_gets_our_certificate_and_has_to_show_its_own(
     async def handle(order: Order) -> None:
         seen.append(order.id)
 
-    client = {"ssl_certfile": str(certificates / "client.crt"), "ssl_keyfile": str(certificates / "client.key")}
+    client = {
+        "ssl_certfile": str(certificates / "client.crt"),
+        "ssl_keyfile": str(certificates / "client.key"),
+    }
     trusted = str(certificates / ("ours.crt" if is_known else "foreign.crt"))
     with registry_server(**tls(certificates)) as registry, pytest.MonkeyPatch.context() as patch:
         patch.setattr("reactive_kafka.schemas.registry.NOT_READY_S", 0.2)
@@ -138,8 +148,12 @@ def test_a_missing_package_is_told_at_the_start_with_what_to_install(
     monkeypatch: pytest.MonkeyPatch, format: str, package: str, extra: str, side: str
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    app = make_app(format) if side == "incoming" else make_app(format, {"value_deserializer": "json"})
-    with pytest.raises(MissingExtraError, match=rf"{format}.*pip install 'reactive-kafka\[{extra}\]'"):
+    app = (
+        make_app(format) if side == "incoming" else make_app(format, {"value_deserializer": "json"})
+    )
+    with pytest.raises(
+        MissingExtraError, match=rf"{format}.*pip install 'reactive-kafka\[{extra}\]'"
+    ):
         app.configure()
 
 

@@ -1,4 +1,6 @@
-"""On a real broker: a service of Avro whose registry fails in every way, and one of CloudEvents in both modes."""
+"""On a real broker: a service of Avro whose registry fails in every way, and one of CloudEvents in
+both modes.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ PARTITIONS = 3
 EACH = 12
 """Records of each version of the schema, and of each mode."""
 PAGE = "default backend - 404"
-"""What an ingress without its backend answers. A 404 of the registry itself says that it has no such schema."""
+"""What an ingress without its backend answers. A 404 of the registry itself says that it has no
+such schema.
+"""
 FAULTS: list[tuple[int | str, str]] = [
     ("away", "away: [Errno 111] Connection refused"),
     ("slow", "slow: no answer within 0.3 s"),
@@ -57,7 +61,9 @@ class Invoice(BaseModel):
 def schema(version: int) -> str:
     """Each version is another schema: a field is added, with a default."""
     added = [{"name": f"added_{number}", "type": "int", "default": 0} for number in range(version)]
-    return json.dumps({"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}, *added]})
+    return json.dumps(
+        {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}, *added]}
+    )
 
 
 def begin(registry: RegistryServer, fault: int | str) -> None:
@@ -95,20 +101,30 @@ async def records(bootstrap: str, topic: str, count: int) -> list[Any]:
 
 async def committed(bootstrap: str, group: str, topic: str) -> int:
     """The sum of a group's positions."""
-    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=group, enable_auto_commit=False)
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=bootstrap, group_id=group, enable_auto_commit=False
+    )
     async with consumer:
         found = [await consumer.committed(Partition(topic, number)) for number in range(PARTITIONS)]
     return sum(position or 0 for position in found)
 
 
 async def test_a_service_outlives_every_fault_of_its_registry_and_loses_nothing(
-    kafka: str, registry: RegistryServer, confluent: SchemaRegistryClient, monkeypatch: pytest.MonkeyPatch
+    kafka: str,
+    registry: RegistryServer,
+    confluent: SchemaRegistryClient,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Row F17 of the faults."""
     monkeypatch.setattr(asking, "NOT_READY_S", 0.5)
     monkeypatch.setattr(asking, "BACKOFF", Backoff(0.05, 0.2))
     topic, out, group = await topics_of(kafka)
-    orders = {"topic": topic, "group_id": group, "auto_offset_reset": "earliest", "commit_interval": "100ms"}
+    orders = {
+        "topic": topic,
+        "group_id": group,
+        "auto_offset_reset": "earliest",
+        "commit_interval": "100ms",
+    }
     app = App(
         {
             "kafka": {"bootstrap_servers": kafka},
@@ -126,7 +142,10 @@ async def test_a_service_outlives_every_fault_of_its_registry_and_loses_nothing(
         return Invoice(order=message.payload.id)
 
     async def written(version: int) -> list[bytes]:
-        serialize, context = AvroSerializer(confluent, schema(version)), SerializationContext(topic, MessageField.VALUE)
+        serialize, context = (
+            AvroSerializer(confluent, schema(version)),
+            SerializationContext(topic, MessageField.VALUE),
+        )
         ids = range(version * EACH, (version + 1) * EACH)
         return [await serialized(serialize, {"id": id}, context) for id in ids]
 
@@ -146,21 +165,35 @@ async def test_a_service_outlives_every_fault_of_its_registry_and_loses_nothing(
         total = len(FAULTS) * EACH
     assert sorted(seen) == [(id, 1) for id in range(total)]
     assert await committed(kafka, group, topic) == total
-    deserialize, context = AvroDeserializer(confluent), SerializationContext(out, MessageField.VALUE)
-    read = [await serialized(deserialize, record.value, context) for record in await records(kafka, out, total)]
+    deserialize, context = (
+        AvroDeserializer(confluent),
+        SerializationContext(out, MessageField.VALUE),
+    )
+    read = [
+        await serialized(deserialize, record.value, context)
+        for record in await records(kafka, out, total)
+    ]
     assert sorted(one["order"] for one in read) == list(range(total))
 
 
 async def test_a_service_of_cloud_events_reads_and_writes_both_modes(kafka: str) -> None:
     topic, out, group = await topics_of(kafka)
-    invoices = {"topic": out, "cloud_events": {"mode": "structured", "type": "invoice.made", "source": "/billing"}}
+    invoices = {
+        "topic": out,
+        "cloud_events": {"mode": "structured", "type": "invoice.made", "source": "/billing"},
+    }
     app = App(
         {
             "kafka": {"bootstrap_servers": kafka},
-            "incoming": {"orders": {"topic": topic, "group_id": group, "auto_offset_reset": "earliest"}},
+            "incoming": {
+                "orders": {"topic": topic, "group_id": group, "auto_offset_reset": "earliest"}
+            },
             "outgoing": {
                 "structured": invoices,
-                "binary": {**invoices, "cloud_events": {**invoices["cloud_events"], "mode": "binary"}},  # type: ignore[dict-item]
+                "binary": {
+                    **invoices,
+                    "cloud_events": {**invoices["cloud_events"], "mode": "binary"},
+                },  # type: ignore[dict-item]
             },
         }
     )
@@ -176,19 +209,33 @@ async def test_a_service_of_cloud_events_reads_and_writes_both_modes(kafka: str)
 
     async with AIOKafkaProducer(bootstrap_servers=kafka) as producer:
         for id in range(2 * EACH):
-            attributes = {"id": f"e{id}", "source": "/shop", "type": "placed", "datacontenttype": "application/json"}
+            attributes = {
+                "id": f"e{id}",
+                "source": "/shop",
+                "type": "placed",
+                "datacontenttype": "application/json",
+            }
             to_record = binding.to_structured if id % 2 else binding.to_binary
             made = to_record(SdkEvent(attributes, {"id": id}), JSONFormat())
             headers = [(name, value) for name, value in made.headers.items()]
-            await producer.send_and_wait(topic, made.value, headers=headers, partition=id % PARTITIONS)
+            await producer.send_and_wait(
+                topic, made.value, headers=headers, partition=id % PARTITIONS
+            )
     async with app:
         found = await records(kafka, out, 4 * EACH)
     assert await committed(kafka, group, topic) == 2 * EACH
     events = [
-        binding.from_kafka(binding.KafkaMessage(dict(one.headers), one.key, one.value), JSONFormat()) for one in found
+        binding.from_kafka(
+            binding.KafkaMessage(dict(one.headers), one.key, one.value), JSONFormat()
+        )
+        for one in found
     ]
-    assert {(event.get_type(), event.get_source()) for event in events} == {("invoice.made", "/billing")}
-    read = sorted((record.key, event.get_data()["order"]) for record, event in zip(found, events, strict=True))
+    assert {(event.get_type(), event.get_source()) for event in events} == {
+        ("invoice.made", "/billing")
+    }
+    read = sorted(
+        (record.key, event.get_data()["order"]) for record, event in zip(found, events, strict=True)
+    )
     assert read == sorted((b"e%d" % id, id) for id in (*range(2 * EACH), *range(2 * EACH)))
     types = [dict(one.headers)["content-type"] for one in found]
     assert sum(one.startswith(b"application/cloudevents+json") for one in types) == 2 * EACH

@@ -69,7 +69,10 @@ def serializer(confluent: SchemaRegistryClient, kind: Any) -> ProtobufSerializer
     [
         (pb.Order, message()),
         (dict, PLAIN),
-        (Order, Order(**{name: value for name, value in PLAIN.items() if name in Order.model_fields})),
+        (
+            Order,
+            Order(**{name: value for name, value in PLAIN.items() if name in Order.model_fields}),
+        ),
         (OrderData, OrderData(2**40, "PAID")),
     ],
 )
@@ -109,7 +112,9 @@ async def test_confluents_deserialiser_reads_generated_classes_as_its_own_serial
     assert subjects <= registry.subjects.keys() <= subjects | {"google/protobuf/timestamp.proto"}
 
 
-@pytest.mark.parametrize("value", [PLAIN, Order(id=2**40, raw=b"\1"), OrderData(7, "PAID")], ids=lambda one: type(one))
+@pytest.mark.parametrize(
+    "value", [PLAIN, Order(id=2**40, raw=b"\1"), OrderData(7, "PAID")], ids=lambda one: type(one)
+)
 async def test_a_proto_file_is_the_schema_of_models_and_dicts(
     registry: RegistryServer, confluent: SchemaRegistryClient, tmp_path: Path, value: Any
 ) -> None:
@@ -119,8 +124,11 @@ async def test_a_proto_file_is_the_schema_of_models_and_dicts(
     async with running(app, registry) as test:
         if isinstance(value, dict):
             with pytest.raises(EncodeError, match="it has a key that is no field of"):
-                await emitter.send(value)  # the first message of the file is another one
-            value = Order(**{name: one for name, one in value.items() if name in Order.model_fields})
+                # The first message of the file is another one.
+                await emitter.send(value)
+            value = Order(
+                **{name: one for name, one in value.items() if name in Order.model_fields}
+            )
         elif isinstance(value, OrderData):
             value = dataclasses.make_dataclass("Order", [("id", int), ("state", str)])(7, "PAID")
         await emitter.send(value)
@@ -136,7 +144,8 @@ OLD = 'syntax = "proto3"; package shop; message Order { int32 id = 1; string gon
 async def test_fields_are_known_by_number_whatever_the_other_side_calls_them(
     registry: RegistryServer, tmp_path: Path
 ) -> None:
-    registry.add("orders-value", OLD, "PROTOBUF")  # as text: not every registry has it serialized
+    # As text: not every registry has it serialized.
+    registry.add("orders-value", OLD, "PROTOBUF")
     file = tmp_path / "new.proto"
     file.write_text(
         'syntax = "proto3"; package shop; message Order { int64 id = 1; optional string note = 3; bool added = 4; }'
@@ -168,7 +177,9 @@ async def test_fields_are_known_by_number_whatever_the_other_side_calls_them(
     ]
 
 
-async def test_text_with_imports_is_compiled_with_what_the_registry_has_for_them(registry: RegistryServer) -> None:
+async def test_text_with_imports_is_compiled_with_what_the_registry_has_for_them(
+    registry: RegistryServer,
+) -> None:
     registry.add("line", protos.LINE, "PROTOBUF")
     reference = {"name": "shop_line.proto", "subject": "line", "version": 1}
     registry.add("orders-value", protos.ORDER, "PROTOBUF", [reference])
@@ -185,13 +196,17 @@ async def test_text_with_imports_is_compiled_with_what_the_registry_has_for_them
     assert seen == [PLAIN]
 
 
-async def test_without_registering_a_dict_is_written_as_the_latest_schema_says(registry: RegistryServer) -> None:
+async def test_without_registering_a_dict_is_written_as_the_latest_schema_says(
+    registry: RegistryServer,
+) -> None:
     registry.add("orders-out-value", OLD, "PROTOBUF")
     app = make_app("protobuf", outgoing={"schema": {"register": False}})
     emitter = app.emitter("out")
     async with running(app, registry) as test:
         await emitter.send({"id": 5, "text": "tea"})
-        assert [record.value for record in test.records("out")] == [b"\0\0\0\0\1\0\x08\x05\x1a\3tea"]
+        assert [record.value for record in test.records("out")] == [
+            b"\0\0\0\0\1\0\x08\x05\x1a\3tea"
+        ]
 
 
 async def test_a_record_that_is_none_or_another_message_is_dead_lettered_with_its_bytes(

@@ -1,4 +1,6 @@
-"""What a ``.proto`` file imports: what every reader has, what is in folders above, and what protoc says of the rest."""
+"""What a ``.proto`` file imports: what every reader has, what is in folders above, and what protoc
+says of the rest.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,13 @@ from google.protobuf.message_factory import GetMessageClass
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.formats import FormatError, Registered, Schemas, decoder_for
 from reactive_kafka.formats.registered.proto_compiler import protoc
-from reactive_kafka.formats.registered.proto_files import compiled, compiled_text, file_of, schema_of_file, text_of
+from reactive_kafka.formats.registered.proto_files import (
+    compiled,
+    compiled_text,
+    file_of,
+    schema_of_file,
+    text_of,
+)
 from reactive_kafka.formats.registered.proto_known import is_built_in, known_file, known_names
 from reactive_kafka.formats.registered.schemas import ById, Reference, Schema
 from tests.schemas.helpers import make_app, running, serialized
@@ -97,7 +105,10 @@ async def test_what_is_built_in_is_not_registered_and_confluents_deserialiser_re
     registry: RegistryServer, confluent: SchemaRegistryClient, tmp_path: Path, from_file: bool
 ) -> None:
     kind = price_class(tmp_path)
-    app = make_app("protobuf", outgoing={"schema": {"file": str(tmp_path / "price.proto")}} if from_file else None)
+    app = make_app(
+        "protobuf",
+        outgoing={"schema": {"file": str(tmp_path / "price.proto")}} if from_file else None,
+    )
     emitter = app.emitter("out")
     async with running(app, registry) as test:
         await emitter.send(PLAIN if from_file else price(kind))
@@ -116,7 +127,11 @@ def test_each_built_in_file_can_be_imported(name: str) -> None:
 
 
 def test_proto_text_may_import_all_that_is_built_in() -> None:
-    text = 'syntax = "proto3"; ' + "".join(f'import "{name}"; ' for name in ALL_NAMES) + "message Main {}"
+    text = (
+        'syntax = "proto3"; '
+        + "".join(f'import "{name}"; ' for name in ALL_NAMES)
+        + "message Main {}"
+    )
     file = file_of(Schema("PROTOBUF", compiled_text(Schema("PROTOBUF", text))))
     assert sorted(one.name for one in file.dependencies) == sorted(ALL_NAMES)
 
@@ -140,7 +155,9 @@ OTHER.message_type.add(name="Coins")
 
 @pytest.mark.parametrize("as_text", [False, True])
 def test_a_built_in_file_wins_over_a_reference_of_its_name(tmp_path: Path, as_text: bool) -> None:
-    reference = Reference(OTHER.name, "money", 1, Schema("PROTOBUF", text_of(OTHER.SerializeToString())))
+    reference = Reference(
+        OTHER.name, "money", 1, Schema("PROTOBUF", text_of(OTHER.SerializeToString()))
+    )
     if as_text:
         text = compiled_text(Schema("PROTOBUF", PRICE, (reference,)))
     else:
@@ -156,11 +173,15 @@ def test_a_file_that_needs_another_content_of_a_built_in_file_is_refused(tmp_pat
     coins = 'syntax = "proto3"; package google.type; message Coins {}'
     written(tmp_path, {"price.proto": text, "google/type/money.proto": coins})
     source = Registered(Schemas("orders"), "orders", file=str(tmp_path / "price.proto"))
-    with pytest.raises(FormatError, match=r"price.proto does not fit the files that are built in .*Coins"):
+    with pytest.raises(
+        FormatError, match=r"price.proto does not fit the files that are built in .*Coins"
+    ):
         decoder_for(dict, "protobuf", source)
 
 
-def test_common_types_that_confluents_serialisers_lack_are_referred_to_and_read_without_a_reference() -> None:
+def test_common_types_that_confluents_serialisers_lack_are_referred_to_and_read_without_a_reference() -> (
+    None
+):
     name = "google/type/interval.proto"
     main = FileDescriptorProto(name="main.proto", syntax="proto3", dependency=[name])
     main.message_type.add(name="Main")
@@ -176,7 +197,9 @@ def test_an_import_without_a_reference_is_named() -> None:
     schemas.answered(ById(1), Schema("PROTOBUF", text_of(main.SerializeToString())))
     decode = decoder_for(dict, "protobuf", Registered(schemas, "orders"))
     assert decode is not None
-    with pytest.raises(DecodeError, match=r"schema 1 .*: it imports 'shop/line.proto', and has no reference to it"):
+    with pytest.raises(
+        DecodeError, match=r"schema 1 .*: it imports 'shop/line.proto', and has no reference to it"
+    ):
         decode(b"\0\0\0\0\1\0")
 
 
@@ -257,19 +280,31 @@ def test_of_many_problems_five_are_named(tmp_path: Path) -> None:
         compiled(str(tmp_path / "bad.proto"))
 
 
-def test_a_warning_of_protoc_is_not_written(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    written(tmp_path, {"unused.proto": 'syntax = "proto3";', "a.proto": 'syntax = "proto3"; import "unused.proto";'})
+def test_a_warning_of_protoc_is_not_written(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    written(
+        tmp_path,
+        {
+            "unused.proto": 'syntax = "proto3";',
+            "a.proto": 'syntax = "proto3"; import "unused.proto";',
+        },
+    )
     compiled(str(tmp_path / "a.proto"))
     assert capfd.readouterr() == ("", "")
 
 
-def test_modules_in_the_folder_of_a_schema_are_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_modules_in_the_folder_of_a_schema_are_not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     written(tmp_path, {"re.py": "raise SystemExit(9)", "a.proto": 'syntax = "proto3";'})
     monkeypatch.chdir(tmp_path)
     assert len(protoc([tmp_path], "a.proto", FileDescriptorSet()).file) == 1
 
 
-async def test_why_a_registrys_text_is_no_schema_is_in_the_reason_of_the_letter(registry: RegistryServer) -> None:
+async def test_why_a_registrys_text_is_no_schema_is_in_the_reason_of_the_letter(
+    registry: RegistryServer,
+) -> None:
     registry.add("orders-value", 'syntax = "proto3"; message A { Foo x = 1; }', "PROTOBUF")
     app = make_app("protobuf", {"failure_strategy": "dead-letter-queue"})
 
@@ -281,7 +316,9 @@ async def test_why_a_registrys_text_is_no_schema_is_in_the_reason_of_the_letter(
         await test.send("orders", b"\0\0\0\0\1\0")
         await test.settled()
         (letter,) = test.records("dead-letter-topic-orders")
-    assert b'the_schema.proto:1:32: "Foo" is not defined' in (dict(letter.headers)["dead-letter-reason"] or b"")
+    assert b'the_schema.proto:1:32: "Foo" is not defined' in (
+        dict(letter.headers)["dead-letter-reason"] or b""
+    )
     assert letter.value == b"\0\0\0\0\1\0"
 
 
@@ -298,11 +335,19 @@ except MissingExtraError as error:
 """
 
 
-def test_without_the_package_of_googles_common_types_only_schemas_that_import_them_are_refused(tmp_path: Path) -> None:
+def test_without_the_package_of_googles_common_types_only_schemas_that_import_them_are_refused(
+    tmp_path: Path,
+) -> None:
     plain = 'syntax = "proto3"; import "confluent/meta.proto"; message Order {}'
     written(tmp_path, {"plain.proto": plain, "price.proto": PRICE})
     ended = subprocess.run(
-        [sys.executable, "-c", WITHOUT_COMMON_TYPES, str(tmp_path / "plain.proto"), str(tmp_path / "price.proto")],
+        [
+            sys.executable,
+            "-c",
+            WITHOUT_COMMON_TYPES,
+            str(tmp_path / "plain.proto"),
+            str(tmp_path / "price.proto"),
+        ],
         capture_output=True,
         text=True,
         timeout=60,

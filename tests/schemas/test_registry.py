@@ -1,4 +1,6 @@
-"""Who waits for which schema, in virtual time: moments are exact, and the registry answers what it is told to."""
+"""Who waits for which schema, in virtual time: moments are exact, and the registry answers what it
+is told to.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,16 @@ import pytest
 from reactive_kafka.clock import Clock
 from reactive_kafka.config.tables import SchemaRegistrySettings
 from reactive_kafka.errors import DecodeError, EncodeError
-from reactive_kafka.formats.registered.schemas import Ask, ByGuid, ById, IdOf, Known, Schema, SchemaMissing, Schemas
+from reactive_kafka.formats.registered.schemas import (
+    Ask,
+    ByGuid,
+    ById,
+    IdOf,
+    Known,
+    Schema,
+    SchemaMissing,
+    Schemas,
+)
 from reactive_kafka.observe.events import SchemaAvailable, SchemaUnavailable
 from reactive_kafka.schemas.answers import NoGuids, NotFound, Refused, RegistryAway
 from reactive_kafka.schemas.registry import Registry
@@ -22,7 +33,9 @@ AVRO = Schema("AVRO", '"string"')
 
 
 class Scripted:
-    """A source that answers one thing after the other, the last one for ever; and notes when it was asked."""
+    """A source that answers one thing after the other, the last one for ever; and notes when it was
+    asked.
+    """
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
@@ -55,7 +68,9 @@ class Scripted:
 
 def registry_of(source: Scripted, observer: Recorder | None = None) -> tuple[Registry, Tasks]:
     tasks = Tasks()
-    registry = Registry(SchemaRegistrySettings(url=("memory://",)), Clock(now, now), tasks, observer or Recorder())
+    registry = Registry(
+        SchemaRegistrySettings(url=("memory://",)), Clock(now, now), tasks, observer or Recorder()
+    )
     registry.source = source
     return registry, tasks
 
@@ -96,7 +111,16 @@ async def test_waits_grow_and_readiness_names_the_reason_after_five_seconds() ->
     assert schemas.not_ready() == ["schema registry memory://: schema 1: 500: it has failed"]
     assert other.not_ready() == []
     await asyncio.sleep(60)
-    assert [round(at - begun, 2) for at in source.asked[:8]] == [0, 0.25, 0.75, 1.75, 3.75, 7.75, 15.75, 25.75]
+    assert [round(at - begun, 2) for at in source.asked[:8]] == [
+        0,
+        0.25,
+        0.75,
+        1.75,
+        3.75,
+        7.75,
+        15.75,
+        25.75,
+    ]
     source.answers = [AVRO]
     assert await waiter
     assert schemas.not_ready() == []
@@ -106,11 +130,17 @@ async def test_waits_grow_and_readiness_names_the_reason_after_five_seconds() ->
 @in_virtual_time
 async def test_each_channel_that_waits_is_told_once_for_each_reason_and_when_it_is_over() -> None:
     recorder = Recorder()
-    source = Scripted(*[RegistryAway("500: it has failed")] * 3, *[RegistryAway("429: too many requests")] * 2, AVRO)
+    source = Scripted(
+        *[RegistryAway("500: it has failed")] * 3,
+        *[RegistryAway("429: too many requests")] * 2,
+        AVRO,
+    )
     registry, tasks = registry_of(source, recorder)
     waiting = [missing(connected(registry), ById(1)).arrives()]
     await asyncio.sleep(0.1)
-    waiting += [missing(connected(registry, name), ById(1)).arrives() for name in ("invoices", "orders")]
+    waiting += [
+        missing(connected(registry, name), ById(1)).arrives() for name in ("invoices", "orders")
+    ]
     assert all(await asyncio.gather(*waiting))
     told = [(event.channel, event.reason) for event in recorder.of(SchemaUnavailable)]
     assert told == [
@@ -155,7 +185,9 @@ async def test_when_nobody_waits_any_more_nobody_is_asked_any_more() -> None:
 
 
 @in_virtual_time
-async def test_a_no_counts_when_it_was_said_three_times_in_a_row_and_is_forgotten_after_a_minute() -> None:
+async def test_a_no_counts_when_it_was_said_three_times_in_a_row_and_is_forgotten_after_a_minute() -> (
+    None
+):
     no, away = NotFound("404: Schema not found"), RegistryAway("500: it has failed")
     source = Scripted(no, no, away, no, no, no, AVRO)
     registry, tasks = registry_of(source)
@@ -163,7 +195,9 @@ async def test_a_no_counts_when_it_was_said_three_times_in_a_row_and_is_forgotte
     assert await missing(schemas, ById(1)).arrives()
     assert len(source.asked) == 6
     for _ in range(2):
-        with pytest.raises(DecodeError, match="schema registry memory://: schema 1: 404: Schema not found"):
+        with pytest.raises(
+            DecodeError, match="schema registry memory://: schema 1: 404: Schema not found"
+        ):
             schemas.find(ById(1))
     await asyncio.sleep(61)
     assert await missing(schemas, ById(1)).arrives()
@@ -172,7 +206,9 @@ async def test_a_no_counts_when_it_was_said_three_times_in_a_row_and_is_forgotte
 
 
 @in_virtual_time
-async def test_a_registry_without_guids_is_asked_for_them_again_after_a_minute_and_not_for_each_record() -> None:
+async def test_a_registry_without_guids_is_asked_for_them_again_after_a_minute_and_not_for_each_record() -> (
+    None
+):
     source = Scripted(*[NoGuids("404: it does not look up schemas by GUID")] * 3, AVRO)
     registry, tasks = registry_of(source)
     schemas, other = connected(registry), connected(registry, "invoices")
@@ -181,7 +217,9 @@ async def test_a_registry_without_guids_is_asked_for_them_again_after_a_minute_a
         ask = ByGuid(str(UUID(int=number)))
         for one in (schemas, other):
             assert await missing(one, ask).arrives()
-            with pytest.raises(DecodeError, match=f"schema registry memory://: schema {ask.guid}: {refused}"):
+            with pytest.raises(
+                DecodeError, match=f"schema registry memory://: schema {ask.guid}: {refused}"
+            ):
                 one.find(ask)
     assert (len(source.asked), now() - begun) == (3, 0.75)
     await asyncio.sleep(61)
@@ -192,7 +230,9 @@ async def test_a_registry_without_guids_is_asked_for_them_again_after_a_minute_a
 
 
 @in_virtual_time
-async def test_a_guid_that_is_not_found_is_asked_for_again_after_a_minute_and_others_at_once() -> None:
+async def test_a_guid_that_is_not_found_is_asked_for_again_after_a_minute_and_others_at_once() -> (
+    None
+):
     no = NotFound("404: Schema not found")
     source = Scripted(no, no, no, AVRO)
     registry, tasks = registry_of(source)
@@ -213,7 +253,9 @@ async def test_an_incompatible_schema_is_refused_at_once_and_tried_again_after_a
     registry, tasks = registry_of(Scripted(Refused("409: incompatible"), 7))
     schemas, ask = connected(registry), IdOf("orders-value", AVRO, True)
     assert await missing(schemas, ask).arrives()
-    with pytest.raises(EncodeError, match="registering the schema of subject 'orders-value': 409: incompatible"):
+    with pytest.raises(
+        EncodeError, match="registering the schema of subject 'orders-value': 409: incompatible"
+    ):
         schemas.find(ask)
     await asyncio.sleep(61)
     assert await missing(schemas, ask).arrives()

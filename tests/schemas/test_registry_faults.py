@@ -1,4 +1,6 @@
-"""A registry that is away, slow, wrong or unwilling: records wait and say why, none is lost, none is passed over."""
+"""A registry that is away, slow, wrong or unwilling: records wait and say why, none is lost, none
+is passed over.
+"""
 
 from __future__ import annotations
 
@@ -90,9 +92,15 @@ async def test_records_wait_for_a_registry_that_fails_and_none_is_lost(
         await until(lambda: reason in reasons(app, "orders"))
         told = reasons(app, "orders")
         assert f"schema registry {registry.url}: schema 1: {reason}" in told
-        await asyncio.sleep(0.5)  # longer than a record may be unsettled: none of these has begun
+        # Longer than a record may be unsettled: none of these has begun.
+        await asyncio.sleep(0.5)
         facts = app.channel("orders").facts()
-        assert (seen, facts.state, facts.poison, test.committed("orders")) == ([], "running", (), {})
+        assert (seen, facts.state, facts.poison, test.committed("orders")) == (
+            [],
+            "running",
+            (),
+            {},
+        )
         assert app.health().live.is_up
         repair(registry)
         await test.settled()
@@ -132,7 +140,9 @@ async def test_what_is_sent_waits_too_and_its_incoming_record_stays_unsettled(
     assert seen == [0, 1, 2]
 
 
-async def test_an_emitter_waits_for_its_send_timeout_and_send_nowait_does_not(registry: RegistryServer) -> None:
+async def test_an_emitter_waits_for_its_send_timeout_and_send_nowait_does_not(
+    registry: RegistryServer,
+) -> None:
     from dataclasses import make_dataclass
 
     Out = make_dataclass("Out", [("id", int)])
@@ -140,7 +150,9 @@ async def test_an_emitter_waits_for_its_send_timeout_and_send_nowait_does_not(re
     emitter = app.emitter("out")
     registry.fault = 500
     async with running(app, registry, **QUICK) as test:
-        with pytest.raises(SchemaAwayError, match=r"not sent within 0\.3 s: .*orders-out-value.*500"):
+        with pytest.raises(
+            SchemaAwayError, match=r"not sent within 0\.3 s: .*orders-out-value.*500"
+        ):
             await emitter.send(Out(1))
         for _ in range(3):
             with pytest.raises(SchemaAwayError, match="schema registry"):
@@ -170,7 +182,9 @@ async def test_a_schema_that_the_registry_does_not_have_is_the_records_fault_onc
         letters = test.records("dead-letter-topic-orders")
     assert seen == [0, 3]
     assert [letter.value for letter in letters] == [record(1, id=9), record(2, id=9)]
-    assert b"schema 9: 404: Schema not found" in (dict(letters[0].headers)["dead-letter-reason"] or b"")
+    assert b"schema 9: 404: Schema not found" in (
+        dict(letters[0].headers)["dead-letter-reason"] or b""
+    )
     assert registry.requests.count("GET /schemas/ids/9") == asking.CERTAIN
 
 
@@ -199,7 +213,9 @@ async def test_bytes_that_look_like_a_guid_do_not_block_their_partition(
                 test.broker.produce("orders", named + bytes([number]), key=record(9))
             else:
                 header = "__value_schema_id" if place == "header" else "__key_schema_id"
-                test.broker.produce("orders", record(number), key=record(9), headers=[(header, named)])
+                test.broker.produce(
+                    "orders", record(number), key=record(9), headers=[(header, named)]
+                )
         test.broker.produce("orders", record(5), key=record(9))
         await test.settled()
         assert test.committed("orders") == {TopicPartition("orders", 0): 4}
@@ -207,7 +223,9 @@ async def test_bytes_that_look_like_a_guid_do_not_block_their_partition(
     assert seen == [5]
     answer = "Schema not found" if has_guids else "it does not look up schemas by GUID"
     reason = f"schema registry {registry.url}: schema {GUID}: 404: {answer}"
-    assert [reason in (dict(letter.headers)["dead-letter-reason"] or b"").decode() for letter in letters] == [True] * 3
+    assert [
+        reason in (dict(letter.headers)["dead-letter-reason"] or b"").decode() for letter in letters
+    ] == [True] * 3
     assert registry.requests.count(f"GET /schemas/guids/{GUID}") == asking.CERTAIN
 
 
@@ -228,8 +246,12 @@ async def test_a_registry_without_guids_is_not_asked_for_each_record_that_looks_
     assert len(registry.requests) == asking.CERTAIN
 
 
-async def test_a_registry_that_has_found_a_guid_is_away_where_a_page_says_404(registry: RegistryServer) -> None:
-    one, other = (registry.add("orders-value", SCHEMA.replace("Order", name)) for name in ("One", "Other"))
+async def test_a_registry_that_has_found_a_guid_is_away_where_a_page_says_404(
+    registry: RegistryServer,
+) -> None:
+    one, other = (
+        registry.add("orders-value", SCHEMA.replace("Order", name)) for name in ("One", "Other")
+    )
     app = make_app("avro")
     seen: list[int] = []
 
@@ -242,7 +264,9 @@ async def test_a_registry_that_has_found_a_guid_is_away_where_a_page_says_404(re
         await test.settled()
         registry.guids = False
         test.broker.produce("orders", b"\1" + UUID(int=other).bytes + b"\4")
-        await until(lambda: "404: no schema registry answers at this path" in reasons(app, "orders"))
+        await until(
+            lambda: "404: no schema registry answers at this path" in reasons(app, "orders")
+        )
         registry.guids = True
         await test.settled()
     assert seen == [1, 2]
@@ -279,7 +303,9 @@ async def test_a_question_that_the_registry_refuses_is_an_error_of_what_is_sent(
     app = make_app("avro", outgoing={"schema": {"register": register}})
     emitter = app.emitter("out")
     async with running(app, registry, **QUICK):
-        with pytest.raises(EncodeError, match=f"'orders-out-value'.*{status}: told to answer {status}"):
+        with pytest.raises(
+            EncodeError, match=f"'orders-out-value'.*{status}: told to answer {status}"
+        ):
             await emitter.send(Out(1) if register else {"id": 1})
 
 
@@ -367,7 +393,8 @@ async def test_however_records_are_delivered_they_wait_and_one_request_is_made(
     registry: RegistryServer, settings: dict[str, Any], shape: str
 ) -> None:
     if (shape, settings) in (("batch", {"ordering": "key"}), ("payload", {"ack": "manual"})):
-        settings = {}  # the two do not go together
+        # The two do not go together.
+        settings = {}
     app = make_app("avro", settings)
     seen: list[int] = []
     if shape == "payload":
@@ -400,7 +427,9 @@ async def test_however_records_are_delivered_they_wait_and_one_request_is_made(
     assert registry.requests.count("GET /schemas/ids/1") == 4
 
 
-async def test_a_key_waits_for_its_schema_before_the_handler_is_called(registry: RegistryServer) -> None:
+async def test_a_key_waits_for_its_schema_before_the_handler_is_called(
+    registry: RegistryServer,
+) -> None:
     app = make_app("avro", {"key_deserializer": "avro", "value_deserializer": "int"})
     seen: list[tuple[Any, int]] = []
 
@@ -448,7 +477,9 @@ async def test_a_stop_does_not_wait_for_the_registry_and_the_next_run_has_every_
     assert (nothing, seen) == ([], [0, 1, 2])
 
 
-async def test_a_revocation_gives_waiting_records_to_the_next_owner(registry: RegistryServer) -> None:
+async def test_a_revocation_gives_waiting_records_to_the_next_owner(
+    registry: RegistryServer,
+) -> None:
     registry.add("orders-value", SCHEMA)
     registry.fault = 500
     table = {"schema_registry": {"url": registry.url, **QUICK}}
@@ -493,7 +524,9 @@ async def test_readiness_says_that_a_schema_is_incompatible_where_that_fails_the
     registry.compatible = False
     async with running(app, registry, **QUICK) as test:
         await test.send("orders", 1)
-        await until(lambda: "409: Schema being registered is incompatible" in reasons(app, "orders"))
+        await until(
+            lambda: "409: Schema being registered is incompatible" in reasons(app, "orders")
+        )
         assert "subject 'orders-out-value'" in reasons(app, "orders")
         assert (test.records("out"), test.committed("orders")) == ([], {})
 
@@ -505,7 +538,9 @@ async def test_a_lookup_that_finds_nothing_is_an_encode_error(registry: Registry
     app = make_app("avro", outgoing={"schema": {"register": False}})
     emitter = app.emitter("out")
     async with running(app, registry, **QUICK):
-        with pytest.raises(EncodeError, match=r"looking up .*'orders-out-value'.*404: Subject .* not found"):
+        with pytest.raises(
+            EncodeError, match=r"looking up .*'orders-out-value'.*404: Subject .* not found"
+        ):
             await emitter.send(Out(1))
     assert registry.subjects == {}
 
@@ -520,7 +555,10 @@ async def test_a_lookup_that_finds_nothing_is_an_encode_error(registry: Registry
     ids=str,
 )
 async def test_credentials_are_sent_and_never_shown(
-    registry: RegistryServer, login: dict[str, str], header: str | None, caplog: pytest.LogCaptureFixture
+    registry: RegistryServer,
+    login: dict[str, str],
+    header: str | None,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     app = make_app("avro")
 

@@ -1,7 +1,8 @@
-"""Schemas that hypothesis draws, with values of them: what one library writes, each other one reads as the same.
+"""Schemas that hypothesis draws, with values of them: what one library writes, each other one reads
+as the same.
 
-Avro with fastavro, Apache's package and Confluent's serialiser; JSON Schema and Protobuf with Confluent's serialisers,
-python-jsonschema and google.protobuf's own.
+Avro with fastavro, Apache's package and Confluent's serialiser; JSON Schema and Protobuf with
+Confluent's serialisers, python-jsonschema and google.protobuf's own.
 """
 
 from __future__ import annotations
@@ -22,7 +23,11 @@ from confluent_kafka.schema_registry import Schema as TheirSchema
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
-from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pb2 import (
+    DescriptorProto,
+    FieldDescriptorProto,
+    FileDescriptorProto,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -147,7 +152,11 @@ def avro_types(draw: st.DrawFn, place: Place, kinds: tuple[str, ...]) -> Drawn:
         return LOGICAL[kind]
     if kind == "enum":
         symbols = draw(st.permutations(["A", "B", "C"]))
-        return {"type": "enum", "name": f"E{next(place.names)}", "symbols": symbols}, st.sampled_from(symbols)
+        return {
+            "type": "enum",
+            "name": f"E{next(place.names)}",
+            "symbols": symbols,
+        }, st.sampled_from(symbols)
     if kind == "fixed":
         size = draw(st.integers(1, 5))
         schema = {"type": "fixed", "name": f"F{next(place.names)}", "size": size}
@@ -159,7 +168,9 @@ def avro_types(draw: st.DrawFn, place: Place, kinds: tuple[str, ...]) -> Drawn:
     inside, values = draw(avro_types(place.inside(), ALL))
     if kind == "array":
         return {"type": "array", "items": inside}, st.lists(values, max_size=2)
-    return {"type": "map", "values": inside}, st.dictionaries(st.text(max_size=3), values, max_size=2)
+    return {"type": "map", "values": inside}, st.dictionaries(
+        st.text(max_size=3), values, max_size=2
+    )
 
 
 @st.composite
@@ -200,7 +211,9 @@ def avro_data(draw: st.DrawFn) -> tuple[Any, Any]:
     """A record, or a top level of another kind, and a value."""
     place = Place(iter(range(1000)))
     is_record = draw(st.integers(0, 3)) > 0
-    schema, values = draw(avro_records(place) if is_record else avro_types(place, ("array", "map", "enum", "union")))
+    schema, values = draw(
+        avro_records(place) if is_record else avro_types(place, ("array", "map", "enum", "union"))
+    )
     return schema, draw(values)
 
 
@@ -211,7 +224,9 @@ def by_fastavro(schema: Any, value: Any) -> bytes:
 
 
 def from_fastavro(schema: Any, data: bytes) -> Any:
-    return fastavro.schemaless_reader(BytesIO(data), fastavro.parse_schema(json.loads(json.dumps(schema))), None)
+    return fastavro.schemaless_reader(
+        BytesIO(data), fastavro.parse_schema(json.loads(json.dumps(schema))), None
+    )
 
 
 def by_apache(schema: Any, value: Any) -> bytes:
@@ -261,11 +276,21 @@ def test_avro_goes_through_confluents_serialisers_and_back(data: st.DataObject) 
     assert world.their_value("avro", "", ours) == value
 
 
-@pytest.mark.parametrize("kind", ["decimal", "date", "uuid", "timestamp-millis", "local-timestamp-micros"])
+@pytest.mark.parametrize(
+    "kind", ["decimal", "date", "uuid", "timestamp-millis", "local-timestamp-micros"]
+)
 def test_a_union_inside_of_a_record_of_a_union_is_written(kind: str) -> None:
     type, _ = LOGICAL[kind]
-    inner = {"type": "record", "name": "Inner", "fields": [{"name": "it", "type": ["boolean", type]}]}
-    outer = {"type": "record", "name": "Outer", "fields": [{"name": "inner", "type": ["null", inner]}]}
+    inner = {
+        "type": "record",
+        "name": "Inner",
+        "fields": [{"name": "it", "type": ["boolean", type]}],
+    }
+    outer = {
+        "type": "record",
+        "name": "Outer",
+        "fields": [{"name": "inner", "type": ["null", inner]}],
+    }
     value = {"inner": {"it": EXAMPLES[kind]}}
     ours = Ours("avro", "AVRO", json.dumps(outer))
     assert exactly(ours.decode(ours.encode(value))) == exactly(value)
@@ -276,7 +301,15 @@ def test_a_union_inside_of_a_record_of_a_union_is_written(kind: str) -> None:
 
 @st.composite
 def json_types(draw: st.DrawFn, depth: int = 0) -> Drawn:
-    kinds = ["string", "integer", "number", "boolean", "null", "enum", *(("array", "object", "anyOf") * (depth < 3))]
+    kinds = [
+        "string",
+        "integer",
+        "number",
+        "boolean",
+        "null",
+        "enum",
+        *(("array", "object", "anyOf") * (depth < 3)),
+    ]
     kind = draw(st.sampled_from(kinds))
     if kind == "string":
         least = draw(st.integers(0, 3))
@@ -294,9 +327,13 @@ def json_types(draw: st.DrawFn, depth: int = 0) -> Drawn:
         return {"type": "array", "items": inside, "maxItems": 3}, st.lists(values, max_size=3)
     if kind == "anyOf":
         branches = [draw(json_types(depth + 1)) for _ in range(2)]
-        return {"anyOf": [schema for schema, _ in branches]}, st.one_of([values for _, values in branches])
+        return {"anyOf": [schema for schema, _ in branches]}, st.one_of(
+            [values for _, values in branches]
+        )
     if kind == "object":
-        fields = {f"f{number}": draw(json_types(depth + 1)) for number in range(draw(st.integers(1, 3)))}
+        fields = {
+            f"f{number}": draw(json_types(depth + 1)) for number in range(draw(st.integers(1, 3)))
+        }
         needed = draw(st.lists(st.sampled_from(sorted(fields)), unique=True))
         schema = {
             "type": "object",
@@ -320,11 +357,16 @@ def test_json_goes_through_confluents_serialisers_and_back(data: st.DataObject) 
     text = json.dumps({"title": "Order", **schema})
     theirs = JSONSerializer(TheirSchema(text, "JSON"), world.client)(value, CONTEXT)
     assert exactly(world.decode(Any, "json-schema", theirs)) == exactly(value)
-    assert world.their_value("json-schema", "", Ours("json-schema", "JSON", text).encode(value)) == value
+    assert (
+        world.their_value("json-schema", "", Ours("json-schema", "JSON", text).encode(value))
+        == value
+    )
 
 
 @given(json_types(), json_types(), st.data())
-def test_what_jsonschema_refuses_is_neither_read_nor_written(first: Drawn, second: Drawn, data: st.DataObject) -> None:
+def test_what_jsonschema_refuses_is_neither_read_nor_written(
+    first: Drawn, second: Drawn, data: st.DataObject
+) -> None:
     schema, (_, values) = first[0], second
     value = data.draw(values)
     fits = jsonschema.Draft202012Validator(schema).is_valid(value)
@@ -363,13 +405,19 @@ SCALARS: dict[int, st.SearchStrategy[Any]] = {
 
 
 @st.composite
-def messages(draw: st.DrawFn, name: str, depth: int = 0) -> tuple[DescriptorProto, st.SearchStrategy[Any]]:
-    """A message of scalars, of optional and repeated ones, of messages, and maybe of itself; and what is said in it."""
+def messages(
+    draw: st.DrawFn, name: str, depth: int = 0
+) -> tuple[DescriptorProto, st.SearchStrategy[Any]]:
+    """A message of scalars, of optional and repeated ones, of messages, and maybe of itself; and
+    what is said in it.
+    """
     made = DescriptorProto(name=name)
     values: dict[str, st.SearchStrategy[Any]] = {}
     for number in range(1, draw(st.integers(2, 6))):
         field = made.field.add(
-            name=f"f{number}", number=draw(st.just(number)), label=FieldDescriptorProto.LABEL_OPTIONAL
+            name=f"f{number}",
+            number=draw(st.just(number)),
+            label=FieldDescriptorProto.LABEL_OPTIONAL,
         )
         is_message = depth < 2 and draw(st.booleans())
         if is_message:
@@ -418,7 +466,9 @@ def test_protobuf_goes_through_googles_and_confluents_serialisers_and_back(
 ) -> None:
     made, values = drawn
     plain = data.draw(values)
-    file = FileDescriptorProto(name="order.proto", package="wild", syntax="proto3", message_type=[made])
+    file = FileDescriptorProto(
+        name="order.proto", package="wild", syntax="proto3", message_type=[made]
+    )
     text = text_of(file.SerializeToString())
     kind = class_of(file_of(Schema("PROTOBUF", text)).message_types_by_name["Order"])
     message = filled(kind(), plain)
@@ -427,6 +477,11 @@ def test_protobuf_goes_through_googles_and_confluents_serialisers_and_back(
     encoded = ours.encode(plain)
     assert kind.FromString(encoded[len(HEAD) + 1 :]) == message
     world = World()
-    theirs = ProtobufSerializer(kind, world.client, {"use.deprecated.format": False})(message, CONTEXT)
+    theirs = ProtobufSerializer(kind, world.client, {"use.deprecated.format": False})(
+        message, CONTEXT
+    )
     assert exactly(world.decode(Any, "protobuf", theirs)) == exactly(plain)
-    assert ProtobufDeserializer(kind, {"use.deprecated.format": False}, world.client)(encoded, CONTEXT) == message
+    assert (
+        ProtobufDeserializer(kind, {"use.deprecated.format": False}, world.client)(encoded, CONTEXT)
+        == message
+    )

@@ -40,56 +40,135 @@ class Played(Protocol):
 CHUNK = 25
 MOST_SHOWN = 5
 KINDS = (
-    "single", "batch", "manual", "iterate", "spark",
-    "checkpoint", "states", "transactions", "strings", "keep", "control", "graceful", "latest", "limit", "odd",
-    "outage", "pause", "retention", "cooperative", "middleware", "filter", "several", "broadcast",
-    "stops", "every", "cap",
-)  # fmt: skip
+    "single",
+    "batch",
+    "manual",
+    "iterate",
+    "spark",
+    "checkpoint",
+    "states",
+    "transactions",
+    "strings",
+    "keep",
+    "control",
+    "graceful",
+    "latest",
+    "limit",
+    "odd",
+    "outage",
+    "pause",
+    "retention",
+    "cooperative",
+    "middleware",
+    "filter",
+    "several",
+    "broadcast",
+    "stops",
+    "every",
+    "cap",
+)
 WORLDS: dict[str, tuple[Callable[[int], Played], tuple[str, ...]]] = {
     "chain": (run_chain, OF_CHAINS),
     "ends": (run_ends, OF_ENDS),
     "outages": (run_outage, OF_OUTAGES),
     "rounds": (run_rounds, OF_ROUNDS),
 }
-"""Seeds of other kinds, with what must happen in many of them: what a handler sends, ends of reading, long outages, and
-rounds of everything with a rest after each."""
+"""Seeds of other kinds, with what must happen in many of them: what a handler sends, ends of
+reading, long outages, and rounds of everything with a rest after each."""
 LONGEST_S = 60.0
 """Of real time, for one seed: most take a tenth of a second."""
 ENOUGH = 300
 """With so many seeds every kind of fault must have happened at least once."""
 
 OF_SPARK = (
-    *(f"fault {kind}" for kind in SPARK_FAULTS), "crashed after a write", "over ok", "over bad", "over code",
-    "over timeout", "over worker", "over cancelled", "over stuck", "over cluster", "over lost alone",
-    "over lost beside", "planned", "superseded",
-)  # fmt: skip
+    *(f"fault {kind}" for kind in SPARK_FAULTS),
+    "crashed after a write",
+    "over ok",
+    "over bad",
+    "over code",
+    "over timeout",
+    "over worker",
+    "over cancelled",
+    "over stuck",
+    "over cluster",
+    "over lost alone",
+    "over lost beside",
+    "planned",
+    "superseded",
+)
 EXPECTED = (
-    *(f"fault {kind}" for kind in FAULTS), "answer failed", "answer unknown", "assigned back", "assigned ",
-    "end raised", "end failed", "end cancelled", "ignored", "letter", "poison", "failed", "compacted",
-    "member crash", "expired", "commit late", "begun again", "reset", "fetched", "ready UP", "ready DOWN: why",
-    "all lost", "paused", "resumed", "trimmed", "appeared", "latest", "graceful", "filtered", "aside", "aside failed",
-    *(f"odd {kind}" for kind in sorted(ON)), *(f"odd {kind}" for kind in AROUND),
-)  # fmt: skip
+    *(f"fault {kind}" for kind in FAULTS),
+    "answer failed",
+    "answer unknown",
+    "assigned back",
+    "assigned ",
+    "end raised",
+    "end failed",
+    "end cancelled",
+    "ignored",
+    "letter",
+    "poison",
+    "failed",
+    "compacted",
+    "member crash",
+    "expired",
+    "commit late",
+    "begun again",
+    "reset",
+    "fetched",
+    "ready UP",
+    "ready DOWN: why",
+    "all lost",
+    "paused",
+    "resumed",
+    "trimmed",
+    "appeared",
+    "latest",
+    "graceful",
+    "filtered",
+    "aside",
+    "aside failed",
+    *(f"odd {kind}" for kind in sorted(ON)),
+    *(f"odd {kind}" for kind in AROUND),
+)
 OF_OFFSETS = {
     "store": (
-        *(f"fault {kind}" for kind in STORE_FAULTS), "claim", "refused", "row", "got", "set", "beside", "duplicate",
-        "store away", "store late", "store lost", "store twice",
+        *(f"fault {kind}" for kind in STORE_FAULTS),
+        "claim",
+        "refused",
+        "row",
+        "got",
+        "set",
+        "beside",
+        "duplicate",
+        "store away",
+        "store late",
+        "store lost",
+        "store twice",
     ),
     "strings": ("said", "fault say"),
     "keep": ("kept",),
     "run-time": (f"fault {STOPS}", "stopped", "started late", "stopped again"),
-    "control": ("skipped", "asked CommitRefusedError", *(f"fault {kind}" for kind in CONTROL if kind != "say")),
-}  # fmt: skip
+    "control": (
+        "skipped",
+        "asked CommitRefusedError",
+        *(f"fault {kind}" for kind in CONTROL if kind != "say"),
+    ),
+}
 """What must have happened in a run of many seeds; a fault that never bites proves nothing."""
 
 
 class NoEnd(KeyboardInterrupt):
-    """A run goes on and on. Of this kind, because asyncio and the code under test let nothing else through."""
+    """A run goes on and on. Of this kind, because asyncio and the code under test let nothing else
+    through.
+    """
 
 
 @contextmanager
 def at_most(seconds: float) -> Iterator[None]:
-    """Interrupt the block when it takes too long by the real clock: virtual time may stand still for ever."""
+    """Interrupt the block when it takes too long by the real clock: virtual time may stand still
+    for ever.
+    """
 
     def interrupt(*_: object) -> None:
         raise NoEnd(f"no end within {seconds:g} s")
@@ -104,7 +183,9 @@ def at_most(seconds: float) -> Iterator[None]:
 
 
 def play(seeds: range, mode: str | None = None) -> tuple[int, Counter[str], list[tuple[int, str]]]:
-    """How many were played, what happened in them, and the reports of the red ones; *mode*: only those of one kind."""
+    """How many were played, what happened in them, and the reports of the red ones; *mode*: only
+    those of one kind.
+    """
     bites: Counter[str] = Counter()
     red = []
     if mode in WORLDS:
@@ -117,8 +198,11 @@ def play(seeds: range, mode: str | None = None) -> tuple[int, Counter[str], list
         except (
             Exception,
             NoEnd,
-        ) as error:  # a crash of the run is as red as a broken promise, and the other seeds go on
-            red.append((seed, f"seed {seed}: {type(error).__name__}: {error}\n{REPLAY.format(seed=seed)}"))
+            # A crash of the run is as red as a broken promise, and the other seeds go on.
+        ) as error:
+            red.append(
+                (seed, f"seed {seed}: {type(error).__name__}: {error}\n{REPLAY.format(seed=seed)}")
+            )
             continue
         bites.update(outcome.bites)
         if violations:
@@ -151,7 +235,11 @@ def chunks(first: int, count: int) -> Iterator[range]:
 
 def never_bitten(bites: Counter[str]) -> list[str]:
     """What the scenarios may draw and what never happened."""
-    possible = [what for what in EXPECTED if not what.startswith("fault ") or what.replace(" ", "=", 1) in features()]
+    possible = [
+        what
+        for what in EXPECTED
+        if not what.startswith("fault ") or what.replace(" ", "=", 1) in features()
+    ]
     possible += OF_SPARK if "spark" in features() else ()
     for feature, whats in OF_OFFSETS.items():
         possible += whats if feature in features() else ()
@@ -182,7 +270,9 @@ def hunt(first: int, count: int, mode: str | None) -> int:
     for seed in range(first, first + count):
         _, _, red = play(range(seed, seed + 1), mode)
         if red:
-            broken = sorted(set(re.findall(r"^([CEILORSV]\d+), ", red[0][1], re.MULTILINE))) or ["crash or no end"]
+            broken = sorted(set(re.findall(r"^([CEILORSV]\d+), ", red[0][1], re.MULTILINE))) or [
+                "crash or no end"
+            ]
             print(f"red: seed {seed}, {' '.join(broken)}")
             return 1
     return 0
@@ -192,7 +282,9 @@ def many(first: int, count: int, jobs: int, mode: str | None) -> int:
     """Play *count* seeds in *jobs* processes, and print what came of them."""
     started, bites, red, played = time.monotonic(), Counter[str](), [], 0
     with ProcessPoolExecutor(jobs) as pool:
-        for done in as_completed([pool.submit(play, chunk, mode) for chunk in chunks(first, count)]):
+        for done in as_completed(
+            [pool.submit(play, chunk, mode) for chunk in chunks(first, count)]
+        ):
             number, bitten, reports = done.result()
             played += number
             bites.update(bitten)
@@ -201,7 +293,9 @@ def many(first: int, count: int, jobs: int, mode: str | None) -> int:
                 if len(red) <= MOST_SHOWN:
                     print(text, flush=True)
     took = time.monotonic() - started
-    print(f"{played} seeds in {took:.0f} s, {played / took:.1f} a second; {len(red)} red: {sorted(red)[:50]}")
+    print(
+        f"{played} seeds in {took:.0f} s, {played / took:.1f} a second; {len(red)} red: {sorted(red)[:50]}"
+    )
     print(", ".join(f"{what} {number}" for what, number in sorted(bites.items())))
     missing = never_bitten(bites) if count >= ENOUGH and mode is None else []
     if count >= ENOUGH and mode in WORLDS:

@@ -1,4 +1,5 @@
-"""Middleware that raises now and then, before or after the handler: which seeds have it, and what it does.
+"""Middleware that raises now and then, before or after the handler: which seeds have it, and what
+it does.
 
 All of it with dice of its own, so that the other seeds stay what they were.
 """
@@ -30,12 +31,19 @@ class AroundError(Exception):
 def with_around(scenario: Scenario) -> Scenario:
     """The scenario, maybe with middleware that raises for some of the records."""
     dice = random.Random(f"{scenario.seed}/around")
-    if dice.random() >= SHARE or scenario.graceful or scenario.mode not in ("single", "batch", "manual"):
+    if (
+        dice.random() >= SHARE
+        or scenario.graceful
+        or scenario.mode not in ("single", "batch", "manual")
+    ):
         return scenario
-    # Where a verdict is given, or a position stored, inside of the handler, it stands whatever is raised around that.
+    # Where a verdict is given, or a position stored, inside of the handler, it stands whatever is
+    # raised around that.
     settles_inside = scenario.mode == "manual" or scenario.strings or scenario.transactions
     kinds = (BEFORE,) if settles_inside else AROUND
-    share = dice.choice([0.05, 0.15, 0.3]) if scenario.settings["failure_strategy"] != "fail" else 0.03
+    share = (
+        dice.choice([0.05, 0.15, 0.3]) if scenario.settings["failure_strategy"] != "fail" else 0.03
+    )
     loads = tuple(
         replace(load, odd=dice.choice(kinds)) if dice.random() < share and _is_plain(load) else load
         for load in scenario.loads
@@ -53,13 +61,16 @@ class Around:
     def __init__(self, member: Member) -> None:
         self._member = member
         self._world = member.world
-        self._failing: set[int] = set()  # ids of the first messages of calls that fail when the handler has returned
+        # Ids of the first messages of calls that fail when the handler has returned.
+        self._failing: set[int] = set()
 
     async def middleware(self, given: Any, call_next: CallNext) -> Any:
         """Raise for what is drawn to fail, before or after the handler's call."""
         messages: Sequence[Message[Any]] = given if isinstance(given, Batch) else [given]
         loads = [self._world.loads[message.payload["id"]] for message in messages]
-        if any(load.odd == BEFORE and self._world.deliveries(load.id) < load.times for load in loads):
+        if any(
+            load.odd == BEFORE and self._world.deliveries(load.id) < load.times for load in loads
+        ):
             self._world.bite(f"odd {BEFORE}")
             self._member.never_called(messages)
             raise own(AroundError("before"))
@@ -73,12 +84,19 @@ class Around:
             raise own(AroundError("after"))
         return result
 
-    def fails_after(self, messages: Sequence[Message[Any]], loads: Sequence[Load], times: Sequence[int]) -> bool:
-        """Whether this call fails when its handler has returned: the calls number *times* for these records.
+    def fails_after(
+        self, messages: Sequence[Message[Any]], loads: Sequence[Load], times: Sequence[int]
+    ) -> bool:
+        """Whether this call fails when its handler has returned: the calls number *times* for these
+        records.
 
-        It is drawn once, as the handler begins: another member may begin with the same record before this one ends.
+        It is drawn once, as the handler begins: another member may begin with the same record
+        before this one ends.
         """
-        fails = any(load.odd == AFTER and time <= load.times for load, time in zip(loads, times, strict=True))
+        fails = any(
+            load.odd == AFTER and time <= load.times
+            for load, time in zip(loads, times, strict=True)
+        )
         if fails:
             self._failing.add(id(messages[0]))
         return fails

@@ -1,10 +1,13 @@
-"""Chains from topic to handler to topic, under whatever goes wrong: two members, and faults at any step.
+"""Chains from topic to handler to topic, under whatever goes wrong: two members, and faults at any
+step.
 
-A seed draws a chain that is exactly once, or at least once, and how its handler behaves. Then: commits, writes and ends
-of transactions that fail, are lost or land late; rebalances, members that expire or vanish; a broker that is away.
+A seed draws a chain that is exactly once, or at least once, and how its handler behaves. Then:
+commits, writes and ends of transactions that fail, are lost or land late; rebalances, members that
+expire or vanish; a broker that is away.
 
 - C1: no position is committed past a record whose results are not in the topic.
-- C2: in the end each record has its results: exactly once, as readers of what is committed see it, or at least once.
+- C2: in the end each record has its results: exactly once, as readers of what is committed see it,
+  or at least once.
 - C3: the results of a key are in the order of its records.
 - C4: an exactly-once chain writes each dead letter once, and none for a record that has results.
 - C5: the group's positions reach the ends.
@@ -27,16 +30,35 @@ from tests.app.helpers import make_broker, tp, until
 from tests.simulation.loop import run_seeded
 
 PARTITIONS, RECORDS, KEYS = 2, 40, 5
-STEPS: tuple[Request, ...] = ("claim", "send", "add_group", "commit_in", "end", "commit", "committed", "partitions")
+STEPS: tuple[Request, ...] = (
+    "claim",
+    "send",
+    "add_group",
+    "commit_in",
+    "end",
+    "commit",
+    "committed",
+    "partitions",
+)
 STORED = ("send", "commit_in", "end", "add_group", "claim", "commit")
 CALM_S = 900.0
 """Within that all is handled, once nothing fails any more."""
 LATE_S = 60.0
 """What is late comes by then."""
 EXPECTED = (
-    *(f"fault {step}" for step in STEPS), "late", "lost answer", "rebalance", "expired", "crash", "away", "raised",
-    "dead letter", "aborted", "again", "duplicate",
-)  # fmt: skip
+    *(f"fault {step}" for step in STEPS),
+    "late",
+    "lost answer",
+    "rebalance",
+    "expired",
+    "crash",
+    "away",
+    "raised",
+    "dead letter",
+    "aborted",
+    "again",
+    "duplicate",
+)
 """What must have happened in a run of many seeds."""
 
 
@@ -49,7 +71,8 @@ class Chain:
     violations: list[str] = field(default_factory=list)
     bites: Counter[str] = field(default_factory=Counter)
     broker: MemoryBroker = field(init=False)
-    keys: dict[bytes, bytes] = field(default_factory=dict)  # value -> its key
+    # Value -> its key.
+    keys: dict[bytes, bytes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.dice = dice = random.Random(f"chain {self.seed}")
@@ -68,18 +91,30 @@ class Chain:
     def read(self, topic: str) -> list[Any]:
         """What stands in a topic, as readers of what is committed see it."""
         partitions = self.broker.topics().get(topic, 0)
-        return [one for number in range(partitions) for one in self.broker.committed_log(tp(number, topic))]
+        return [
+            one
+            for number in range(partitions)
+            for one in self.broker.committed_log(tp(number, topic))
+        ]
 
     # the application
 
     def member(self) -> App:
         channel: dict[str, Any] = {
-            "group_id": "billing", "auto_offset_reset": "earliest", "commit_interval": "1s",
-            "concurrency": self.dice.choice((1, 2, 4)), "unprocessed_record_max_age": 0,
-            "failure_strategy": "dead-letter-queue", "dead_letter_queue": {"topic": "dead"},
-            "retry": {"max_attempts": 2}, "batch_max_records": 5, "batch_max_wait": "100ms", "revoke_grace": "1s",
-            "session_timeout_ms": 6000, "heartbeat_interval_ms": 1000,
-        }  # fmt: skip
+            "group_id": "billing",
+            "auto_offset_reset": "earliest",
+            "commit_interval": "1s",
+            "concurrency": self.dice.choice((1, 2, 4)),
+            "unprocessed_record_max_age": 0,
+            "failure_strategy": "dead-letter-queue",
+            "dead_letter_queue": {"topic": "dead"},
+            "retry": {"max_attempts": 2},
+            "batch_max_records": 5,
+            "batch_max_wait": "100ms",
+            "revoke_grace": "1s",
+            "session_timeout_ms": 6000,
+            "heartbeat_interval_ms": 1000,
+        }
         invoices: dict[str, Any] = {"wait_for_write": self.waits, "send_timeout": "5s"}
         if self.is_exact:
             invoices["transactional_id"] = "billing"
@@ -116,7 +151,11 @@ class Chain:
         @app.outgoing("invoices")
         async def handler(message: Message[bytes]) -> Record | None:
             await self._work(message.payload)
-            return Record(message.payload, key=message.key) if self.results_of(message.payload) else None
+            return (
+                Record(message.payload, key=message.key)
+                if self.results_of(message.payload)
+                else None
+            )
 
     # the run
 
@@ -155,13 +194,17 @@ class Chain:
             broker.fail_next(step, error, dice.randint(1, 2), stored=stored)
         elif what < 0.7:
             self.bites["late"] += 1
-            broker.delay_next(dice.choice(STEPS), dice.choice((0.5, 8.0, 15.0)), answer=dice.random() < 0.5)
+            broker.delay_next(
+                dice.choice(STEPS), dice.choice((0.5, 8.0, 15.0)), answer=dice.random() < 0.5
+            )
         elif what < 0.78:
             self.bites["rebalance"] += 1
             broker.rebalance("billing")
         elif what < 0.86 and members:
             self.bites["expired"] += 1
-            broker.expire("billing", dice.choice(members), notice_after_s=dice.choice((0.0, 2.0, 8.0)))
+            broker.expire(
+                "billing", dice.choice(members), notice_after_s=dice.choice((0.0, 2.0, 8.0))
+            )
         elif what < 0.92 and members:
             self.bites["crash"] += 1
             broker.crash("billing", dice.choice(members), session_s=dice.choice((0.5, 6.0)))
@@ -179,7 +222,9 @@ class Chain:
 
     def _committed(self, entry: CommitEntry) -> None:
         if self.is_exact:
-            return  # its results are committed at the same moment, and seen when older transactions have ended
+            # Its results are committed at the same moment, and seen when older transactions have
+            # ended.
+            return
         written = {one.value for one in (*self.read("invoices"), *self.read("dead"))}
         for partition, position in entry.offsets.items():
             for record in self.broker.log(TopicPartition(*partition)):
@@ -195,17 +240,22 @@ class Chain:
         found = Counter(one.value for one in results)
         for value in self.keys:
             self._judge_record(value, [found[one] for one in self.results_of(value)], dead[value])
-        strange = set(found).difference(one for value in self.keys for one in self.results_of(value))
+        strange = set(found).difference(
+            one for value in self.keys for one in self.results_of(value)
+        )
         if strange:
             self.violations.append(f"C2, nobody has made {strange}")
         for key in set(self.keys.values()):
-            # At least once: a record whose dead letter was written, and not committed, is handled again behind others.
+            # At least once: a record whose dead letter was written, and not committed, is handled
+            # again behind others.
             mine = [one.value or b"" for one in results if one.key == key]
             self._judge_order(key, [one for one in mine if not dead[one.rstrip(b"!")]])
         self.bites["dead letter"] += len(dead)
         self.bites["again"] += sum(times - 1 for times in self.calls.values())
         everything = [
-            one for at in range(self.broker.topics()["invoices"]) for one in self.broker.log(tp(at, "invoices"))
+            one
+            for at in range(self.broker.topics()["invoices"])
+            for one in self.broker.log(tp(at, "invoices"))
         ]
         self.bites["aborted"] += len(everything) - len(results)
         self.bites["duplicate"] += 0 if self.is_exact else len(results) - len(found)

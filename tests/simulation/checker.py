@@ -1,7 +1,8 @@
 """Judges a run by its history, the broker's logs and what the group has committed.
 
-Pure, and shares nothing with the code under test. The place of an event in the history is its time. Each rule
-yields violations that name the event at which the promise was broken, so that a report can show what was around it.
+Pure, and shares nothing with the code under test. The place of an event in the history is its time.
+Each rule yields violations that name the event at which the promise was broken, so that a report
+can show what was around it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from typing import Any, Literal, NamedTuple
 from tests.simulation.history import Event, Partition
 
 NEVER = 10**12
-_OF_A_RECORD = frozenset({"begin", "end", "aside", "ack", "ignored", "letter", "copy", "compacted", "skipped", "row"})
+_OF_A_RECORD = frozenset(
+    {"begin", "end", "aside", "ack", "ignored", "letter", "copy", "compacted", "skipped", "row"}
+)
 Place = tuple[Partition, int]
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -26,7 +29,8 @@ class Stored(NamedTuple):
 
     id: str
     key: str | None
-    readable: bool = True  # its bytes can be decoded
+    # Its bytes can be decoded.
+    readable: bool = True
     value: bytes | None = b""
     headers: Headers = ()
 
@@ -40,8 +44,9 @@ class Promise:
         out_of_order: Topics whose records may overtake each other: those of delayed retries.
         commits: Positions are committed at all.
         safe: No commit passes an unsettled record (else ``latest`` without its rule).
-        ends: What ends a record, for a commit: ``handled``: its handler returned; ``begun``: it was called
-            (acked before); ``acked``: the application acked it; ``written``: a transaction has written it.
+        ends: What ends a record, for a commit: ``handled``: its handler returned; ``begun``: it was
+            called (acked before); ``acked``: the application acked it; ``written``: a transaction
+            has written it.
         passes_gaps: The committed position reaches the log's end, past markers there.
         reaches_end: All is committed at the end of the run.
         window_s: How long after a record's end its commit may take, without a fault.
@@ -49,17 +54,21 @@ class Promise:
         poison_is_fatal: A record that takes too long stops the channel.
         spark: Records are handled by Spark jobs, in ranges.
         bisects: Failing ranges are split, until the bad records are alone.
-        patience_s: How long a cancelled Spark job is waited for at least, before its partition is let go.
+        patience_s: How long a cancelled Spark job is waited for at least, before its partition is
+            let go.
         counts_offsets: What the application counts as records may hold none.
-        store: Positions live in a store, and each owner of a partition has a token of its own there.
+        store: Positions live in a store, and each owner of a partition has a token of its own
+            there.
         states: Each handler folds its record into the state of the partition.
         strings: The strategy that says which string goes with a position; None: none is supplied.
         keeps: What was acked above the position is not delivered again either.
         concurrency: So many handlers of an application run at once; 0: nobody counts them.
-        rate: So many records of it start in a second, after a burst of as many; 0: nobody counts them.
+        rate: So many records of it start in a second, after a burst of as many; 0: nobody counts
+            them.
         per_partition: So many of them of one partition; 0: nobody counts them.
         jobs: So many Spark jobs of it; 0: nobody counts them.
-        window: So many records one of its clients has fetched and not settled; 0: nobody counts them.
+        window: So many records one of its clients has fetched and not settled; 0: nobody counts
+            them.
         reads_ahead: Records of one key may wait beyond that, in search of others.
         poison_cancels: A handler that takes too long is cancelled, and its place is another's.
         latest: Where nothing is committed, reading begins at the end of the log.
@@ -70,7 +79,8 @@ class Promise:
         backoff_s: The longest wait before another attempt.
         drain_s: How long a stop waits for handlers.
         grace_s: How long a revocation does.
-        graceful: There are no faults, and every handler ends within the time that a leave or a rebalance gives it.
+        graceful: There are no faults, and every handler ends within the time that a leave or a
+            rebalance gives it.
     """
 
     ordering: Literal["partition", "key", "unordered"] = "partition"
@@ -122,11 +132,14 @@ class Promise:
 
 
 class Letter(NamedTuple):
-    """A record in a dead-letter or retry topic, and what it was made of; ``at`` is its place in the history."""
+    """A record in a dead-letter or retry topic, and what it was made of; ``at`` is its place in the
+    history.
+    """
 
     at: int
     ended: Place
-    prefix: str  # of the headers that name where it stood first
+    # Of the headers that name where it stood first.
+    prefix: str
     value: bytes | None
     key: bytes | None
     headers: Headers
@@ -223,11 +236,15 @@ class _Record:
     """Where in the history things happened to one record."""
 
     begins: list[int] = field(default_factory=list)
-    settled: list[tuple[int, str]] = field(default_factory=list)  # each time, and by whom
-    ended: int = NEVER  # settled: a commit may pass it
-    turned: int = NEVER  # its lane may go on
+    # Each time, and by whom.
+    settled: list[tuple[int, str]] = field(default_factory=list)
+    # settled: a commit may pass it.
+    ended: int = NEVER
+    # Its lane may go on.
+    turned: int = NEVER
     compacted: int = NEVER
-    by: set[str] = field(default_factory=set)  # of a broadcast: which of its two handlers are through
+    # Of a broadcast: which of its two handlers are through.
+    by: set[str] = field(default_factory=set)
 
 
 Rule = Callable[["History"], Iterator["Violation"]]
@@ -237,9 +254,18 @@ def check(case: Case) -> list[Violation]:
     """Every violation that the history shows; those of the safety rules first."""
     history = History(case)
     rules: list[Rule] = [
-        _safety, _owner, _one_request, _no_going_back, _identity, _order, _complete, _progress, _duplicates, _leaks,
+        _safety,
+        _owner,
+        _one_request,
+        _no_going_back,
+        _identity,
+        _order,
+        _complete,
+        _progress,
+        _duplicates,
+        _leaks,
         _truth,
-    ]  # fmt: skip
+    ]
     if case.promise.spark:
         from tests.simulation.spark_rules import SPARK_RULES
 
@@ -286,7 +312,9 @@ class History:
         if self.promise.broadcast and self._is_half(record, event):
             return
         if self.promise.settles(event):
-            record.settled.append((index, event.who if event.kind not in ("letter", "copy") else ""))
+            record.settled.append(
+                (index, event.who if event.kind not in ("letter", "copy") else "")
+            )
             record.ended = min(record.ended, index)
         if self._frees_its_lane(event):
             record.turned = min(record.turned, index)
@@ -306,7 +334,11 @@ class History:
         return event.kind in ("ignored", "letter", "copy", "row", "aside")
 
     def of(self, *kinds: str) -> Iterator[tuple[int, Event]]:
-        places = self._of_kind[kinds[0]] if len(kinds) == 1 else sorted(chain(*(self._of_kind[one] for one in kinds)))
+        places = (
+            self._of_kind[kinds[0]]
+            if len(kinds) == 1
+            else sorted(chain(*(self._of_kind[one] for one in kinds)))
+        )
         return ((index, self.events[index]) for index in places)
 
     def ended(self, tp: Partition, offset: int) -> int:
@@ -319,7 +351,9 @@ class History:
 
     def ended_up_to(self, tp: Partition) -> list[int]:
         """For each record of the partition: when it and all before it had ended."""
-        return list(accumulate((self.ended(tp, offset) for offset in self.offsets.get(tp, [])), max))
+        return list(
+            accumulate((self.ended(tp, offset) for offset in self.offsets.get(tp, [])), max)
+        )
 
 
 def _name(tp: Partition) -> str:
@@ -336,13 +370,21 @@ def _safety(history: History) -> Iterator[Violation]:
         if below and ended[event.tp][below - 1] > index:
             first = next(one for one in range(below) if ended[event.tp][one] > index)
             offset = history.offsets[event.tp][first]
-            yield Violation("I1", f"{_name(event.tp)}: {event.offset} was committed, and {offset} had not ended", index)
+            yield Violation(
+                "I1",
+                f"{_name(event.tp)}: {event.offset} was committed, and {offset} had not ended",
+                index,
+            )
         if event.offset > history.case.log_end.get(event.tp, 0):
-            yield Violation("I1", f"{_name(event.tp)}: {event.offset} was committed, past the log's end", index)
+            yield Violation(
+                "I1", f"{_name(event.tp)}: {event.offset} was committed, past the log's end", index
+            )
 
 
 def _owner(history: History) -> Iterator[Violation]:
-    """I4: what is stored was sent by the application that had the partition last; in a store its token says that."""
+    """I4: what is stored was sent by the application that had the partition last; in a store its
+    token says that.
+    """
     if history.promise.store:
         return
     owners: dict[Partition, tuple[str, int]] = {}
@@ -368,7 +410,9 @@ def _client(who: str, number: int) -> str:
 
 
 def _one_request(history: History) -> Iterator[Violation]:
-    """I5: a partition's position is in one request at a time; in a store each is compared with the row."""
+    """I5: a partition's position is in one request at a time; in a store each is compared with the
+    row.
+    """
     if history.promise.store:
         return
     open_ones: dict[tuple[str, int, Partition], int] = {}
@@ -378,16 +422,21 @@ def _one_request(history: History) -> Iterator[Violation]:
             continue
         key = event.who, event.client, event.tp
         if open_ones.get(key, event.call) != event.call:
-            yield Violation("I5", f"{_name(event.tp)}: {event.who} had two commit requests on their way", index)
+            yield Violation(
+                "I5", f"{_name(event.tp)}: {event.who} had two commit requests on their way", index
+            )
         open_ones[key] = event.call
 
 
 def _no_going_back(history: History) -> Iterator[Violation]:
-    """I5: no position is stored that is lower than one stored before; a request that was given up may come late."""
+    """I5: no position is stored that is lower than one stored before; a request that was given up
+    may come late.
+    """
     stored: dict[Partition, int] = {}
     late: set[int] = set()
     sent: dict[int, int] = {}
-    restarted: set[Partition] = set()  # those that may go back once
+    # Those that may go back once.
+    restarted: set[Partition] = set()
     moved: dict[Partition, int] = {}
     for index, event in history.of("send", "commit", "answer", "reset"):
         if event.kind == "send":
@@ -400,12 +449,17 @@ def _no_going_back(history: History) -> Iterator[Violation]:
         else:
             before = stored.get(event.tp, -1)
             if event.offset < before and event.call not in late and event.tp not in restarted:
-                yield Violation("I5", f"{_name(event.tp)}: stored went from {before} back to {event.offset}", index)
+                yield Violation(
+                    "I5",
+                    f"{_name(event.tp)}: stored went from {before} back to {event.offset}",
+                    index,
+                )
             stored[event.tp] = event.offset
             if event.offset < before:
                 restarted.discard(event.tp)
             elif event.call in late and sent.get(event.call, index) < moved.get(event.tp, -1):
-                restarted.add(event.tp)  # it was sent before the seek, and what follows goes back behind it
+                # It was sent before the seek, and what follows goes back behind it.
+                restarted.add(event.tp)
 
 
 def _identity(history: History) -> Iterator[Violation]:
@@ -425,7 +479,8 @@ def _lane(history: History, tp: Partition, offset: int) -> object:
 
 
 def _order(history: History) -> Iterator[Violation]:
-    """I6: a record begins when all before it in its lane are through, and runs alone there in its application.
+    """I6: a record begins when all before it in its lane are through, and runs alone there in its
+    application.
 
     One that failed is through when it is ignored, or its letter or its copy is written.
     """
@@ -436,7 +491,8 @@ def _order(history: History) -> Iterator[Violation]:
         for offset in offsets:
             if history.case.log[tp][offset].readable and tp[0] not in history.promise.out_of_order:
                 lanes[_lane(history, tp, offset)].append((tp, offset))
-    # What was acked before it ran may still run elsewhere, and an unsafe commit passes what has not.
+    # What was acked before it ran may still run elsewhere, and an unsafe commit passes what has
+    # not.
     if history.promise.ends != "begun" and history.promise.safe:
         for places in lanes.values():
             yield from _lower_ones_first(history, places)
@@ -444,7 +500,8 @@ def _order(history: History) -> Iterator[Violation]:
 
 
 def _lower_ones_first(history: History, places: Sequence[Place]) -> Iterator[Violation]:
-    latest, slowest = -1, -1  # when all before were through, and which of them was last
+    # When all before were through, and which of them was last.
+    latest, slowest = -1, -1
     for tp, offset in places:
         record = history.records.get((tp, offset)) or _Record()
         for begin in record.begins:
@@ -480,7 +537,8 @@ def _one_at_a_time(history: History) -> Iterator[Violation]:
     for index, event in enumerate(history.events):
         by_two |= twice.get(index, frozenset())
         if event.kind in ("assigned", "reset", "claim"):
-            if event.note != "back":  # what an earlier assignment left running is nobody's any more
+            # What an earlier assignment left running is nobody's any more.
+            if event.note != "back":
                 gone = [key for key, one in running.items() if one.tp == event.tp]
                 for key in gone:
                     del running[key]
@@ -488,23 +546,37 @@ def _one_at_a_time(history: History) -> Iterator[Violation]:
                 resets[event.tp] = event
         elif event.kind == "begin" and _was_taken_before(event, resets.get(event.tp)):
             continue
-        elif event.kind in ("begin", "end", "letter", "copy") and event.offset in history.case.log.get(event.tp, {}):
+        elif event.kind in (
+            "begin",
+            "end",
+            "letter",
+            "copy",
+        ) and event.offset in history.case.log.get(event.tp, {}):
             key = event.who, _lane(history, event.tp, event.offset)
             before = running.get(key)
             if event.kind == "begin":
-                if before is not None and before.call != event.call and (event.who, event.tp) not in by_two:
+                if (
+                    before is not None
+                    and before.call != event.call
+                    and (event.who, event.tp) not in by_two
+                ):
                     text = f"{_name(event.tp)}: {event.who} ran {before.offset} and {event.offset} at once"
                     yield Violation("I6", text, index)
                 running[key] = event
             elif event.kind in ("letter", "copy"):
-                for other in [other for other, one in running.items() if (one.tp, one.offset) == event[3:5]]:
-                    del running[other]  # dead-lettered under its handler
+                for other in [
+                    other for other, one in running.items() if (one.tp, one.offset) == event[3:5]
+                ]:
+                    # Dead-lettered under its handler.
+                    del running[other]
             elif before is not None and before.call == event.call:
                 del running[key]
 
 
 def _complete(history: History) -> Iterator[Violation]:
-    """I2, I12: at the end each record was handled, dead-lettered, copied or ignored; or an event says why not."""
+    """I2, I12: at the end each record was handled, dead-lettered, copied or ignored; or an event
+    says why not.
+    """
     if not history.promise.safe:
         return
     for tp, offsets in history.offsets.items():
@@ -512,7 +584,11 @@ def _complete(history: History) -> Iterator[Violation]:
             if history.ended(tp, offset) == NEVER:
                 stored = history.case.log[tp][offset]
                 last = history.records[tp, offset].begins[-1:] or [-1]
-                yield Violation("I2", f"{_name(tp)}: {stored.id}, produced at {offset}, never came to an end", last[0])
+                yield Violation(
+                    "I2",
+                    f"{_name(tp)}: {stored.id}, produced at {offset}, never came to an end",
+                    last[0],
+                )
 
 
 def _progress(history: History) -> Iterator[Violation]:
@@ -521,18 +597,25 @@ def _progress(history: History) -> Iterator[Violation]:
         return
     for tp, end in history.case.log_end.items():
         committed = history.case.committed.get(tp, 0)
-        offsets = [offset for offset in history.offsets.get(tp, []) if history.records[tp, offset].compacted == NEVER]
+        offsets = [
+            offset
+            for offset in history.offsets.get(tp, [])
+            if history.records[tp, offset].compacted == NEVER
+        ]
         wanted = end if history.promise.passes_gaps else (offsets[-1] + 1 if offsets else 0)
         if not wanted <= committed <= end:
-            yield Violation("I3", f"{_name(tp)}: committed is {committed} at last, the log ends at {end}")
+            yield Violation(
+                "I3", f"{_name(tp)}: committed is {committed} at last, the log ends at {end}"
+            )
 
 
 def _duplicates(history: History) -> Iterator[Violation]:
     """I7: what an owner could commit is not begun again; unless a fault kept the commit back.
 
-    A record that is lost from the log while its owner may have it in hand holds back those behind it until it ends.
-    What ends at the very moment at which its owner lets go may be too late. Whose row another owner has taken over, or
-    a claim of its own that came late, claims and reads it again, without an assignment.
+    A record that is lost from the log while its owner may have it in hand holds back those behind
+    it until it ends. What ends at the very moment at which its owner lets go may be too late. Whose
+    row another owner has taken over, or a claim of its own that came late, claims and reads it
+    again, without an assignment.
     """
     if not history.promise.commits:
         return
@@ -552,7 +635,8 @@ def _duplicates(history: History) -> Iterator[Violation]:
                         continue
                     since = max((one for one in assigned[event.who] if one <= begin), default=-1)
                     if since < era.start or (event.who, tp) in twice.get(begin, ()):
-                        continue  # it has not noticed that another has the partition
+                        # It has not noticed that another has the partition.
+                        continue
                     if _is_of_an_earlier_life(history, era.who, event.who, begin):
                         continue
                     if any(begun < one < begin for one in resets):
@@ -560,44 +644,62 @@ def _duplicates(history: History) -> Iterator[Violation]:
                     if (era.who, history.events[done].at) in let_go:
                         continue
                     if unsure < begin and history.events[done].kind in ("letter", "copy"):
-                        continue  # its writer may have been told that it failed
+                        # Its writer may have been told that it failed.
+                        continue
                     since = _last_claim(history, begin, since)
                     if since <= done or not _kept_back(history, faults, done, since):
-                        text = (
-                            f"{_name(tp)}: {event.who} began {offset} again, which {era.who} had done, without a fault"
-                        )
+                        text = f"{_name(tp)}: {event.who} began {offset} again, which {era.who} had done, without a fault"
                         yield Violation("I7", text, begin)
 
 
 def unsure_sends(history: History) -> int:
-    """From when on nobody knows of a letter or a copy whether its writer was told that it stands in its topic."""
-    return next((index for index, event in history.of("calm") if event.note.startswith("send-fails")), NEVER)
+    """From when on nobody knows of a letter or a copy whether its writer was told that it stands in
+    its topic.
+    """
+    return next(
+        (index for index, event in history.of("calm") if event.note.startswith("send-fails")), NEVER
+    )
 
 
 def _last_claim(history: History, begin: int, since: int) -> int:
     """When the row was claimed out of which a record was read that began then; else *since*."""
     event = history.events[begin]
-    own = [(i, one) for i, one in history.of("claim", "fetched") if i < begin and one[2:4] == (event.who, event.tp)]
-    fetched = [i for i, one in own if one.kind == "fetched" and one.offset <= event.offset < one.until]
-    return max([since, *(i for i, one in own if one.kind == "claim" and fetched and i < fetched[-1])])
+    own = [
+        (i, one)
+        for i, one in history.of("claim", "fetched")
+        if i < begin and one[2:4] == (event.who, event.tp)
+    ]
+    fetched = [
+        i for i, one in own if one.kind == "fetched" and one.offset <= event.offset < one.until
+    ]
+    return max(
+        [since, *(i for i, one in own if one.kind == "claim" and fetched and i < fetched[-1])]
+    )
 
 
 def _was_dropped(history: History, begin: Event) -> bool:
-    """Whether a transaction found that its record had been written already: how often they are is another rule."""
+    """Whether a transaction found that its record had been written already: how often they are is
+    another rule.
+    """
     if history.promise.ends != "written":
         return False
-    return not any(event.call == begin.call and event.note == "ok" for _, event in history.of("end"))
+    return not any(
+        event.call == begin.call and event.note == "ok" for _, event in history.of("end")
+    )
 
 
 def _is_of_an_earlier_life(history: History, who: str, again: str, begin: int) -> bool:
     """Whether what *who* did may have been for a channel, or a client of it, that was over by then.
 
-    The history does not tell the records of a channel that failed from those of the one that was started after it,
-    nor those of two clients of one application, one of which has lost its session.
+    The history does not tell the records of a channel that failed from those of the one that was
+    started after it, nor those of two clients of one application, one of which has lost its
+    session.
     """
     if any(event.who == who and index < begin for index, event in history.of("failed")):
         return True
-    return who == again and any("expire" in event.note and index < begin for index, event in history.of("fault"))
+    return who == again and any(
+        "expire" in event.note and index < begin for index, event in history.of("fault")
+    )
 
 
 class _Era(NamedTuple):
@@ -611,7 +713,9 @@ class _Era(NamedTuple):
 
 
 def _eras(history: History) -> dict[Partition, list[_Era]]:
-    """Each ends when its owner has let go, or when its channel has failed: what is done later need not count."""
+    """Each ends when its owner has let go, or when its channel has failed: what is done later need
+    not count.
+    """
     eras: dict[Partition, list[_Era]] = defaultdict(list)
     committed: dict[Partition, int] = defaultdict(int)
     for index, event in history.of("assigned", "revoked", "left", "commit", "failed"):
@@ -639,8 +743,11 @@ def _eras(history: History) -> dict[Partition, list[_Era]]:
     return eras
 
 
-def _done_in(history: History, tp: Partition, era: _Era, until: int = NEVER) -> Iterator[tuple[int, int, int]]:
-    """The records that their owner of then could commit, when it began them, and from when on it could.
+def _done_in(
+    history: History, tp: Partition, era: _Era, until: int = NEVER
+) -> Iterator[tuple[int, int, int]]:
+    """The records that their owner of then could commit, when it began them, and from when on it
+    could.
 
     What was gone *until* then holds up none.
     """
@@ -657,46 +764,63 @@ def _done_in(history: History, tp: Partition, era: _Era, until: int = NEVER) -> 
         begun = [
             one
             for one in record.begins
-            if history.events[one].who == era.who and _first_attempt(history, record, one) > era.start
+            if history.events[one].who == era.who
+            and _first_attempt(history, record, one) > era.start
         ]
         calls = {history.events[one].call for one in begun}
         own = [
             index
             for index, who in record.settled
             if who in ("", era.who) and era.start < index < era.end and begun and begun[0] <= index
-            if history.events[index].kind not in ("end", "ack") or history.events[index].call in calls | {0}
+            if history.events[index].kind not in ("end", "ack")
+            or history.events[index].call in calls | {0}
         ]
         if not own and history.promise.keeps:
             continue
-        if not own or (history.promise.spark and not _whole_range_ended(history, tp, history.events[own[0]].call, era)):
+        if not own or (
+            history.promise.spark
+            and not _whole_range_ended(history, tp, history.events[own[0]].call, era)
+        ):
             return
         latest = max(latest, own[0])
         settled = history.events[own[0]]
-        call = settled.call if settled.kind in ("end", "ack") else 0  # of others it is a request's
+        # Of others it is a request's.
+        call = settled.call if settled.kind in ("end", "ack") else 0
         of_call = [one for one in begun if call and history.events[one].call == call]
         yield offset, of_call[0] if of_call else max(one for one in begun if one <= own[0]), latest
 
 
 def _first_attempt(history: History, record: _Record, begin: int) -> int:
-    """When the record was begun of which this is a later attempt: it may have been in an earlier assignment."""
+    """When the record was begun of which this is a later attempt: it may have been in an earlier
+    assignment.
+    """
     who = history.events[begin].who
     own = (one for one in record.begins if one <= begin and history.events[one].who == who)
     return max((one for one in own if history.events[one].attempt == 1), default=begin)
 
 
 def _may_be_in_hand(history: History, record: _Record, era: _Era) -> bool:
-    """Whether its owner may have fetched a record before it was lost; what it went past on purpose it let go."""
+    """Whether its owner may have fetched a record before it was lost; what it went past on purpose
+    it let go.
+    """
     return history.events[record.compacted].kind == "compacted" and record.compacted > era.start
 
 
 def _whole_range_ended(history: History, tp: Partition, call: int, era: _Era) -> bool:
-    """A Spark range is committed as a whole: while a dead letter of its is missing, none of it can be."""
+    """A Spark range is committed as a whole: while a dead letter of its is missing, none of it can
+    be.
+    """
     places = history.of_run.get((call, tp), [])
-    return all(any(era.start < index < era.end for index, _ in history.records[place].settled) for place in places)
+    return all(
+        any(era.start < index < era.end for index, _ in history.records[place].settled)
+        for place in places
+    )
 
 
 def unaware(history: History) -> dict[int, frozenset[tuple[str, Partition]]]:
-    """For each begin: which applications have a partition by two clients, one of which does not know that it is out."""
+    """For each begin: which applications have a partition by two clients, one of which does not
+    know that it is out.
+    """
     clients: dict[tuple[str, Partition], set[int]] = defaultdict(set)
     found: dict[int, frozenset[tuple[str, Partition]]] = {}
     now: frozenset[tuple[str, Partition]] = frozenset()
@@ -705,9 +829,11 @@ def unaware(history: History) -> dict[int, frozenset[tuple[str, Partition]]]:
             if now:
                 found[index] = now
             continue
-        (clients[event.who, event.tp].add if event.kind == "assigned" else clients[event.who, event.tp].discard)(
-            event.client
-        )
+        (
+            clients[event.who, event.tp].add
+            if event.kind == "assigned"
+            else clients[event.who, event.tp].discard
+        )(event.client)
         now = frozenset(key for key, numbers in clients.items() if len(numbers) > 1)
     return found
 
@@ -733,7 +859,9 @@ def _spans(history: History, harmless: str = "nothing") -> list[tuple[float, flo
     return whole
 
 
-def _kept_back(history: History, faults: Sequence[tuple[float, float]], ended: int, since: int) -> bool:
+def _kept_back(
+    history: History, faults: Sequence[tuple[float, float]], ended: int, since: int
+) -> bool:
     done, came = history.events[ended].at, history.events[since].at
     window = history.promise.window_s
     return any(start - window <= done <= end + window and came >= start for start, end in faults)
@@ -751,32 +879,60 @@ def _leaks(history: History) -> Iterator[Violation]:
 
 def _truth(history: History) -> Iterator[Violation]:
     """I10: what an application says of itself is what happened."""
-    kinds = {"handled": ("end", "ok"), "begun": ("begin", None), "acked": ("ack", ""), "written": ("row", None)}
+    kinds = {
+        "handled": ("end", "ok"),
+        "begun": ("begin", None),
+        "acked": ("ack", ""),
+        "written": ("row", None),
+    }
     for tally in history.case.tallies:
         own = [event for event in history.events[: tally.until] if event.who == tally.who]
         kind, note = kinds[history.promise.ends]
         done = sum(event.kind == kind and note in (None, event.note) for event in own)
         failures = sum(event.kind == "end" and event.note == "failed" for event in own)
         if not (tally.live and tally.ready):
-            yield Violation("I10", f"{tally.who} is not {'ready' if tally.live else 'alive'} at the end: {tally.why}")
-        counts_others = history.promise.counts_offsets or history.promise.ends == "written"  # rows of an earlier life
+            yield Violation(
+                "I10",
+                f"{tally.who} is not {'ready' if tally.live else 'alive'} at the end: {tally.why}",
+            )
+        # Rows of an earlier life.
+        counts_others = history.promise.counts_offsets or history.promise.ends == "written"
         skips = sum(event.kind == "skipped" for event in own)
         if tally.skipped > skips:
-            yield Violation("I10", f"{tally.who} counts {tally.skipped} skipped records, and passed over {skips}")
+            yield Violation(
+                "I10",
+                f"{tally.who} counts {tally.skipped} skipped records, and passed over {skips}",
+            )
         if tally.acked > done and not counts_others:
-            yield Violation("I10", f"{tally.who} counts {tally.acked} acked records, {done} were done")
-        if _kept_its_partitions(own) and history.promise.ends == "handled" and not _took_some_back(history, own):
+            yield Violation(
+                "I10", f"{tally.who} counts {tally.acked} acked records, {done} were done"
+            )
+        if (
+            _kept_its_partitions(own)
+            and history.promise.ends == "handled"
+            and not _took_some_back(history, own)
+        ):
             written = {event[3:5] for event in history.events if event.kind in ("letter", "copy")}
-            sure = sum(event.kind == "end" and event.note == "ok" and event[3:5] not in written for event in own)
+            sure = sum(
+                event.kind == "end" and event.note == "ok" and event[3:5] not in written
+                for event in own
+            )
             if tally.acked < sure:
-                yield Violation("I10", f"{tally.who} kept its partitions, counts {tally.acked} acked, {done} were done")
+                yield Violation(
+                    "I10",
+                    f"{tally.who} kept its partitions, counts {tally.acked} acked, {done} were done",
+                )
             if tally.nacked < failures:
-                yield Violation("I10", f"{tally.who} counts {tally.nacked} nacked records, {failures} failed")
+                yield Violation(
+                    "I10", f"{tally.who} counts {tally.nacked} nacked records, {failures} failed"
+                )
     yield from _alive(history)
 
 
 def _alive(history: History) -> Iterator[Violation]:
-    """I10: an application is not alive only where a channel of it failed, or a record is poison and that is fatal."""
+    """I10: an application is not alive only where a channel of it failed, or a record is poison and
+    that is fatal.
+    """
     excused: set[str] = set()
     for index, event in enumerate(history.events):
         if event.kind == "failed" or (event.kind == "poison" and history.promise.poison_is_fatal):
@@ -784,21 +940,31 @@ def _alive(history: History) -> Iterator[Violation]:
         elif event.kind == "restarted":
             excused.discard(event.who)
         elif event.kind == "health" and event.note.startswith("live") and event.who not in excused:
-            yield Violation("I10", f"{event.who} said that it is not alive, without a reason: {event.note}", index)
+            yield Violation(
+                "I10",
+                f"{event.who} said that it is not alive, without a reason: {event.note}",
+                index,
+            )
 
 
 def _kept_its_partitions(own: Sequence[Event]) -> bool:
     """Whether an application had one assignment only, and took every verdict."""
     generations = {event.offset for event in own if event.kind == "assigned"}
-    return len(generations) == 1 and not any(event.kind in ("revoked", "left", "failed") for event in own)
+    return len(generations) == 1 and not any(
+        event.kind in ("revoked", "left", "failed") for event in own
+    )
 
 
 def _took_some_back(history: History, own: Sequence[Event]) -> bool:
-    """Whether records that a handler was through with may count for nothing: by their batch, or lost from the log."""
+    """Whether records that a handler was through with may count for nothing: by their batch, or
+    lost from the log.
+    """
     calls = [event.call for event in own if event.kind == "begin"]
     if any(event.kind == "reset" and event.note == "seek" for event in own):
         return True
-    return len(set(calls)) < len(calls) or any("retention" in event.note for _, event in history.of("fault"))
+    return len(set(calls)) < len(calls) or any(
+        "retention" in event.note for _, event in history.of("fault")
+    )
 
 
 def between(events: Sequence[Event], index: int, around: int = 15) -> list[str]:
@@ -806,4 +972,7 @@ def between(events: Sequence[Event], index: int, around: int = 15) -> list[str]:
     if index < 0:
         return [str(event) for event in events[-around:]]
     first = max(0, index - around)
-    return [f"{'>' if at == index else ' '} {events[at]}" for at in range(first, min(len(events), index + 6))]
+    return [
+        f"{'>' if at == index else ' '} {events[at]}"
+        for at in range(first, min(len(events), index + 6))
+    ]

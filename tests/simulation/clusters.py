@@ -1,4 +1,6 @@
-"""Several in-memory clusters for one application: a client goes to the one that its ``bootstrap_servers`` name."""
+"""Several in-memory clusters for one application: a client goes to the one that its
+``bootstrap_servers`` name.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ class Clusters:
     """
 
     def __init__(self, brokers: Mapping[str, MemoryBroker]) -> None:
-        self._connectors: dict[str, Connector] = {address: one.connector() for address, one in brokers.items()}
+        self._connectors: dict[str, Connector] = {
+            address: one.connector() for address, one in brokers.items()
+        }
 
     def _of(self, properties: Mapping[str, object]) -> Any:
         return self._connectors[str(properties["bootstrap_servers"])]

@@ -7,7 +7,12 @@ from collections.abc import Awaitable
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from reactive_kafka.errors import BrokerError, ChannelClosedError, CommitRefusedError, TransientBrokerError
+from reactive_kafka.errors import (
+    BrokerError,
+    ChannelClosedError,
+    CommitRefusedError,
+    TransientBrokerError,
+)
 from reactive_kafka.records import TopicPartition
 from tests.simulation.fake_store import LATE_S, STORE_TIMEOUT_S, Database
 from tests.simulation.scenario import ANSWER_TIMEOUT_S, DELAYED_GROUP, GROUP, HARMLESS, TOPIC, Fault
@@ -57,8 +62,12 @@ class Disturbances:
 
     async def _commit_fails(self, fault: Fault) -> None:
         stored = fault.pick < 0.3
-        self.world.broker.fail_next("commit", TransientBrokerError("injected"), fault.times, stored=stored)
-        await asyncio.sleep(fault.times * float(self.world.scenario.settings["commit_interval"]) + 1.0)
+        self.world.broker.fail_next(
+            "commit", TransientBrokerError("injected"), fault.times, stored=stored
+        )
+        await asyncio.sleep(
+            fault.times * float(self.world.scenario.settings["commit_interval"]) + 1.0
+        )
 
     async def _commit_lost(self, fault: Fault) -> None:
         hold = self.world.broker.hold("commit", answer=True)
@@ -68,18 +77,23 @@ class Disturbances:
 
     async def _commit_late(self, fault: Fault) -> None:
         hold = self.world.broker.hold("commit")
-        await asyncio.sleep(max(fault.lasts_s, ANSWER_TIMEOUT_S + 1.5))  # others are stored before it lands
+        # Others are stored before it lands.
+        await asyncio.sleep(max(fault.lasts_s, ANSWER_TIMEOUT_S + 1.5))
         hold.release()
         await asyncio.sleep(1.0)
 
     async def _slow_answer(self, fault: Fault) -> None:
-        call = self._pick(fault, ["committed", "beginning_offsets", "end_offsets", "topics", "start", "check"])
+        call = self._pick(
+            fault, ["committed", "beginning_offsets", "end_offsets", "topics", "start", "check"]
+        )
         hold = self.world.broker.hold(call, answer=fault.times > 1)
         await asyncio.sleep(min(fault.lasts_s, 3.0))
         hold.release()
 
     async def _call_fails(self, fault: Fault) -> None:
-        call = self._pick(fault, ["committed", "beginning_offsets", "end_offsets", "topics", "start", "poll"])
+        call = self._pick(
+            fault, ["committed", "beginning_offsets", "end_offsets", "topics", "start", "poll"]
+        )
         self.world.broker.fail_next(call, TransientBrokerError("injected"), fault.times)
         await asyncio.sleep(1.0)
 
@@ -90,7 +104,9 @@ class Disturbances:
         await asyncio.sleep(1.0)
 
     async def _send_fails(self, fault: Fault) -> None:
-        self.world.broker.fail_next("send", TransientBrokerError("injected"), 3 * fault.times, stored=fault.pick < 0.3)
+        self.world.broker.fail_next(
+            "send", TransientBrokerError("injected"), 3 * fault.times, stored=fault.pick < 0.3
+        )
 
     async def _more_partitions(self, fault: Fault) -> None:
         if self.world.partitions < 8:
@@ -148,7 +164,8 @@ class Disturbances:
         member.is_leaving = member.is_dead = member.seam.is_cut = True
         self.world.members.remove(member)
         ids = [one for consumer in member.seam.consumers if (one := consumer.member_id) is not None]
-        await asyncio.sleep(fault.lasts_s)  # the session
+        # The session.
+        await asyncio.sleep(fault.lasts_s)
         for group in (GROUP, DELAYED_GROUP):
             for id in ids:
                 if id in self.world.broker.members(group):
@@ -169,7 +186,9 @@ class Disturbances:
             await self.world.leave(member)
 
     async def _stop_start(self, fault: Fault) -> None:
-        """A channel is stopped by hand, and started again; twice at once, where the fault says so."""
+        """A channel is stopped by hand, and started again; twice at once, where the fault says
+        so.
+        """
         member = self._member(fault)
         if member is None or member.is_dead:
             return
@@ -197,7 +216,9 @@ class Disturbances:
             engine.away(False, raises=False)
 
     async def _crash_after_write(self, fault: Fault) -> None:
-        """A process is killed at the moment when a job of its has written, and nobody has heard of that yet."""
+        """A process is killed at the moment when a job of its has written, and nobody has heard of
+        that yet.
+        """
         written: asyncio.Future[Member] = asyncio.get_running_loop().create_future()
         self.world.next_write = written
         try:
@@ -214,7 +235,8 @@ class Disturbances:
 
     @property
     def _database(self) -> Database:
-        assert self.world.database is not None  # for the type checker
+        # For the type checker.
+        assert self.world.database is not None
         return self.world.database
 
     async def _store_away(self, fault: Fault) -> None:
@@ -231,7 +253,9 @@ class Disturbances:
 
     async def _store_lost(self, fault: Fault) -> None:
         self._database.lost += fault.times
-        await asyncio.sleep(fault.lasts_s + fault.times * float(self.world.scenario.settings["commit_interval"]))
+        await asyncio.sleep(
+            fault.lasts_s + fault.times * float(self.world.scenario.settings["commit_interval"])
+        )
         self._database.lost = 0
         await asyncio.sleep(AFTER_STORE_S)
 
@@ -246,12 +270,16 @@ class Disturbances:
         await asyncio.sleep(AFTER_STORE_S)
 
     async def _store_zombie(self, fault: Fault) -> None:
-        """What an application writes stays on its way while others take its partitions; then it lands."""
+        """What an application writes stays on its way while others take its partitions; then it
+        lands.
+        """
         member = self._member(fault)
         if member is None:
             return
         self._database.hold(member.who)
-        for id in [one for consumer in member.seam.consumers if (one := consumer.member_id) is not None]:
+        for id in [
+            one for consumer in member.seam.consumers if (one := consumer.member_id) is not None
+        ]:
             if id in self.world.broker.members(GROUP):
                 self.world.broker.expire(GROUP, id, notice_after_s=fault.lasts_s)
         await asyncio.sleep(fault.lasts_s + 1.0)
@@ -290,7 +318,13 @@ class Disturbances:
             await self._paused(found[0], fault, "one of them", found[1], seeks=True)
 
     async def _paused(
-        self, member: Member, fault: Fault, reason: str, partition: TopicPartition | None, *, seeks: bool = False
+        self,
+        member: Member,
+        fault: Fault,
+        reason: str,
+        partition: TopicPartition | None,
+        *,
+        seeks: bool = False,
     ) -> None:
         channel, tp = member.app.channel(TOPIC), WHOLE if partition is None else partition
         some = {} if partition is None else {"partitions": [partition]}

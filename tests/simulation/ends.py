@@ -1,10 +1,11 @@
 """Runs that end by themselves, and ranges, under whatever goes wrong meanwhile.
 
-A seed draws logs with gaps, what is read of them (the group's share, partitions by name, a whole topic, ranges), how
-handlers behave, and faults: commits that fail, are lost or late, rebalances, members that expire, a broker that is
-away; and records are written all the while.
+A seed draws logs with gaps, what is read of them (the group's share, partitions by name, a whole
+topic, ranges), how handlers behave, and faults: commits that fail, are lost or late, rebalances,
+members that expire, a broker that is away; and records are written all the while.
 
-- E1: each record that was there at the start, and is to be read, is handled, or has its dead letter.
+- E1: each record that was there at the start, and is to be read, is handled, or has its dead
+  letter.
 - E2: no record outside of the ranges is handled.
 - E3: no position is committed past a record that is not settled.
 - E4: no position is committed behind a hole between ranges.
@@ -33,7 +34,17 @@ KINDS = ("group", "named", "whole", "ranges", "ranges without a group")
 CALM_S = 600.0
 """Within that every run has come to its end."""
 FAULTS = ("commit-fails", "commit-lost", "commit-late", "away", "rebalance", "expire")
-EXPECTED = (*KINDS, *FAULTS, "later", "failed once", "dead letter", "retried", "ignored", "hole", "beyond the end")
+EXPECTED = (
+    *KINDS,
+    *FAULTS,
+    "later",
+    "failed once",
+    "dead letter",
+    "retried",
+    "ignored",
+    "hole",
+    "beyond the end",
+)
 """What must have happened in a run of many seeds."""
 
 
@@ -46,10 +57,14 @@ class Ends:
     violations: list[str] = field(default_factory=list)
     bites: Counter[str] = field(default_factory=Counter)
     broker: MemoryBroker = field(init=False)
-    pairs: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # partition -> its ranges
-    wanted: set[tuple[int, int]] = field(default_factory=set)  # partition and offset
-    ends: dict[int, int] = field(default_factory=dict)  # partition -> end of its log at the start
-    bad: set[bytes] = field(default_factory=set)  # values whose handlers always raise
+    # Partition -> its ranges.
+    pairs: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    # Partition and offset.
+    wanted: set[tuple[int, int]] = field(default_factory=set)
+    # Partition -> end of its log at the start.
+    ends: dict[int, int] = field(default_factory=dict)
+    # Values whose handlers always raise.
+    bad: set[bytes] = field(default_factory=set)
     flaky: set[bytes] = field(default_factory=set)
     handled: Counter[tuple[int, int]] = field(default_factory=Counter)
     settled: set[tuple[int, int]] = field(default_factory=set)
@@ -85,7 +100,9 @@ class Ends:
             self.wanted |= {(partition, one) for one in offsets if self.reads(partition, one)}
 
     def _ranges(self, end: int) -> list[tuple[int, int]]:
-        bounds = sorted(self.dice.sample(range(max(end, 8) + 12), k=2 * self.dice.choice((1, 1, 2, 3))))
+        bounds = sorted(
+            self.dice.sample(range(max(end, 8) + 12), k=2 * self.dice.choice((1, 1, 2, 3)))
+        )
         pairs = list(zip(bounds[::2], bounds[1::2], strict=True))
         self.bites["hole"] += len(pairs) > 1
         self.bites["beyond the end"] += pairs[-1][1] > end
@@ -107,13 +124,20 @@ class Ends:
     def application(self) -> App:
         dice = self.dice
         channel: dict[str, Any] = {
-            "auto_offset_reset": "earliest", "commit_interval": dice.choice(("200ms", "3s", "1h")),
-            "concurrency": dice.choice((1, 4)), "ordering": dice.choice(("partition", "unordered")),
-            "max_in_flight": dice.choice((4, 20, 1000)), "unprocessed_record_max_age": 0,
-            "failure_strategy": self.strategy, "retry": {"max_attempts": dice.choice((1, 2)), "backoff": "100ms"},
-            "batch_max_records": 3, "batch_max_wait": dice.choice(("100ms", "1h")), "revoke_grace": "2s",
-            "max_uncommitted": 100_000, "drain_timeout": "60s",
-        }  # fmt: skip
+            "auto_offset_reset": "earliest",
+            "commit_interval": dice.choice(("200ms", "3s", "1h")),
+            "concurrency": dice.choice((1, 4)),
+            "ordering": dice.choice(("partition", "unordered")),
+            "max_in_flight": dice.choice((4, 20, 1000)),
+            "unprocessed_record_max_age": 0,
+            "failure_strategy": self.strategy,
+            "retry": {"max_attempts": dice.choice((1, 2)), "backoff": "100ms"},
+            "batch_max_records": 3,
+            "batch_max_wait": dice.choice(("100ms", "1h")),
+            "revoke_grace": "2s",
+            "max_uncommitted": 100_000,
+            "drain_timeout": "60s",
+        }
         if self.strategy == "delayed-retry-topic":
             channel["delayed_retry"] = {"topics": [RETRIES], "max_retries": 2}
         if self.is_batch:
@@ -126,7 +150,9 @@ class Ends:
             channel["assign"] = ["orders:*"]
         elif self.kind.startswith("ranges"):
             channel["assign"] = [
-                f"orders:{partition}:{start}..{until}" for partition, its in self.pairs.items() for start, until in its
+                f"orders:{partition}:{start}..{until}"
+                for partition, its in self.pairs.items()
+                for start, until in its
             ]
         app = App({"incoming": {"orders": channel}, "http": {"enabled": False}})
         app._connector, app._clock = self.broker.connector(), self.broker._state.clock
@@ -204,7 +230,9 @@ class Ends:
             if kind == "commit-fails":
                 broker.fail_next("commit", TransientBrokerError("no"), dice.choice((1, 3)))
             elif kind == "commit-lost":
-                broker.fail_next("commit", OutcomeUnknownError("who knows"), stored=dice.random() < 0.5)
+                broker.fail_next(
+                    "commit", OutcomeUnknownError("who knows"), stored=dice.random() < 0.5
+                )
             elif kind == "commit-late":
                 broker.delay_next("commit", dice.choice((1.0, 15.0)))
             elif kind == "away":
@@ -230,7 +258,9 @@ class Ends:
                 continue
             number = partition.partition
             if self.pairs and stored.offset > self.first_end(number):
-                self.violations.append(f"E4, {partition} at {stored.offset}, and its ranges are {self.pairs[number]}")
+                self.violations.append(
+                    f"E4, {partition} at {stored.offset}, and its ranges are {self.pairs[number]}"
+                )
             for record in self.broker.log(partition):
                 if record.offset < stored.offset and self.reads(number, record.offset):
                     self._check_settled(number, record.offset, record.value or b"", stored.offset)
@@ -283,7 +313,9 @@ class Ends:
         if self.kind == "ranges without a group":
             return
         committed = self.broker.committed(GROUP)
-        stored = {one.partition: kept.offset for one, kept in committed.items() if one.topic == "orders"}
+        stored = {
+            one.partition: kept.offset for one, kept in committed.items() if one.topic == "orders"
+        }
         for partition, end in self.ends.items():
             at = stored.get(partition, 0)
             if self.pairs:
@@ -292,7 +324,9 @@ class Ends:
             else:
                 least = end
             if at < least:
-                self.violations.append(f"E5, partition {partition} is at {at}, not {least}: {self.kind} {self.pairs}")
+                self.violations.append(
+                    f"E5, partition {partition} is at {at}, not {least}: {self.kind} {self.pairs}"
+                )
 
 
 def run_ends(seed: int) -> Ends:

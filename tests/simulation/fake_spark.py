@@ -1,7 +1,8 @@
-"""A Spark without Java: an engine in virtual time that fails, hangs, dies and answers late, as its scripts say.
+"""A Spark without Java: an engine in virtual time that fails, hangs, dies and answers late, as its
+scripts say.
 
-The user's function runs at once, on the loop, and leaves a :class:`Script` of what its job does over time. What the
-job does to the outside (its *effects*) happens while the script is played.
+The user's function runs at once, on the loop, and leaves a :class:`Script` of what its job does
+over time. What the job does to the outside (its *effects*) happens while the script is played.
 """
 
 from __future__ import annotations
@@ -27,11 +28,15 @@ from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.ledger import JobProgress
 
 Ending = Literal["ok", "bad", "code", "worker", "kills", "hangs"]
-"""How a script ends: its function returns, raises over its data or its code, loses a Python worker, ends its own
-driver, or never ends by itself."""
+"""How a script ends: its function returns, raises over its data or its code, loses a Python worker,
+ends its own driver, or never ends by itself."""
 
 CANCEL_LIMIT_S = 10.0
-_ERRORS: dict[str, type[OffloadError]] = {"bad": BadDataError, "code": OffloadError, "worker": WorkerLostError}
+_ERRORS: dict[str, type[OffloadError]] = {
+    "bad": BadDataError,
+    "code": OffloadError,
+    "worker": WorkerLostError,
+}
 
 
 class ScriptedError(Exception):
@@ -54,7 +59,8 @@ class Script:
         steps: Seconds after the step before, and what happens then.
         ending: What comes after the last step.
         late_s: How long it goes on after it was cancelled; infinite: it does not end.
-        over: Called once, with the outcome, when the job does nothing any more, or was given up (``stuck``).
+        over: Called once, with the outcome, when the job does nothing any more, or was given up
+            (``stuck``).
     """
 
     steps: Sequence[tuple[float, Callable[[], None]]]
@@ -69,7 +75,8 @@ class Job:
     def __init__(self) -> None:
         self.script: Script | None = None
         self.player: asyncio.Future[str] | None = None
-        self.gone = asyncio.Event()  # what it ran on has ended
+        # What it ran on has ended.
+        self.gone = asyncio.Event()
         self._is_over = False
 
     def end(self, outcome: str) -> None:
@@ -150,7 +157,8 @@ class FakeEngine:
             self._change()
 
     async def make(self, call: Callable[[Any], Any]) -> Any:
-        return None  # the frames of this session are bound to their job
+        # The frames of this session are bound to their job.
+        return None
 
     # -- faults
 
@@ -170,7 +178,9 @@ class FakeEngine:
         self._change()
 
     def kill(self) -> None:
-        """The process is killed, and its driver with it: nothing that runs has effects any more, nothing returns."""
+        """The process is killed, and its driver with it: nothing that runs has effects any more,
+        nothing returns.
+        """
         self._is_dead = True
         for job in self._jobs:
             job.script = None
@@ -208,14 +218,17 @@ class FakeEngine:
             return False
         return self._alone is None and not (alone and self._jobs)
 
-    async def _run(self, mine: Job, job: Callable[[Any], Any], timeout_s: float, limit_s: float, what: str) -> Any:
+    async def _run(
+        self, mine: Job, job: Callable[[Any], Any], timeout_s: float, limit_s: float, what: str
+    ) -> Any:
         error: Exception | None = None
         result = None
         try:
             result = job(FakeSession(self, mine))
         except ScriptedError as raised:
             error = raised
-        if mine.script is None:  # its function was not reached: the data frame could not be made
+        # Its function was not reached: the data frame could not be made.
+        if mine.script is None:
             raise OffloadError(f"{what}: {error}") from error
         outcome = await self._outcome(mine, timeout_s, limit_s, what)
         mine.over(outcome)
@@ -256,7 +269,8 @@ class FakeEngine:
             while self._is_away:
                 await self._changed.wait()
             if mine.script is None:
-                break  # the process was killed
+                # The process was killed.
+                break
             step()
         if mine.script is None or script.ending == "hangs":
             return
@@ -266,7 +280,9 @@ class FakeEngine:
             player.set_result(script.ending)
 
     async def _cancel(self, mine: Job, steps: asyncio.Task[None], limit_s: float) -> bool:
-        """Wait until the job has ended, or the limit is over; nothing interrupts this. Whether it has ended."""
+        """Wait until the job has ended, or the limit is over; nothing interrupts this. Whether it
+        has ended.
+        """
         script = mine.script
         late_s = script.late_s if script is not None else 0.0
         await _through(_within(mine.gone.wait(), min(late_s, limit_s)))
@@ -308,7 +324,9 @@ class FakeSession:
 
     def createDataFrame(self, table: Any) -> FakeFrame:
         columns = table.select(["topic", "partition", "offset", "value"]).to_pylist()
-        return FakeFrame([Row((one["topic"], one["partition"]), one["offset"], one["value"]) for one in columns])
+        return FakeFrame(
+            [Row((one["topic"], one["partition"]), one["offset"], one["value"]) for one in columns]
+        )
 
     @property
     def read(self) -> FakeReader:
@@ -341,7 +359,10 @@ class FakeReader:
         Raises:
             ScriptedError: An offset is no more, or not yet, in the log.
         """
-        starts, ends = json.loads(self._options["startingoffsets"]), json.loads(self._options["endingoffsets"])
+        starts, ends = (
+            json.loads(self._options["startingoffsets"]),
+            json.loads(self._options["endingoffsets"]),
+        )
         assert {topic: set(numbers) for topic, numbers in starts.items()} == {
             topic: set(numbers) for topic, numbers in ends.items()
         }

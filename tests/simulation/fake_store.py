@@ -1,7 +1,9 @@
-"""A checkpoint store in virtual time that is away, slow, loses its answers, and lets requests land late or twice.
+"""A checkpoint store in virtual time that is away, slow, loses its answers, and lets requests land
+late or twice.
 
-All applications share one :class:`Database`; each has a :class:`StoreClient` of its own, which a killed process
-takes with it. What a request does to the rows is one step, at the moment when it lands.
+All applications share one :class:`Database`; each has a :class:`StoreClient` of its own, which a
+killed process takes with it. What a request does to the rows is one step, at the moment when it
+lands.
 """
 
 from __future__ import annotations
@@ -74,8 +76,12 @@ class Database:
         call: int,
         records: Collection[tuple[Partition, int]] = (),
     ) -> frozenset[TopicPartition]:
-        """Write the rows that may be written, and the user's with them: all or nothing, where there are some."""
-        refused = frozenset(tp for tp, write in writes.items() if not allows(self.rows.get(tp), write))
+        """Write the rows that may be written, and the user's with them: all or nothing, where there
+        are some.
+        """
+        refused = frozenset(
+            tp for tp, write in writes.items() if not allows(self.rows.get(tp), write)
+        )
         for tp in sorted(refused):
             self._note("refused", who, tp, writes[tp].checkpoint, call)
         if records and refused:
@@ -101,7 +107,14 @@ class Database:
     def _note(self, kind: str, who: str, tp: TopicPartition, row: Checkpoint, call: int) -> None:
         offset = -1 if row.position is None else row.position
         self.world.note(
-            kind, who, tp=tuple(tp), offset=offset, call=call, token=row.token, state=row.state, text=row.metadata
+            kind,
+            who,
+            tp=tuple(tp),
+            offset=offset,
+            call=call,
+            token=row.token,
+            state=row.state,
+            text=row.metadata,
         )
 
 
@@ -117,24 +130,34 @@ class Connection:
 
 
 class StoreClient:
-    """One application's; has the face of :class:`reactive_kafka.checkpoint.store.TransactionalStore`."""
+    """One application's; has the face of
+    :class:`reactive_kafka.checkpoint.store.TransactionalStore`.
+    """
 
     def __init__(self, database: Database, member: Member) -> None:
         self._database = database
         self._member = member
 
-    async def read(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Checkpoint]:
+    async def read(
+        self, group: str, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, Checkpoint]:
         """The rows that there are."""
         rows = self._database.rows
         return await self._ask(lambda: {tp: rows[tp] for tp in partitions if tp in rows})
 
-    async def write(self, group: str, writes: Mapping[TopicPartition, Write]) -> frozenset[TopicPartition]:
+    async def write(
+        self, group: str, writes: Mapping[TopicPartition, Write]
+    ) -> frozenset[TopicPartition]:
         """Compare and set."""
         wanted = dict(writes)
-        return await self._write(wanted, lambda call: self._database.land(self._member.who, wanted, call))
+        return await self._write(
+            wanted, lambda call: self._database.land(self._member.who, wanted, call)
+        )
 
     @asynccontextmanager
-    async def transaction(self, group: str, writes: Mapping[TopicPartition, Write]) -> AsyncIterator[Connection]:
+    async def transaction(
+        self, group: str, writes: Mapping[TopicPartition, Write]
+    ) -> AsyncIterator[Connection]:
         """Compare at the entry, compare and set at the exit."""
         rows = self._database.rows
         await self._ask(lambda: None)
@@ -144,7 +167,8 @@ class StoreClient:
         yield connection
         wanted = dict(writes)
         refused = await self._write(
-            wanted, lambda call: self._database.land(self._member.who, wanted, call, connection.records)
+            wanted,
+            lambda call: self._database.land(self._member.who, wanted, call, connection.records),
         )
         if refused:
             raise CheckpointRefusedError("refused at the exit")
@@ -185,7 +209,8 @@ class StoreClient:
         self._member.world.keep(on_its_way)
         try:
             async with asyncio.timeout(STORE_TIMEOUT_S):
-                answer = await asyncio.shield(on_its_way)  # who is cancelled leaves it on its way
+                # Who is cancelled leaves it on its way.
+                answer = await asyncio.shield(on_its_way)
         except TimeoutError:
             raise StoreAwayError("no answer") from None
         if writes and database.lost:

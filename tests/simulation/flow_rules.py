@@ -1,4 +1,6 @@
-"""What the checker holds about records on their way to handlers: how many at once, and which must wait. Pure."""
+"""What the checker holds about records on their way to handlers: how many at once, and which must
+wait. Pure.
+"""
 
 from __future__ import annotations
 
@@ -17,30 +19,48 @@ WHOLE = ("", -1)
 
 
 def _concurrency(history: History) -> Iterator[Violation]:
-    """I15: no more handlers run at once than ``concurrency`` says, and of a partition ``concurrency_per_partition``.
+    """I15: no more handlers run at once than ``concurrency`` says, and of a partition
+    ``concurrency_per_partition``.
 
-    What waits for another attempt or for its letter does not run. A handler counts no longer when its partition was
-    let go, is read from elsewhere, or is claimed anew, when it was cancelled for poison, and when its channel has
-    failed. Nothing is said of a partition that two clients of an application have, while one of them has not heard
-    that the group has put it out: it goes on in its own lane until it hears.
+    What waits for another attempt or for its letter does not run. A handler counts no longer when
+    its partition was let go, is read from elsewhere, or is claimed anew, when it was cancelled for
+    poison, and when its channel has failed. Nothing is said of a partition that two clients of an
+    application have, while one of them has not heard that the group has put it out: it goes on in
+    its own lane until it hears.
     """
     limit, most = history.promise.concurrency, history.promise.per_partition
     if not limit:
         return
     running: dict[str, dict[int, set[Place]]] = defaultdict(dict)
     twice = unaware(history)
-    kinds = ("begin", "end", "assigned", "revoked", "reset", "claim", "poison", "failed", "restarted")
+    kinds = (
+        "begin",
+        "end",
+        "assigned",
+        "revoked",
+        "reset",
+        "claim",
+        "poison",
+        "failed",
+        "restarted",
+    )
     for index, event in history.of(*kinds):
         if event.kind == "begin":
             calls = running[event.who]
             is_more = event.call not in calls
             calls.setdefault(event.call, set()).add((event.tp, event.offset))
             if is_more and len(calls) > limit:
-                yield Violation("I15", f"{event.who} runs {len(calls)} handlers at once, and may {limit}", index)
+                yield Violation(
+                    "I15", f"{event.who} runs {len(calls)} handlers at once, and may {limit}", index
+                )
             here = sum(any(place[0] == event.tp for place in places) for places in calls.values())
             is_by_two = (event.who, event.tp) in twice.get(index, ())
             if is_more and most and here > most and not is_by_two:
-                yield Violation("I15", f"{event.who} runs {here} handlers of {_name(event.tp)}, and may {most}", index)
+                yield Violation(
+                    "I15",
+                    f"{event.who} runs {here} handlers of {_name(event.tp)}, and may {most}",
+                    index,
+                )
         elif event.kind == "end":
             running[event.who].pop(event.call, None)
         elif event.kind in ("failed", "restarted"):
@@ -52,26 +72,31 @@ def _concurrency(history: History) -> Iterator[Violation]:
 def _rates(history: History) -> Iterator[Violation]:
     """I25: no more records start in any time than ``rate_limit`` and its burst allow.
 
-    Another attempt in place is no start. What starts as a whole may be more than the burst; it begins with none left
-    over from before.
+    Another attempt in place is no start. What starts as a whole may be more than the burst; it
+    begins with none left over from before.
     """
     rate = history.promise.rate
     if not rate:
         return
-    over: dict[str, tuple[float, float]] = {}  # application -> how many have come too early for the rate, and when
-    sizes: dict[tuple[str, int], int] = defaultdict(int)  # of the calls
+    # Application -> how many have come too early for the rate, and when.
+    over: dict[str, tuple[float, float]] = {}
+    # Of the calls.
+    sizes: dict[tuple[str, int], int] = defaultdict(int)
     starts = [(index, event) for index, event in history.of("begin") if event.attempt == 1]
     for _, event in starts:
         sizes[event.who, event.call] += 1
     for index, event in starts:
-        size = sizes.pop((event.who, event.call), 0)  # of a batch with its first record
+        # Of a batch with its first record.
+        size = sizes.pop((event.who, event.call), 0)
         if not size:
             continue
         early, since = over.get(event.who, (0.0, event.at))
         early = max(0.0, early - (event.at - since) * rate) + size
         over[event.who] = early, event.at
         if early > max(1.0, rate, size) + 0.01:
-            yield Violation("I25", f"{event.who} starts {early:g} records at once at {rate:g} a second", index)
+            yield Violation(
+                "I25", f"{event.who} starts {early:g} records at once at {rate:g} a second", index
+            )
 
 
 def _leave_behind(running: dict[str, dict[int, set[Place]]], event: Event) -> None:
@@ -80,7 +105,11 @@ def _leave_behind(running: dict[str, dict[int, set[Place]]], event: Event) -> No
     for who, calls in running.items():
         if event.kind != "assigned" and who != event.who:
             continue
-        for call in [call for call, places in calls.items() if any(_is_meant(event, place) for place in places)]:
+        for call in [
+            call
+            for call, places in calls.items()
+            if any(_is_meant(event, place) for place in places)
+        ]:
             del calls[call]
 
 
@@ -94,11 +123,15 @@ def _filtered(history: History) -> Iterator[Violation]:
         return
     for index, event in history.of("begin"):
         if is_filtered(event.note):
-            yield Violation("I26", f"{_name(event.tp)}: a handler got {event.offset}, which is filtered", index)
+            yield Violation(
+                "I26", f"{_name(event.tp)}: a handler got {event.offset}, which is filtered", index
+            )
 
 
 def _jobs(history: History) -> Iterator[Violation]:
-    """S8: no more Spark jobs run at once than ``max_concurrent_jobs`` says; one that was given up counts no longer."""
+    """S8: no more Spark jobs run at once than ``max_concurrent_jobs`` says; one that was given up
+    counts no longer.
+    """
     limit = history.promise.jobs
     if not limit:
         return
@@ -108,7 +141,8 @@ def _jobs(history: History) -> Iterator[Violation]:
         if event.kind == "over":
             running[event.who].discard(event.call)
         elif event.kind != "run":
-            running[event.who].clear()  # of some it is not known whether they count on
+            # Of some it is not known whether they count on.
+            running[event.who].clear()
         elif event.call not in running[event.who]:
             running[event.who].add(event.call)
             if len(running[event.who]) > limit:
@@ -150,7 +184,8 @@ class _Client:
         self.carried.discard(tp)
         of_tp = self.held.setdefault(tp, set())
         if of_tp and offset <= max(of_tp):
-            of_tp.clear()  # it is read again from there
+            # It is read again from there.
+            of_tp.clear()
         return of_tp
 
     @property
@@ -161,18 +196,22 @@ class _Client:
 def _windows(history: History) -> Iterator[Violation]:
     """I16: no client has fetched and not settled more than its share of ``max_in_flight``.
 
-    Each partition may have one record all the same; where the order is by key ten times as many may be read in search
-    of other keys, and beside that, too, each other partition may have one. What was fetched before another partition
-    began may come on top, for that has its part of its own, half of all together at most.
+    Each partition may have one record all the same; where the order is by key ten times as many may
+    be read in search of other keys, and beside that, too, each other partition may have one. What
+    was fetched before another partition began may come on top, for that has its part of its own,
+    half of all together at most.
     """
     if not history.promise.window:
         return
     clients: dict[tuple[str, int], _Client] = defaultdict(_Client)
-    owners: dict[Partition, str] = {}  # of the rows in a store
+    # Of the rows in a store.
+    owners: dict[Partition, str] = {}
     for index, event in enumerate(history.events):
         if event.kind == "assigned":
             is_incremental = history.promise.cooperative
-            clients[event.who, event.client].assigned(event.offset, event.tp, is_incremental=is_incremental)
+            clients[event.who, event.client].assigned(
+                event.offset, event.tp, is_incremental=is_incremental
+            )
             if event.note != "back":
                 for client in clients.values():
                     client.held.pop(event.tp, None)
@@ -183,11 +222,17 @@ def _windows(history: History) -> Iterator[Violation]:
         elif event.kind == "claim":
             owners[event.tp] = event.who
             for (who, _), client in clients.items():
-                if who != event.who:  # which has lost the row, and is told when it writes
+                # Which has lost the row, and is told when it writes.
+                if who != event.who:
                     client.held.pop(event.tp, None)
-        elif event.kind == "end" and event.note == "cancelled" and owners.get(event.tp, event.who) != event.who:
+        elif (
+            event.kind == "end"
+            and event.note == "cancelled"
+            and owners.get(event.tp, event.who) != event.who
+        ):
             for (who, _), client in clients.items():
-                if who == event.who:  # it was told, and lets go of all that it has fetched since
+                # It was told, and lets go of all that it has fetched since.
+                if who == event.who:
                     client.held.pop(event.tp, None)
         elif event.kind in ("reset", "skipped") or history.promise.settles(event):
             for client in (one for (who, _), one in clients.items() if event.who in ("", who)):
@@ -216,17 +261,21 @@ def _fetched(history: History, index: int, client: _Client) -> Iterator[Violatio
 
 
 def _pauses(history: History) -> Iterator[Violation]:
-    """I18: no handler starts a record of a paused partition; one that runs goes on, and so do its further attempts.
+    """I18: no handler starts a record of a paused partition; one that runs goes on, and so do its
+    further attempts.
 
-    A call after a transaction that was not stored is such an attempt. Spark starts what it had taken as a batch before,
-    and the second handler of a broadcast a record that the first one had before.
+    A call after a transaction that was not stored is such an attempt. Spark starts what it had
+    taken as a batch before, and the second handler of a broadcast a record that the first one had
+    before.
     """
     fetched: dict[Place, int] = {}
     paused: dict[str, set[tuple[str, Partition]]] = defaultdict(set)
     since: dict[str, int] = {}
     for index, event in history.of("paused", "resumed", "begin", "fetched"):
         if event.kind == "fetched":
-            fetched.update(((event.tp, offset), index) for offset in range(event.offset, event.until))
+            fetched.update(
+                ((event.tp, offset), index) for offset in range(event.offset, event.until)
+            )
         elif event.kind == "paused":
             paused[event.who].add((event.note, event.tp))
             since[event.who] = index
@@ -242,7 +291,11 @@ def _pauses(history: History) -> Iterator[Violation]:
                 continue
             if history.promise.ends == "written" and _had_it(history, index):
                 continue
-            yield Violation("I18", f"{_name(event.tp)}: {event.who} began {event.offset}, and it is paused", index)
+            yield Violation(
+                "I18",
+                f"{_name(event.tp)}: {event.who} began {event.offset}, and it is paused",
+                index,
+            )
 
 
 def _had_it(history: History, index: int) -> bool:

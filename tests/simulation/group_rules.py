@@ -1,4 +1,6 @@
-"""What the checker holds about outages, starts and ends: readiness, told skips, last commits, nothing twice. Pure."""
+"""What the checker holds about outages, starts and ends: readiness, told skips, last commits,
+nothing twice. Pure.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ from tests.simulation.checker import (
 from tests.simulation.history import Event, Partition
 
 NOTICED_S = 5.0
-"""A broker that is away for longer shows in readiness: it is asked every 2 s, and its answer is waited for."""
+"""A broker that is away for longer shows in readiness: it is asked every 2 s, and its answer is
+waited for.
+"""
 BACK_S = 25.0
 """And so long after it is back the application is ready again: clients wait between attempts."""
 STALLED_S = 15.0
@@ -36,12 +40,16 @@ FIRST_LOOK = "from None"
 
 
 def _outages(history: History) -> Iterator[Violation]:
-    """I17: who is up while the broker is away says that it is not ready, and why; and is ready when that is over.
+    """I17: who is up while the broker is away says that it is not ready, and why; and is ready when
+    that is over.
 
-    Another fault in that time may keep it from being ready, and so may poison, and a channel that has failed. A process
-    that is stopped meanwhile says nothing. A channel that is stopped by hand is ready, whatever its broker does.
+    Another fault in that time may keep it from being ready, and so may poison, and a channel that
+    has failed. A process that is stopped meanwhile says nothing. A channel that is stopped by hand
+    is ready, whatever its broker does.
     """
-    stalls = [event.at for _, event in history.of("fault", "calm") if event.note.startswith("stall")]
+    stalls = [
+        event.at for _, event in history.of("fault", "calm") if event.note.startswith("stall")
+    ]
     stops = [event.at for _, event in history.of("calm") if event.note.startswith("stop-start")]
     for start, end in _away(history):
         if any(start - STALLED_S <= at <= end + STALLED_S for at in stalls):
@@ -50,12 +58,20 @@ def _outages(history: History) -> Iterator[Violation]:
             is_by_hand = any(start - BY_HAND_S <= at <= end for at in stops)
             if since < start and end < until and end - start > NOTICED_S and not is_by_hand:
                 yield from _looks(history, who, start + NOTICED_S, end)
-            if since < start and end + BACK_S < until and not _has_other_troubles(history, who, start, end + BACK_S):
+            if (
+                since < start
+                and end + BACK_S < until
+                and not _has_other_troubles(history, who, start, end + BACK_S)
+            ):
                 was_ready = _was(history, who, end)
-                came = [index for index, event in _said(history, who) if end < event.at <= end + BACK_S]
+                came = [
+                    index for index, event in _said(history, who) if end < event.at <= end + BACK_S
+                ]
                 if not was_ready and not any(history.events[index].note == "UP" for index in came):
                     yield Violation(
-                        "I17", f"{who} is not ready {BACK_S:g} s after the broker was back", _at(history, end)
+                        "I17",
+                        f"{who} is not ready {BACK_S:g} s after the broker was back",
+                        _at(history, end),
                     )
 
 
@@ -97,7 +113,9 @@ def _was(history: History, who: str, at: float) -> bool:
 
 def _looks(history: History, who: str, start: float, end: float) -> Iterator[Violation]:
     if _was(history, who, start):
-        yield Violation("I17", f"{who} is ready at {start:.1f} s, and the broker is away", _at(history, start))
+        yield Violation(
+            "I17", f"{who} is ready at {start:.1f} s, and the broker is away", _at(history, start)
+        )
     for index, event in _said(history, who):
         if start < event.at < end and event.note == "UP":
             yield Violation("I17", f"{who} says that it is ready while the broker is away", index)
@@ -110,11 +128,16 @@ def _at(history: History, at: float) -> int:
 
 
 def _has_other_troubles(history: History, who: str, start: float, end: float) -> bool:
-    if any(event.note.startswith("send-fails") and event.at <= end for _, event in history.of("calm")):
-        return True  # letters that cannot be written are a reason for long
+    if any(
+        event.note.startswith("send-fails") and event.at <= end for _, event in history.of("calm")
+    ):
+        # Letters that cannot be written are a reason for long.
+        return True
     kinds = ("fault", "poison", "failed", "abandoned")
     return history.promise.spark or any(
-        start <= event.at <= end and event.who in ("", who) and not event.note.startswith("broker-down")
+        start <= event.at <= end
+        and event.who in ("", who)
+        and not event.note.startswith("broker-down")
         for _, event in history.of(*kinds)
     )
 
@@ -123,7 +146,8 @@ def _has_other_troubles(history: History, who: str, start: float, end: float) ->
 
 
 def _told(history: History) -> Iterator[Violation]:
-    """I19: what a reset passes is told: so many offsets as lie between, and none that the log still has, but by latest.
+    """I19: what a reset passes is told: so many offsets as lie between, and none that the log still
+    has, but by latest.
 
     And what retention has taken from before anybody's eyes is told by a reset, or passed by a seek.
     """
@@ -133,18 +157,26 @@ def _told(history: History) -> Iterator[Violation]:
             continue
         since = int(event.note.removeprefix("from "))
         if event.count != max(0, event.offset - since):
-            text = f"{event.who} says that {event.count} were skipped from {since} to {event.offset}"
+            text = (
+                f"{event.who} says that {event.count} were skipped from {since} to {event.offset}"
+            )
             yield Violation("I19", f"{_name(event.tp)}: {text}", index)
         if event.text == "earliest":
             for offset in history.offsets.get(event.tp, []):
-                if since <= offset < event.offset and history.records[event.tp, offset].compacted > index:
-                    yield Violation("I19", f"{_name(event.tp)}: {offset} was skipped, and the log has it", index)
+                if (
+                    since <= offset < event.offset
+                    and history.records[event.tp, offset].compacted > index
+                ):
+                    yield Violation(
+                        "I19", f"{_name(event.tp)}: {offset} was skipped, and the log has it", index
+                    )
     yield from _untold(history, [event for _, event in resets])
 
 
 def _untold(history: History, resets: list[Event]) -> Iterator[Violation]:
     if history.promise.counts_offsets or not history.promise.safe:
-        return  # what is fetched elsewhere is not in the history
+        # What is fetched elsewhere is not in the history.
+        return
     seen: dict[Partition, list[tuple[int, int]]] = defaultdict(list)
     for _, event in history.of("fetched"):
         seen[event.tp].append((event.offset, event.until))
@@ -153,17 +185,25 @@ def _untold(history: History, resets: list[Event]) -> Iterator[Violation]:
         seen[event.tp].append((first, event.offset))
     sought = _before_the_beginning_was_read(history)
     for index, event in history.of("compacted"):
-        is_passed = event.note == "retention" and event.offset < history.case.committed.get(event.tp, 0)
+        is_passed = event.note == "retention" and event.offset < history.case.committed.get(
+            event.tp, 0
+        )
         if (
             is_passed
             and index not in sought
             and not any(first <= event.offset < until for first, until in seen[event.tp])
         ):
-            yield Violation("I19", f"{_name(event.tp)}: {event.offset} was lost unread, and nobody said so", index)
+            yield Violation(
+                "I19",
+                f"{_name(event.tp)}: {event.offset} was lost unread, and nobody said so",
+                index,
+            )
 
 
 def _before_the_beginning_was_read(history: History) -> set[int]:
-    """What retention took after a seek to offset 0, which is the log's beginning wherever that is when it is read."""
+    """What retention took after a seek to offset 0, which is the log's beginning wherever that is
+    when it is read.
+    """
     waiting: set[Partition] = set()
     found = set()
     for index, event in enumerate(history.events):
@@ -179,16 +219,19 @@ def _before_the_beginning_was_read(history: History) -> set[int]:
 def _starts(history: History) -> Iterator[Violation]:
     """I21: a start that a policy chose is sent before anything is read, where it passes records.
 
-    ``latest`` passes those only that were there when the group had its first look: not those of a retry topic, of a
-    partition that appeared later, or of one in which the group had begun. Unless a fault kept the commit back; and not
-    where the log does not have what somebody sought: a start that somebody chose moves no committed position.
+    ``latest`` passes those only that were there when the group had its first look: not those of a
+    retry topic, of a partition that appeared later, or of one in which the group had begun. Unless
+    a fault kept the commit back; and not where the log does not have what somebody sought: a start
+    that somebody chose moves no committed position.
     """
     spans = _spans(history, harmless="retention")
-    first: dict[Partition, int] = {}  # when a partition was begun by policy
+    # When a partition was begun by policy.
+    first: dict[Partition, int] = {}
     committed: dict[Partition, int] = {}
     looked: dict[str, int] = {}
     appeared: dict[Partition, int] = {}
-    sought: dict[Partition, int] = {}  # and nothing has been read since
+    # And nothing has been read since.
+    sought: dict[Partition, int] = {}
     for index, event in enumerate(history.events):
         if event.kind == "commit":
             committed.setdefault(event.tp, index)
@@ -207,7 +250,11 @@ def _starts(history: History) -> Iterator[Violation]:
                 is_new = looked.get(event.who, NEVER) < appeared.get(event.tp, -1)
                 wrong = _latest(history, event, index, first, committed, is_new=is_new)
                 if wrong and not _is_in_a_fault(history, spans, first.get(event.tp, index), index):
-                    yield Violation("I21", f"{_name(event.tp)}: {event.who} began at the latest, and {wrong}", index)
+                    yield Violation(
+                        "I21",
+                        f"{_name(event.tp)}: {event.who} began at the latest, and {wrong}",
+                        index,
+                    )
             first.setdefault(event.tp, index)
             passes = event.text == "latest" or event.note != FIRST_LOOK
             is_chosen = event.note == f"from {sought.get(event.tp)}" and event.note != FIRST_LOOK
@@ -215,7 +262,9 @@ def _starts(history: History) -> Iterator[Violation]:
                 yield from _committed_first(history, event, index)
 
 
-def _is_in_a_fault(history: History, spans: list[tuple[float, float]], since: int, until: int) -> bool:
+def _is_in_a_fault(
+    history: History, spans: list[tuple[float, float]], since: int, until: int
+) -> bool:
     window = history.promise.window_s
     began, ended = history.events[since].at, history.events[until].at
     return any(start - window <= ended and began <= end + window for start, end in spans)
@@ -238,7 +287,10 @@ def _latest(
         return "the group had a position"
     begun = first.get(event.tp, NEVER)
     if history.promise.commits and any(
-        begun < one < index for (tp, _), record in history.records.items() if tp == event.tp for one in record.begins
+        begun < one < index
+        for (tp, _), record in history.records.items()
+        if tp == event.tp
+        for one in record.begins
     ):
         return "the group had begun there"
     return ""
@@ -261,10 +313,12 @@ def _committed_first(history: History, reset: Event, index: int) -> Iterator[Vio
 
 
 def _last_commits(history: History) -> Iterator[Violation]:
-    """I20: who lets go of a partition, or leaves, has committed what it was through with; unless a fault prevents it.
+    """I20: who lets go of a partition, or leaves, has committed what it was through with; unless a
+    fault prevents it.
 
-    What it is through with at that very moment may be too late. Once its channel has failed, what it does may be for a
-    life of the channel that is over; after a seek what it does may be for the place of before.
+    What it is through with at that very moment may be too late. Once its channel has failed, what
+    it does may be for a life of the channel that is over; after a seek what it does may be for the
+    place of before.
     """
     if not history.promise.commits or history.promise.keeps:
         return
@@ -274,20 +328,27 @@ def _last_commits(history: History) -> Iterator[Violation]:
         commits[event.tp].append((index, event.offset))
     for tp, of_tp in eras.items():
         for era, after in pairwise([*of_tp, None]):
-            assert era is not None  # for the type checker
+            # For the type checker.
+            assert era is not None
             for index in _ends_of(history, tp, era, NEVER if after is None else after.start):
                 event = history.events[index]
                 stored = max((offset for at, offset in commits[tp] if at < index), default=0)
                 for offset, ended in _through_with(history, tp, era, index):
                     in_time = ended < index and history.events[ended].at < event.at
-                    if in_time and offset >= stored and not _kept_back(history, faults, ended, index):
+                    if (
+                        in_time
+                        and offset >= stored
+                        and not _kept_back(history, faults, ended, index)
+                    ):
                         what = "left" if event.kind == "left" else "let go"
                         text = f"{era.who} {what}, {offset} was done, and {stored} is committed"
                         yield Violation("I20", f"{_name(tp)}: {text}", index)
                         break
 
 
-def _through_with(history: History, tp: Partition, era: _Era, until: int) -> Iterator[tuple[int, int]]:
+def _through_with(
+    history: History, tp: Partition, era: _Era, until: int
+) -> Iterator[tuple[int, int]]:
     """What an owner could commit, and from when on: nothing that it began before the last seek.
 
     A letter that stands in its topic is none where the writer may have been told that it failed.
@@ -297,8 +358,12 @@ def _through_with(history: History, tp: Partition, era: _Era, until: int) -> Ite
             era = era._replace(start=index, committed=event.offset)
     unsure = unsure_sends(history)
     for offset, _, ended in _done_in(history, tp, era, until):
-        settled = [index for index, _ in history.records[tp, offset].settled if era.start < index < until]
-        if unsure < until and all(history.events[index].kind in ("letter", "copy") for index in settled):
+        settled = [
+            index for index, _ in history.records[tp, offset].settled if era.start < index < until
+        ]
+        if unsure < until and all(
+            history.events[index].kind in ("letter", "copy") for index in settled
+        ):
             return
         yield offset, ended
 
@@ -310,7 +375,9 @@ def _ends_of(history: History, tp: Partition, era: _Era, until: int) -> list[int
         for index, event in history.of("revoked", "left")
         if era.start < index < until
         if (event.who, event.client) == (era.who, era.client) and event.tp in (tp, ("", -1))
-        if not any(failed < index and other.who == era.who for failed, other in history.of("failed"))
+        if not any(
+            failed < index and other.who == era.who for failed, other in history.of("failed")
+        )
     ]
 
 
@@ -322,16 +389,22 @@ def _nothing_twice(history: History) -> Iterator[Violation]:
         for begin in record.begins:
             event = history.events[begin]
             if event.attempt <= 1 and record.ended < begin:
-                yield Violation("I22", f"{_name(tp)}: {event.who} began {offset} again, and nothing went wrong", begin)
+                yield Violation(
+                    "I22",
+                    f"{_name(tp)}: {event.who} began {offset} again, and nothing went wrong",
+                    begin,
+                )
 
 
 def _nothing_sent_twice(history: History) -> Iterator[Violation]:
     """I24: where everything is graceful nothing is sent that the sender knows to be stored already.
 
-    A request that was refused is sent again: of an incremental rebalance's those that cross a new generation.
+    A request that was refused is sent again: of an incremental rebalance's those that cross a new
+    generation.
     """
     if not history.promise.graceful or history.promise.store:
-        return  # what stands beside a row is not in what is noted of a request
+        # What stands beside a row is not in what is noted of a request.
+        return
     sent: dict[Partition, tuple[str, int, int, str]] = {}
     calls: dict[int, list[Partition]] = defaultdict(list)
     for index, event in history.of("send", "assigned", "answer"):
@@ -343,9 +416,20 @@ def _nothing_sent_twice(history: History) -> Iterator[Violation]:
                 sent.pop(tp, None)
         elif event.kind == "send":
             if sent.get(event.tp) == what:
-                yield Violation("I24", f"{_name(event.tp)}: {event.who} sent {event.offset} again, and has it", index)
+                yield Violation(
+                    "I24",
+                    f"{_name(event.tp)}: {event.who} sent {event.offset} again, and has it",
+                    index,
+                )
             sent[event.tp] = what
             calls[event.call].append(event.tp)
 
 
-GROUP_RULES: list[Rule] = [_outages, _told, _starts, _last_commits, _nothing_twice, _nothing_sent_twice]
+GROUP_RULES: list[Rule] = [
+    _outages,
+    _told,
+    _starts,
+    _last_commits,
+    _nothing_twice,
+    _nothing_sent_twice,
+]

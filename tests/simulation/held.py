@@ -1,4 +1,6 @@
-"""What an application holds: the sizes of all collections, and the number of objects, that can be reached from it."""
+"""What an application holds: the sizes of all collections, and the number of objects, that can be
+reached from it.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,21 @@ from typing import Any, NamedTuple
 
 PACKAGE = "reactive_kafka"
 OTHERS = (
-    "reactive_kafka.broker.memory", "reactive_kafka.testing", "reactive_kafka.checkpoint.stores", "tests", "unittest",
-    "pytest", "_pytest", "logging", "reactive_kafka.observe.bursts", "reactive_kafka.observe.logs",
+    "reactive_kafka.broker.memory",
+    "reactive_kafka.testing",
+    "reactive_kafka.checkpoint.stores",
+    "tests",
+    "unittest",
+    "pytest",
+    "_pytest",
+    "logging",
+    "reactive_kafka.observe.bursts",
+    "reactive_kafka.observe.logs",
     "reactive_kafka.observe.events",
-)  # fmt: skip
-"""Where the application ends: the broker, the store, those who watch it; and its log, which has a bound of its own."""
+)
+"""Where the application ends: the broker, the store, those who watch it; and its log, which has a
+bound of its own.
+"""
 NOISE = 2
 COMES_AND_GOES = {
     # workers are made when they are needed, as many as ``concurrency``, and each has its task
@@ -33,7 +45,19 @@ COMES_AND_GOES = {
     "delivery.ages.Ages._pieces": 12,
 }
 """How much the sizes of others than these differ from one rest to the next; and those of these."""
-ATOMS = (str, bytes, int, float, bool, type(None), type, ModuleType, CodeType, Context, asyncio.AbstractEventLoop)
+ATOMS = (
+    str,
+    bytes,
+    int,
+    float,
+    bool,
+    type(None),
+    type,
+    ModuleType,
+    CodeType,
+    Context,
+    asyncio.AbstractEventLoop,
+)
 SIZED = (dict, list, set, deque, bytearray, array)
 
 
@@ -41,9 +65,11 @@ class Held(NamedTuple):
     """What was found.
 
     Attributes:
-        sizes: ``module.Class`` -> how many there are; ``module.Class.attribute`` -> the sizes of these collections
-            together. A collection in a collection counts under the name of the outer one, followed by ``[]``.
-        over: Names of collections that hold a task which has ended: whoever put it there has forgotten it.
+        sizes: ``module.Class`` -> how many there are; ``module.Class.attribute`` -> the sizes of
+            these collections together. A collection in a collection counts under the name of the
+            outer one, followed by ``[]``.
+        over: Names of collections that hold a task which has ended: whoever put it there has
+            forgotten it.
     """
 
     sizes: Counter[str]
@@ -51,11 +77,14 @@ class Held(NamedTuple):
 
 
 def held(*roots: object) -> Held:
-    """Walk through all that can be reached from these objects, as far as it is the application's."""
+    """Walk through all that can be reached from these objects, as far as it is the
+    application's.
+    """
     sizes, over = Counter[str](), set[str]()
     seen = set[int]()
     todo: list[tuple[Any, str]] = [(one, "") for one in roots]
-    kept = []  # so that no other object gets the id of one that was seen
+    # So that no other object gets the id of one that was seen.
+    kept = []
     while todo:
         one, name = todo.pop()
         if name.endswith("[]") and isinstance(one, asyncio.Task) and one.done():
@@ -92,7 +121,8 @@ def _parts(one: Any, name: str, sizes: Counter[str]) -> Iterator[tuple[Any, str]
     elif isinstance(one, FunctionType):
         yield from ((cell, "") for cell in (one.__closure__ or ()))
     elif not kind.__module__.startswith(PACKAGE):
-        yield from ((each, "") for each in gc.get_referents(one))  # tasks, coroutines, futures, cells, exceptions
+        # Tasks, coroutines, futures, cells, exceptions.
+        yield from ((each, "") for each in gc.get_referents(one))
 
 
 def _attributes(one: object) -> Iterator[tuple[str, Any]]:
@@ -104,7 +134,9 @@ def _attributes(one: object) -> Iterator[tuple[str, Any]]:
                 yield name, value
     yield from getattr(one, "__dict__", {}).items()
     if isinstance(one, BaseException):
-        yield from (("", each) for each in (one.__traceback__, one.__cause__, one.__context__, one.args))
+        yield from (
+            ("", each) for each in (one.__traceback__, one.__cause__, one.__context__, one.args)
+        )
 
 
 def timers(loop: asyncio.AbstractEventLoop) -> Counter[str]:

@@ -1,4 +1,6 @@
-"""What happened in a run, as one list of events. The place of an event in the list is its time: no two are at once."""
+"""What happened in a run, as one list of events. The place of an event in the list is its time: no
+two are at once.
+"""
 
 from __future__ import annotations
 
@@ -9,50 +11,98 @@ from typing import Literal, NamedTuple
 Partition = tuple[str, int]
 
 Kind = Literal[
-    "begin",  # a handler got a record; call: which call of a handler, attempt: of in-place retries
-    "end",  # it is through; note: ok, raised (another attempt follows), failed (none follows), cancelled
-    "aside",  # the other handler of a broadcast is through with it
-    "ack",  # the application settles a record itself
-    "ignored",  # the application said that it settled a failed record without handling it
-    "letter",  # a copy of the record stands in the dead-letter topic
-    "copy",  # a copy of the record stands in a retry topic
-    "fetched",  # a poll brought records, or a gap, offset to until; count: how many
-    "assigned",  # a client told the application; offset: the generation
-    "revoked",  # the application has let go
-    "send",  # the application asked for a commit; call: which request
-    "answer",  # it was told what became of it; note: ok, failed, unknown
-    "commit",  # the broker (or the store, then who: whose row) has it; call: the request that brought it
-    "planned",  # that commit stored a plan, too: offset and until are its range
-    "run",  # a Spark function began on a range, offset to until; note: the range's id, ids: those it supersedes
-    "effect",  # that run did something to the outside; call: which run
-    "over",  # it does nothing any more; note: ok, bad, code, worker, lost alone, lost beside, cluster, timeout,
+    # A handler got a record; call: which call of a handler, attempt: of in-place retries.
+    "begin",
+    # It is through; note: ok, raised (another attempt follows), failed (none follows), cancelled.
+    "end",
+    # The other handler of a broadcast is through with it.
+    "aside",
+    # The application settles a record itself.
+    "ack",
+    # The application said that it settled a failed record without handling it.
+    "ignored",
+    # A copy of the record stands in the dead-letter topic.
+    "letter",
+    # A copy of the record stands in a retry topic.
+    "copy",
+    # A poll brought records, or a gap, offset to until; count: how many.
+    "fetched",
+    # A client told the application; offset: the generation.
+    "assigned",
+    # The application has let go.
+    "revoked",
+    # The application asked for a commit; call: which request.
+    "send",
+    # It was told what became of it; note: ok, failed, unknown.
+    "answer",
+    # The broker (or the store, then who: whose row) has it; call: the request that brought it.
+    "commit",
+    # That commit stored a plan, too: offset and until are its range.
+    "planned",
+    # A Spark function began on a range, offset to until; note: the range's id, ids: those it
+    # supersedes.
+    "run",
+    # That run did something to the outside; call: which run.
+    "effect",
+    # It does nothing any more; note: ok, bad, code, worker, lost alone, lost beside, cluster,
+    # timeout,
+    "over",
     # cancelled, stuck (it was given up)
-    "abandoned",  # the application says that it lets go of work that does not end in time; note: how long it waited
-    "left",  # a client of the application leaves the group
-    "said",  # the application supplied a string for the group, by the ack of a record (offset) or for the partition
-    "claim",  # the store has a row of a new owner; who: whose, token: the owner's, state and text: of the row
-    "refused",  # the store has refused a row
-    "row",  # a transaction has written the record into the user's table
-    "got",  # a handler asked for the state of its partition
-    "set",  # it set one
-    "beside",  # Kafka has stored a position beside that of the store
-    "compacted",  # the record is not in the log any more; note: retention
-    "skipped",  # somebody goes on behind the record on purpose
-    "reset",  # the application chose a position by policy (text: which end of the log, count: how many offsets it says
+    # The application says that it lets go of work that does not end in time; note: how long it
+    # waited.
+    "abandoned",
+    # A client of the application leaves the group.
+    "left",
+    # The application supplied a string for the group, by the ack of a record (offset) or for the
+    # partition.
+    "said",
+    # The store has a row of a new owner; who: whose, token: the owner's, state and text: of the
+    # row.
+    "claim",
+    # The store has refused a row.
+    "refused",
+    # A transaction has written the record into the user's table.
+    "row",
+    # A handler asked for the state of its partition.
+    "got",
+    # It set one.
+    "set",
+    # Kafka has stored a position beside that of the store.
+    "beside",
+    # The record is not in the log any more; note: retention.
+    "compacted",
+    # Somebody goes on behind the record on purpose.
+    "skipped",
+    # The application chose a position by policy (text: which end of the log, count: how many
+    # offsets it says.
+    "reset",
     # that it passed), or (note: seek) because it was told to
-    "trimmed",  # retention has moved the start of the log there
-    "appeared",  # a partition that was not there at first
-    "paused",  # the application has paused the partition, or (no partition) the channel; note: the reason
-    "resumed",  # it takes that back
-    "poison",  # the application found a record overdue
-    "failed",  # a channel has failed
-    "restarted",  # a failed channel came back by itself
-    "fault",  # something was done to the application or the broker; note: what
-    "calm",  # that is over
-    "member",  # an application came (note: start) or went (note: leave, gone, crash)
-    "health",  # note: a probe that is DOWN
-    "ready",  # readiness is another; note: UP, or DOWN and why
-    "healed",  # no fault follows, and everything that was held up goes on
+    # Retention has moved the start of the log there.
+    "trimmed",
+    # A partition that was not there at first.
+    "appeared",
+    # The application has paused the partition, or (no partition) the channel; note: the reason.
+    "paused",
+    # It takes that back.
+    "resumed",
+    # The application found a record overdue.
+    "poison",
+    # A channel has failed.
+    "failed",
+    # A failed channel came back by itself.
+    "restarted",
+    # Something was done to the application or the broker; note: what.
+    "fault",
+    # That is over.
+    "calm",
+    # An application came (note: start) or went (note: leave, gone, crash)
+    "member",
+    # note: a probe that is DOWN.
+    "health",
+    # Readiness is another; note: UP, or DOWN and why.
+    "ready",
+    # No fault follows, and everything that was held up goes on.
+    "healed",
 ]
 
 
@@ -61,14 +111,15 @@ class Event(NamedTuple):
 
     Attributes:
         at: Virtual time, in seconds.
-        who: The application, numbered anew with each of its starts; "" for the broker and the scenario.
+        who: The application, numbered anew with each of its starts; "" for the broker and the
+            scenario.
         client: Which of the application's clients; of what passes between them.
         until: Where a range ends.
         ids: Of ranges.
         token: Of the owner of a row in a store.
         state: As a row of a store has it, or as a handler got or set it; None: there is none.
-        text: What stands beside a position, or the string that the application supplied; of a begin: what the handler
-            found in a variable of its context that only others set.
+        text: What stands beside a position, or the string that the application supplied; of a
+            begin: what the handler found in a variable of its context that only others set.
         count: How many records or offsets; -1: nobody said.
     """
 

@@ -1,4 +1,6 @@
-"""What the checker holds about dead letters and delayed retries: their contents, and how many there are. Pure."""
+"""What the checker holds about dead letters and delayed retries: their contents, and how many there
+are. Pure.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ OURS = ("dead-letter-", "delayed-retry-", "deserialization-failure-")
 
 
 def _contents(history: History) -> Iterator[Violation]:
-    """I13: a letter and a retry are the record: its value, its key, its headers; with ours once each, and these true.
+    """I13: a letter and a retry are the record: its value, its key, its headers; with ours once
+    each, and these true.
 
     None names a cause where the handler's exception had none, as the attempt before it is none.
     Where the log has lost the record, nobody knows what it held.
@@ -37,10 +40,14 @@ def _contents(history: History) -> Iterator[Violation]:
         if stored is None or history.records[letter.ended].compacted < letter.at:
             continue
         for wrong in _wrong_in(letter, stored, _origin_of(history, stored, letter.ended)):
-            yield Violation("I13", f"{_name(tp)}: {wrong} in what was written for {offset}", letter.at)
+            yield Violation(
+                "I13", f"{_name(tp)}: {wrong} in what was written for {offset}", letter.at
+            )
         has_cause = any(name == f"{letter.prefix}-cause" for name, _ in letter.headers)
         if has_cause and stored.readable and not (history.promise.spark or history.promise.store):
-            yield Violation("I13", f"{_name(tp)}: a cause in what was written for {offset}", letter.at)
+            yield Violation(
+                "I13", f"{_name(tp)}: a cause in what was written for {offset}", letter.at
+            )
 
 
 def _origin_of(history: History, stored: Stored, place: Place) -> Place:
@@ -82,15 +89,18 @@ def _not_ours(headers: Headers) -> Headers:
 
 
 def _number(history: History) -> Iterator[Violation]:
-    """I14: there is one letter, or one copy, for each time that a record failed; a fault may make it two.
+    """I14: there is one letter, or one copy, for each time that a record failed; a fault may make
+    it two.
 
-    A record fails that is not readable, that its handler fails with, or that is poison: its whole batch with it. Once
-    sends have failed, nobody knows which of them were stored. A Spark batch of which the log has lost a part may be
-    nacked before a function sees it.
+    A record fails that is not readable, that its handler fails with, or that is poison: its whole
+    batch with it. Once sends have failed, nobody knows which of them were stored. A Spark batch of
+    which the log has lost a part may be nacked before a function sees it.
     """
     spans, late = _spans(history), history.promise.window_s
     unsure = unsure_sends(history)
-    is_lossy = history.promise.spark and any("retention" in event.note for _, event in history.of("fault"))
+    is_lossy = history.promise.spark and any(
+        "retention" in event.note for _, event in history.of("fault")
+    )
     failed, written, fetched = Counter[Place](), Counter[Place](), Counter[Place]()
     calls: dict[int, list[Place]] = defaultdict(list)
     last: dict[Place, int] = {}
@@ -114,7 +124,9 @@ def _number(history: History) -> Iterator[Violation]:
             if stored is None or history.records[place].compacted != NEVER:
                 continue
             times = failed[place] if stored.readable else fetched[place]
-            excused = index > unsure or any(start - late <= event.at <= end + late for start, end in spans)
+            excused = index > unsure or any(
+                start - late <= event.at <= end + late for start, end in spans
+            )
             if written[place] > times and not excused and not is_lossy:
                 text = f"{_name(event.tp)}: {event.offset} has {written[place]} {event.kind}s, and failed {times} times"
                 yield Violation("I14", text, index)

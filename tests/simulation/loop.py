@@ -13,9 +13,11 @@ T = TypeVar("T")
 
 
 class SeededLoop(VirtualTimeLoop):
-    """Brings what is ready into the order in which its tasks were made, before the seed shuffles it.
+    """Brings what is ready into the order in which its tasks were made, before the seed shuffles
+    it.
 
-    asyncio keeps waiting tasks in sets, whose order is that of their addresses in memory: another one in each run.
+    asyncio keeps waiting tasks in sets, whose order is that of their addresses in memory: another
+    one in each run.
     """
 
     def __init__(self, clock: FakeClock, seed: int) -> None:
@@ -24,9 +26,12 @@ class SeededLoop(VirtualTimeLoop):
         self._number_of: dict[int, int] = {}
         self.set_task_factory(self._make_task)
 
-    def _make_task(self, loop: asyncio.AbstractEventLoop, coroutine: Any, context: Any = None) -> asyncio.Task[Any]:
+    def _make_task(
+        self, loop: asyncio.AbstractEventLoop, coroutine: Any, context: Any = None
+    ) -> asyncio.Task[Any]:
         task: asyncio.Task[Any] = asyncio.Task(coroutine, loop=loop, context=context)
-        self._number_of[id(task)] = next(self._numbers)  # an address may serve again: the newest task counts
+        # An address may serve again: the newest task counts.
+        self._number_of[id(task)] = next(self._numbers)
         return task
 
     def _place(self, handle: Any) -> int:
@@ -36,7 +41,8 @@ class SeededLoop(VirtualTimeLoop):
     def _run_once(self) -> None:
         ready: Any = self._ready  # type: ignore[attr-defined]
         if len(ready) > 1:
-            order = sorted(ready, key=self._place)  # stable: what belongs to no task keeps its order
+            # stable: what belongs to no task keeps its order.
+            order = sorted(ready, key=self._place)
             ready.clear()
             ready.extend(order)
         super()._run_once()

@@ -47,20 +47,34 @@ class Member:
     def __init__(self, world: World, who: str) -> None:
         self.world = world
         self.who = who
-        self.is_dead = False  # as a killed process: nothing that it does counts any more
+        # As a killed process: nothing that it does counts any more.
+        self.is_dead = False
         self.is_leaving = False
         self.is_restarting = False
         self.looks_down = 0
         self._said = ""
-        connector = world.broker.connector(assignment="cooperative" if world.scenario.cooperative else "eager")
+        connector = world.broker.connector(
+            assignment="cooperative" if world.scenario.cooperative else "eager"
+        )
         self.seam = Seam(
-            who, connector, self.note, world.called, world.next_request, world.is_beside,
-            joined=self._joined, sent=world.sent,
-        )  # fmt: skip
-        self.held: list[tuple[Message[Payload], int]] = []  # to be acked later
+            who,
+            connector,
+            self.note,
+            world.called,
+            world.next_request,
+            world.is_beside,
+            joined=self._joined,
+            sent=world.sent,
+        )
+        # To be acked later.
+        self.held: list[tuple[Message[Payload], int]] = []
         self.jobs: set[asyncio.Task[None]] = set()
         self.max_attempts = world.scenario.settings.get("retry", {}).get("max_attempts", 1)
-        tables = {"incoming": {TOPIC: dict(world.scenario.settings)}, "http": {"enabled": False}, "spark": SPARK}
+        tables = {
+            "incoming": {TOPIC: dict(world.scenario.settings)},
+            "http": {"enabled": False},
+            "spark": SPARK,
+        }
         self.app = App(tables, observer=self)
         self.app._connector, self.app._clock = self.seam, world.clock
         if (database := world.database) is not None:
@@ -84,7 +98,9 @@ class Member:
         if any(not kind.startswith("seek") for kind in self.world.scenario.hooks):
             self.app.on_assigned(TOPIC)(self.odd.assigned)
         if self.world.scenario.mode == "spark":
-            self.spark = self.app._spark_engine = FakeEngine(self.world.broker, self.world.dice.choice(STARTS_IN_S))
+            self.spark = self.app._spark_engine = FakeEngine(
+                self.world.broker, self.world.dice.choice(STARTS_IN_S)
+            )
             self.app.spark(TOPIC)(SparkWork(self).function)
         elif self.world.scenario.mode == "batch":
             self.app.incoming(TOPIC)(batch)
@@ -113,7 +129,8 @@ class Member:
     async def _start_late(self) -> None:
         await asyncio.sleep(self.world.dice.choice([0.0, 0.5, 3.0]))
         self.world.bite("started late")
-        with suppress(ChannelClosedError):  # the application stops meanwhile
+        # The application stops meanwhile.
+        with suppress(ChannelClosedError):
             await self.start_channel()
 
     async def stop_channel(self) -> None:
@@ -145,12 +162,14 @@ class Member:
             try:
                 await self.app.channel(TOPIC).restart()
             except ChannelClosedError:
-                return  # the application stops meanwhile
+                # The application stops meanwhile.
+                return
             finally:
                 self.is_restarting = False
             if self.world.scenario.mode == "iterate":
                 for job in tuple(self.jobs):
-                    job.cancel()  # what it holds is of before
+                    # What it holds is of before.
+                    job.cancel()
                 self.spawn(self._iterate())
 
     def spawn(self, job: Any) -> None:
@@ -193,7 +212,13 @@ class Member:
         """Note whether it says that it is ready; whether it says that it is alive."""
         health = self.app.health()
         down = [check for check in health.ready.checks if check.status == "DOWN"]
-        says = "UP" if health.ready.is_up else "DOWN: why" if all(one.data.get("reason") for one in down) else "DOWN"
+        says = (
+            "UP"
+            if health.ready.is_up
+            else "DOWN: why"
+            if all(one.data.get("reason") for one in down)
+            else "DOWN"
+        )
         if says != self._said:
             self._said = says
             self.note("ready", note=says)
@@ -216,7 +241,9 @@ class Member:
             skipped=sum(sum(total.skipped.values()) for total in totals),
             live=health.live.is_up,
             ready=health.ready.is_up,
-            why="; ".join(str(check.data) for check in health.ready.checks if check.status == "DOWN"),
+            why="; ".join(
+                str(check.data) for check in health.ready.checks if check.status == "DOWN"
+            ),
         )
 
     # -- what its handlers do
@@ -228,18 +255,26 @@ class Member:
         loads = [self.world.loads[message.payload["id"]] for message in messages]
         times = [self.world.count_delivery(load.id) for load in loads]
         for message in messages:
-            self._note_of("begin", message, message.payload["id"], call, attempt, text=self._context())
+            self._note_of(
+                "begin", message, message.payload["id"], call, attempt, text=self._context()
+            )
         outcome, failure = "cancelled", "raised" if attempt < self.max_attempts else "failed"
-        late = [load.odd == "self-cancel-late" and time <= load.times for load, time in zip(loads, times, strict=True)]
+        late = [
+            load.odd == "self-cancel-late" and time <= load.times
+            for load, time in zip(loads, times, strict=True)
+        ]
         cancels_itself = any(late)
         fails_after = self.around.fails_after(messages, loads, times)
         try:
             async with self.offsets.block(messages):
                 for message, load, time in zip(messages, loads, times, strict=True):
-                    await self._work_on(message, load, time, call, attempt, is_alone=len(messages) == 1)
+                    await self._work_on(
+                        message, load, time, call, attempt, is_alone=len(messages) == 1
+                    )
             outcome = "ok"
             if cancels_itself or fails_after:
-                outcome = failure  # as a task of asyncio's that has cancelled itself, and returns; or by middleware
+                # As a task of asyncio's that has cancelled itself, and returns; or by middleware.
+                outcome = failure
         except BaseException as error:
             if is_own(error) or (cancels_itself and isinstance(error, asyncio.CancelledError)):
                 outcome = failure
@@ -248,7 +283,9 @@ class Member:
             for message, load in zip(messages, loads, strict=True):
                 if not (outcome == "ok" and _is_nacked(load)):
                     self._note_of("end", message, outcome, call, attempt)
-        self.offsets.settle_some([one for one, load in zip(messages, loads, strict=True) if not _is_nacked(load)])
+        self.offsets.settle_some(
+            [one for one, load in zip(messages, loads, strict=True) if not _is_nacked(load)]
+        )
         if self.world.scenario.settings.get("ack") == "manual":
             for message, load in zip(messages, loads, strict=True):
                 if not _is_nacked(load):
@@ -260,12 +297,23 @@ class Member:
         call, attempt = self.world.next_call(), messages[0].attempt
         for message in messages:
             self.world.count_delivery(message.payload["id"])
-            self._note_of("begin", message, message.payload["id"], call, attempt, text=self._context())
+            self._note_of(
+                "begin", message, message.payload["id"], call, attempt, text=self._context()
+            )
         for message in messages:
-            self._note_of("end", message, "raised" if attempt < self.max_attempts else "failed", call, attempt)
+            self._note_of(
+                "end", message, "raised" if attempt < self.max_attempts else "failed", call, attempt
+            )
 
     async def _work_on(
-        self, message: Message[Payload], load: Load, time: int, call: int, attempt: int, *, is_alone: bool
+        self,
+        message: Message[Payload],
+        load: Load,
+        time: int,
+        call: int,
+        attempt: int,
+        *,
+        is_alone: bool,
     ) -> None:
         self.offsets.fold(message, load, call, early=True)
         if time <= load.times:
@@ -279,7 +327,9 @@ class Member:
             self._note_of("end", message, "failed", call, attempt)
             message.nack(HandlerError("bad"))
         else:
-            raise own(asyncio.CancelledError() if load.behaviour == "cancels" else HandlerError(load.id))
+            raise own(
+                asyncio.CancelledError() if load.behaviour == "cancels" else HandlerError(load.id)
+            )
 
     async def _behave(self, load: Load, time: int) -> bool:
         """What the handler does with one record; False: it fails."""
@@ -306,7 +356,8 @@ class Member:
         elif load.behaviour in ("quick", "flaky"):
             self.ack(message, call)
         else:
-            self.spawn(self._ack_later(message, call, min(load.takes_s, 1.0)))  # sooner than poison
+            # Sooner than poison.
+            self.spawn(self._ack_later(message, call, min(load.takes_s, 1.0)))
 
     async def _ack_later(self, message: Message[Payload], call: int, after_s: float) -> None:
         await asyncio.sleep(after_s)
@@ -321,7 +372,8 @@ class Member:
             async for message in self.app.channel(TOPIC):
                 await self._iterated(message)
         except ChannelClosedError:
-            pass  # it has failed, and is started again
+            # It has failed, and is started again.
+            pass
 
     async def _iterated(self, message: Message[Payload]) -> None:
         try:
@@ -329,7 +381,8 @@ class Member:
         except HandlerError as error:
             message.nack(error)
         else:
-            # With the number of its call: a loop that outlives a stop acks what a later life has begun again.
+            # With the number of its call: a loop that outlives a stop acks what a later life has
+            # begun again.
             if self.world.scenario.settings.get("ack") != "manual":
                 self.ack(message, call)
 
@@ -338,10 +391,18 @@ class Member:
         return "" if self.world.scenario.mode == "iterate" else CONTEXT.get()
 
     def _note_of(
-        self, kind: str, message: Message[Payload], note: str, call: int, attempt: int, text: str = ""
+        self,
+        kind: str,
+        message: Message[Payload],
+        note: str,
+        call: int,
+        attempt: int,
+        text: str = "",
     ) -> None:
         tp = (message.topic, message.partition)
-        self.note(kind, tp=tp, offset=message.offset, note=note, call=call, attempt=attempt, text=text)
+        self.note(
+            kind, tp=tp, offset=message.offset, note=note, call=call, attempt=attempt, text=text
+        )
 
 
 def _is_nacked(load: Load) -> bool:

@@ -1,4 +1,5 @@
-"""Which seeds are graceful, begin at the latest, have a rate limit, and handlers, callers and hooks that behave oddly.
+"""Which seeds are graceful, begin at the latest, have a rate limit, and handlers, callers and hooks
+that behave oddly.
 
 All of it with dice of its own, so that the other seeds stay what they were.
 """
@@ -14,23 +15,60 @@ from tests.simulation.offsets_draw import commits
 from tests.simulation.scenario import Fault, Load, Scenario
 
 ODD_HANDLERS = (
-    "self-cancel", "self-cancel-late", "home-timeout", "home-timeout-over", "leaves-child", "cancelled-child", "mute",
-    "unhashable", "base", "generator-exit", "group", "base-group", "context", "nack-waits", "ack-waits",
+    "self-cancel",
+    "self-cancel-late",
+    "home-timeout",
+    "home-timeout-over",
+    "leaves-child",
+    "cancelled-child",
+    "mute",
+    "unhashable",
+    "base",
+    "generator-exit",
+    "group",
+    "base-group",
+    "context",
+    "nack-waits",
+    "ack-waits",
     "ack-cancelled",
-)  # fmt: skip
+)
 """What a handler does beside its work: see :mod:`tests.simulation.odd_work`."""
-ODD_HOOKS = ("hook-raises", "hook-cancelled", "hook-acks", "hook-seeks", "seek-on-join", "seek-while-beginning")
+ODD_HOOKS = (
+    "hook-raises",
+    "hook-cancelled",
+    "hook-acks",
+    "hook-seeks",
+    "seek-on-join",
+    "seek-while-beginning",
+)
 """What an application does while it is assigned a partition."""
 ON = frozenset({*ODD_HANDLERS, *ODD_HOOKS})
 """The kinds that are drawn; one that is left out finds a bug that is not mended yet."""
 BY_HAND = frozenset({"nack-waits", "ack-waits", "ack-cancelled", "hook-acks"})
 """Those of handlers that give verdicts by hand."""
 
-GRACEFUL = ("rebalance", "join", "leave", "more-partitions", "pause", "pause-some", "say", "commit-now")
-GRACEFUL_SHARE, LATEST_SHARE, ODD_SHARE, HOOKS_SHARE, PAUSE_SHARE, OUTAGE_SHARE = 0.2, 0.15, 0.3, 0.15, 0.1, 0.05
+GRACEFUL = (
+    "rebalance",
+    "join",
+    "leave",
+    "more-partitions",
+    "pause",
+    "pause-some",
+    "say",
+    "commit-now",
+)
+GRACEFUL_SHARE, LATEST_SHARE, ODD_SHARE, HOOKS_SHARE, PAUSE_SHARE, OUTAGE_SHARE = (
+    0.2,
+    0.15,
+    0.3,
+    0.15,
+    0.1,
+    0.05,
+)
 LOST_SHARE = 0.05
 LIMIT_SHARE = 0.1
-RATES = {"10/s": 10.0, "30/s": 30.0, "1200/m": 20.0, "1000000/s": 1e6}  # as written -> records a second
+# As written -> records a second.
+RATES = {"10/s": 10.0, "30/s": 30.0, "1200/m": 20.0, "1000000/s": 1e6}
 HEADERS: tuple[tuple[tuple[str, bytes | None], ...], ...] = (
     (("trace", b"1"),),
     (("tag", b"a"), ("tag", b"b"), ("none", None), ("empty", b"")),
@@ -50,13 +88,19 @@ def with_odd(scenario: Scenario) -> Scenario:
         scenario = _with_odd_handlers(scenario, dice)
     if hooks < HOOKS_SHARE and not scenario.graceful:
         kinds = [one for one in ODD_HOOKS if one in ON and _fits(one, scenario)]
-        scenario = replace(scenario, hooks=tuple(dice.sample(kinds, k=min(len(kinds), dice.choice([1, 2])))))
+        scenario = replace(
+            scenario, hooks=tuple(dice.sample(kinds, k=min(len(kinds), dice.choice([1, 2]))))
+        )
     if pause < PAUSE_SHARE:
         seeks = scenario.mode != "spark" and not scenario.graceful
-        faults = tuple(_some(scenario, dice, ("pause-some", "pause-seek") if seeks else ("pause-some",), 2))
+        faults = tuple(
+            _some(scenario, dice, ("pause-some", "pause-seek") if seeks else ("pause-some",), 2)
+        )
         scenario = replace(scenario, faults=(*scenario.faults, *faults))
     if outage < OUTAGE_SHARE and not scenario.graceful:
-        away = Fault("broker-down", dice.uniform(2.0, scenario.lasts_s), 0, dice.choice([12.0, 15.0]), 1, 0.0)
+        away = Fault(
+            "broker-down", dice.uniform(2.0, scenario.lasts_s), 0, dice.choice([12.0, 15.0]), 1, 0.0
+        )
         scenario = replace(scenario, faults=(*scenario.faults, away))
     if lost < LOST_SHARE and not scenario.graceful:
         faults = tuple(_some(scenario, dice, ("retention-all",), 2))
@@ -64,7 +108,9 @@ def with_odd(scenario: Scenario) -> Scenario:
     return _with_headers(_with_limit(scenario))
 
 
-def _some(scenario: Scenario, dice: random.Random, kinds: tuple[str, ...], count: int) -> Iterator[Fault]:
+def _some(
+    scenario: Scenario, dice: random.Random, kinds: tuple[str, ...], count: int
+) -> Iterator[Fault]:
     for _ in range(count):
         at, lasts_s = dice.uniform(0.2, scenario.lasts_s), dice.choice([0.05, 0.5, 1.5, 3.0])
         yield Fault(dice.choice(kinds), at, 0, lasts_s, 1, dice.random())
@@ -87,23 +133,39 @@ def _with_limit(scenario: Scenario) -> Scenario:
 
 
 def _graceful(scenario: Scenario, dice: random.Random) -> Scenario:
-    """Members come and go, and every handler ends in time: nothing excuses that a record comes twice."""
+    """Members come and go, and every handler ends in time: nothing excuses that a record comes
+    twice.
+    """
     settings = dict(scenario.settings)
     settings.pop("commit_latest_unsafe", None)
     if not commits(settings):
         settings["commit_strategy"] = "throttled"
     settings["commit_interval"] = dice.choice([0.5, 3.0, 8.0 if scenario.store else 30.0])
-    if settings.get("ordering", "partition") != "partition" and "keep_out_of_order_acks" not in settings:
-        settings["ordering"] = "partition"  # else what is done behind a record that waits comes again
-    settings["revoke_grace"], settings["drain_timeout"] = dice.choice([3.0, 5.0]), dice.choice([4.0, 10.0])
+    if (
+        settings.get("ordering", "partition") != "partition"
+        and "keep_out_of_order_acks" not in settings
+    ):
+        # Else what is done behind a record that waits comes again.
+        settings["ordering"] = "partition"
+    settings["revoke_grace"], settings["drain_timeout"] = (
+        dice.choice([3.0, 5.0]),
+        dice.choice([4.0, 10.0]),
+    )
     if "retry" in settings:
         settings["retry"] = {**settings["retry"], "max_attempts": 1}
     loads = tuple(_in_time(load, scenario) for load in scenario.loads)
     faults = tuple(one for one in scenario.faults if one.kind in GRACEFUL)
-    more = _some(scenario, dice, ("rebalance", "join", "leave", "leave", "more-partitions"), dice.choice([1, 2, 4]))
+    more = _some(
+        scenario,
+        dice,
+        ("rebalance", "join", "leave", "leave", "more-partitions"),
+        dice.choice([1, 2, 4]),
+    )
     faults = (*faults, *more)
     members = max(2, scenario.members)
-    return replace(scenario, settings=settings, loads=loads, faults=faults, members=members, graceful=True)
+    return replace(
+        scenario, settings=settings, loads=loads, faults=faults, members=members, graceful=True
+    )
 
 
 def _in_time(load: Load, scenario: Scenario) -> Load:
@@ -121,7 +183,9 @@ def _with_odd_handlers(scenario: Scenario, dice: random.Random) -> Scenario:
     if not kinds or scenario.mode not in ("single", "batch", "manual"):
         return scenario
     kinds = dice.sample(kinds, k=min(len(kinds), dice.choice([1, 2, 3])))
-    share = dice.choice([0.05, 0.15, 0.3]) if scenario.settings["failure_strategy"] != "fail" else 0.03
+    share = (
+        dice.choice([0.05, 0.15, 0.3]) if scenario.settings["failure_strategy"] != "fail" else 0.03
+    )
     loads = tuple(
         replace(load, odd=dice.choice(kinds))
         if dice.random() < share and load.behaviour in ("quick", "yields")
@@ -133,7 +197,8 @@ def _with_odd_handlers(scenario: Scenario, dice: random.Random) -> Scenario:
 
 def _fits(kind: str, scenario: Scenario) -> bool:
     settings: Any = scenario.settings
-    if kind == "self-cancel-late":  # the handler has failed by the time it returns: what it has acked stays acked
+    # The handler has failed by the time it returns: what it has acked stays acked.
+    if kind == "self-cancel-late":
         return scenario.mode != "manual" and not scenario.strings
     if kind in BY_HAND:
         return scenario.mode == "manual" and settings["failure_strategy"] != "fail"

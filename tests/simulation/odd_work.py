@@ -1,4 +1,6 @@
-"""What odd handlers, callers and hooks do: cancel themselves, leave children behind, raise what nobody expects."""
+"""What odd handlers, callers and hooks do: cancel themselves, leave children behind, raise what
+nobody expects.
+"""
 
 from __future__ import annotations
 
@@ -62,11 +64,18 @@ class OddWork:
 
     async def act(self, load: Load) -> None:
         """What the handler of a record does before its work."""
-        if not load.odd or load.odd in ("nack-waits", "ack-waits", "ack-cancelled", "around-before", "around-after"):
+        if not load.odd or load.odd in (
+            "nack-waits",
+            "ack-waits",
+            "ack-cancelled",
+            "around-before",
+            "around-after",
+        ):
             return
         self._world.bite(f"odd {load.odd}")
         task = asyncio.current_task()
-        assert task is not None  # for the type checker
+        # For the type checker.
+        assert task is not None
         before = task.cancelling()
         try:
             await getattr(self, "_" + load.odd.replace("-", "_"))(load, task)
@@ -96,7 +105,8 @@ class OddWork:
         try:
             await self._home_timeout(load, task)
         except TimeoutError:
-            pass  # it goes on without an answer
+            # It goes on without an answer.
+            pass
 
     async def _leaves_child(self, load: Load, task: asyncio.Task[Any]) -> None:
         self._world.keep(asyncio.create_task(asyncio.sleep(load.takes_s), name="a handler's child"))
@@ -120,7 +130,9 @@ class OddWork:
         raise GeneratorExit
 
     async def _group(self, load: Load, task: asyncio.Task[Any]) -> None:
-        raise ExceptionGroup("several", [ValueError(load.id), ExceptionGroup("more", [KeyError(load.id)])])
+        raise ExceptionGroup(
+            "several", [ValueError(load.id), ExceptionGroup("more", [KeyError(load.id)])]
+        )
 
     async def _base_group(self, load: Load, task: asyncio.Task[Any]) -> None:
         raise BaseExceptionGroup("several", [OwnError(load.id), ValueError(load.id)])
@@ -137,7 +149,8 @@ class OddWork:
             async with asyncio.timeout(A_WHILE_S):
                 await message.nack(reason)
         except TimeoutError:
-            pass  # it is carried out all the same
+            # It is carried out all the same.
+            pass
 
     async def ack(self, message: Message[Any], kind: str) -> None:
         """Ack a record: wait for that under a timeout, or cancel it."""
@@ -150,7 +163,8 @@ class OddWork:
             async with asyncio.timeout(A_WHILE_S):
                 await answer
         except TimeoutError:
-            pass  # it counts all the same
+            # It counts all the same.
+            pass
 
     # -- while a partition is assigned
 
@@ -198,5 +212,6 @@ class OddWork:
         try:
             await self._member.app.channel(TOPIC).seek(partition, offset)
         except (BrokerError, ChannelClosedError):
-            return  # it is not ours any more
+            # It is not ours any more.
+            return
         self._world.skip(self._member, partition, offset, before)

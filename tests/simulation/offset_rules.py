@@ -1,4 +1,5 @@
-"""What the checker holds about offsets that are the user's: rows of a store, states, strings, kept acks. Pure.
+"""What the checker holds about offsets that are the user's: rows of a store, states, strings, kept
+acks. Pure.
 
 The formats are read here once more, so that a wrong writer is seen.
 """
@@ -14,7 +15,17 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
-from tests.simulation.checker import NEVER, History, Promise, Rule, Violation, _eras, _name, _spans, unaware
+from tests.simulation.checker import (
+    NEVER,
+    History,
+    Promise,
+    Rule,
+    Violation,
+    _eras,
+    _name,
+    _spans,
+    unaware,
+)
 from tests.simulation.history import Event, Partition
 
 _ENVELOPE = re.compile(r"rk1 [0-9a-f]{4} (\d+) (\d+) (\d+) ")
@@ -35,7 +46,9 @@ def rules_for(promise: Promise) -> list[Rule]:
 
 
 class Beside(NamedTuple):
-    """What stands beside a position: the user's string, and what is kept: up to where, and what is open before."""
+    """What stands beside a position: the user's string, and what is kept: up to where, and what is
+    open before.
+    """
 
     user: str
     until: int = 0
@@ -53,11 +66,17 @@ def beside(text: str, position: int) -> Beside:
     found = _ACKS.fullmatch(rest)
     if found is None or int(header[1]) != position:
         return Beside(user)
-    return Beside(user, position + int(found[3]), frozenset(_rice(int(found[1]), int(found[2]), found[4], position)))
+    return Beside(
+        user,
+        position + int(found[3]),
+        frozenset(_rice(int(found[1]), int(found[2]), found[4], position)),
+    )
 
 
 def _rice(k: int, count: int, characters: str, base: int) -> Iterator[int]:
-    """The open offsets: for each, how many lie before it since the last one, in unary and k bits."""
+    """The open offsets: for each, how many lie before it since the last one, in unary and k
+    bits.
+    """
     raw = b64decode(characters + "=" * (-len(characters) % 4))
     bits = iter("".join(f"{byte:08b}" for byte in raw))
     at = base - 1
@@ -95,7 +114,11 @@ class Fold(NamedTuple):
 
 def fold_of(value: Any) -> Fold | None:
     """What a handler has got."""
-    return None if value is None else Fold(value["from"], tuple((start, stop) for start, stop in value["done"]))
+    return (
+        None
+        if value is None
+        else Fold(value["from"], tuple((start, stop) for start, stop in value["done"]))
+    )
 
 
 # -- kept acks
@@ -112,7 +135,9 @@ def _kept_safely(history: History) -> Iterator[Violation]:
 
 
 def _kept_for_good(history: History) -> Iterator[Violation]:
-    """O2: who is assigned a partition begins nothing that was kept as done, seeks and resets aside."""
+    """O2: who is assigned a partition begins nothing that was kept as done, seeks and resets
+    aside.
+    """
     moved = [(index, event.tp) for index, event in history.of("reset")]
 
     def has_moved(tp: Partition, since: int, until: int) -> bool:
@@ -141,7 +166,9 @@ def _kept_for_good(history: History) -> Iterator[Violation]:
 
 
 def _kept_at(stored: Sequence[tuple[int, Event]], start: int, first: int) -> frozenset[int]:
-    """The offsets that were done by all that a new owner can have read between its assignment and its first record."""
+    """The offsets that were done by all that a new owner can have read between its assignment and
+    its first record.
+    """
     before = [event for index, event in stored if index < start][-1:]
     meanwhile = [event for index, event in stored if start < index < first]
     sets = []
@@ -159,8 +186,10 @@ def _between(offsets: Sequence[int], start: int, stop: int) -> Sequence[int]:
 
 
 class _Said(NamedTuple):
-    at: int  # its place in the history
-    offset: int  # of the record whose ack brought it; -1: of none
+    # Its place in the history.
+    at: int
+    # Of the record whose ack brought it; -1: of none.
+    offset: int
     text: str
 
 
@@ -169,18 +198,24 @@ class _Sent(NamedTuple):
     offset: int
     user: str
     is_new: bool
-    may_be_old: bool  # nobody knows where this assignment began
-    confirmed: int  # when; NEVER
-    since: int  # when this assignment began
-    moved: int  # when a seek or a reset was last before it; -1
+    # Nobody knows where this assignment began.
+    may_be_old: bool
+    # When; NEVER.
+    confirmed: int
+    # When this assignment began.
+    since: int
+    # When a seek or a reset was last before it; -1.
+    moved: int
 
 
 def _strings(history: History) -> Iterator[Violation]:
-    """O3: with a new position goes the string that the strategy says; with the old one, what is there or is due.
+    """O3: with a new position goes the string that the strategy says; with the old one, what is
+    there or is due.
 
-    A seek drops the strings of acks from before. What the group has then may be sent again, and nobody knows whether as
-    a position of before the seek or as one that has been reached anew. "exact" asks for the last record that this
-    assignment knows: one that the log has lost, or whose ack an earlier owner had kept, may be none.
+    A seek drops the strings of acks from before. What the group has then may be sent again, and
+    nobody knows whether as a position of before the seek or as one that has been reached anew.
+    "exact" asks for the last record that this assignment knows: one that the log has lost, or whose
+    ack an earlier owner had kept, may be none.
     """
     late = _late_ones(history)
     moves = [(index, event.tp) for index, event in history.of("reset")]
@@ -191,8 +226,11 @@ def _strings(history: History) -> Iterator[Violation]:
             for since in {used, surely}:
                 unused = [other for other in said if since < other.at < one.at]
                 allowed |= _allowed(history, tp, said, unused, one, there)
-                if history.promise.strings == "exact":  # those of records before the position have had their turn
-                    ahead = [other for other in unused if other.offset < 0 or other.offset >= passed]
+                # Those of records before the position have had their turn.
+                if history.promise.strings == "exact":
+                    ahead = [
+                        other for other in unused if other.offset < 0 or other.offset >= passed
+                    ]
                     allowed |= _allowed(history, tp, said, ahead, one, there)
             if one.user not in allowed:
                 what = "the new" if one.is_new else "the same"
@@ -200,10 +238,15 @@ def _strings(history: History) -> Iterator[Violation]:
                 yield Violation("O3", text, one.at)
             there = there | {one.user} if one.confirmed == NEVER else frozenset({one.user})
             if one.is_new and one.confirmed != NEVER:
-                carried = [other.at for other in said if other.at < one.at and other.text == one.user]
+                carried = [
+                    other.at for other in said if other.at < one.at and other.text == one.user
+                ]
                 used = max([used, *carried])
-                # whether a string went that waited before a seek is not known when the answer comes after that
-                is_unsure = one.may_be_old or any(tp == other and one.at < at < one.confirmed for at, other in moves)
+                # whether a string went that waited before a seek is not known when the answer comes
+                # after that
+                is_unsure = one.may_be_old or any(
+                    tp == other and one.at < at < one.confirmed for at, other in moves
+                )
                 surely = surely if is_unsure else max([surely, *carried])
                 passed = one.offset
 
@@ -221,25 +264,39 @@ def _late_ones(history: History) -> list[tuple[int, Partition, str]]:
 
 
 def _allowed(
-    history: History, tp: Partition, said: Sequence[_Said], unused: Sequence[_Said], one: _Sent, there: frozenset[str]
+    history: History,
+    tp: Partition,
+    said: Sequence[_Said],
+    unused: Sequence[_Said],
+    one: _Sent,
+    there: frozenset[str],
 ) -> set[str]:
     if not one.is_new:
         return {*there, *(other.text for other in unused)}
     if one.may_be_old:
         new = one._replace(may_be_old=False)
-        return _allowed(history, tp, said, unused, new, there) | {*there, *(other.text for other in unused)}
+        return _allowed(history, tp, said, unused, new, there) | {
+            *there,
+            *(other.text for other in unused),
+        }
     newest = {unused[-1].text if unused else ""}
-    if history.promise.store:  # what a row carries was chosen a while before it is sent
+    # What a row carries was chosen a while before it is sent.
+    if history.promise.store:
         newest = {*(other.text for other in unused[-3:]), *(() if unused[:1] else ("",))}
     if any(event.kind == "reset" and event.tp == tp for event in history.events):
-        of_none = [other.text for other in unused if other.offset < 0]  # a seek has dropped those of records
+        # A seek has dropped those of records.
+        of_none = [other.text for other in unused if other.offset < 0]
         newest |= {of_none[-1] if of_none else ""}
     if history.promise.strings != "exact":
         return newest
     allowed = set()
     for known in _known(history, tp, one):
         last = bisect_left(known, one.offset) - 1
-        own = [other for other in said if last >= 0 and other.offset == known[last] and other.at < one.at]
+        own = [
+            other
+            for other in said
+            if last >= 0 and other.offset == known[last] and other.at < one.at
+        ]
         allowed |= {own[-1].text} if own else newest
         allowed |= newest if own and own[-1].at < one.moved else set()
     return allowed
@@ -252,16 +309,24 @@ def _known(history: History, tp: Partition, one: _Sent) -> Iterator[Sequence[int
     yield [offset for offset in offsets if history.records[tp, offset].compacted == NEVER]
     if history.promise.keeps:
         begins = ((offset, history.records[tp, offset].begins) for offset in offsets)
-        yield [offset for offset, begun in begins if any(one.since < index < one.at for index in begun)]
+        yield [
+            offset for offset, begun in begins if any(one.since < index < one.at for index in begun)
+        ]
 
 
 def _strings_in_time(history: History) -> Iterator[Violation]:
-    """O4: a string that an ack has brought is stored soon, be the position what it may, unless a newer one comes."""
+    """O4: a string that an ack has brought is stored soon, be the position what it may, unless a
+    newer one comes.
+    """
     window, late, faults = history.promise.tick_s + 0.1, history.promise.window_s, _spans(history)
     stored = [
-        (event.at, index, event.tp, beside(event.text, event.offset).user) for index, event in history.of("commit")
+        (event.at, index, event.tp, beside(event.text, event.offset).user)
+        for index, event in history.of("commit")
     ]
-    calm = [(event.at, event) for _, event in history.of("assigned", "revoked", "failed", "reset", "left")]
+    calm = [
+        (event.at, event)
+        for _, event in history.of("assigned", "revoked", "failed", "reset", "left")
+    ]
     for tp, said, _, _ in _told(history):
         for one, newer in zip_longest(said, said[1:]):
             at = history.events[one.at].at
@@ -269,7 +334,9 @@ def _strings_in_time(history: History) -> Iterator[Violation]:
                 continue
             if any(start - late <= at + window and at <= end + late for start, end in faults):
                 continue
-            if any(at <= when <= at + window and event.tp in (tp, ("", -1)) for when, event in calm):
+            if any(
+                at <= when <= at + window and event.tp in (tp, ("", -1)) for when, event in calm
+            ):
                 continue
             if not any(
                 index > one.at and when <= at + window and (tp, one.text) == (other, user)
@@ -279,7 +346,9 @@ def _strings_in_time(history: History) -> Iterator[Violation]:
 
 
 def _told(history: History) -> Iterator[tuple[Partition, list[_Said], list[_Sent], frozenset[str]]]:
-    """For each assignment of a partition: what was supplied, what was sent, and what may have been there before."""
+    """For each assignment of a partition: what was supplied, what was sent, and what may have been
+    there before.
+    """
     by_hand = any(
         event.note.startswith(("commit-now", "commit-at")) for _, event in history.of("calm")
     )  # they take strings along
@@ -287,18 +356,29 @@ def _told(history: History) -> Iterator[tuple[Partition, list[_Said], list[_Sent
     for tp, eras in _eras(history).items():
         for number, era in enumerate(eras):
             end = eras[number + 1].start if number + 1 < len(eras) else NEVER
-            sends = [event for index, event in history.of("send") if era.start < index < end and event.tp == tp]
+            sends = [
+                event
+                for index, event in history.of("send")
+                if era.start < index < end and event.tp == tp
+            ]
             if number and eras[number - 1].who == era.who:
-                continue  # its client was built anew: what waited may have come straight back
+                # Its client was built anew: what waited may have come straight back.
+                continue
             if {(event.who, event.client) for event in sends} - {(era.who, era.client)}:
-                continue  # somebody does not know that it is out
+                # Somebody does not know that it is out.
+                continue
             said, sent, there, at, had_one, moved = [], [], frozenset({""}), 0, False, -1
-            before = -1  # what the group has when somebody goes on elsewhere: that may be sent once more
+            # What the group has when somebody goes on elsewhere: that may be sent once more.
+            before = -1
             for index, event in enumerate(history.events):
                 if event.tp != tp:
                     continue
                 if event.kind == "commit" and index < era.start:
-                    there, at, had_one = there | {beside(event.text, event.offset).user}, event.offset, True
+                    there, at, had_one = (
+                        there | {beside(event.text, event.offset).user},
+                        event.offset,
+                        True,
+                    )
                 elif not era.start < index < end or event.who != era.who:
                     continue
                 elif event.kind == "said":
@@ -312,7 +392,16 @@ def _told(history: History) -> Iterator[tuple[Partition, list[_Said], list[_Sent
                     may_be_old = at < 0 or (event.offset == at and (by_hand or not had_one))
                     is_new = event.offset > at or may_be_old
                     sent.append(
-                        _Sent(index, event.offset, user, is_new, may_be_old, confirmed, since=era.start, moved=moved)
+                        _Sent(
+                            index,
+                            event.offset,
+                            user,
+                            is_new,
+                            may_be_old,
+                            confirmed,
+                            since=era.start,
+                            moved=moved,
+                        )
                     )
                     is_told = confirmed != NEVER and not (at < 0 and event.offset == before)
                     at = event.offset if is_told else at
@@ -339,12 +428,15 @@ def _by_token(history: History) -> Iterator[Violation]:
 
 
 def _claims(history: History) -> Iterator[Violation]:
-    """O6: who claims a row leaves what it says as it is; a seek and a reset aside, until what follows them is stored.
+    """O6: who claims a row leaves what it says as it is; a seek and a reset aside, until what
+    follows them is stored.
 
-    What was sent before a seek may land after it, and ends nothing; nor does other metadata at the position of before.
+    What was sent before a seek may land after it, and ends nothing; nor does other metadata at the
+    position of before.
     """
     rows: dict[Partition, Event] = {}
-    stood: dict[Partition, int] = {}  # the position before the last claim
+    # The position before the last claim.
+    stood: dict[Partition, int] = {}
     moved: dict[Partition, int] = {}
     sent: dict[int, int] = {}
     for index, event in history.of("claim", "commit", "reset", "send"):
@@ -357,7 +449,10 @@ def _claims(history: History) -> Iterator[Violation]:
             continue
         if before is not None and event.kind == "claim":
             stood[event.tp] = before.offset
-            if event.tp not in moved and (before.offset, before.state) != (event.offset, event.state):
+            if event.tp not in moved and (before.offset, before.state) != (
+                event.offset,
+                event.state,
+            ):
                 text = f"{_name(event.tp)}: {event.who} claimed {before.offset} and made it {event.offset}"
                 yield Violation("O6", f"{text}, or changed its state", index)
         elif before is not None and event.token == before.token:
@@ -369,7 +464,9 @@ def _claims(history: History) -> Iterator[Violation]:
 
 
 def _beside(history: History) -> Iterator[Violation]:
-    """O7: what Kafka has is never ahead of the store, and goes back with a seek only, or by a request that is late."""
+    """O7: what Kafka has is never ahead of the store, and goes back with a seek only, or by a
+    request that is late.
+    """
     rows: dict[Partition, int] = {}
     there: dict[Partition, int] = {}
     may_go_back: set[Partition] = set()
@@ -380,7 +477,8 @@ def _beside(history: History) -> Iterator[Violation]:
         elif event.kind == "reset":
             may_go_back.add(event.tp)
         elif event.kind != "beside":
-            rows[event.tp] = max(event.offset, rows.get(event.tp, -1))  # a seek may have taken the row back meanwhile
+            # A seek may have taken the row back meanwhile.
+            rows[event.tp] = max(event.offset, rows.get(event.tp, -1))
         elif event.offset > rows.get(event.tp, -1):
             text = f"{_name(event.tp)}: Kafka has {event.offset}, the store {rows.get(event.tp, 'nothing')}"
             yield Violation("O7", text, index)
@@ -392,14 +490,20 @@ def _beside(history: History) -> Iterator[Violation]:
 
 
 def _written_once(history: History) -> Iterator[Violation]:
-    """O8: every record is in the user's table once, and none is there that was read again by nobody's will."""
+    """O8: every record is in the user's table once, and none is there that was read again by
+    nobody's will.
+    """
     if history.promise.ends != "written":
         return
     seeks = {event.tp for _, event in history.of("reset")}
     for (tp, offset), times in sorted(history.case.user.items()):
         if times > 1 and tp not in seeks:
-            last = max(i for i, event in history.of("row") if (event.tp, event.offset) == (tp, offset))
-            yield Violation("O8", f"{_name(tp)}: {offset} is {times} times in the user's table", last)
+            last = max(
+                i for i, event in history.of("row") if (event.tp, event.offset) == (tp, offset)
+            )
+            yield Violation(
+                "O8", f"{_name(tp)}: {offset} is {times} times in the user's table", last
+            )
     for tp, offsets in history.offsets.items():
         for offset in offsets:
             if not history.case.user.get((tp, offset)) and not _is_excused(history, tp, offset):
@@ -410,7 +514,9 @@ def _written_once(history: History) -> Iterator[Violation]:
 
 
 def _is_excused(history: History, tp: Partition, offset: int) -> bool:
-    """Whether a record may be missing in a state: it was lost, skipped, or settled without its handler."""
+    """Whether a record may be missing in a state: it was lost, skipped, or settled without its
+    handler.
+    """
     return (tp, offset) in _excused(history)
 
 
@@ -424,7 +530,9 @@ def _excused(history: History) -> frozenset[tuple[Partition, int]]:
 
 
 def _folds(history: History) -> Iterator[Violation]:
-    """O9: a state is the fold of exactly the records below its position, or below the record that got it."""
+    """O9: a state is the fold of exactly the records below its position, or below the record that
+    got it.
+    """
     sought: dict[Partition, list[int]] = defaultdict(lambda: [0])
     moved: dict[Partition, int] = {}
     handled = {(event.tp, event.offset) for _, event in history.of("end") if event.note == "ok"}
@@ -434,8 +542,11 @@ def _folds(history: History) -> Iterator[Violation]:
             sought[event.tp].append(event.offset)
             moved[event.tp] = index
         elif event.kind == "got" and history.began(event.call) < moved.get(event.tp, -1):
-            continue  # of a record that is not ours any more since a seek
-        elif event.tp[0] in history.promise.out_of_order or (event.kind != "got" and not event.token):
+            # Of a record that is not ours any more since a seek.
+            continue
+        elif event.tp[0] in history.promise.out_of_order or (
+            event.kind != "got" and not event.token
+        ):
             continue
         elif (wrong := _wrong_in(history, event, sought[event.tp], handled)) is not None:
             what = "got" if event.kind == "got" else "the store has"
@@ -443,7 +554,9 @@ def _folds(history: History) -> Iterator[Violation]:
             yield Violation("O9", text, index)
 
 
-def _wrong_in(history: History, event: Event, starts: Sequence[int], handled: set[tuple[Partition, int]]) -> str | None:
+def _wrong_in(
+    history: History, event: Event, starts: Sequence[int], handled: set[tuple[Partition, int]]
+) -> str | None:
     state, position = fold_of(json.loads(event.state or "null")), event.offset
     if position < 0:
         return None if state is None else "there is a state, and no position"
@@ -452,7 +565,11 @@ def _wrong_in(history: History, event: Event, starts: Sequence[int], handled: se
         return f"it is ahead, {max(done)} is in it"
     if list(done) != sorted(set(done)):
         return "a record is in it twice"
-    own = {offset for _, offset in history.of_run.get((event.call, event.tp), [])} if event.kind == "got" else set()
+    own = (
+        {offset for _, offset in history.of_run.get((event.call, event.tp), [])}
+        if event.kind == "got"
+        else set()
+    )
     for offset in done:
         if (event.tp, offset) not in handled and offset not in own:
             return f"{offset} is in it, which no handler was through with"
@@ -460,7 +577,10 @@ def _wrong_in(history: History, event: Event, starts: Sequence[int], handled: se
     missing = [one for one in _between(offsets, base, position) if one not in set(done)]
     if wrong := [one for one in missing if not _is_excused(history, event.tp, one)]:
         return f"{wrong[0]} is missing"
-    if not any(all(_is_excused(history, event.tp, one) for one in _between(offsets, start, base)) for start in starts):
+    if not any(
+        all(_is_excused(history, event.tp, one) for one in _between(offsets, start, base))
+        for start in starts
+    ):
         return f"it begins at {base}"
     return None
 
@@ -468,17 +588,26 @@ def _wrong_in(history: History, event: Event, starts: Sequence[int], handled: se
 # -- what a seek passes
 
 
-def done_since_seeks(events: Sequence[Event], promise: Promise, tp: Partition, who: str) -> set[int]:
+def done_since_seeks(
+    events: Sequence[Event], promise: Promise, tp: Partition, who: str
+) -> set[int]:
     """The records of a partition that *who* has for settled, and that no seek went back to since.
 
-    A handler that had begun before such a seek settles nothing any more. Who claims a row begins where that stands:
-    what a member that was killed had settled behind it is not done. From then on it has its own for done: what others
-    settle, as one that has lost the row and does not know it, never gets into the row.
+    A handler that had begun before such a seek settles nothing any more. Who claims a row begins
+    where that stands: what a member that was killed had settled behind it is not done. From then on
+    it has its own for done: what others settle, as one that has lost the row and does not know it,
+    never gets into the row.
     """
     done: set[int] = set()
-    begun: set[tuple[int, int]] = set()  # which call has which record
-    halves: dict[tuple[str, int], set[str]] = defaultdict(set)  # of a broadcast: whose handlers are done with it
-    claims = [index for index, event in enumerate(events) if (event.kind, event.tp, event.who) == ("claim", tp, who)]
+    # Which call has which record.
+    begun: set[tuple[int, int]] = set()
+    # Of a broadcast: whose handlers are done with it.
+    halves: dict[tuple[str, int], set[str]] = defaultdict(set)
+    claims = [
+        index
+        for index, event in enumerate(events)
+        if (event.kind, event.tp, event.who) == ("claim", tp, who)
+    ]
     for index, event in enumerate(events):
         if event.tp != tp or (claims and index > claims[-1] and event.who not in ("", who)):
             continue

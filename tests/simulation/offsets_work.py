@@ -34,11 +34,15 @@ class OffsetsWork:
 
     @asynccontextmanager
     async def block(self, messages: Sequence[Message[Any]]) -> AsyncIterator[None]:
-        """Where the scenario has transactions: one that writes these records, and settles them at its end."""
+        """Where the scenario has transactions: one that writes these records, and settles them at
+        its end.
+        """
         if not self._scenario.transactions or messages[0].topic != TOPIC:
             yield
             return
-        transaction = messages.transaction() if isinstance(messages, Batch) else messages[0].transaction()
+        transaction = (
+            messages.transaction() if isinstance(messages, Batch) else messages[0].transaction()
+        )
         try:
             async with transaction as connection:
                 for message in messages:
@@ -49,7 +53,9 @@ class OffsetsWork:
             raise
 
     def fold(self, message: Message[Any], load: Load, call: int, *, early: bool) -> None:
-        """Have the record in the state of its partition: some before they are handled, the others after it."""
+        """Have the record in the state of its partition: some before they are handled, the others
+        after it.
+        """
         is_early = load.behaviour in ("flaky", "bad", "slow")
         if not self._scenario.states or message.topic != TOPIC or early != is_early:
             return
@@ -61,18 +67,27 @@ class OffsetsWork:
 
     def _note(self, kind: str, message: Message[Any], state: Fold | None, call: int) -> None:
         text = None if state is None else json.dumps(state.value)
-        self._member.note(kind, tp=(message.topic, message.partition), offset=message.offset, state=text, call=call)
+        self._member.note(
+            kind,
+            tp=(message.topic, message.partition),
+            offset=message.offset,
+            state=text,
+            call=call,
+        )
 
     # -- strings
 
     def ack(self, message: Message[Any]) -> Future[bool]:
         """Ack it by hand, some of them with a string."""
-        dice = random.Random(f"string {self._scenario.seed} {message.topic} {message.partition} {message.offset}")
+        dice = random.Random(
+            f"string {self._scenario.seed} {message.topic} {message.partition} {message.offset}"
+        )
         if not self._scenario.strings or dice.random() < 0.5:
             return message.ack()
         text = self._text(dice)
         answer = message.ack(text)
-        if not (answer.done() and not answer.result()):  # late: it changed nothing
+        # late: it changed nothing.
+        if not (answer.done() and not answer.result()):
             self._supplied((message.topic, message.partition), message.offset, text)
         return answer
 

@@ -1,16 +1,18 @@
 """Outages that last longer than every default limit, for applications at their default settings.
 
-A seed draws an application, what of its surroundings is away, and for how long: a cluster (its own, that of what it
-sends, that of its dead letters), a checkpoint store, a schema registry, a topic that is missing, a right that is
-withdrawn. Records come all the while.
+A seed draws an application, what of its surroundings is away, and for how long: a cluster (its own,
+that of what it sends, that of its dead letters), a checkpoint store, a schema registry, a topic
+that is missing, a right that is withdrawn. Records come all the while.
 
 - L1: it is alive throughout, unless a handler itself had a record for too long.
-- L2: within 5 s (7 s for stores and registries) it is not ready, and says what is away; so it stays to the end of it.
-- L3: within 10 s of the end of the outage it is ready, and all that was produced before is handled and written;
-  one interval of commits later the positions are behind it.
+- L2: within 5 s (7 s for stores and registries) it is not ready, and says what is away; so it stays
+  to the end of it.
+- L3: within 10 s of the end of the outage it is ready, and all that was produced before is handled
+  and written; one interval of commits later the positions are behind it.
 - L4: nothing is lost.
 - L5: no position is committed past a record whose result is not there.
-- L6: a record becomes poison if and only if its handler has it for longer than ``unprocessed_record_max_age``.
+- L6: a record becomes poison if and only if its handler has it for longer than
+  ``unprocessed_record_max_age``.
 - L7: the application's events about the outage have the numbers of the outage.
 """
 
@@ -48,9 +50,13 @@ COMMIT_S = 6.0
 """The default of ``commit_interval``, and a second for the commit."""
 NAMED_S = {"store": 7.0, "registry": 7.0}
 DURING = 12
-"""So many records come during the outage: few enough to be handled within a second or two of its end."""
+"""So many records come during the outage: few enough to be handled within a second or two of its
+end.
+"""
 LENGTHS_S = (35.0, 50.0, 70.0, 150.0, 400.0)
-"""Longer than ``send_timeout`` and ``drain_timeout`` (30 s), the session (45 s), poison, delivery timeouts (120 s)."""
+"""Longer than ``send_timeout`` and ``drain_timeout`` (30 s), the session (45 s), poison, delivery
+timeouts (120 s).
+"""
 
 SENDS = ("output", "yields", "emitter", "batch", "transaction")
 AWAY: dict[str, tuple[str, ...]] = {
@@ -66,9 +72,15 @@ AWAY: dict[str, tuple[str, ...]] = {
 }
 """The applications, and what may be away for them."""
 NAMES = {
-    "cluster": "broker", "out": "broker", "letters": "broker", "store": "store", "registry": "registry",
-    "topic": "orders", "missing": "invoices", "right": "WRITE",
-}  # fmt: skip
+    "cluster": "broker",
+    "out": "broker",
+    "letters": "broker",
+    "store": "store",
+    "registry": "registry",
+    "topic": "orders",
+    "missing": "invoices",
+    "right": "WRITE",
+}
 """What a reason has to say of what is away; a dead letter's topic is told by its name, too."""
 EXPECTED = (*AWAY, *NAMES, *(f"{length:g} s" for length in LENGTHS_S), "long", "letter")
 """What must have happened in a run of many seeds."""
@@ -92,12 +104,15 @@ class Outage:
     recorder: Recorder = field(default_factory=Recorder)
     produced: list[bytes] = field(default_factory=list)
     handled: Counter[bytes] = field(default_factory=Counter)
-    had: dict[tuple[int, int], float] = field(default_factory=dict)  # place -> how long its handler had it
+    # Place -> how long its handler had it.
+    had: dict[tuple[int, int], float] = field(default_factory=dict)
     places: dict[bytes, tuple[int, int]] = field(default_factory=dict)
     rows: Rows = field(default_factory=Rows)
-    began: float = 0.0  # of the outage
+    # Of the outage.
+    began: float = 0.0
     ended: float = 0.0
-    hidden: list[Any] = field(default_factory=list)  # the logs of a topic that is missing
+    # The logs of a topic that is missing.
+    hidden: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.dice = dice = random.Random(f"outage {self.seed}")
@@ -108,7 +123,8 @@ class Outage:
         self.ordering = dice.choice(("partition", "key", "unordered"))
         self.concurrency = dice.choice((1, 4, 16))
         self.takes_s = dice.choice((0.0, 0.05))
-        self.is_busy = dice.random() < 0.7  # records come during the outage, too
+        # Records come during the outage, too.
+        self.is_busy = dice.random() < 0.7
         self.has_long = self.shape in ("plain", "retries", "output") and dice.random() < 0.2
         self.brokers: dict[str, MemoryBroker] = {}
 
@@ -127,9 +143,16 @@ class Outage:
 
     def application(self) -> App:
         """At its defaults, but for what the seed is about."""
-        orders: dict[str, Any] = {"group_id": GROUP, "auto_offset_reset": "earliest", "ordering": self.ordering}
+        orders: dict[str, Any] = {
+            "group_id": GROUP,
+            "auto_offset_reset": "earliest",
+            "ordering": self.ordering,
+        }
         orders["concurrency"] = self.concurrency
-        invoices: dict[str, Any] = {"bootstrap_servers": self._where(OUT), "wait_for_write": self.waits}
+        invoices: dict[str, Any] = {
+            "bootstrap_servers": self._where(OUT),
+            "wait_for_write": self.waits,
+        }
         if self.shape == "batch":
             orders |= {"ordering": "partition", "batch_max_records": 5, "batch_max_wait": "100ms"}
         elif self.shape == "transaction":
@@ -147,15 +170,18 @@ class Outage:
             orders["retry"] = {"max_attempts": 3, "backoff": "100ms"}
         elif self.shape in ("checkpoint", "rows"):
             orders |= {"commit_strategy": "checkpoint", "checkpoint": {"store": "memory://unused"}}
-            if self.shape == "rows":  # a transaction is for the first record that is not settled
+            # A transaction is for the first record that is not settled.
+            if self.shape == "rows":
                 orders["ordering"] = "partition"
         elif self.shape == "registered":
             invoices["value_serializer"] = "json-schema"
         if self.has_long:
             orders["on_poison"] = "warn"
         tables: dict[str, Any] = {
-            "kafka": {"bootstrap_servers": MAIN}, "incoming": {"orders": orders}, "http": {"enabled": False},
-        }  # fmt: skip
+            "kafka": {"bootstrap_servers": MAIN},
+            "incoming": {"orders": orders},
+            "http": {"enabled": False},
+        }
         if self.sends:
             tables["outgoing"] = {"invoices": invoices}
         if self.shape == "registered":
@@ -168,7 +194,9 @@ class Outage:
         return app
 
     def _where(self, own: str) -> str:
-        """Its own cluster where that is to be away alone; else one of both, for transactions need one."""
+        """Its own cluster where that is to be away alone; else one of both, for transactions need
+        one.
+        """
         return own if self.what in ("out", "letters") and self.shape != "transaction" else MAIN
 
     @property
@@ -255,7 +283,11 @@ class Outage:
         """What begins the outage, and what ends it."""
         main = self.brokers[MAIN]
         if self.what in ("cluster", "out", "letters"):
-            own = MAIN if self.shape == "transaction" else {"cluster": MAIN, "out": OUT, "letters": DEAD}[self.what]
+            own = (
+                MAIN
+                if self.shape == "transaction"
+                else {"cluster": MAIN, "out": OUT, "letters": DEAD}[self.what]
+            )
             broker = self.brokers[own]
             return (lambda: setattr(broker, "down", True)), (lambda: setattr(broker, "down", False))
         if self.what == "store":
@@ -265,12 +297,17 @@ class Outage:
             assert app._run is not None and app._run.channels is not None
             registry: Any = app._run.channels.registry
             inner = registry.source
-            return (lambda: setattr(registry, "source", _Away())), (lambda: setattr(registry, "source", inner))
-        topic = "orders" if self.what == "topic" else LETTERS if self.shape == "letters" else "invoices"
+            return (lambda: setattr(registry, "source", _Away())), (
+                lambda: setattr(registry, "source", inner)
+            )
+        topic = (
+            "orders" if self.what == "topic" else LETTERS if self.shape == "letters" else "invoices"
+        )
         if self.what == "right":
             error = FatalBrokerError(f"{topic}: a right on the topic is missing (WRITE)")
             return (lambda: main.topic_away(topic, error)), (lambda: main.topic_back(topic))
-        state = main._state  # a topic that is missing for a while, and comes back with its records
+        # A topic that is missing for a while, and comes back with its records.
+        state = main._state
         kept: dict[str, Any] = {}
 
         def away() -> None:
@@ -291,7 +328,11 @@ class Outage:
     # -- the run
 
     async def play(self, clock: FakeClock) -> None:
-        self.brokers = {MAIN: make_broker(PARTITIONS), OUT: make_broker(PARTITIONS), DEAD: make_broker(PARTITIONS)}
+        self.brokers = {
+            MAIN: make_broker(PARTITIONS),
+            OUT: make_broker(PARTITIONS),
+            DEAD: make_broker(PARTITIONS),
+        }
         main = self.brokers[MAIN]
         for topic in ("orders", "invoices", LETTERS, "orders_retry_500"):
             for broker in self.brokers.values():
@@ -301,16 +342,20 @@ class Outage:
         await app.start()
         begin, end = self._gate(app)
         watching = asyncio.create_task(self._watch(app))
-        if self.what == "registry":  # later it would be asked for nothing
+        # Later it would be asked for nothing.
+        if self.what == "registry":
             self.began = now()
             begin()
         for number in range(20):
-            self._produce(b"%d" % number if number % 4 or not self.has_letters else b"bad-%d" % number)
+            self._produce(
+                b"%d" % number if number % 4 or not self.has_letters else b"bad-%d" % number
+            )
             await asyncio.sleep(BEFORE_S / 20)
         if self.has_long:
             self._produce(b"long")
         if not self.began:
-            if self.is_busy:  # some are on their way when it begins
+            # Some are on their way when it begins.
+            if self.is_busy:
                 for number in range(4):
                     self._produce(b"at-%d" % number)
                 await asyncio.sleep(self.dice.choice((0.0, 0.01, 0.1)))
@@ -318,22 +363,32 @@ class Outage:
             begin()
         for number in range(DURING):
             if self.is_busy:
-                self._produce(b"in-%d" % number if number % 5 or not self.has_letters else b"bad-in-%d" % number)
+                self._produce(
+                    b"in-%d" % number
+                    if number % 5 or not self.has_letters
+                    else b"bad-in-%d" % number
+                )
             await asyncio.sleep(self.lasts_s * 0.8 / DURING)
         await asyncio.sleep(self.began + self.lasts_s - now())
         self.ended = now()
         end()
         before = list(self.produced)
-        await self._is_within(AFTER_S + self._excuse_s(), lambda: self._missing(before) == [], "L3", before)
+        await self._is_within(
+            AFTER_S + self._excuse_s(), lambda: self._missing(before) == [], "L3", before
+        )
         wait_s = AFTER_S + COMMIT_S + self._excuse_s()
         await self._is_within(wait_s, lambda: self._uncommitted(before) == [], "L3", before)
-        is_ready = await self._is_within(AFTER_S + self._excuse_s(), lambda: app.health().ready.is_up, "L3")
+        is_ready = await self._is_within(
+            AFTER_S + self._excuse_s(), lambda: app.health().ready.is_up, "L3"
+        )
         if not is_ready:
             self.violations[-1] += f": not ready, {_reasons(app)}"
         for number in range(4):
             self._produce(b"after-%d" % number)
         every = self.produced
-        await self._is_within(CALM_S, lambda: self._missing(every) + self._uncommitted(every) == [], "L4", every)
+        await self._is_within(
+            CALM_S, lambda: self._missing(every) + self._uncommitted(every) == [], "L4", every
+        )
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
         await app.stop()
@@ -365,7 +420,9 @@ class Outage:
         deadline = LOOK_S + (now() + seconds if rule == "L4" else self.ended + seconds)
         while not fact():
             if now() > deadline:
-                missing = [] if values is None else [*self._missing(values), *self._uncommitted(values)]
+                missing = (
+                    [] if values is None else [*self._missing(values), *self._uncommitted(values)]
+                )
                 what = "" if values is None else f": {missing[:5]} are missing"
                 self.violations.append(f"{rule}, not done within {seconds:g} s{what}")
                 return False
@@ -379,23 +436,43 @@ class Outage:
             health = app.health()
             if was_alive and not health.live.is_up:
                 was_alive = False
-                why = [check.data.get("reason") or check.data.get("poison") for check in health.live.checks]
-                self.violations.append(f"L1, not alive {now() - self.began:.0f} s into the outage: {why}")
+                why = [
+                    check.data.get("reason") or check.data.get("poison")
+                    for check in health.live.checks
+                ]
+                self.violations.append(
+                    f"L1, not alive {now() - self.began:.0f} s into the outage: {why}"
+                )
             within = NAMED_S.get(self.what, 5.0)
-            if self.began and not self.ended and now() > self.began + within and self._must_be_named():
+            if (
+                self.began
+                and not self.ended
+                and now() > self.began + within
+                and self._must_be_named()
+            ):
                 reasons = _reasons(app)
-                wanted = NAMES[self.what] if self.what != "missing" or self.shape != "letters" else LETTERS
+                wanted = (
+                    NAMES[self.what]
+                    if self.what != "missing" or self.shape != "letters"
+                    else LETTERS
+                )
                 if health.ready.is_up or wanted.lower() not in reasons.lower():
                     said += 1
                     if said == 1:
                         ready = "ready" if health.ready.is_up else f"not ready: {reasons}"
                         at = now() - self.began
-                        self.violations.append(f"L2, {at:.1f} s into the outage of {wanted!r}: {ready}")
+                        self.violations.append(
+                            f"L2, {at:.1f} s into the outage of {wanted!r}: {ready}"
+                        )
             await asyncio.sleep(LOOK_S)
 
     def _must_be_named(self) -> bool:
         """A topic that is missing, a right or a store shows where something is to be written."""
-        return (self.is_busy and not self.has_long) or self.what not in ("missing", "right", "store")
+        return (self.is_busy and not self.has_long) or self.what not in (
+            "missing",
+            "right",
+            "store",
+        )
 
     # -- what must be so
 
@@ -405,7 +482,9 @@ class Outage:
             for topic in ("invoices", LETTERS, "orders_retry_500"):
                 for number in range(PARTITIONS):
                     if topic in broker._state.logs:
-                        found.update(one.value or b"" for one in broker.committed_log(tp(number, topic)))
+                        found.update(
+                            one.value or b"" for one in broker.committed_log(tp(number, topic))
+                        )
         found.update(one.value or b"" for one in chain(*(log.records for log in self.hidden)))
         return found
 
@@ -431,7 +510,9 @@ class Outage:
         for value in values:
             partition, offset = self.places[value]
             ends[partition] = max(ends[partition], offset + 1)
-        return [f"commit of {number}" for number, end in ends.items() if self._position(number) < end]
+        return [
+            f"commit of {number}" for number, end in ends.items() if self._position(number) < end
+        ]
 
     def _position(self, number: int) -> int:
         if self.shape in ("checkpoint", "rows"):
@@ -442,25 +523,36 @@ class Outage:
 
     def _committed(self, entry: CommitEntry) -> None:
         if self.shape == "transaction":
-            return  # its results are committed at the same moment
+            # Its results are committed at the same moment.
+            return
         results = self._results()
         for partition, position in entry.offsets.items():
             if partition.topic != "orders":
                 continue
             for value, (number, offset) in self.places.items():
-                if number == partition.partition and offset < position.offset and not self._is_done(value, results):
+                if (
+                    number == partition.partition
+                    and offset < position.offset
+                    and not self._is_done(value, results)
+                ):
                     self.violations.append(
                         f"L5, {partition} is committed up to {position.offset}, {value!r} is not done"
                     )
 
     def _judge(self) -> None:
         """L6 and L7, and what the run has shown."""
-        poisoned = {(one.partition.partition, one.offset) for one in self.recorder.of(told.RecordPoisoned)}
+        poisoned = {
+            (one.partition.partition, one.offset) for one in self.recorder.of(told.RecordPoisoned)
+        }
         long = {place for place, had in self.had.items() if had > LIMIT_S}
         for place in sorted(poisoned - long):
-            self.violations.append(f"L6, {place} was poison, its handler had it for {self.had.get(place, 0):.1f} s")
+            self.violations.append(
+                f"L6, {place} was poison, its handler had it for {self.had.get(place, 0):.1f} s"
+            )
         for place in sorted(long - poisoned):
-            self.violations.append(f"L6, {place} was no poison, its handler had it for {self.had[place]:.1f} s")
+            self.violations.append(
+                f"L6, {place} was no poison, its handler had it for {self.had[place]:.1f} s"
+            )
         for one in self.recorder.of(told.RecordPoisoned):
             if not LIMIT_S <= one.age_s <= LIMIT_S + 2.0:
                 self.violations.append(f"L7, poison was told with an age of {one.age_s:.1f} s")
@@ -468,7 +560,9 @@ class Outage:
         away += [event.away_s for event in self.recorder.of(told.StoreAvailable)]
         for away_s in away:
             if not self.lasts_s - 20.0 <= away_s <= self.lasts_s + AFTER_S:
-                self.violations.append(f"L7, told {away_s:.1f} s away, and it was {self.lasts_s:g} s")
+                self.violations.append(
+                    f"L7, told {away_s:.1f} s away, and it was {self.lasts_s:g} s"
+                )
         self.bites.update([self.shape, self.what, f"{self.lasts_s:g} s"])
         self.bites["long"] += len(long)
         self.bites["letter"] += sum(value.startswith(b"bad") for value in self.produced)

@@ -1,10 +1,13 @@
-"""Rounds of everything that may happen to a channel, with a rest after each: nothing may grow from rest to rest.
+"""Rounds of everything that may happen to a channel, with a rest after each: nothing may grow from
+rest to rest.
 
-A seed draws an application and what its rounds have: records that are handled, fail, or are filtered; calls of the
-application that are cancelled at a random step (a send, an ack, a commit, a seek, a transaction); seeks, pauses,
-rebalances, clients that are replaced, channels that are stopped and started, outages, lost answers.
+A seed draws an application and what its rounds have: records that are handled, fail, or are
+filtered; calls of the application that are cancelled at a random step (a send, an ack, a commit, a
+seek, a transaction); seeks, pauses, rebalances, clients that are replaced, channels that are
+stopped and started, outages, lost answers.
 
-- R1: after each round everything comes to rest: all records are settled and committed, and nothing hangs.
+- R1: after each round everything comes to rest: all records are settled and committed, and nothing
+  hangs.
 - R2: no collection grows from rest to rest, and no kind of object.
 - R3: no collection holds a task that has ended.
 - R4: no timer outlives its owner: none after the stop, and no more of them from rest to rest.
@@ -35,12 +38,39 @@ PARTITIONS, ROUNDS, EACH = 2, 9, 6
 GROUP, LETTERS, RETRIES = "billing", "dead", "orders_retry_500"
 REST_S = 180.0
 """Within that everything comes to rest."""
-SHAPES = ("plain", "manual", "output", "yields", "emitter", "batch", "exactly", "checkpoint", "rows", "iterate")
+SHAPES = (
+    "plain",
+    "manual",
+    "output",
+    "yields",
+    "emitter",
+    "batch",
+    "exactly",
+    "checkpoint",
+    "rows",
+    "iterate",
+)
 HAPPENS = (
-    "cancelled send", "cancelled commit", "cancelled seek", "cancelled committed", "seek", "pause", "rebalance",
-    "replaced", "stop-start", "outage", "lost commit", "lost send", "lost end", "expire", "away store", "slow send",
-    "look", "stall", "leader",
-)  # fmt: skip
+    "cancelled send",
+    "cancelled commit",
+    "cancelled seek",
+    "cancelled committed",
+    "seek",
+    "pause",
+    "rebalance",
+    "replaced",
+    "stop-start",
+    "outage",
+    "lost commit",
+    "lost send",
+    "lost end",
+    "expire",
+    "away store",
+    "slow send",
+    "look",
+    "stall",
+    "leader",
+)
 EXPECTED = (*SHAPES, *HAPPENS, "letter", "cancelled handler call")
 """What must have happened in a run of many seeds."""
 
@@ -68,7 +98,8 @@ class Rounds:
         happens = [one for one in HAPPENS if self._can(one)]
         self.happens = dice.sample(happens, k=dice.choice((1, 1, 2, 3)))
         self.ordering = dice.choice(("partition", "key", "unordered"))
-        self.room = dice.choice((1, 2, 1000))  # of the outgoing channel
+        # Of the outgoing channel.
+        self.room = dice.choice((1, 2, 1000))
         self.fails = self.shape not in ("exactly",) and dice.random() < 0.6
         self.strategy = dice.choice(("dead-letter-queue", "ignore", "delayed-retry-topic"))
         self.store = MemoryStore(self.rows)
@@ -78,7 +109,9 @@ class Rounds:
             return self.shape == "exactly"
         if what == "away store":
             return self.shape in ("checkpoint", "rows")
-        return not (what in ("cancelled send", "slow send", "lost send") and self.shape not in self.senders)
+        return not (
+            what in ("cancelled send", "slow send", "lost send") and self.shape not in self.senders
+        )
 
     senders = ("output", "yields", "emitter", "batch", "exactly")
 
@@ -91,16 +124,27 @@ class Rounds:
     def application(self) -> App:
         dice = self.dice
         orders: dict[str, Any] = {
-            "group_id": GROUP, "auto_offset_reset": "earliest", "commit_interval": dice.choice(("200ms", "1s")),
-            "ordering": self.ordering, "concurrency": dice.choice((1, 4)), "max_in_flight": dice.choice((12, 1000)),
-            "unprocessed_record_max_age": 0, "drain_timeout": "2s", "revoke_grace": "1s",
-            "session_timeout_ms": 6000, "heartbeat_interval_ms": 1000, "failure_strategy": self.strategy,
-        }  # fmt: skip
+            "group_id": GROUP,
+            "auto_offset_reset": "earliest",
+            "commit_interval": dice.choice(("200ms", "1s")),
+            "ordering": self.ordering,
+            "concurrency": dice.choice((1, 4)),
+            "max_in_flight": dice.choice((12, 1000)),
+            "unprocessed_record_max_age": 0,
+            "drain_timeout": "2s",
+            "revoke_grace": "1s",
+            "session_timeout_ms": 6000,
+            "heartbeat_interval_ms": 1000,
+            "failure_strategy": self.strategy,
+        }
         if self.strategy == "dead-letter-queue":
             orders["dead_letter_queue"] = {"topic": LETTERS}
         elif self.strategy == "delayed-retry-topic":
             orders["delayed_retry"] = {"topics": [RETRIES], "max_retries": 1}
-        invoices: dict[str, Any] = {"wait_for_write": dice.random() < 0.5, "max_in_flight": self.room}
+        invoices: dict[str, Any] = {
+            "wait_for_write": dice.random() < 0.5,
+            "max_in_flight": self.room,
+        }
         invoices["send_timeout"] = "600s"
         if self.shape == "batch":
             orders |= {"ordering": "partition", "batch_max_records": 3, "batch_max_wait": "50ms"}
@@ -254,7 +298,9 @@ class Rounds:
             if not await self._rests(app):
                 break
             self._measure(app, loop)
-        self.violations += [f"R2, {text}" for text in grows(self.sizes)] if len(self.sizes) == ROUNDS else []
+        self.violations += (
+            [f"R2, {text}" for text in grows(self.sizes)] if len(self.sizes) == ROUNDS else []
+        )
         await app.stop()
         for task in self.own:
             task.cancel()
@@ -266,13 +312,17 @@ class Rounds:
         if tasks:
             self.violations.append(f"R4, tasks outlive the application: {tasks}")
         self.bites[self.shape] += 1
-        self.bites["letter"] += sum(self.broker.end(tp(number, LETTERS)) for number in range(PARTITIONS))
+        self.bites["letter"] += sum(
+            self.broker.end(tp(number, LETTERS)) for number in range(PARTITIONS)
+        )
 
     def _measure(self, app: App, loop: asyncio.AbstractEventLoop) -> None:
         found = held(app._run)
         set_now = Counter({f"timer {name}": count for name, count in timers(loop).items()})
         self.sizes.append(found.sizes + set_now)
-        self.violations += [f"R3, {name} holds a task that has ended" for name in sorted(found.over)]
+        self.violations += [
+            f"R3, {name} holds a task that has ended" for name in sorted(found.over)
+        ]
 
     async def _until_closed(self, app: App) -> None:
         with suppress(ReactiveKafkaError):
@@ -282,7 +332,9 @@ class Rounds:
         for one in range(EACH):
             is_bad = self.fails and one % 3 == 2
             value = b"%s-%d-%s-%d" % (b"bad" if is_bad else b"good", number, what.encode(), one)
-            stored = self.broker.produce("orders", value, key=b"%d" % (one % 3), partition=one % PARTITIONS)
+            stored = self.broker.produce(
+                "orders", value, key=b"%d" % (one % 3), partition=one % PARTITIONS
+            )
             self.produced[one % PARTITIONS, stored.offset] = value
 
     async def _rests(self, app: App) -> bool:
@@ -290,10 +342,13 @@ class Rounds:
         deadline = now() + REST_S
         while missing := self._missing(app):
             if now() > deadline:
-                self.violations.append(f"R1, round {len(self.sizes)} does not come to rest: {missing[:4]}")
+                self.violations.append(
+                    f"R1, round {len(self.sizes)} does not come to rest: {missing[:4]}"
+                )
                 return False
             await asyncio.sleep(0.1)
-        await asyncio.sleep(12.0)  # what was on its way is over, and what repeats itself is seen
+        # What was on its way is over, and what repeats itself is seen.
+        await asyncio.sleep(12.0)
         return True
 
     def _missing(self, app: App) -> list[object]:
@@ -317,7 +372,11 @@ class Rounds:
         if self.strategy == "ignore":
             return self.calls[value] > 0
         topic = LETTERS if self.strategy == "dead-letter-queue" else RETRIES
-        return any(one.value == value for number in range(PARTITIONS) for one in self.broker.log(tp(number, topic)))
+        return any(
+            one.value == value
+            for number in range(PARTITIONS)
+            for one in self.broker.log(tp(number, topic))
+        )
 
     def _position(self, number: int) -> int:
         if self.shape in ("checkpoint", "rows"):
@@ -331,8 +390,14 @@ class Rounds:
             if partition.topic != "orders":
                 continue
             for (number, offset), value in self.produced.items():
-                if number == partition.partition and offset < position.offset and not self._is_settled(value):
-                    self.violations.append(f"R6, {partition} is committed up to {position.offset}, not {value!r}")
+                if (
+                    number == partition.partition
+                    and offset < position.offset
+                    and not self._is_settled(value)
+                ):
+                    self.violations.append(
+                        f"R6, {partition} is committed up to {position.offset}, not {value!r}"
+                    )
 
     # -- what happens
 
@@ -390,17 +455,23 @@ class Rounds:
 
     async def _lost_commit(self, app: App, emitter: Emitter | None) -> None:
         call: Any = "commit_in" if self.shape == "exactly" else "commit"
-        self.broker.fail_next(call, OutcomeUnknownError("no answer"), stored=self.dice.random() < 0.5)
+        self.broker.fail_next(
+            call, OutcomeUnknownError("no answer"), stored=self.dice.random() < 0.5
+        )
         if self.shape in ("checkpoint", "rows"):
             self.rows.faults.script("write" if self.shape == "checkpoint" else "exit", "lost")
         await asyncio.sleep(1.5)
 
     async def _lost_send(self, app: App, emitter: Emitter | None) -> None:
-        self.broker.fail_next("send", OutcomeUnknownError("no answer"), 2, stored=self.dice.random() < 0.5)
+        self.broker.fail_next(
+            "send", OutcomeUnknownError("no answer"), 2, stored=self.dice.random() < 0.5
+        )
         await asyncio.sleep(1.0)
 
     async def _lost_end(self, app: App, emitter: Emitter | None) -> None:
-        self.broker.fail_next("end", OutcomeUnknownError("no answer"), stored=self.dice.random() < 0.5)
+        self.broker.fail_next(
+            "end", OutcomeUnknownError("no answer"), stored=self.dice.random() < 0.5
+        )
         if self.dice.random() < 0.5:
             self.broker.rebalance(GROUP)
         await asyncio.sleep(1.0)

@@ -34,19 +34,29 @@ _SETTINGS = {
 @cache
 def features() -> frozenset[str]:
     """What the code under test knows."""
-    found = {f"{name}={value}" for name, values in _SETTINGS.items() for value in values if is_known({name: value})}
+    found = {
+        f"{name}={value}"
+        for name, values in _SETTINGS.items()
+        for value in values
+        if is_known({name: value})
+    }
     if is_known({"restart": {"max_attempts": 1}}):
         found.add("restart")
     if is_known({"consumers": 2}):
         found.add("consumers")
-    retried = {"failure_strategy": "delayed-retry-topic", "delayed_retry": {"topics": ["a_1"], "max_retries": 1}}
+    retried = {
+        "failure_strategy": "delayed-retry-topic",
+        "delayed_retry": {"topics": ["a_1"], "max_retries": 1},
+    }
     if is_known(retried):
         found.add("failure_strategy=delayed-retry-topic")
     spark = {"mode": "ranges", "max_concurrent_jobs": 2, "on_failure": "bisect"}
     if is_known({"spark": spark}) and hasattr(App({}), "_spark_engine"):
         found |= {"spark", *(f"fault={kind}" for kind in SPARK_FAULTS)}
     found |= {f"fault={kind}" for kind in FAULTS}
-    if is_known({"commit_strategy": "checkpoint", "checkpoint": {"store": STORE}}) and hasattr(App({}), "_stores"):
+    if is_known({"commit_strategy": "checkpoint", "checkpoint": {"store": STORE}}) and hasattr(
+        App({}), "_stores"
+    ):
         found.add("store")
     if is_known({"keep_out_of_order_acks": True, "ordering": "key"}) and "acks" in Metadata._fields:
         found.add("keep")
@@ -69,7 +79,9 @@ def run(seed: int) -> tuple[Outcome, list[Violation]]:
     """Play the scenario of a seed, and judge it."""
     scenario = scenario_of(seed)
     with silence():
-        outcome = run_seeded(lambda clock: play(scenario, clock, can_restart="restart" in features()), seed)
+        outcome = run_seeded(
+            lambda clock: play(scenario, clock, can_restart="restart" in features()), seed
+        )
     return outcome, check(outcome.case)
 
 
@@ -86,7 +98,9 @@ def silence() -> Iterator[None]:
 
 
 def report(outcome: Outcome, violations: list[Violation], each: int = 2) -> Iterator[str]:
-    """A red seed for people: the scenario, what was broken, what was around it, and how to see it again."""
+    """A red seed for people: the scenario, what was broken, what was around it, and how to see it
+    again.
+    """
     yield from outcome.scenario.words()
     for invariant in sorted({violation.invariant for violation in violations}):
         found = [violation for violation in violations if violation.invariant == invariant]

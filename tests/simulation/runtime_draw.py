@@ -1,4 +1,5 @@
-"""Which seeds stop and start their channel at run time, begin late, commit by number and cap their partitions.
+"""Which seeds stop and start their channel at run time, begin late, commit by number and cap their
+partitions.
 
 With dice of its own, so that the other seeds stay what they were.
 """
@@ -30,6 +31,10 @@ def with_run_time(scenario: Scenario, features: frozenset[str]) -> Scenario:
         settings["enabled"] = False
     if every < EVERY_SHARE and settings["commit_strategy"] in ("throttled", "checkpoint"):
         settings["commit_every"] = dice.choice([1, 3, 10])
-    if cap < CAP_SHARE and settings.get("ordering") in ("key", "unordered") and scenario.mode in ("single", "manual"):
+    if (
+        cap < CAP_SHARE
+        and settings.get("ordering") in ("key", "unordered")
+        and scenario.mode in ("single", "manual")
+    ):
         settings["concurrency_per_partition"] = dice.choice([1, 2, 3])
     return replace(scenario, settings=settings, faults=tuple(faults))

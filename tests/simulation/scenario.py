@@ -1,4 +1,6 @@
-"""What happens in a run, drawn from its seed: settings, records and how their handlers behave, and faults."""
+"""What happens in a run, drawn from its seed: settings, records and how their handlers behave, and
+faults.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +11,58 @@ from typing import Any, Literal
 
 Mode = Literal["single", "batch", "manual", "iterate", "spark"]
 Behaviour = Literal[
-    "quick", "yields", "slow", "long", "flaky", "bad", "stuck", "cancels", "unreadable",
-    "deaf", "kills", "worker", "breaks",
-]  # fmt: skip
-"""The last ones are Spark's: a job that no cancel ends, that ends its driver, or a Python worker, or is bad code."""
+    "quick",
+    "yields",
+    "slow",
+    "long",
+    "flaky",
+    "bad",
+    "stuck",
+    "cancels",
+    "unreadable",
+    "deaf",
+    "kills",
+    "worker",
+    "breaks",
+]
+"""The last ones are Spark's: a job that no cancel ends, that ends its driver, or a Python worker,
+or is bad code.
+"""
 
 FAULTS = (
-    "commit-fails", "commit-lost", "commit-late", "slow-answer", "call-fails", "broker-down", "rebalance", "expire",
-    "crash", "join", "leave", "stall", "wall-jump", "more-partitions", "send-fails", "compaction", "retention",
-)  # fmt: skip
+    "commit-fails",
+    "commit-lost",
+    "commit-late",
+    "slow-answer",
+    "call-fails",
+    "broker-down",
+    "rebalance",
+    "expire",
+    "crash",
+    "join",
+    "leave",
+    "stall",
+    "wall-jump",
+    "more-partitions",
+    "send-fails",
+    "compaction",
+    "retention",
+)
 SPARK_FAULTS = ("driver-dies", "executors-away", "crash-after-write")
 CONTROL = ("say", "seek", "pause", "commit-now", "commit-at", "pause-some", "pause-seek")
 """What the application does by itself, and is no fault."""
 HARMLESS = frozenset(
-    {"rebalance", "join", "leave", "wall-jump", "more-partitions", "send-fails", "compaction", "stop-start", *CONTROL}
+    {
+        "rebalance",
+        "join",
+        "leave",
+        "wall-jump",
+        "more-partitions",
+        "send-fails",
+        "compaction",
+        "stop-start",
+        *CONTROL,
+    }
 )
 """Done records are not repeated because of these."""
 
@@ -48,22 +88,28 @@ class Load:
     partition: int
     key: str | None
     behaviour: Behaviour
-    times: int  # of a flaky one: calls that raise before one succeeds
+    # Of a flaky one: calls that raise before one succeeds.
+    times: int
     takes_s: float
     headers: tuple[tuple[str, bytes | None], ...] = ()
-    odd: str = ""  # what else its handler does: see odd_draw.py
+    # What else its handler does: see odd_draw.py.
+    odd: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that is done at a time, or at a number of calls between the application and its clients."""
+    """Something that is done at a time, or at a number of calls between the application and its
+    clients.
+    """
 
     kind: str
     at: float
-    at_call: int  # 0: at its time
+    # 0: at its time.
+    at_call: int
     lasts_s: float
     times: int
-    pick: float  # chooses among what is there
+    # Chooses among what is there.
+    pick: float
 
     def __str__(self) -> str:
         when = f"at call {self.at_call}" if self.at_call else f"at {self.at:.1f} s"
@@ -93,18 +139,30 @@ class Scenario:
     faults: tuple[Fault, ...]
     lasts_s: float
     only_once: bool = field(default=False)
-    rejects: bool = False  # a Spark function rejects bad records; else it raises for them
-    store: bool = False  # positions live in a store
-    states: bool = False  # handlers keep a state there
-    transactions: bool = False  # handlers write there, together with the position
-    strings: bool = False  # the application supplies strings for the group
-    control: bool = False  # it seeks, pauses and commits by itself
-    graceful: bool = False  # nothing goes wrong, and all have the time that they need
-    cooperative: bool = False  # rebalances move some partitions and leave the others (KIP-429)
-    hooks: tuple[str, ...] = ()  # what the application does while a partition is assigned
-    middleware: bool = False  # around its handlers: see around.py
-    filters: bool = False  # some records are skipped
-    several: str = ""  # handlers that share the records, or two that have all: see several_draw.py
+    # A Spark function rejects bad records; else it raises for them.
+    rejects: bool = False
+    # Positions live in a store.
+    store: bool = False
+    # Handlers keep a state there.
+    states: bool = False
+    # Handlers write there, together with the position.
+    transactions: bool = False
+    # The application supplies strings for the group.
+    strings: bool = False
+    # It seeks, pauses and commits by itself.
+    control: bool = False
+    # Nothing goes wrong, and all have the time that they need.
+    graceful: bool = False
+    # Rebalances move some partitions and leave the others (KIP-429)
+    cooperative: bool = False
+    # What the application does while a partition is assigned.
+    hooks: tuple[str, ...] = ()
+    # Around its handlers: see around.py.
+    middleware: bool = False
+    # Some records are skipped.
+    filters: bool = False
+    # Handlers that share the records, or two that have all: see several_draw.py.
+    several: str = ""
 
     @property
     def bisects(self) -> bool:
@@ -115,20 +173,31 @@ class Scenario:
     def kinds(self) -> frozenset[str]:
         """What it is called: its mode, and what it does with its offsets."""
         flags: dict[str, bool] = {
-            "checkpoint": self.store, "states": self.states, "transactions": self.transactions,
-            "strings": self.strings, "control": self.control, "keep": "keep_out_of_order_acks" in self.settings,
-            "graceful": self.graceful, "latest": self.settings["auto_offset_reset"] == "latest",
-            "cooperative": self.cooperative, "middleware": self.middleware,
-            "filter": self.filters, "several": self.several == "shared", "broadcast": "aside" in self.several,
+            "checkpoint": self.store,
+            "states": self.states,
+            "transactions": self.transactions,
+            "strings": self.strings,
+            "control": self.control,
+            "keep": "keep_out_of_order_acks" in self.settings,
+            "graceful": self.graceful,
+            "latest": self.settings["auto_offset_reset"] == "latest",
+            "cooperative": self.cooperative,
+            "middleware": self.middleware,
+            "filter": self.filters,
+            "several": self.several == "shared",
+            "broadcast": "aside" in self.several,
             "odd": bool(self.hooks) or any(load.odd for load in self.loads),
-            "outage": any(fault.kind == "broker-down" and fault.lasts_s >= OUTAGE_S for fault in self.faults),
+            "outage": any(
+                fault.kind == "broker-down" and fault.lasts_s >= OUTAGE_S for fault in self.faults
+            ),
             "pause": any(fault.kind.startswith("pause") for fault in self.faults),
             "limit": "rate_limit" in self.settings,
-            "stops": any(fault.kind == "stop-start" for fault in self.faults) or "enabled" in self.settings,
+            "stops": any(fault.kind == "stop-start" for fault in self.faults)
+            or "enabled" in self.settings,
             "every": "commit_every" in self.settings,
             "cap": "concurrency_per_partition" in self.settings,
             "retention": any(fault.kind.startswith("retention") for fault in self.faults),
-        }  # fmt: skip
+        }
         return frozenset({self.mode, *(name for name, is_on in flags.items() if is_on)})
 
     def words(self) -> Iterator[str]:
@@ -152,7 +221,8 @@ def draw(seed: int, features: frozenset[str]) -> Scenario:
     """The scenario of a seed; *features* are the settings that the code under test knows."""
     dice = random.Random(f"scenario {seed}")
     mode: Mode = dice.choices(["single", "batch", "manual", "iterate"], [6, 2, 2, 1])[0]  # type: ignore[assignment]
-    spark = random.Random(f"spark {seed}")  # of its own: the other seeds stay what they were
+    # Of its own: the other seeds stay what they were.
+    spark = random.Random(f"spark {seed}")
     if "spark" in features and spark.random() < SPARK_SHARE:
         mode = "spark"
     lasts_s = dice.uniform(6.0, 20.0)
@@ -163,31 +233,48 @@ def draw(seed: int, features: frozenset[str]) -> Scenario:
         Gap(dice.uniform(0, lasts_s), dice.randrange(partitions), dice.choice([1, 1, 2, 5]))
         for _ in range(dice.choice([0, 0, 1, 3, 6]))
     )
-    faults = tuple(_faults(dice, settings, lasts_s, features, SPARK_FAULTS if mode == "spark" else ()))
+    faults = tuple(
+        _faults(dice, settings, lasts_s, features, SPARK_FAULTS if mode == "spark" else ())
+    )
     members = dice.choice([1, 1, 2, 3])
     rejects = mode == "spark" and spark.random() < 0.3
-    return Scenario(seed, partitions, members, mode, settings, loads, gaps, faults, lasts_s, rejects=rejects)
+    return Scenario(
+        seed, partitions, members, mode, settings, loads, gaps, faults, lasts_s, rejects=rejects
+    )
 
 
 def with_assignment(scenario: Scenario, features: frozenset[str]) -> Scenario:
-    """The scenario, maybe with incremental rebalances; by dice of its own, so the other seeds stay what they were."""
+    """The scenario, maybe with incremental rebalances; by dice of its own, so the other seeds stay
+    what they were.
+    """
     is_drawn = random.Random(f"assignment {scenario.seed}").random() < COOPERATIVE_SHARE
     return replace(scenario, cooperative=is_drawn and "cooperative" in features)
 
 
 def _settings(dice: random.Random, mode: Mode, features: frozenset[str]) -> dict[str, Any]:
     def some(name: str, *choices: Any) -> Any:
-        known = [choice for choice in choices if choice in (choices[0],) or f"{name}={choice}" in features]
+        known = [
+            choice
+            for choice in choices
+            if choice in (choices[0],) or f"{name}={choice}" in features
+        ]
         return dice.choice(known)
 
     concurrency = dice.choice([1, 1, 2, 4, 16])
     settings: dict[str, Any] = {
         "group_id": GROUP,
         "auto_offset_reset": "earliest",
-        "commit_strategy": some("commit_strategy", "throttled", "throttled", "throttled", "latest", "ignore"),
+        "commit_strategy": some(
+            "commit_strategy", "throttled", "throttled", "throttled", "latest", "ignore"
+        ),
         "commit_interval": dice.choice([0.1, 0.5, 1.0, 3.0]),
         "failure_strategy": some(
-            "failure_strategy", "fail", "ignore", "dead-letter-queue", "dead-letter-queue", "delayed-retry-topic"
+            "failure_strategy",
+            "fail",
+            "ignore",
+            "dead-letter-queue",
+            "dead-letter-queue",
+            "delayed-retry-topic",
         ),
         "on_poison": some("on_poison", "fail", "pause-partition", "warn", "dead-letter-queue"),
         "unprocessed_record_max_age": dice.choice([0, 4.0, 8.0, 30.0]),
@@ -199,7 +286,9 @@ def _settings(dice: random.Random, mode: Mode, features: frozenset[str]) -> dict
     if mode == "batch":
         settings["batch_max_records"] = dice.choice([1, 3, 10])
         settings["batch_max_wait"] = dice.choice([0, 0.05, 0.5])
-        settings["max_in_flight"] = max(settings["max_in_flight"], settings["batch_max_records"] * concurrency)
+        settings["max_in_flight"] = max(
+            settings["max_in_flight"], settings["batch_max_records"] * concurrency
+        )
         settings["ordering"] = dice.choice(["partition", "unordered"])
     elif mode == "iterate":
         settings["concurrency"] = 1
@@ -209,7 +298,11 @@ def _settings(dice: random.Random, mode: Mode, features: frozenset[str]) -> dict
         settings["ordering"] = some("ordering", "partition", "partition", "unordered", "key", "key")
     if mode not in ("iterate", "spark"):
         attempts = dice.choice([1, 1, 2, 3])
-        settings["retry"] = {"max_attempts": attempts, "backoff": dice.choice([0, 0.05, 0.5]), "max_backoff": 1.0}
+        settings["retry"] = {
+            "max_attempts": attempts,
+            "backoff": dice.choice([0, 0.05, 0.5]),
+            "max_backoff": 1.0,
+        }
     if mode == "manual":
         settings["ack"] = "manual"
     elif mode == "single" and dice.random() < 0.08:
@@ -239,14 +332,22 @@ def _of_spark(dice: random.Random, settings: dict[str, Any]) -> None:
 
 def _strategies(dice: random.Random, settings: dict[str, Any], features: frozenset[str]) -> None:
     """What some of the settings need besides."""
-    if settings["commit_strategy"] == "ignore" and settings["on_poison"] in ("pause-partition", "dead-letter-queue"):
-        settings["on_poison"] = "warn"  # no record becomes poison there, and the configuration says so
+    if settings["commit_strategy"] == "ignore" and settings["on_poison"] in (
+        "pause-partition",
+        "dead-letter-queue",
+    ):
+        # No record becomes poison there, and the configuration says so.
+        settings["on_poison"] = "warn"
     if settings["on_poison"] == "dead-letter-queue":
         settings["unprocessed_record_max_age"] = settings["unprocessed_record_max_age"] or 4.0
     if settings["commit_strategy"] == "latest" and "spark" not in settings and dice.random() < 0.2:
         settings["commit_latest_unsafe"] = True
     if settings["failure_strategy"] == "delayed-retry-topic":
-        settings["delayed_retry"] = {"topics": list(RETRY_TOPICS), "max_retries": 2, "timeout": 300.0}
+        settings["delayed_retry"] = {
+            "topics": list(RETRY_TOPICS),
+            "max_retries": 2,
+            "timeout": 300.0,
+        }
     if "restart" in features and dice.random() < 0.3:
         settings["restart"] = {"backoff": 0.2, "max_backoff": 2.0, "max_attempts": 5}
 
@@ -264,7 +365,9 @@ def _loads(
         if strange and dice.random() < share:
             behaviour = dice.choice(strange)
         key = keys[0] if is_hot and dice.random() < 0.7 else dice.choice(keys)
-        takes_s = dice.uniform(3.0, 12.0) if behaviour == "long" else dice.choice([0.01, 0.05, 0.3, 1.0])
+        takes_s = (
+            dice.uniform(3.0, 12.0) if behaviour == "long" else dice.choice([0.01, 0.05, 0.3, 1.0])
+        )
         at = dice.choice([0.0, lasts_s * 0.3]) if dice.random() < 0.4 else dice.uniform(0, lasts_s)
         partition = hash_of(key) % partitions if key is not None else dice.randrange(partitions)
         yield Load(f"r{number}", at, partition, key, behaviour, dice.choice([1, 1, 2, 4]), takes_s)
@@ -290,7 +393,11 @@ def hash_of(key: str) -> int:
 
 
 def _faults(
-    dice: random.Random, settings: Mapping[str, Any], lasts_s: float, features: frozenset[str], more: Sequence[str]
+    dice: random.Random,
+    settings: Mapping[str, Any],
+    lasts_s: float,
+    features: frozenset[str],
+    more: Sequence[str],
 ) -> Iterator[Fault]:
     kinds = [*(kind for kind in FAULTS if f"fault={kind}" in features), *more, *more]
     if settings["failure_strategy"] not in ("dead-letter-queue", "delayed-retry-topic"):

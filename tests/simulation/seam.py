@@ -1,4 +1,6 @@
-"""Stands between an application and the in-memory broker: notes what passes, and can cut the application off."""
+"""Stands between an application and the in-memory broker: notes what passes, and can cut the
+application off.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,26 @@ from reactive_kafka.records import Committed, HeaderPairs, RecordBytes, TopicPar
 from tests.simulation.checker import Headers, Place
 
 REQUEST: ContextVar[int] = ContextVar("request", default=0)
-"""The commit request in whose course something happens; what the broker does later for it still has it."""
+"""The commit request in whose course something happens; what the broker does later for it still has
+it.
+"""
 PLACE = "of-the-simulation"
-"""A header of each record that an application gets: where it stands. What is made of the record has it, too."""
+"""A header of each record that an application gets: where it stands. What is made of the record has
+it, too.
+"""
 
 Note = Callable[..., None]
 _CALLS = frozenset(
-    {"start", "poll", "committed", "beginning_offsets", "end_offsets", "topics", "check", "offsets_for_times"}
+    {
+        "start",
+        "poll",
+        "committed",
+        "beginning_offsets",
+        "end_offsets",
+        "topics",
+        "check",
+        "offsets_for_times",
+    }
     | {"partitions"}
 )
 _CALLS_IN_TRANSACTIONS = frozenset({"partitions", "claim", "add_group", "commit", "abort"})
@@ -37,7 +52,8 @@ class Seam:
         next_request: The number of a commit request.
         sent: Called with the answer of each record or batch that is sent, to come.
         joined: Called when a partition is assigned, before the application hears of it.
-        is_beside: Whether a partition's position is kept elsewhere, and its commits go on beside that.
+        is_beside: Whether a partition's position is kept elsewhere, and its commits go on beside
+            that.
     """
 
     def __init__(
@@ -67,7 +83,8 @@ class Seam:
     def consumer(self, *, name: str, **named: Any) -> Any:
         inner = self.inner.consumer(name=f"{self.who}.{name}", **named)
         if named.get("group_id") is None:
-            return _Counted(self, inner)  # it is in no group: it owns nothing, and commits nothing
+            # It is in no group: it owns nothing, and commits nothing.
+            return _Counted(self, inner)
         made = SeamConsumer(self, inner)
         made.number = len(self.consumers) + 1
         self.consumers.append(made)
@@ -103,7 +120,9 @@ def without_place(headers: HeaderPairs) -> Headers:
 
 
 def place_of(headers: HeaderPairs) -> Place | None:
-    """Of which record this is a copy; None: of none, or whoever made it has left its headers out."""
+    """Of which record this is a copy; None: of none, or whoever made it has left its headers
+    out.
+    """
     for name, value in headers:
         if name == PLACE and value is not None:
             topic, partition, offset = value.decode().rsplit(" ", 2)
@@ -113,7 +132,8 @@ def place_of(headers: HeaderPairs) -> Place | None:
 
 def _with_places(polled: Poll) -> Poll:
     polled.chunks[:] = [
-        chunk._replace(records=[_placed(one, chunk) for one in chunk.records]) for chunk in polled.chunks
+        chunk._replace(records=[_placed(one, chunk) for one in chunk.records])
+        for chunk in polled.chunks
     ]
     return polled
 
@@ -167,7 +187,9 @@ class SeamConsumer(_Counted):
         self._seam.check()
         await self._inner.start(_Listener(self._seam, listener, self.number))
 
-    async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None) -> Poll:
+    async def poll(
+        self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None
+    ) -> Poll:
         self._seam.called()
         if self._seam.is_cut:
             await asyncio.sleep(timeout_s)
@@ -178,7 +200,9 @@ class SeamConsumer(_Counted):
         for chunk in polled.chunks:
             first = chunk.records[0].offset if chunk.records else chunk.next_offset
             brought = {"offset": first, "until": chunk.next_offset, "count": len(chunk.records)}
-            self._seam.note("fetched", self._seam.who, tp=chunk.partition, client=self.number, **brought)
+            self._seam.note(
+                "fetched", self._seam.who, tp=chunk.partition, client=self.number, **brought
+            )
         return _with_places(polled)
 
     async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
@@ -187,7 +211,12 @@ class SeamConsumer(_Counted):
         token = REQUEST.set(number)
         told = {tp: wanted for tp, wanted in offsets.items() if not self._seam.is_beside(tp)}
         for tp, wanted in sorted(told.items()):
-            details = {"offset": wanted.offset, "call": number, "client": self.number, "text": wanted.metadata}
+            details = {
+                "offset": wanted.offset,
+                "call": number,
+                "client": self.number,
+                "text": wanted.metadata,
+            }
             self._seam.note("send", self._seam.who, tp=tp, **details)
         outcome = "unknown"
         try:
@@ -206,7 +235,10 @@ class SeamConsumer(_Counted):
             raise OutcomeUnknownError("cut off")
 
     async def commit_in(
-        self, transaction: TransactionId, offsets: Mapping[TopicPartition, Committed], generation: int
+        self,
+        transaction: TransactionId,
+        offsets: Mapping[TopicPartition, Committed],
+        generation: int,
     ) -> None:
         self._seam.check()
         await self._inner.commit_in(transaction, offsets, generation)
@@ -235,7 +267,9 @@ class _Listener:
         if self._seam.is_cut:
             return
         for tp in sorted(partitions):
-            self._seam.note("assigned", self._seam.who, tp=tp, offset=generation, client=self._client)
+            self._seam.note(
+                "assigned", self._seam.who, tp=tp, offset=generation, client=self._client
+            )
             self._seam.joined(tp)
         await self._inner.on_assigned(partitions, generation)
 

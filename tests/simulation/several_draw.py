@@ -1,4 +1,5 @@
-"""Which seeds have a filter, several handlers on the channel, or broadcast; and which record is whose.
+"""Which seeds have a filter, several handlers on the channel, or broadcast; and which record is
+whose.
 
 With dice of its own, so that the other seeds stay what they were.
 """
@@ -17,7 +18,9 @@ HANDLERS = 3
 
 
 def with_several(scenario: Scenario) -> Scenario:
-    """The scenario, with what is drawn here; a handler that keeps a state or writes the strings is alone."""
+    """The scenario, with what is drawn here; a handler that keeps a state or writes the strings is
+    alone.
+    """
     dice = random.Random(f"{scenario.seed}/several")
     filters, handlers, is_broadcast, comes_first = (dice.random() for _ in range(4))
     if scenario.mode == "spark" or scenario.states or scenario.transactions or scenario.strings:
@@ -25,10 +28,15 @@ def with_several(scenario: Scenario) -> Scenario:
     scenario = replace(scenario, filters=filters < FILTER_SHARE)
     if handlers >= HANDLERS_SHARE or scenario.mode not in ("single", "manual"):
         return scenario
-    is_plain = not scenario.store and not scenario.middleware  # which counts the calls of one handler
+    # Which counts the calls of one handler.
+    is_plain = not scenario.store and not scenario.middleware
     if is_broadcast < 0.5 and scenario.settings.get("ack", "post") == "post" and is_plain:
         settings = {**scenario.settings, "broadcast": True}
-        return replace(scenario, settings=settings, several="aside first" if comes_first < 0.5 else "aside last")
+        return replace(
+            scenario,
+            settings=settings,
+            several="aside first" if comes_first < 0.5 else "aside last",
+        )
     return replace(scenario, several="shared")
 
 
@@ -43,5 +51,7 @@ def whose(id: str) -> int:
 
 
 def fails_aside(id: str) -> bool:
-    """Whether the other handler of a broadcast fails with a record, unless it is its last attempt."""
+    """Whether the other handler of a broadcast fails with a record, unless it is its last
+    attempt.
+    """
     return crc32(id.encode()) % 5 == 0

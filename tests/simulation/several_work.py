@@ -30,7 +30,8 @@ class SeveralWork:
     def __init__(self, member: Member) -> None:
         self._member = member
         if member.world.scenario.filters:
-            member.app._fit = self._with_filter  # the configuration could only name a function of a module
+            # The configuration could only name a function of a module.
+            member.app._fit = self._with_filter
 
     def _with_filter(self, spec: AppSpec) -> AppSpec:
         incoming = {name: replace(one, filter=self._passes) for name, one in spec.incoming.items()}
@@ -40,7 +41,9 @@ class SeveralWork:
         if not is_filtered(message.payload["id"]):
             return True
         self._member.world.bite("filtered")
-        self._member.note("skipped", tp=(message.topic, message.partition), offset=message.offset, note="filter")
+        self._member.note(
+            "skipped", tp=(message.topic, message.partition), offset=message.offset, note="filter"
+        )
         return False
 
     def decorate(self, single: Callable[[Message[Payload]], Awaitable[None]]) -> None:

@@ -1,4 +1,6 @@
-"""What Spark channels promise beside the rest, judged by the history and by what stands in the sink at last."""
+"""What Spark channels promise beside the rest, judged by the history and by what stands in the sink
+at last.
+"""
 
 from __future__ import annotations
 
@@ -53,20 +55,25 @@ def _runs(history: History) -> dict[int, _Run]:
 
 
 def _alone_at_last(history: History) -> Iterator[Violation]:
-    """S1: what a job does is over before its records are nacked, its partition is let go, or it is run again.
+    """S1: what a job does is over before its records are nacked, its partition is let go, or it is
+    run again.
 
-    An application that does not know that it has lost a partition runs on; and a job that does not end is told of:
-    when its cancel limit is over, or the time that letting go may take.
+    An application that does not know that it has lost a partition runs on; and a job that does not
+    end is told of: when its cancel limit is over, or the time that letting go may take.
     """
     runs, active = _runs(history), dict[int, _Run]()
     by_two, given_up = unaware(history), set[int]()
     clients: dict[tuple[str, Partition], int] = {}
-    of_run: dict[tuple[int, Partition], int] = {}  # the client that had the partition when the run began
+    # The client that had the partition when the run began.
+    of_run: dict[tuple[int, Partition], int] = {}
     for index, event in enumerate(history.events):
         for call in [call for call, run in active.items() if run.ended <= index]:
             del active[call]
         mine = [run for run in active.values() if run.who == event.who]
-        if event.kind == "abandoned" and float(event.note.split()[0]) >= history.promise.patience_s - 0.01:
+        if (
+            event.kind == "abandoned"
+            and float(event.note.split()[0]) >= history.promise.patience_s - 0.01
+        ):
             given_up |= {run.call for run in mine}
         elif event.kind == "assigned":
             clients[event.who, event.tp] = event.client
@@ -74,14 +81,20 @@ def _alone_at_last(history: History) -> Iterator[Violation]:
             if (event.who, event.tp) not in by_two.get(index, ()):
                 for run in mine:
                     if run.call != event.call and run.call not in given_up and _overlap(run, event):
-                        yield Violation("S1", f"{_of(event)} began while run {run.call} of it went on", index)
+                        yield Violation(
+                            "S1", f"{_of(event)} began while run {run.call} of it went on", index
+                        )
             active[event.call] = runs[event.call]
-            if (event.who, event.tp) not in by_two.get(index, ()):  # else it may be either's
+            # Else it may be either's.
+            if (event.who, event.tp) not in by_two.get(index, ()):
                 of_run[event.call, event.tp] = clients.get((event.who, event.tp), event.client)
         elif event.kind in ("revoked", "left"):
             for run in mine:
                 for tp, span in run.spans:
-                    is_there = clients.get((event.who, tp)) == event.client and event.tp in (tp, ("", -1))
+                    is_there = clients.get((event.who, tp)) == event.client and event.tp in (
+                        tp,
+                        ("", -1),
+                    )
                     own = is_there and of_run.get((run.call, tp)) == event.client
                     if own and run.outcome != "stuck" and run.call not in given_up:
                         text = f"{_NAMED.format(tp)} {span} was let go while run {run.call} of it went on"
@@ -94,24 +107,37 @@ def _alone_at_last(history: History) -> Iterator[Violation]:
 
 
 def _overlap(run: _Run, event: Event) -> bool:
-    return any(tp == event.tp and start < event.until and event.offset < until for tp, (start, until) in run.spans)
+    return any(
+        tp == event.tp and start < event.until and event.offset < until
+        for tp, (start, until) in run.spans
+    )
 
 
 def _of_another(runs: dict[int, _Run], run: _Run, event: Event, index: int) -> bool:
     """Whether what became of a record may be the work of another application that had it before."""
     if event.who:
         return event.who != run.who
-    return any(one.who != run.who and one.began < index and one.holds(event.tp, event.offset) for one in runs.values())
+    return any(
+        one.who != run.who and one.began < index and one.holds(event.tp, event.offset)
+        for one in runs.values()
+    )
 
 
 def _exactly_once(history: History) -> Iterator[Violation]:
-    """S2: the sink holds each record that was acked once, and none that was rejected by a run that worked."""
+    """S2: the sink holds each record that was acked once, and none that was rejected by a run that
+    worked.
+    """
     if not history.promise.commits:
         return
     runs, excused = _runs(history), _repeated(history)
-    found: Counter[Place] = Counter(place for folder in history.case.sink.values() for place in folder.places)
+    found: Counter[Place] = Counter(
+        place for folder in history.case.sink.values() for place in folder.places
+    )
     worked = {
-        place for folder in history.case.sink.values() if runs[folder.call].outcome == "ok" for place in folder.places
+        place
+        for folder in history.case.sink.values()
+        if runs[folder.call].outcome == "ok"
+        for place in folder.places
     }
     for place, record in sorted(history.records.items()):
         (tp, offset), who = place, _NAMED.format(place[0])
@@ -122,21 +148,35 @@ def _exactly_once(history: History) -> Iterator[Violation]:
             and record.compacted == NEVER
             and not _overwritten(history, runs, place, handled)
         ):
-            yield Violation("S2", f"{who}@{offset} was acked, and the sink does not have it", handled[-1])
+            yield Violation(
+                "S2", f"{who}@{offset} was acked, and the sink does not have it", handled[-1]
+            )
         if found[place] > 1 and tp not in excused:
             ids = sorted(id for id, folder in history.case.sink.items() if place in folder.places)
             last = handled[-1:] or record.begins[-1:] or [-1]
-            yield Violation("S2", f"{who}@{offset} stands in the sink {found[place]} times: {', '.join(ids)}", last[0])
+            yield Violation(
+                "S2",
+                f"{who}@{offset} stands in the sink {found[place]} times: {', '.join(ids)}",
+                last[0],
+            )
         if not handled and place in worked:
             text = f"{who}@{offset} was not acked, and the sink has it of a run that worked"
             yield Violation("S2", text, record.begins[-1])
 
 
 def _overwritten(history: History, runs: dict[int, _Run], place: Place, handled: list[int]) -> bool:
-    """Whether a run that another application could not end in time has overwritten what the next owner wrote."""
-    last = [runs[folder.call] for folder in history.case.sink.values() if runs[folder.call].holds(*place)]
+    """Whether a run that another application could not end in time has overwritten what the next
+    owner wrote.
+    """
+    last = [
+        runs[folder.call]
+        for folder in history.case.sink.values()
+        if runs[folder.call].holds(*place)
+    ]
     return any(
-        run.outcome != "ok" and run.who != history.events[index].who and run.began < index < run.ended
+        run.outcome != "ok"
+        and run.who != history.events[index].who
+        and run.began < index < run.ended
         for run in last
         for index in handled
     )
@@ -155,7 +195,9 @@ def _repeated(history: History) -> set[Partition]:
 
 
 def _same_ranges(history: History) -> Iterator[Violation]:
-    """S3: records are run again in the same ranges, or in parts of one that failed, whose id they supersede."""
+    """S3: records are run again in the same ranges, or in parts of one that failed, whose id they
+    supersede.
+    """
     if not history.promise.commits:
         return
     runs, excused = _runs(history), _repeated(history)
@@ -170,23 +212,33 @@ def _same_ranges(history: History) -> Iterator[Violation]:
             if not (other[0] <= span[0] and span[1] <= other[1]):
                 yield Violation("S3", f"{_of(event)} was run, and {other} of it before", index)
             elif id not in event.ids:
-                yield Violation("S3", f"{_of(event)} was run, a part of {other}, and does not supersede that", index)
+                yield Violation(
+                    "S3",
+                    f"{_of(event)} was run, a part of {other}, and does not supersede that",
+                    index,
+                )
             elif not any(run.outcome in BLAMING and run.ended < index for run in of_other):
-                yield Violation("S3", f"{_of(event)} was run as a part of {other}, which has not failed", index)
+                yield Violation(
+                    "S3", f"{_of(event)} was run as a part of {other}, which has not failed", index
+                )
         known = of_tp.setdefault(span, (event.note, []))
         known[1].append(runs[event.call])
         if known[0] != event.note:
-            yield Violation("S3", f"{_of(event)} has the id {event.note} now, and {known[0]} before", index)
+            yield Violation(
+                "S3", f"{_of(event)} has the id {event.note} now, and {known[0]} before", index
+            )
 
 
 def _positions(history: History) -> Iterator[Violation]:
     """S4: no position that is committed lies inside of a range, unless that was split there."""
     known: dict[Partition, set[Span]] = defaultdict(set)
-    beside: dict[tuple[int, Partition], set[Span]] = defaultdict(set)  # plans that a commit brought along
+    # Plans that a commit brought along.
+    beside: dict[tuple[int, Partition], set[Span]] = defaultdict(set)
     for _, event in history.of("planned"):
         beside[event.call, event.tp].add((event.offset, event.until))
     excused = _repeated(history)
-    chosen: set[tuple[Partition, int]] = set()  # by policy, where the log begins later than the range
+    # By policy, where the log begins later than the range.
+    chosen: set[tuple[Partition, int]] = set()
     for index, event in history.of("run", "planned", "commit", "reset"):
         if event.kind == "reset":
             chosen.add((event.tp, event.offset))
@@ -216,7 +268,9 @@ def _stored_first(history: History) -> Iterator[Violation]:
 
 
 def _killers(history: History) -> Iterator[Violation]:
-    """S6: what was alone twice when the driver ended is not run a third time, as it is, by the same application."""
+    """S6: what was alone twice when the driver ended is not run a third time, as it is, by the same
+    application.
+    """
     runs = _runs(history)
     lost: Counter[tuple[str, tuple[tuple[Partition, Span], ...]]] = Counter()
     for index, event in history.of("run", "over", "assigned", "failed"):
@@ -226,7 +280,9 @@ def _killers(history: History) -> Iterator[Violation]:
         run = runs[event.call]
         key = run.who, tuple(run.spans)
         if event.kind == "run" and run.began == index and lost[key] >= MOST_LOST:
-            yield Violation("S6", f"{_of(event)} was run again by {event.who} after {lost[key]} drivers", index)
+            yield Violation(
+                "S6", f"{_of(event)} was run again by {event.who} after {lost[key]} drivers", index
+            )
         elif event.kind == "over" and event.note == "lost alone":
             lost[key] += 1
         elif event.kind == "over" and event.note in BLAMING | {"ok"}:
@@ -234,28 +290,44 @@ def _killers(history: History) -> Iterator[Violation]:
 
 
 def _blame(history: History) -> Iterator[Violation]:
-    """S7: a record is nacked only for a run that failed over it; after a bisection only if it was alone there.
+    """S7: a record is nacked only for a run that failed over it; after a bisection only if it was
+    alone there.
 
-    Not for a cluster that was away, another job's driver, a cancellation, or one worker. What is left of a range that
-    the log has lost a part of is nacked before a function sees it.
+    Not for a cluster that was away, another job's driver, a cancellation, or one worker. What is
+    left of a range that the log has lost a part of is nacked before a function sees it.
     """
     runs = list(_runs(history).values())
-    lossy = any("retention" in event.note for _, event in history.of("fault"))  # nacked before a function sees it
-    rejected = {(event.tp, event.offset) for _, event in history.of("end") if event.note == "failed"}
+    # Nacked before a function sees it.
+    lossy = any("retention" in event.note for _, event in history.of("fault"))
+    rejected = {
+        (event.tp, event.offset) for _, event in history.of("end") if event.note == "failed"
+    }
     for index, event in history.of("ignored", "letter", "copy"):
         place = event.tp, event.offset
         stored = history.case.log.get(event.tp, {}).get(event.offset)
         if stored is None or place in rejected:
             continue
-        over = [run for run in runs if run.ended < index and run.holds(*place) and run.outcome in BLAMING]
+        over = [
+            run
+            for run in runs
+            if run.ended < index and run.holds(*place) and run.outcome in BLAMING
+        ]
         if not over and not lossy:
             yield Violation(
-                "S7", f"{_NAMED.format(event.tp)}@{event.offset}: {event.kind}, and no run failed over it", index
+                "S7",
+                f"{_NAMED.format(event.tp)}@{event.offset}: {event.kind}, and no run failed over it",
+                index,
             )
         elif _has_lost_some(history, over, index):
             continue
-        elif over and stored.id in history.case.innocent and _is_blamed_for_others(history, over, place):
-            text = f"{_NAMED.format(event.tp)}@{event.offset}: {event.kind}, and it never failed alone"
+        elif (
+            over
+            and stored.id in history.case.innocent
+            and _is_blamed_for_others(history, over, place)
+        ):
+            text = (
+                f"{_NAMED.format(event.tp)}@{event.offset}: {event.kind}, and it never failed alone"
+            )
             yield Violation("S7", text, index)
 
 
@@ -283,5 +355,11 @@ def _of(event: Event) -> str:
 
 
 SPARK_RULES: list[Rule] = [
-    _alone_at_last, _exactly_once, _same_ranges, _positions, _stored_first, _killers, _blame,
-]  # fmt: skip
+    _alone_at_last,
+    _exactly_once,
+    _same_ranges,
+    _positions,
+    _stored_first,
+    _killers,
+    _blame,
+]

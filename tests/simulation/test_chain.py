@@ -1,4 +1,6 @@
-"""Chains under faults: some hundred seeds, and what the checker says of chains that are broken by hand."""
+"""Chains under faults: some hundred seeds, and what the checker says of chains that are broken by
+hand.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ SEEDS, CHUNK = 200, 25
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
 def test_every_promise_of_a_chain_is_kept_under_the_faults_of_these_seeds(first: int) -> None:
     for seed in range(first, first + CHUNK):
-        assert run_chain(seed).violations == [], f"again: python -m tests.simulation --mode chain --seed {seed}"
+        assert run_chain(seed).violations == [], (
+            f"again: python -m tests.simulation --mode chain --seed {seed}"
+        )
 
 
 def test_every_kind_of_fault_happens() -> None:
@@ -74,6 +78,8 @@ def test_the_checker_finds_a_position_that_passes_a_record_without_its_results()
     chain = chain_with(b"1", is_exact=False)
     chain.violations.clear()
     for position, broken in ((1, 0), (2, 1)):
-        chain._committed(CommitEntry(0.0, "member", 1, {TopicPartition("orders", 0): Committed(position)}))
+        chain._committed(
+            CommitEntry(0.0, "member", 1, {TopicPartition("orders", 0): Committed(position)})
+        )
         assert len(chain.violations) == broken
     assert [one[:2] for one in chain.violations] == ["C1"]

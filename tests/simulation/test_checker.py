@@ -18,7 +18,9 @@ def assigned(who: str = "A1", generation: int = 1, note: str = "") -> Event:
     return Event(0.0, "assigned", who, TP, generation, note)
 
 
-def begin(offset: int, id: str | None = None, who: str = "A1", call: int | None = None, attempt: int = 1) -> Event:
+def begin(
+    offset: int, id: str | None = None, who: str = "A1", call: int | None = None, attempt: int = 1
+) -> Event:
     id = LOG[TP][offset].id if id is None else id
     return Event(0.0, "begin", who, TP, offset, id, offset if call is None else call, attempt)
 
@@ -31,7 +33,10 @@ def handled(*offsets: int, who: str = "A1", call: int = 0) -> list[Event]:
     return [
         event
         for offset in offsets
-        for event in (begin(offset, who=who, call=call + offset), end(offset, who=who, call=call + offset))
+        for event in (
+            begin(offset, who=who, call=call + offset),
+            end(offset, who=who, call=call + offset),
+        )
     ]
 
 
@@ -45,7 +50,9 @@ def commit(offset: int, call: int = 1, who: str = "A1") -> list[Event]:
 
 def case(*events: Event | list[Event], **changed: Any) -> Case:
     flat = [one for event in events for one in (event if isinstance(event, list) else [event])]
-    timed = [event._replace(at=float(at)) if not event.at else event for at, event in enumerate(flat)]
+    timed = [
+        event._replace(at=float(at)) if not event.at else event for at, event in enumerate(flat)
+    ]
     whole: dict[str, Any] = {
         "events": timed,
         "log": LOG,
@@ -65,9 +72,16 @@ def broken(bad: Case) -> set[str]:
 
 def tally(**changed: Any) -> Tally:
     values: dict[str, Any] = {
-        "who": "A1", "until": 99, "in_flight": 0, "queued": 0, "acked": 3, "nacked": 0, "received": 3, "live": True,
+        "who": "A1",
+        "until": 99,
+        "in_flight": 0,
+        "queued": 0,
+        "acked": 3,
+        "nacked": 0,
+        "received": 3,
+        "live": True,
         "ready": True,
-    }  # fmt: skip
+    }
     return Tally(**{**values, **changed})
 
 
@@ -85,7 +99,14 @@ BAD: dict[str, tuple[str, Case]] = {
     ),
     "a commit passes a record that failed": (
         "I1",
-        case(assigned(), begin(0), end(0, "failed"), commit(1), handled(0, 1, 2, call=10), commit(3, 2)),
+        case(
+            assigned(),
+            begin(0),
+            end(0, "failed"),
+            commit(1),
+            handled(0, 1, 2, call=10),
+            commit(3, 2),
+        ),
     ),
     "a commit passes the log's end": ("I1", case(assigned(), handled(0, 1, 2), commit(4))),
     "a commit passes a record whose dead letter is not there yet": (
@@ -102,13 +123,22 @@ BAD: dict[str, tuple[str, Case]] = {
         ),
     ),
     "a record is never handled": ("I2", case(assigned(), handled(0, 2), commit(1))),
-    "a handler gets another payload": ("I2", case(assigned(), begin(0, "b"), end(0), handled(1, 2), commit(3))),
+    "a handler gets another payload": (
+        "I2",
+        case(assigned(), begin(0, "b"), end(0), handled(1, 2), commit(3)),
+    ),
     "a handler gets a record that nobody produced": (
         "I2",
         case(assigned(), handled(0, 1, 2), begin(7, "x"), end(7), commit(3)),
     ),
-    "the last record is never committed": ("I3", case(assigned(), handled(0, 1, 2), commit(2), committed={TP: 2})),
-    "a gap at the end is never committed": ("I3", case(assigned(), handled(0, 1, 2), commit(3), log_end={TP: 5})),
+    "the last record is never committed": (
+        "I3",
+        case(assigned(), handled(0, 1, 2), commit(2), committed={TP: 2}),
+    ),
+    "a gap at the end is never committed": (
+        "I3",
+        case(assigned(), handled(0, 1, 2), commit(3), log_end={TP: 5}),
+    ),
     "a commit comes from one whose partition has gone": (
         "I4",
         case(assigned(), handled(0, 1, 2), assigned("A2", 2), commit(3)),
@@ -123,7 +153,10 @@ BAD: dict[str, tuple[str, Case]] = {
             commit(3, 3),
         ),
     ),
-    "a position goes back": ("I5", case(assigned(), handled(0, 1, 2), commit(3, 1), commit(2, 2), commit(3, 3))),
+    "a position goes back": (
+        "I5",
+        case(assigned(), handled(0, 1, 2), commit(3, 1), commit(2, 2), commit(3, 3)),
+    ),
     "a record begins before the one before it": (
         "I6",
         case(assigned(), begin(1), end(1), handled(0, 2), commit(3)),
@@ -148,7 +181,15 @@ BAD: dict[str, tuple[str, Case]] = {
     ),
     "a record begins before the letter of the one before it is written": (
         "I6",
-        case(assigned(), begin(0), end(0, "failed"), begin(1), Event(0.0, "letter", "", TP, 0), end(1), handled(2)),
+        case(
+            assigned(),
+            begin(0),
+            end(0, "failed"),
+            begin(1),
+            Event(0.0, "letter", "", TP, 0),
+            end(1),
+            handled(2),
+        ),
     ),
     "a record overtakes the one of its key that is tried again": (
         "I6",
@@ -174,9 +215,18 @@ BAD: dict[str, tuple[str, Case]] = {
     ),
     "the next owner begins what could have been committed": (
         "I7",
-        case(assigned(), handled(0, 1), assigned("A2", 2), handled(1, 2, who="A2", call=10), commit(3, who="A2")),
+        case(
+            assigned(),
+            handled(0, 1),
+            assigned("A2", 2),
+            handled(1, 2, who="A2", call=10),
+            commit(3, who="A2"),
+        ),
     ),
-    "records count as in flight when all is done": ("I8", replace(GOOD, tallies=[tally(in_flight=1)])),
+    "records count as in flight when all is done": (
+        "I8",
+        replace(GOOD, tallies=[tally(in_flight=1)]),
+    ),
     "records count as queued when all is done": ("I8", replace(GOOD, tallies=[tally(queued=1)])),
     "a task is left behind": ("I9", replace(GOOD, leaks=["worker 1 of orders"])),
     "an application stays not ready": ("I10", replace(GOOD, tallies=[tally(ready=False)])),
@@ -201,7 +251,10 @@ def test_records_of_different_keys_may_run_at_once() -> None:
 
 
 def test_a_batch_may_hold_records_of_one_lane() -> None:
-    batch = [*(begin(offset, call=5) for offset in range(3)), *(end(offset, call=5) for offset in range(3))]
+    batch = [
+        *(begin(offset, call=5) for offset in range(3)),
+        *(end(offset, call=5) for offset in range(3)),
+    ]
     assert broken(case(assigned(), batch, commit(3))) == set()
 
 
@@ -214,18 +267,41 @@ def test_a_record_that_is_lost_while_it_is_in_hand_holds_back_those_behind_it() 
     gone, let_go = Event(0.0, "compacted", "", TP, 0), Event(0.0, "revoked", "A1", TP)
     again = handled(1, 2, who="A2", call=10)
     in_hand = case(
-        assigned(), begin(0), gone, handled(1), let_go, assigned("A2", 2), again, commit(3, who="A2"),
+        assigned(),
+        begin(0),
+        gone,
+        handled(1),
+        let_go,
+        assigned("A2", 2),
+        again,
+        commit(3, who="A2"),
         promise=Promise(ordering="unordered"),
-    )  # fmt: skip
+    )
     assert broken(in_hand) == set()
-    before = case(assigned("A3"), gone, assigned(), handled(1), let_go, assigned("A2", 2), again, commit(3, who="A2"))
+    before = case(
+        assigned("A3"),
+        gone,
+        assigned(),
+        handled(1),
+        let_go,
+        assigned("A2", 2),
+        again,
+        commit(3, who="A2"),
+    )
     assert broken(before) == {"I7", "I20"}
 
 
 def test_a_letter_whose_writer_was_told_that_it_failed_need_not_count() -> None:
     failed = [begin(2), end(2, "failed"), Event(0.0, "letter", "", TP, 2)]
     moved = [assigned("A2", 2), *handled(2, who="A2", call=10), *commit(3, 2, who="A2")]
-    told = case(Event(0.0, "calm", note="send-fails #1"), assigned(), handled(0, 1), commit(2), failed, moved)
+    told = case(
+        Event(0.0, "calm", note="send-fails #1"),
+        assigned(),
+        handled(0, 1),
+        commit(2),
+        failed,
+        moved,
+    )
     assert broken(told) == set()
     assert broken(case(assigned(), handled(0, 1), commit(2), failed, moved)) == {"I7"}
 
@@ -239,8 +315,13 @@ def test_what_ends_after_its_client_has_left_need_not_count() -> None:
 
 
 @pytest.mark.parametrize(("begun_at", "found"), [(20.0, set()), (20.5, {"I6"})])
-def test_a_call_that_a_worker_had_taken_begins_at_the_moment_of_a_reset(begun_at: float, found: set[str]) -> None:
-    gone, reset = Event(0.5, "compacted", "", TP, 0), Event(20.0, "reset", "A1", TP, 1, note="from 0")
+def test_a_call_that_a_worker_had_taken_begins_at_the_moment_of_a_reset(
+    begun_at: float, found: set[str]
+) -> None:
+    gone, reset = (
+        Event(0.5, "compacted", "", TP, 0),
+        Event(20.0, "reset", "A1", TP, 1, note="from 0"),
+    )
     both = [event._replace(at=begun_at) for event in (begin(0), begin(1), end(0), end(1))]
     assert broken(case(assigned(), gone, reset, both, handled(2), commit(3))) & {"I6"} == found
 
@@ -248,16 +329,34 @@ def test_a_call_that_a_worker_had_taken_begins_at_the_moment_of_a_reset(begun_at
 def test_an_attempt_belongs_to_the_assignment_in_which_its_record_was_begun() -> None:
     failed, again = TWO_ATTEMPTS[:2], TWO_ATTEMPTS[2:]
     late = case(
-        assigned(), handled(0), commit(1), failed, assigned("A1", 2), again, handled(1, 2, call=10), commit(3, 2)
+        assigned(),
+        handled(0),
+        commit(1),
+        failed,
+        assigned("A1", 2),
+        again,
+        handled(1, 2, call=10),
+        commit(3, 2),
     )
     assert broken(late) == set()
     retained = assigned("A1", 2, "back")
-    bad = case(assigned(), handled(0), commit(1), failed, retained, again, handled(1, 2, call=10), commit(3, 2))
+    bad = case(
+        assigned(),
+        handled(0),
+        commit(1),
+        failed,
+        retained,
+        again,
+        handled(1, 2, call=10),
+        commit(3, 2),
+    )
     assert broken(bad) == {"I7"}
 
 
 def test_verdicts_of_a_client_that_has_left_need_not_count() -> None:
-    left = case(assigned(), handled(0, 1), commit(2, 1), handled(2), Event(0.0, "left", "A1"), commit(3, 2))
+    left = case(
+        assigned(), handled(0, 1), commit(2, 1), handled(2), Event(0.0, "left", "A1"), commit(3, 2)
+    )
     assert "I10" not in broken(replace(left, tallies=[tally(acked=2)]))
     assert "I10" in broken(replace(left, tallies=[tally(acked=4)]))
 
@@ -296,10 +395,17 @@ def test_a_request_of_before_a_seek_may_land_after_the_first_position_that_is_lo
 def test_a_fault_excuses_what_could_not_be_committed() -> None:
     crash = [Event(5.0, "fault", note="crash #1"), Event(7.0, "calm", note="crash #1")]
     again = handled(1, 2, who="A2", call=10)
-    assert broken(case(assigned(), handled(0, 1), crash, assigned("A2", 2), again, commit(3, who="A2"))) == set()
+    assert (
+        broken(
+            case(assigned(), handled(0, 1), crash, assigned("A2", 2), again, commit(3, who="A2"))
+        )
+        == set()
+    )
 
 
 def test_a_fault_long_after_excuses_nothing() -> None:
     crash = [Event(50.0, "fault", note="crash #1"), Event(51.0, "calm", note="crash #1")]
-    again = [event._replace(at=52.0) for event in (assigned("A2", 2), *handled(1, 2, who="A2", call=10))]
+    again = [
+        event._replace(at=52.0) for event in (assigned("A2", 2), *handled(1, 2, who="A2", call=10))
+    ]
     assert broken(case(assigned(), handled(0, 1), crash, again, commit(3, who="A2"))) == {"I7"}

@@ -1,4 +1,6 @@
-"""Ends of reading under faults: some hundred seeds, and what the checker says of histories that are broken by hand."""
+"""Ends of reading under faults: some hundred seeds, and what the checker says of histories that are
+broken by hand.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ SEEDS, CHUNK = 200, 25
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
 def test_every_promise_of_an_end_is_kept_under_the_faults_of_these_seeds(first: int) -> None:
     for seed in range(first, first + CHUNK):
-        assert run_ends(seed).violations == [], f"again: python -m tests.simulation --mode ends --seed {seed}"
+        assert run_ends(seed).violations == [], (
+            f"again: python -m tests.simulation --mode ends --seed {seed}"
+        )
 
 
 def test_every_kind_of_end_and_fault_happens() -> None:
@@ -33,7 +37,9 @@ def test_the_same_seed_is_the_same_run() -> None:
 
 
 def ends_with(kind: str, *pairs: tuple[int, int]) -> Ends:
-    """A run that is over, of a log with the offsets 0 to 9, of which the handler is through with 0 to 4."""
+    """A run that is over, of a log with the offsets 0 to 9, of which the handler is through with 0
+    to 4.
+    """
     ends = Ends(0)
     ends.kind, ends.strategy = kind, "dead-letter-queue"
     ends.broker = MemoryBroker(FakeClock(), partitions=3)

@@ -1,4 +1,6 @@
-"""What applications say, against hand-made histories: for each number a true one, and some that are not."""
+"""What applications say, against hand-made histories: for each number a true one, and some that are
+not.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from tests.simulation.event_rules import EVENT_RULES
 from tests.simulation.history import Event
 from tests.simulation.test_checker import TP, broken, case
 
-PROMISE = Promise(max_age_s=4.0, backoff_s=1.0, drain_s=2.0, grace_s=0.5, ordering="unordered", reaches_end=False)
+PROMISE = Promise(
+    max_age_s=4.0, backoff_s=1.0, drain_s=2.0, grace_s=0.5, ordering="unordered", reaches_end=False
+)
 LETTERS, RETRY = "dead-letter-topic-orders", "orders_retry_500"
 HISTORY: Sequence[Event] = (
     Event(0.0, "assigned", "A1", TP, 3, client=1),
@@ -32,7 +36,9 @@ HISTORY: Sequence[Event] = (
 
 
 def said(name: str, at: float = 9.0, until: int = len(HISTORY), **fields: Any) -> Said:
-    return Said(at, until, "A1", name, {"channel": "orders", "partition": TP, "offset": 0, **fields})
+    return Said(
+        at, until, "A1", name, {"channel": "orders", "partition": TP, "offset": 0, **fields}
+    )
 
 
 LETTER: dict[str, Any] = {"to": LETTERS}
@@ -112,7 +118,9 @@ def test_what_is_true_breaks_no_rule(told: list[Said]) -> None:
     assert rules(*told) == set()
 
 
-@pytest.mark.parametrize(("rule", "told"), BAD, ids=lambda one: one if isinstance(one, str) else one[-1].name)
+@pytest.mark.parametrize(
+    ("rule", "told"), BAD, ids=lambda one: one if isinstance(one, str) else one[-1].name
+)
 def test_a_wrong_number_is_seen(rule: str, told: list[Said]) -> None:
     assert rules(*told) == {rule}
 

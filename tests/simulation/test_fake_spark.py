@@ -1,4 +1,6 @@
-"""The engine without a Spark keeps the promises of the real one: what it says of a job is what the job did."""
+"""The engine without a Spark keeps the promises of the real one: what it says of a job is what the
+job did.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,22 @@ import pytest
 
 from reactive_kafka import TopicPartition
 from reactive_kafka.broker.memory.broker import MemoryBroker
-from reactive_kafka.errors import BadDataError, ClusterError, JobStuckError, JobTimeoutError, SessionLostError
+from reactive_kafka.errors import (
+    BadDataError,
+    ClusterError,
+    JobStuckError,
+    JobTimeoutError,
+    SessionLostError,
+)
 from tests.app.helpers import in_virtual_time
-from tests.simulation.fake_spark import Ending, FakeEngine, FakeFrame, FakeSession, Script, ScriptedError
+from tests.simulation.fake_spark import (
+    Ending,
+    FakeEngine,
+    FakeFrame,
+    FakeSession,
+    Script,
+    ScriptedError,
+)
 
 CANCEL_LIMIT_S = 3.0
 
@@ -35,12 +50,19 @@ class Stage:
         self.began = asyncio.get_running_loop().time()
 
     async def run(
-        self, takes_s: float = 1.0, ending: Ending = "ok", late_s: float = 0.0, timeout_s: float = 5.0,
-        alone: bool = False, name: str = "job",
-    ) -> Any:  # fmt: skip
+        self,
+        takes_s: float = 1.0,
+        ending: Ending = "ok",
+        late_s: float = 0.0,
+        timeout_s: float = 5.0,
+        alone: bool = False,
+        name: str = "job",
+    ) -> Any:
         def job(session: FakeSession) -> str:
             self.tell(f"{name} began")
-            session.play(Script([(takes_s, lambda: self.tell(f"{name} wrote"))], ending, late_s, over))
+            session.play(
+                Script([(takes_s, lambda: self.tell(f"{name} wrote"))], ending, late_s, over)
+            )
             if ending in ("bad", "code", "worker"):
                 raise ScriptedError(ending)
             return "value"
@@ -88,7 +110,8 @@ async def test_a_cancellation_waits_for_the_same_and_settles_nothing() -> None:
     await asyncio.sleep(1.0)
     task.cancel()
     await asyncio.sleep(0.5)
-    task.cancel()  # again: it is waited for all the same
+    # again: it is waited for all the same.
+    task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert stage.told[1:] == [(2.5, "job wrote"), (3.0, "job over: cancelled")]
@@ -107,7 +130,10 @@ async def test_a_job_that_does_not_end_is_given_up_at_the_limit() -> None:
 async def test_a_driver_takes_all_its_jobs_along_and_says_who_was_alone() -> None:
     stage = Stage()
     await stage.start()
-    both = [asyncio.create_task(stage.run(takes_s=9.0, timeout_s=99.0, name=name)) for name in ("one", "two")]
+    both = [
+        asyncio.create_task(stage.run(takes_s=9.0, timeout_s=99.0, name=name))
+        for name in ("one", "two")
+    ]
     await asyncio.sleep(0.5)
     stage.engine.lose_driver()
     for task in both:
@@ -130,8 +156,10 @@ async def test_who_is_to_run_alone_waits_for_the_others_and_they_wait_for_it() -
         await asyncio.sleep(0.1)
         tasks.create_task(stage.run(name="last"))
     assert [(at, what) for at, what in stage.told if "began" in what] == [
-        (0.0, "first began"), (2.0, "alone began"), (3.0, "last began"),
-    ]  # fmt: skip
+        (0.0, "first began"),
+        (2.0, "alone began"),
+        (3.0, "last began"),
+    ]
 
 
 @in_virtual_time

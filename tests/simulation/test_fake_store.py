@@ -30,7 +30,9 @@ class Stand:
         self.database = Database(self)  # type: ignore[arg-type]
 
     def client(self, who: str = "A1") -> StoreClient:
-        member = SimpleNamespace(who=who, world=self, seam=SimpleNamespace(is_cut=False), note=self.note)
+        member = SimpleNamespace(
+            who=who, world=self, seam=SimpleNamespace(is_cut=False), note=self.note
+        )
         return StoreClient(self.database, member)  # type: ignore[arg-type]
 
     def note(self, kind: str, who: str = "", **_: Any) -> None:

@@ -1,4 +1,6 @@
-"""Hand-made histories of records on their way to handlers: good ones, and for each promise some that break it."""
+"""Hand-made histories of records on their way to handlers: good ones, and for each promise some
+that break it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,17 @@ import pytest
 
 from tests.simulation.checker import Case, Promise, Stored
 from tests.simulation.history import Event, Partition
-from tests.simulation.test_checker import LOG, TP, assigned, begin, broken, case, commit, end, handled
+from tests.simulation.test_checker import (
+    LOG,
+    TP,
+    assigned,
+    begin,
+    broken,
+    case,
+    commit,
+    end,
+    handled,
+)
 
 OTHER: Partition = ("orders", 1)
 ONE = Promise(concurrency=1, ordering="unordered")
@@ -58,8 +70,14 @@ def two(*events: Event | list[Event], **more: Any) -> Case:
     return case(assigned(), on(OTHER, assigned()), *events, **{**named, **more})
 
 
-OF_OTHER = on(OTHER, *[event for number in range(3) for event in (begin(number, f"o{number}", call=20 + number),
-                                                                   end(number, call=20 + number))])  # fmt: skip
+OF_OTHER = on(
+    OTHER,
+    *[
+        event
+        for number in range(3)
+        for event in (begin(number, f"o{number}", call=20 + number), end(number, call=20 + number))
+    ],
+)
 CLAIMED = Event(0.0, "claim", "A2", TP, 0, token=2)
 POISON = Event(0.0, "poison", "A1", TP, 0)
 NEXT = assigned(generation=2)._replace(client=2)
@@ -68,75 +86,197 @@ OUT = Event(0.0, "revoked", "A1", TP)
 GOOD: dict[str, Case] = {
     "one handler after the other": case(assigned(), handled(0, 1, 2), commit(3), promise=ONE),
     "as many as a second's start at once, the others as fast as the rate": case(
-        assigned(), *at(10.0, *handled(0, 1)), *at(10.5, *handled(2)), commit(3), promise=TWO_A_SECOND,
+        assigned(),
+        *at(10.0, *handled(0, 1)),
+        *at(10.5, *handled(2)),
+        commit(3),
+        promise=TWO_A_SECOND,
     ),
     "a batch is larger than a second's worth": case(
-        assigned(), *at(10.0, *BATCH), *[end(number, call=5) for number in range(3)], commit(3), promise=TWO_A_SECOND,
+        assigned(),
+        *at(10.0, *BATCH),
+        *[end(number, call=5) for number in range(3)],
+        commit(3),
+        promise=TWO_A_SECOND,
     ),
     "another attempt is no start": case(
-        assigned(), *at(10.0, begin(0), end(0, "raised"), begin(0, call=9, attempt=2), end(0, call=9), *handled(1)),
-        *at(10.5, *handled(2)), commit(3), promise=TWO_A_SECOND,
+        assigned(),
+        *at(
+            10.0,
+            begin(0),
+            end(0, "raised"),
+            begin(0, call=9, attempt=2),
+            end(0, call=9),
+            *handled(1),
+        ),
+        *at(10.5, *handled(2)),
+        commit(3),
+        promise=TWO_A_SECOND,
     ),
-    "one handler of each partition": two(begin(0), OF_OTHER, end(0), handled(1, 2), commit(3), promise=ONE_OF_EACH),
+    "one handler of each partition": two(
+        begin(0), OF_OTHER, end(0), handled(1, 2), commit(3), promise=ONE_OF_EACH
+    ),
     "a batch is one handler": case(
-        assigned(), begin(0, call=5), begin(1, call=5), end(0, call=5), end(1, call=5), handled(2), commit(3),
+        assigned(),
+        begin(0, call=5),
+        begin(1, call=5),
+        end(0, call=5),
+        end(1, call=5),
+        handled(2),
+        commit(3),
         promise=ONE,
     ),
     "a broadcast record has two handlers": case(
-        assigned(), handled(0), aside(0), handled(1), aside(1), commit(2), aside(2), handled(2), commit(3),
+        assigned(),
+        handled(0),
+        aside(0),
+        handled(1),
+        aside(1),
+        commit(2),
+        aside(2),
+        handled(2),
+        commit(3),
         promise=Promise(broadcast=True),
     ),
     "what is filtered has an end": case(
-        assigned(), fetched(0, 1), handled(0), fetched(1, 2), filtered(1), fetched(2, 3), commit(2), handled(2),
-        commit(3), promise=Promise(window=1),
+        assigned(),
+        fetched(0, 1),
+        handled(0),
+        fetched(1, 2),
+        filtered(1),
+        fetched(2, 3),
+        commit(2),
+        handled(2),
+        commit(3),
+        promise=Promise(window=1),
     ),
     "what waits for its next attempt is no handler": case(
-        assigned(), begin(0), end(0, "raised"), handled(1), begin(0, call=9, attempt=2), end(0, call=9), handled(2),
-        commit(3), promise=ONE,
+        assigned(),
+        begin(0),
+        end(0, "raised"),
+        handled(1),
+        begin(0, call=9, attempt=2),
+        end(0, call=9),
+        handled(2),
+        commit(3),
+        promise=ONE,
     ),
     "a handler whose partition has gone counts no longer": two(
-        begin(0), assigned("A2", 2), OF_OTHER, handled(0, 1, 2, who="A2", call=30), commit(3, who="A2"), promise=ONE,
+        begin(0),
+        assigned("A2", 2),
+        OF_OTHER,
+        handled(0, 1, 2, who="A2", call=30),
+        commit(3, who="A2"),
+        promise=ONE,
     ),
     "a handler that was cancelled for poison counts no longer": two(
-        begin(0), POISON, OF_OTHER, Event(0.0, "letter", "", TP, 0), end(0, "cancelled"), handled(1, 2), commit(3),
+        begin(0),
+        POISON,
+        OF_OTHER,
+        Event(0.0, "letter", "", TP, 0),
+        end(0, "cancelled"),
+        handled(1, 2),
+        commit(3),
         promise=Promise(concurrency=1, ordering="unordered", poison_cancels=True),
     ),
     "a client that has not heard that it is out goes on beside the one that follows it": two(
-        NEXT, begin(0), begin(0, call=30), end(0), end(0, call=30), OUT, handled(1, 2), OF_OTHER, commit(3),
+        NEXT,
+        begin(0),
+        begin(0, call=30),
+        end(0),
+        end(0, call=30),
+        OUT,
+        handled(1, 2),
+        OF_OTHER,
+        commit(3),
         promise=ONE_OF_EACH,
     ),
-    "one job after the other": case(assigned(), run(1), Event(0.0, "over", "A1", note="ok", call=1), run(2, 1),
-                                    handled(0, 1, 2), commit(3), promise=Promise(jobs=1)),
+    "one job after the other": case(
+        assigned(),
+        run(1),
+        Event(0.0, "over", "A1", note="ok", call=1),
+        run(2, 1),
+        handled(0, 1, 2),
+        commit(3),
+        promise=Promise(jobs=1),
+    ),
     "a full window": case(
-        assigned(), fetched(0, 2), handled(0), fetched(2, 3), handled(1, 2), commit(3), promise=WINDOW,
+        assigned(),
+        fetched(0, 2),
+        handled(0),
+        fetched(2, 3),
+        handled(1, 2),
+        commit(3),
+        promise=WINDOW,
     ),
     "a window that is read again": case(
-        assigned(), fetched(0, 2), Event(0.0, "reset", "A1", TP, 0, "seek"), fetched(0, 2), handled(0, 1),
-        fetched(2, 3), handled(2), commit(3), promise=WINDOW,
+        assigned(),
+        fetched(0, 2),
+        Event(0.0, "reset", "A1", TP, 0, "seek"),
+        fetched(0, 2),
+        handled(0, 1),
+        fetched(2, 3),
+        handled(2),
+        commit(3),
+        promise=WINDOW,
     ),
     "a client that was told in a call that another one has claimed the row has let go": two(
-        CLAIMED, fetched(0, 2), begin(0), end(0, "cancelled"), *on(OTHER, fetched(0, 2)), OF_OTHER, fetched(0, 2),
-        handled(0, 1, 2, call=30), commit(3), promise=WINDOW,
+        CLAIMED,
+        fetched(0, 2),
+        begin(0),
+        end(0, "cancelled"),
+        *on(OTHER, fetched(0, 2)),
+        OF_OTHER,
+        fetched(0, 2),
+        handled(0, 1, 2, call=30),
+        commit(3),
+        promise=WINDOW,
     ),
     "more than the window in search of other keys": case(
-        assigned(), fetched(0, 1), fetched(1, 3), handled(0, 1, 2), commit(3), promise=TWO_BY_KEY,
+        assigned(),
+        fetched(0, 1),
+        fetched(1, 3),
+        handled(0, 1, 2),
+        commit(3),
+        promise=TWO_BY_KEY,
     ),
     "a record of each partition is more than the window": two(
-        fetched(0, 1), *on(OTHER, fetched(0, 1)), handled(0, 1, 2), OF_OTHER, commit(3), promise=Promise(window=1),
+        fetched(0, 1),
+        *on(OTHER, fetched(0, 1)),
+        handled(0, 1, 2),
+        OF_OTHER,
+        commit(3),
+        promise=Promise(window=1),
     ),
     "a part for a partition that came when the window was full": two(
-        Event(0.0, "fetched", "A1", TP, 0, until=2, count=2), on(OTHER, assigned(generation=2)),
-        assigned(generation=2, note="back"), on(OTHER, fetched(0, 1)), handled(0, 1, 2), OF_OTHER, commit(3),
+        Event(0.0, "fetched", "A1", TP, 0, until=2, count=2),
+        on(OTHER, assigned(generation=2)),
+        assigned(generation=2, note="back"),
+        on(OTHER, fetched(0, 1)),
+        handled(0, 1, 2),
+        OF_OTHER,
+        commit(3),
         promise=WINDOW,
     ),
     "a handler that ran goes on in a pause": case(
-        assigned(), begin(0), paused(), end(0, "raised"), begin(0, call=9, attempt=2), end(0, call=9), resumed(),
-        handled(1, 2), commit(3),
+        assigned(),
+        begin(0),
+        paused(),
+        end(0, "raised"),
+        begin(0, call=9, attempt=2),
+        end(0, call=9),
+        resumed(),
+        handled(1, 2),
+        commit(3),
     ),
     "another partition goes on in a pause": two(
-        paused(TP), OF_OTHER, resumed(TP), handled(0, 1, 2), commit(3),
+        paused(TP),
+        OF_OTHER,
+        resumed(TP),
+        handled(0, 1, 2),
+        commit(3),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", GOOD)
@@ -146,81 +286,172 @@ def test_a_good_history_breaks_nothing(name: str) -> None:
 
 BAD: dict[str, tuple[str, Case]] = {
     "what stays in an incremental rebalance counts on": (
-        "I16", two(
-            fetched(0, 2), on(OTHER, assigned(generation=2)), fetched(2, 3), handled(0, 1, 2), OF_OTHER, commit(3),
+        "I16",
+        two(
+            fetched(0, 2),
+            on(OTHER, assigned(generation=2)),
+            fetched(2, 3),
+            handled(0, 1, 2),
+            OF_OTHER,
+            commit(3),
             promise=Promise(window=2, cooperative=True),
         ),
     ),
     "two handlers run where one may": (
-        "I15", case(assigned(), begin(0), begin(1), end(0), end(1), handled(2), commit(3), promise=ONE),
+        "I15",
+        case(assigned(), begin(0), begin(1), end(0), end(1), handled(2), commit(3), promise=ONE),
     ),
     "two handlers of one partition run where one may": (
-        "I15", two(begin(0), begin(1), OF_OTHER, end(0), end(1), handled(2), commit(3), promise=ONE_OF_EACH),
+        "I15",
+        two(
+            begin(0), begin(1), OF_OTHER, end(0), end(1), handled(2), commit(3), promise=ONE_OF_EACH
+        ),
     ),
     "two handlers of one partition run where the other client has heard that it is out": (
-        "I15", two(NEXT, OUT, begin(0), begin(1), OF_OTHER, end(0), end(1), handled(2), commit(3), promise=ONE_OF_EACH),
+        "I15",
+        two(
+            NEXT,
+            OUT,
+            begin(0),
+            begin(1),
+            OF_OTHER,
+            end(0),
+            end(1),
+            handled(2),
+            commit(3),
+            promise=ONE_OF_EACH,
+        ),
     ),
     "a handler of another partition, too, where one may": (
-        "I15", two(begin(0), OF_OTHER, end(0), handled(1, 2), commit(3), promise=ONE),
+        "I15",
+        two(begin(0), OF_OTHER, end(0), handled(1, 2), commit(3), promise=ONE),
     ),
     "a poison record's handler that nobody cancels counts on": (
-        "I15", two(begin(0), POISON, OF_OTHER, end(0), handled(1, 2), commit(3), promise=ONE),
+        "I15",
+        two(begin(0), POISON, OF_OTHER, end(0), handled(1, 2), commit(3), promise=ONE),
     ),
     "one record more than a second's worth": (
-        "I25", case(assigned(), *at(10.0, *handled(0, 1, 2)), commit(3), promise=TWO_A_SECOND),
+        "I25",
+        case(assigned(), *at(10.0, *handled(0, 1, 2)), commit(3), promise=TWO_A_SECOND),
     ),
     "one that comes before its time": (
-        "I25", case(assigned(), *at(10.0, *handled(0, 1)), *at(10.4, *handled(2)), commit(3), promise=TWO_A_SECOND),
+        "I25",
+        case(
+            assigned(),
+            *at(10.0, *handled(0, 1)),
+            *at(10.4, *handled(2)),
+            commit(3),
+            promise=TWO_A_SECOND,
+        ),
     ),
     "one that comes too soon behind a large batch": (
-        "I25", case(
-            assigned(), *at(10.0, *BATCH), *at(10.4, begin(0, call=9)), commit(3), promise=TWO_A_SECOND,
+        "I25",
+        case(
+            assigned(),
+            *at(10.0, *BATCH),
+            *at(10.4, begin(0, call=9)),
+            commit(3),
+            promise=TWO_A_SECOND,
         ),
     ),
     "a handler gets what is filtered": (
-        "I26", case(
-            assigned(), begin(0, "r2"), end(0), commit(1), promise=Promise(filters=True),
-            log={TP: {0: Stored("r2", None)}}, log_end={TP: 1}, committed={TP: 1},
+        "I26",
+        case(
+            assigned(),
+            begin(0, "r2"),
+            end(0),
+            commit(1),
+            promise=Promise(filters=True),
+            log={TP: {0: Stored("r2", None)}},
+            log_end={TP: 1},
+            committed={TP: 1},
         ),
     ),
     "a broadcast record is committed without its other handler": (
-        "I1", case(assigned(), handled(0, 1, 2), aside(0, 1), commit(3), aside(2), promise=Promise(broadcast=True)),
+        "I1",
+        case(
+            assigned(),
+            handled(0, 1, 2),
+            aside(0, 1),
+            commit(3),
+            aside(2),
+            promise=Promise(broadcast=True),
+        ),
     ),
     "two jobs run where one may": (
-        "S8", case(assigned(), run(1), run(2, 1), handled(0, 1, 2), commit(3), promise=Promise(jobs=1)),
+        "S8",
+        case(assigned(), run(1), run(2, 1), handled(0, 1, 2), commit(3), promise=Promise(jobs=1)),
     ),
     "one record more than the window": (
-        "I16", case(assigned(), fetched(0, 2), fetched(2, 3), handled(0, 1, 2), commit(3), promise=WINDOW),
+        "I16",
+        case(assigned(), fetched(0, 2), fetched(2, 3), handled(0, 1, 2), commit(3), promise=WINDOW),
     ),
     "one record more than the window of two partitions": (
         "I16",
-        two(fetched(0, 1), on(OTHER, fetched(0, 1)), fetched(1, 2), handled(0, 1, 2), OF_OTHER, commit(3),
-            promise=WINDOW),
+        two(
+            fetched(0, 1),
+            on(OTHER, fetched(0, 1)),
+            fetched(1, 2),
+            handled(0, 1, 2),
+            OF_OTHER,
+            commit(3),
+            promise=WINDOW,
+        ),
     ),
     "ten windows by key, and one more": (
         "I16",
-        case(assigned(), fetched(0, 11), log={TP: {number: Stored(f"r{number}", None) for number in range(11)}},
-             log_end={TP: 11}, promise=TWO_BY_KEY),
+        case(
+            assigned(),
+            fetched(0, 11),
+            log={TP: {number: Stored(f"r{number}", None) for number in range(11)}},
+            log_end={TP: 11},
+            promise=TWO_BY_KEY,
+        ),
     ),
     "half of a window more than a new partition's part": (
         "I16",
-        two(Event(0.0, "fetched", "A1", TP, 0, until=2, count=2), on(OTHER, assigned(generation=2)),
-            assigned(generation=2, note="back"), on(OTHER, fetched(0, 2)), handled(0, 1, 2), OF_OTHER, commit(3),
-            promise=WINDOW),
+        two(
+            Event(0.0, "fetched", "A1", TP, 0, until=2, count=2),
+            on(OTHER, assigned(generation=2)),
+            assigned(generation=2, note="back"),
+            on(OTHER, fetched(0, 2)),
+            handled(0, 1, 2),
+            OF_OTHER,
+            commit(3),
+            promise=WINDOW,
+        ),
     ),
-    "a record begins while all is paused": ("I18", case(assigned(), paused(), handled(0, 1, 2), resumed(), commit(3))),
-    "a record begins while its partition is paused": ("I18", case(assigned(), paused(TP), handled(0, 1, 2), commit(3))),
+    "a record begins while all is paused": (
+        "I18",
+        case(assigned(), paused(), handled(0, 1, 2), resumed(), commit(3)),
+    ),
+    "a record begins while its partition is paused": (
+        "I18",
+        case(assigned(), paused(TP), handled(0, 1, 2), commit(3)),
+    ),
     "one of two reasons is enough": (
-        "I18", case(assigned(), paused(), paused(note="night"), resumed(), handled(0, 1, 2), commit(3)),
+        "I18",
+        case(assigned(), paused(), paused(note="night"), resumed(), handled(0, 1, 2), commit(3)),
     ),
     "a retried record begins anew while it is paused": (
-        "I18", case(assigned(), begin(0), end(0, "raised"), paused(), begin(0, call=9), end(0, call=9), resumed(),
-                    handled(1, 2), commit(3)),
+        "I18",
+        case(
+            assigned(),
+            begin(0),
+            end(0, "raised"),
+            paused(),
+            begin(0, call=9),
+            end(0, call=9),
+            resumed(),
+            handled(1, 2),
+            commit(3),
+        ),
     ),
     "a handler finds what another one has set": (
-        "I23", case(assigned(), begin(0)._replace(text="b"), end(0), handled(1, 2), commit(3)),
+        "I23",
+        case(assigned(), begin(0)._replace(text="b"), end(0), handled(1, 2), commit(3)),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", BAD)

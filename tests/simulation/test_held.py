@@ -27,7 +27,10 @@ def test_objects_are_counted_by_class_and_collections_by_attribute() -> None:
 
 def test_what_is_in_a_collection_of_collections_counts_under_the_name_of_the_outer_one() -> None:
     sizes = held(sender_with(some={"a": [1, 2], "b": {3}})).sizes
-    assert (sizes["outgoing.transactions.Sender.some"], sizes["outgoing.transactions.Sender.some[]"]) == (2, 3)
+    assert (
+        sizes["outgoing.transactions.Sender.some"],
+        sizes["outgoing.transactions.Sender.some[]"],
+    ) == (2, 3)
 
 
 def test_an_object_is_found_behind_closures_partials_methods_and_exceptions() -> None:

@@ -20,7 +20,9 @@ SEEDS, CHUNK = 96, 8
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
-def test_every_outage_of_these_seeds_is_sat_out_named_and_over_within_seconds_of_its_end(first: int) -> None:
+def test_every_outage_of_these_seeds_is_sat_out_named_and_over_within_seconds_of_its_end(
+    first: int,
+) -> None:
     with silence():
         for seed in range(first, first + CHUNK):
             played = run_outage(seed)
@@ -42,7 +44,13 @@ def test_every_application_and_outage_is_drawn() -> None:
 
 def outage_of(shape: str, what: str) -> Outage:
     outage = Outage(0)
-    outage.shape, outage.what, outage.lasts_s, outage.is_busy, outage.has_long = shape, what, 35.0, True, False
+    outage.shape, outage.what, outage.lasts_s, outage.is_busy, outage.has_long = (
+        shape,
+        what,
+        35.0,
+        True,
+        False,
+    )
     outage.takes_s = 0.0
     return outage
 
@@ -63,7 +71,8 @@ def test_a_run_that_keeps_its_promises_is_not_blamed() -> None:
 
 def test_an_application_that_says_that_it_is_ready_is_seen() -> None:
     outage = outage_of("plain", "cluster")
-    outage._gate = lambda app: (lambda: None, lambda: None)  # type: ignore[method-assign]  # nothing is away
+    # Nothing is away.
+    outage._gate = lambda app: (lambda: None, lambda: None)  # type: ignore[method-assign]
     assert rules(play(outage)) == {"L2"}
 
 
@@ -73,7 +82,9 @@ def test_an_application_that_comes_back_late_is_seen() -> None:
     def gate(app: App) -> object:
         broker = outage.brokers[MAIN]
         loop = asyncio.get_running_loop()
-        return (lambda: setattr(broker, "down", True)), lambda: loop.call_later(15.0, setattr, broker, "down", False)
+        return (lambda: setattr(broker, "down", True)), lambda: loop.call_later(
+            15.0, setattr, broker, "down", False
+        )
 
     outage._gate = gate  # type: ignore[method-assign,assignment]
     assert rules(play(outage)) >= {"L3"}
@@ -81,7 +92,8 @@ def test_an_application_that_comes_back_late_is_seen() -> None:
 
 def test_an_application_that_fails_for_an_outage_is_seen() -> None:
     outage = outage_of("plain", "cluster")
-    outage.takes_s = 70.0  # its handlers take longer than they may, and nobody says so
+    # Its handlers take longer than they may, and nobody says so.
+    outage.takes_s = 70.0
     assert "L1" in rules(play(outage))
 
 
@@ -94,7 +106,9 @@ def test_poison_of_a_handler_that_was_quick_and_none_of_one_that_was_slow_are_se
     outage = outage_of("plain", "cluster")
     outage.had = {(0, 1): LIMIT_S + 5}
     details = {"limit_s": LIMIT_S, "waiting": 0, "on_poison": "warn"}
-    outage.recorder.on(RecordPoisoned(channel="orders", partition=tp(), offset=0, age_s=61.0, **details))  # type: ignore[arg-type]
+    outage.recorder.on(
+        RecordPoisoned(channel="orders", partition=tp(), offset=0, age_s=61.0, **details)
+    )  # type: ignore[arg-type]
     assert [said[:10] for said in judged(outage)] == ["L6, (0, 0)", "L6, (0, 1)"]
 
 

@@ -1,4 +1,6 @@
-"""Rounds with a rest after each: some seeds, and what the judge says of applications that are broken by hand."""
+"""Rounds with a rest after each: some seeds, and what the judge says of applications that are
+broken by hand.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,11 @@ def test_every_application_and_everything_that_may_happen_is_drawn() -> None:
     for seed in range(300):
         rounds = Rounds(seed)
         drawn.update([rounds.shape, *rounds.happens])
-    assert [what for what in EXPECTED if not drawn[what] and what not in ("letter", "cancelled handler call")] == []
+    assert [
+        what
+        for what in EXPECTED
+        if not drawn[what] and what not in ("letter", "cancelled handler call")
+    ] == []
 
 
 def test_the_same_seed_is_the_same_run() -> None:
@@ -62,7 +68,9 @@ def test_a_collection_that_grows_is_named() -> None:
         channels: Any = app._run.channels if app._run is not None else None
         channels.__dict__.setdefault("leaks", []).append(len(rounds.sizes))
 
-    assert broken(grow) == ["R2, runtime.channels.RunChannels.leaks grows: [1, 2, 3, 4, 5, 6, 7, 8, 9]"]
+    assert broken(grow) == [
+        "R2, runtime.channels.RunChannels.leaks grows: [1, 2, 3, 4, 5, 6, 7, 8, 9]"
+    ]
 
 
 def test_a_timer_that_outlives_the_application_is_named() -> None:
@@ -70,7 +78,9 @@ def test_a_timer_that_outlives_the_application_is_named() -> None:
         if not rounds.sizes:
             asyncio.get_running_loop().call_later(36000, app.channel("orders").facts)
 
-    assert broken(set_one) == ["R4, timers outlive the application: {'channel.channel.Channel.facts': 1}"]
+    assert broken(set_one) == [
+        "R4, timers outlive the application: {'channel.channel.Channel.facts': 1}"
+    ]
 
 
 def test_a_record_that_is_never_settled_is_no_rest() -> None:

@@ -1,4 +1,6 @@
-"""Two hundred seeds of whole applications under faults; each seed is the same run every time, in every process."""
+"""Two hundred seeds of whole applications under faults; each seed is the same run every time, in
+every process.
+"""
 
 from __future__ import annotations
 

@@ -19,14 +19,26 @@ def planned(start: int, until: int, position: int, call: int = 90) -> list[Event
     return [*stored[:2], Event(0.0, "planned", "", TP, start, call=call, until=until), stored[2]]
 
 
-def run(start: int, until: int, call: int = 1, who: str = "A1", ids: tuple[str, ...] = ()) -> list[Event]:
+def run(
+    start: int, until: int, call: int = 1, who: str = "A1", ids: tuple[str, ...] = ()
+) -> list[Event]:
     began = Event(0.0, "run", who, TP, start, f"id{start}-{until}", call, 1, until=until, ids=ids)
-    return [began, *(Event(0.0, "begin", who, TP, at, LOG[TP][at].id, call, 1) for at in range(start, min(until, 3)))]
+    return [
+        began,
+        *(
+            Event(0.0, "begin", who, TP, at, LOG[TP][at].id, call, 1)
+            for at in range(start, min(until, 3))
+        ),
+    ]
 
 
-def over(start: int, until: int, call: int = 1, who: str = "A1", outcome: str = "ok") -> list[Event]:
+def over(
+    start: int, until: int, call: int = 1, who: str = "A1", outcome: str = "ok"
+) -> list[Event]:
     note = outcome if outcome in ("ok", "cancelled") else "raised"
-    ends = [Event(0.0, "end", who, TP, offset, note, call, 1) for offset in range(start, min(until, 3))]
+    ends = [
+        Event(0.0, "end", who, TP, offset, note, call, 1) for offset in range(start, min(until, 3))
+    ]
     return [Event(0.0, "over", who, note=outcome, call=call), *ends]
 
 
@@ -36,12 +48,16 @@ def letters(*offsets: int) -> list[Event]:
 
 def sink(*spans: tuple[int, int], call: int = 1) -> dict[str, Folder]:
     return {
-        f"id{start}-{until}": Folder(frozenset((TP, at) for at in range(start, min(until, 3))), call)
+        f"id{start}-{until}": Folder(
+            frozenset((TP, at) for at in range(start, min(until, 3))), call
+        )
         for start, until in spans
     }
 
 
-def spark(*events: list[Event] | Event, promise: Promise = SPARK, folders: dict[str, Folder] | None = None) -> Case:
+def spark(
+    *events: list[Event] | Event, promise: Promise = SPARK, folders: dict[str, Folder] | None = None
+) -> Case:
     made = case(assigned(), *events, promise=promise)
     return replace(made, sink=sink(ALL) if folders is None else folders, innocent=frozenset("abc"))
 
@@ -55,7 +71,9 @@ def test_a_good_history_breaks_nothing() -> None:
 
 
 def test_of_two_clients_of_an_application_either_may_have_begun_a_run() -> None:
-    """One of them does not know that it is out, and its run goes on when the other lets the partition go."""
+    """One of them does not know that it is out, and its run goes on when the other lets the
+    partition go.
+    """
     both = [assigned()._replace(client=2), assigned("A1", 2)._replace(client=3)]
     let_go = Event(0.0, "revoked", "A1", TP, client=3)
     assert "S1" not in broken(spark(both, run(0, 3), let_go, over(0, 3)))
@@ -66,15 +84,26 @@ def test_of_two_clients_of_an_application_either_may_have_begun_a_run() -> None:
 def test_a_run_that_a_crash_has_cut_off_is_run_again_in_the_same_range() -> None:
     crash = [Event(3.0, "fault", note="crash #1"), Event(3.0, "member", "A1", note="crash")]
     again = [assigned("A2", 2), *run(0, 3, 2, "A2"), *over(0, 3, 2, "A2"), *commit(3, who="A2")]
-    assert broken(spark(planned(0, 3, 0), run(0, 3), crash, again, folders=sink(ALL, call=2))) == set()
+    assert (
+        broken(spark(planned(0, 3, 0), run(0, 3), crash, again, folders=sink(ALL, call=2))) == set()
+    )
 
 
 def test_what_is_left_of_a_range_that_the_log_has_lost_a_part_of_is_dead_lettered_whole() -> None:
     lost = Event(0.0, "compacted", "", TP, 0, "retention")
-    events = [planned(0, 3, 0), run(0, 3), over(0, 3, outcome="worker"), lost, letters(1, 2), commit(3)]
+    events = [
+        planned(0, 3, 0),
+        run(0, 3),
+        over(0, 3, outcome="worker"),
+        lost,
+        letters(1, 2),
+        commit(3),
+    ]
     bisects = replace(SPARK, bisects=True)
     assert "S7" not in broken(spark(*events, folders={}, promise=bisects))
-    assert "S7" in broken(spark(*[one for one in events if one is not lost], folders={}, promise=bisects))
+    assert "S7" in broken(
+        spark(*[one for one in events if one is not lost], folders={}, promise=bisects)
+    )
 
 
 def test_the_parts_of_a_range_that_failed_are_run_instead_of_it() -> None:
@@ -82,46 +111,72 @@ def test_the_parts_of_a_range_that_failed_are_run_instead_of_it() -> None:
 
 
 SPLIT = [
-    planned(0, 3, 0), run(0, 3), over(0, 3, outcome="bad"),
+    planned(0, 3, 0),
+    run(0, 3),
+    over(0, 3, outcome="bad"),
     [*planned(0, 1, 0, 91), Event(0.0, "planned", "", TP, 1, call=91, until=3)],
-    run(0, 1, 2, ids=("id0-3",)), over(0, 1, 2), run(1, 3, 3, ids=("id0-3",)), over(1, 3, 3), commit(3),
-]  # fmt: skip
+    run(0, 1, 2, ids=("id0-3",)),
+    over(0, 1, 2),
+    run(1, 3, 3, ids=("id0-3",)),
+    over(1, 3, 3),
+    commit(3),
+]
 PARTS = {**sink((0, 1), call=2), **sink((1, 3), call=3)}
 
 BAD: dict[str, tuple[str, Case]] = {
     "a range is run again while a job of it goes on": (
-        "S1", spark(planned(0, 3, 0), run(0, 3), run(0, 3, 2), over(0, 3), over(0, 3, 2), commit(3)),
+        "S1",
+        spark(planned(0, 3, 0), run(0, 3), run(0, 3, 2), over(0, 3), over(0, 3, 2), commit(3)),
     ),
     "a partition is let go while a job of it goes on": (
-        "S1", spark(planned(0, 3, 0), run(0, 3), Event(0.0, "revoked", "A1", TP), over(0, 3), commit(3)),
+        "S1",
+        spark(planned(0, 3, 0), run(0, 3), Event(0.0, "revoked", "A1", TP), over(0, 3), commit(3)),
     ),
     "a member leaves while a job of its goes on": (
-        "S1", spark(planned(0, 3, 0), run(0, 3), Event(0.0, "left", "A1"), over(0, 3), commit(3)),
+        "S1",
+        spark(planned(0, 3, 0), run(0, 3), Event(0.0, "left", "A1"), over(0, 3), commit(3)),
     ),
     "a record is dead-lettered while its job goes on": (
-        "S1", spark(planned(0, 3, 0), run(0, 3), letters(1), over(0, 3), commit(3)),
+        "S1",
+        spark(planned(0, 3, 0), run(0, 3), letters(1), over(0, 3), commit(3)),
     ),
     "a record is poison while its job goes on": (
-        "S1", spark(planned(0, 3, 0), run(0, 3), Event(0.0, "poison", "A1", TP, 1), over(0, 3), commit(3)),
+        "S1",
+        spark(
+            planned(0, 3, 0), run(0, 3), Event(0.0, "poison", "A1", TP, 1), over(0, 3), commit(3)
+        ),
     ),
     "the sink does not have a record that was acked": (
-        "S2", spark(planned(0, 3, 0), WORKED, commit(3), folders=sink((0, 2))),
+        "S2",
+        spark(planned(0, 3, 0), WORKED, commit(3), folders=sink((0, 2))),
     ),
     "the sink has a record twice": (
-        "S2", spark(planned(0, 3, 0), WORKED, commit(3), folders={**sink(ALL), **sink((1, 2))}),
+        "S2",
+        spark(planned(0, 3, 0), WORKED, commit(3), folders={**sink(ALL), **sink((1, 2))}),
     ),
     "the sink has a record that was rejected": (
         "S2",
         spark(
-            planned(0, 3, 0), run(0, 3), Event(0.0, "over", "A1", note="ok", call=1),
-            [one._replace(note="failed") if one.offset == 2 else one for one in over(0, 3)[1:]], letters(2), commit(3),
+            planned(0, 3, 0),
+            run(0, 3),
+            Event(0.0, "over", "A1", note="ok", call=1),
+            [one._replace(note="failed") if one.offset == 2 else one for one in over(0, 3)[1:]],
+            letters(2),
+            commit(3),
         ),
     ),
     "a range is cut otherwise after a crash": (
         "S3",
         spark(
-            planned(0, 2, 0), planned(0, 3, 0, 91), run(0, 2), Event(3.0, "member", "A1", note="crash"),
-            assigned("A2", 2), run(0, 3, 2, "A2"), over(0, 3, 2, "A2"), commit(3, who="A2"), folders=sink(ALL, call=2),
+            planned(0, 2, 0),
+            planned(0, 3, 0, 91),
+            run(0, 2),
+            Event(3.0, "member", "A1", note="crash"),
+            assigned("A2", 2),
+            run(0, 3, 2, "A2"),
+            over(0, 3, 2, "A2"),
+            commit(3, who="A2"),
+            folders=sink(ALL, call=2),
         ),
     ),
     "a part of a range is run, and does not supersede it": (
@@ -130,30 +185,56 @@ BAD: dict[str, tuple[str, Case]] = {
     ),
     "a part of a range is run that has not failed": (
         "S3",
-        spark(*[[one._replace(note="cluster") if one.note == "bad" else one for one in part] for part in SPLIT],
-              folders=PARTS),
+        spark(
+            *[
+                [one._replace(note="cluster") if one.note == "bad" else one for one in part]
+                for part in SPLIT
+            ],
+            folders=PARTS,
+        ),
     ),
     "a position inside of a range is committed": (
-        "S4", spark(planned(0, 3, 0), WORKED, commit(2), commit(3, 2)),
+        "S4",
+        spark(planned(0, 3, 0), WORKED, commit(2), commit(3, 2)),
     ),
     "a function runs before its plan is stored": ("S5", spark(WORKED, planned(0, 3, 0), commit(3))),
     "a range is run a third time after two drivers": (
         "S6",
         spark(
-            planned(0, 3, 0), run(0, 3), over(0, 3, outcome="lost alone"),
-            run(0, 3, 2), over(0, 3, 2, outcome="lost alone"), run(0, 3, 3), over(0, 3, 3), commit(3),
+            planned(0, 3, 0),
+            run(0, 3),
+            over(0, 3, outcome="lost alone"),
+            run(0, 3, 2),
+            over(0, 3, 2, outcome="lost alone"),
+            run(0, 3, 3),
+            over(0, 3, 3),
+            commit(3),
         ),
     ),
     "records are dead-lettered because the executors were away": (
         "S7",
-        spark(planned(0, 3, 0), run(0, 3), over(0, 3, outcome="cluster"), letters(0, 1, 2), commit(3), folders={}),
+        spark(
+            planned(0, 3, 0),
+            run(0, 3),
+            over(0, 3, outcome="cluster"),
+            letters(0, 1, 2),
+            commit(3),
+            folders={},
+        ),
     ),
     "a record is dead-lettered that never failed alone": (
         "S7",
-        spark(planned(0, 3, 0), run(0, 3), over(0, 3, outcome="bad"), letters(0, 1, 2), commit(3), folders={},
-              promise=replace(SPARK, bisects=True)),
+        spark(
+            planned(0, 3, 0),
+            run(0, 3),
+            over(0, 3, outcome="bad"),
+            letters(0, 1, 2),
+            commit(3),
+            folders={},
+            promise=replace(SPARK, bisects=True),
+        ),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -165,4 +246,7 @@ def test_a_broken_promise_is_seen(name: str) -> None:
 def test_a_part_that_failed_alone_is_dead_lettered() -> None:
     alone = [*run(0, 1, 2, ids=("id0-3",)), *over(0, 1, 2, outcome="bad"), *letters(0)]
     events = [*SPLIT[:4], alone, *SPLIT[6:]]
-    assert broken(spark(*events, promise=replace(SPARK, bisects=True), folders=sink((1, 3), call=3))) == set()
+    assert (
+        broken(spark(*events, promise=replace(SPARK, bisects=True), folders=sink((1, 3), call=3)))
+        == set()
+    )

@@ -24,10 +24,14 @@ from tests.simulation.world import LOOK_S, World
 
 FIRST, SECOND = RETRY_TOPICS
 RETRIED: Headers = (
-    ("delayed-retry-topic", TOPIC.encode()), ("delayed-retry-partition", b"0"), ("delayed-retry-offset", b"0"),
+    ("delayed-retry-topic", TOPIC.encode()),
+    ("delayed-retry-partition", b"0"),
+    ("delayed-retry-offset", b"0"),
     ("delayed-retry-count", b"1"),
-)  # fmt: skip
-DEAD: Headers = tuple((name.replace("delayed-retry", "dead-letter"), value) for name, value in RETRIED)
+)
+DEAD: Headers = tuple(
+    (name.replace("delayed-retry", "dead-letter"), value) for name, value in RETRIED
+)
 RECORD = Load("a", 0.0, 0, "k", "quick", 0, 0.0, headers=(("trace", b"1"),))
 
 
@@ -36,7 +40,12 @@ class Reader:
 
     def __init__(self, world: World, topic: str) -> None:
         seam = self.seam = Seam(
-            "A1", world.broker.connector(), world.note, world.called, world.next_request, sent=world.sent
+            "A1",
+            world.broker.connector(),
+            world.note,
+            world.called,
+            world.next_request,
+            sent=world.sent,
         )
         self._partition = TopicPartition(topic, 0)
         self._consumer = seam.consumer(
@@ -58,10 +67,19 @@ class Reader:
         return [record for chunk in polled.chunks for record in chunk.records]
 
     async def write(self, topic: str, record: Any, ours: Headers) -> None:
-        """As an application does for a record that has failed: its own headers stand behind ours."""
-        own = tuple(header for header in record.headers if not header[0].startswith("delayed-retry"))
+        """As an application does for a record that has failed: its own headers stand behind
+        ours.
+        """
+        own = tuple(
+            header for header in record.headers if not header[0].startswith("delayed-retry")
+        )
         answer = await self.producer.send(
-            topic, record.value, key=record.key, partition=0, headers=(*ours, *own), timestamp_ms=None
+            topic,
+            record.value,
+            key=record.key,
+            partition=0,
+            headers=(*ours, *own),
+            timestamp_ms=None,
         )
         await answer
 
@@ -81,7 +99,9 @@ async def two_copies(world: World) -> Reader:
         world.broker.create_topic(topic, 1)
     world.produce(RECORD)
     for _ in range(2):
-        world.broker.produce(FIRST, encode(RECORD), key=b"k", partition=0, headers=(*RETRIED, *RECORD.headers))
+        world.broker.produce(
+            FIRST, encode(RECORD), key=b"k", partition=0, headers=(*RETRIED, *RECORD.headers)
+        )
     reader = Reader(world, FIRST)
     await reader.start()
     return reader
@@ -113,7 +133,10 @@ def test_of_two_copies_of_one_record_that_one_is_ended_that_the_next_copy_was_ma
 def test_copies_that_are_written_in_a_batch_each_end_the_record_that_they_were_made_of() -> None:
     async def story(world: World, reader: Reader) -> None:
         records = await reader.records()
-        batch = [RecordBytes(one.value, one.key, (*DEAD, *one.headers[len(RETRIED) :])) for one in records]
+        batch = [
+            RecordBytes(one.value, one.key, (*DEAD, *one.headers[len(RETRIED) :]))
+            for one in records
+        ]
         assert await reader.producer.partitions(LETTERS) == 1
         hold = world.broker.hold("send")
         writing = asyncio.ensure_future(reader.producer.write(TopicPartition(LETTERS, 0), batch))
@@ -170,16 +193,25 @@ def test_a_copy_that_has_lost_the_headers_of_its_record_is_of_the_one_that_it_na
 
 
 class Stand(World):
-    """A world of two applications that only say how they are: one is dead, and takes long to be started again."""
+    """A world of two applications that only say how they are: one is dead, and takes long to be
+    started again.
+    """
 
     def __init__(self, clock: FakeClock) -> None:
         super().__init__(scenario_of(1), clock, can_restart=True)
         self.looked: list[float] = []
         self.dead = SimpleNamespace(
-            who="A1", is_leaving=False, is_restarting=False, looks_down=0, look=lambda: False, restart=self.takes_long,
+            who="A1",
+            is_leaving=False,
+            is_restarting=False,
+            looks_down=0,
+            look=lambda: False,
+            restart=self.takes_long,
             stop=self.takes_long,
-        )  # fmt: skip
-        self.well = SimpleNamespace(who="A2", is_leaving=False, is_restarting=False, look=self.is_looked_at)
+        )
+        self.well = SimpleNamespace(
+            who="A2", is_leaving=False, is_restarting=False, look=self.is_looked_at
+        )
         self.members = [self.dead, self.well]  # type: ignore[list-item]
 
     async def takes_long(self) -> None:

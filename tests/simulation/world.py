@@ -1,4 +1,6 @@
-"""Plays a scenario: the broker, the applications, the records, the faults, the healing; and gathers what happened."""
+"""Plays a scenario: the broker, the applications, the records, the faults, the healing; and gathers
+what happened.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,17 @@ from reactive_kafka.broker.memory.broker import MemoryBroker
 from reactive_kafka.broker.memory.positions import CommitEntry
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.testing import FakeClock
-from tests.simulation.checker import Case, Folder, Headers, Letter, Place, Promise, Said, Stored, Tally
+from tests.simulation.checker import (
+    Case,
+    Folder,
+    Headers,
+    Letter,
+    Place,
+    Promise,
+    Said,
+    Stored,
+    Tally,
+)
 from tests.simulation.disturb import Disturbances
 from tests.simulation.fake_store import Database
 from tests.simulation.held import held, timers
@@ -40,13 +52,17 @@ WITH_NOTE = frozenset({"end", "answer", "assigned", "member", "over", "ready"})
 CUT_OFF_S = 10.0
 LOOK_S = 0.25
 PATIENCE = 40
-"""How often an application that is to come back by itself is seen dead before it is started again."""
+"""How often an application that is to come back by itself is seen dead before it is started
+again.
+"""
 DRAIN_S = 240.0
 """Virtual time in which everything must be done after the last fault."""
 A_FAILED_SEND_S = 10.0
 """So much more for each send that is to fail: the next one may wait so long."""
 A_KILLER_S = 30.0
-"""So much more for each record that ends the driver of its job: for the jobs that run again, each on a new Spark."""
+"""So much more for each record that ends the driver of its job: for the jobs that run again, each
+on a new Spark.
+"""
 
 
 @dataclass(slots=True)
@@ -88,11 +104,15 @@ class World:
         self.letters: list[Letter] = []
         self.said: list[Said] = []
         self._ended: set[Place] = set()
-        self._looked_at = 0  # so many events, for records that have ended
-        self._sends = 0  # on their way
-        self._were_sent = False  # since somebody looked
+        # So many events, for records that have ended.
+        self._looked_at = 0
+        # On their way.
+        self._sends = 0
+        # Since somebody looked.
+        self._were_sent = False
         self._answered: set[int] = set()
-        self._seen: Counter[Partition] = Counter()  # copies in other topics that were noted
+        # Copies in other topics that were noted.
+        self._seen: Counter[Partition] = Counter()
         self._began = clock.monotonic()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._errors: list[BaseException] = []
@@ -133,7 +153,8 @@ class World:
             return
         self._were_sent = False
         there = self.broker.topics()
-        for topic in (*RETRY_TOPICS, LETTERS):  # in the order in which a record goes through them
+        # In the order in which a record goes through them.
+        for topic in (*RETRY_TOPICS, LETTERS):
             for number in range(there.get(topic, 0)):
                 tp = topic, number
                 if self.broker.end(TopicPartition(*tp)) == self._seen[tp]:
@@ -155,7 +176,9 @@ class World:
             answer.add_done_callback(over)
 
     def _note_copy(self, tp: Partition, record: Any) -> None:
-        """A copy ends the record that it was made of: the original, or an earlier copy of the same original."""
+        """A copy ends the record that it was made of: the original, or an earlier copy of the same
+        original.
+        """
         headers = without_place(record.headers)
         kind: Kind = "letter" if tp[0] == LETTERS else "copy"
         prefix = "dead-letter" if kind == "letter" else "delayed-retry"
@@ -167,9 +190,11 @@ class World:
         self.letters.append(written)
         self.bite(kind)
         if kind == "copy" and not (self._is_over and not promise(self.scenario).commits):
-            # What is read again while the last ones leave, where nothing is committed, nobody is there to handle.
+            # What is read again while the last ones leave, where nothing is committed, nobody is
+            # there to handle.
             original = self.log[origin[0]].get(origin[1])
-            if original is not None:  # else of offsets that were lost, or never held a record
+            # Else of offsets that were lost, or never held a record.
+            if original is not None:
                 self.log.setdefault(tp, {})[record.offset] = original
 
     def _committed(self, entry: CommitEntry) -> None:
@@ -189,7 +214,9 @@ class World:
             self.note("planned", tp=tp, offset=start, until=until, call=call)
 
     def skip(self, member: Member, tp: TopicPartition, offset: int, before: int) -> None:
-        """An application goes on at an offset, on purpose; *before*: how long the history was when it decided that."""
+        """An application goes on at an offset, on purpose; *before*: how long the history was when
+        it decided that.
+        """
         member.note("reset", tp=tuple(tp), offset=offset, note="seek")
         self.pass_over(member, tp, offset, before)
 
@@ -204,7 +231,9 @@ class World:
     # -- counting
 
     def called(self) -> None:
-        """A call between an application and its client: what was to happen at its number happens now."""
+        """A call between an application and its client: what was to happen at its number happens
+        now.
+        """
         self._calls += 1
         for act in self._at_calls.pop(self._calls, ()):
             act()
@@ -260,7 +289,9 @@ class World:
     def _positions(self) -> dict[Partition, int]:
         """partition -> what is stored for it, where it counts."""
         committed = {**self.broker.committed(GROUP), **self.broker.committed(DELAYED_GROUP)}
-        found: dict[Partition, int] = {tuple(tp): one.offset for tp, one in committed.items() if not self.is_beside(tp)}  # type: ignore[misc]
+        found: dict[Partition, int] = {
+            tuple(tp): one.offset for tp, one in committed.items() if not self.is_beside(tp)
+        }  # type: ignore[misc]
         rows = self.database.rows if self.database is not None else {}
         return found | {tp: row.position for tp, row in rows.items() if row.position is not None}
 
@@ -279,13 +310,15 @@ class World:
         for fault in self.scenario.faults:
             self.spawn(disturbances.run(fault))
         await asyncio.sleep(self.scenario.lasts_s)
-        for number in sorted(self._at_calls):  # what its call did not come for
+        # What its call did not come for.
+        for number in sorted(self._at_calls):
             for act in self._at_calls.pop(number):
                 act()
         await asyncio.gather(*self._tasks)
         await self._heal()
         tallies = await self._drained()
-        # A task that ends in one turn of the loop is dropped in the next. What is left behind is there at every look.
+        # A task that ends in one turn of the loop is dropped in the next. What is left behind is
+        # there at every look.
         forgotten = self._forgotten()
         for _ in range(3):
             await asyncio.sleep(0)
@@ -294,14 +327,17 @@ class World:
         if self.scenario.graceful:
             self.bite("graceful")
         await supervisor
-        await asyncio.gather(*self._tasks)  # somebody may be about to be started again
+        # Somebody may be about to be started again.
+        await asyncio.gather(*self._tasks)
         for member in tuple(self.members):
             await self.leave(member)
         await asyncio.gather(*self._tasks)
         if self._errors:
             raise self._errors[0]
         await self.broker.close()
-        leaks = sorted(task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task())
+        leaks = sorted(
+            task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task()
+        )
         set_still = [f"timer of {name}" for name in sorted(timers(asyncio.get_running_loop()))]
         return self._case(tuple(tallies), [*leaks, *set_still, *forgotten])
 
@@ -313,7 +349,11 @@ class World:
 
     def _case(self, tallies: Any, leaks: list[str]) -> Case:
         self.look_at_copies()
-        beside = {tuple(tp): one.offset for tp, one in self.broker.committed(GROUP).items() if self.is_beside(tp)}
+        beside = {
+            tuple(tp): one.offset
+            for tp, one in self.broker.committed(GROUP).items()
+            if self.is_beside(tp)
+        }
         topics = (TOPIC, *RETRY_TOPICS)
         ends = {
             (topic, number): self.broker.end(TopicPartition(topic, number))
@@ -329,7 +369,9 @@ class World:
             user=self.database.user if self.database is not None else Counter(),
             promise=promise(self.scenario),
             sink=self.sink,
-            innocent=frozenset(load.id for load in self.loads.values() if load.behaviour in INNOCENT),
+            innocent=frozenset(
+                load.id for load in self.loads.values() if load.behaviour in INNOCENT
+            ),
             tallies=tallies,
             leaks=leaks,
             letters=self.letters,
@@ -357,7 +399,9 @@ class World:
         tp = TopicPartition(TOPIC, load.partition)
         key = load.key.encode() if load.key is not None else None
         value = encode(load)
-        written = self.broker.produce(TOPIC, value, key=key, partition=load.partition, headers=load.headers)
+        written = self.broker.produce(
+            TOPIC, value, key=key, partition=load.partition, headers=load.headers
+        )
         stored = Stored(load.id, load.key, load.behaviour != "unreadable", value, load.headers)
         self.log.setdefault(tuple(tp), {})[written.offset] = stored  # type: ignore[arg-type]
 
@@ -370,7 +414,9 @@ class World:
         await asyncio.sleep(max(0.0, self._began + at - self.clock.monotonic()))
 
     async def _supervise(self) -> None:
-        """Look at the applications, and start those again that are not alive, as whoever runs them does."""
+        """Look at the applications, and start those again that are not alive, as whoever runs them
+        does.
+        """
         while not self._is_over:
             await asyncio.sleep(LOOK_S)
             for member in tuple(self.members):
@@ -378,9 +424,13 @@ class World:
                     continue
                 self.note("health", member.who, note="live DOWN")
                 member.looks_down += 1
-                if self.scenario.settings.get("restart") is not None and member.looks_down < PATIENCE:
+                if (
+                    self.scenario.settings.get("restart") is not None
+                    and member.looks_down < PATIENCE
+                ):
                     continue
-                self.spawn(self._start_again(member))  # which takes its time, and the others are looked at meanwhile
+                # Which takes its time, and the others are looked at meanwhile.
+                self.spawn(self._start_again(member))
 
     async def _start_again(self, member: Member) -> None:
         if self.can_restart and self.dice.random() < 0.5:
@@ -390,7 +440,9 @@ class World:
             await self.join()
 
     async def _heal(self) -> None:
-        """No fault follows, what was held up goes on, and some more records come: progress must be seen."""
+        """No fault follows, what was held up goes on, and some more records come: progress must be
+        seen.
+        """
         self.broker.down = False
         if self.database is not None:
             self.database.heal()
@@ -422,19 +474,30 @@ class World:
 
     def _is_drained(self, tallies: list[Tally]) -> bool:
         self.look_at_copies()
-        if any(tally.in_flight or tally.queued or not tally.ready for tally in tallies) or not tallies:
+        if (
+            any(tally.in_flight or tally.queued or not tally.ready for tally in tallies)
+            or not tallies
+        ):
             return False
-        self._ended.update((event.tp, event.offset) for event in self.events[self._looked_at :] if _ends(event))
+        self._ended.update(
+            (event.tp, event.offset) for event in self.events[self._looked_at :] if _ends(event)
+        )
         self._looked_at = len(self.events)
         ended = self._ended
         promised = promise(self.scenario)
-        if promised.safe and any((tp, offset) not in ended for tp, log in self.log.items() for offset in log):
+        if promised.safe and any(
+            (tp, offset) not in ended for tp, log in self.log.items() for offset in log
+        ):
             return False
         if not promised.commits:
             return True
         positions = self._positions()
         for tp, log in self.log.items():
-            end = self.broker.end(TopicPartition(*tp)) if promised.passes_gaps else max(log, default=-1) + 1
+            end = (
+                self.broker.end(TopicPartition(*tp))
+                if promised.passes_gaps
+                else max(log, default=-1) + 1
+            )
             if positions.get(tp, 0) < end:
                 return False
         return True
@@ -457,13 +520,16 @@ def _ends(event: Event) -> bool:
 
 def _origin(pairs: Headers, prefix: str) -> Place:
     """Where the record stood first that a copy was made of, by what the copy says."""
-    headers: dict[str, Any] = dict(reversed(pairs))  # ours come first
+    # Ours come first.
+    headers: dict[str, Any] = dict(reversed(pairs))
     topic = headers[f"{prefix}-topic"].decode()
     return (topic, int(headers[f"{prefix}-partition"])), int(headers[f"{prefix}-offset"])
 
 
 def plans_in(metadata: str) -> Iterator[tuple[int, int]]:
-    """The plans in a commit's metadata, as start and until: read here once more, so that a wrong writer is seen."""
+    """The plans in a commit's metadata, as start and until: read here once more, so that a wrong
+    writer is seen.
+    """
     if not metadata.startswith("rk1 "):
         return
     _, _, _, length, _, rest = metadata.split(" ", 5)
@@ -480,7 +546,8 @@ def promise(scenario: Scenario) -> Promise:
     ends: Any = "acked" if by_hand else "begun" if settings.get("ack") == "pre" else "handled"
     ends = "written" if scenario.transactions else ends
     return Promise(
-        ordering="unordered" if mode == "iterate" else settings.get("ordering", "partition"),  # the application's own
+        # The application's own.
+        ordering="unordered" if mode == "iterate" else settings.get("ordering", "partition"),
         out_of_order=frozenset(RETRY_TOPICS),
         commits=strategy != "ignore",
         safe=not settings.get("commit_latest_unsafe", False),
@@ -517,7 +584,9 @@ def promise(scenario: Scenario) -> Promise:
 
 
 def _window(scenario: Scenario) -> int:
-    """A client's share of what may be in flight; 0: what Spark has goes by batches, and what was kept is left out."""
+    """A client's share of what may be in flight; 0: what Spark has goes by batches, and what was
+    kept is left out.
+    """
     settings = scenario.settings
     if scenario.mode == "spark" or "keep_out_of_order_acks" in settings:
         return 0
@@ -531,7 +600,9 @@ def _strings(settings: Mapping[str, Any]) -> Literal["current", "exact"]:
 
 
 async def play(scenario: Scenario, clock: FakeClock, *, can_restart: bool) -> Outcome:
-    """Run a scenario to its end; *can_restart*: failed channels can be started again without the application."""
+    """Run a scenario to its end; *can_restart*: failed channels can be started again without the
+    application.
+    """
     world = World(scenario, clock, can_restart=can_restart)
     case = await world.play()
     return Outcome(scenario, case, world.bites)

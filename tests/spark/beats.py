@@ -1,4 +1,6 @@
-"""Spark jobs whose Python tasks write to a file for as long as they run: what shows that a task lives."""
+"""Spark jobs whose Python tasks write to a file for as long as they run: what shows that a task
+lives.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 EVERY_S = 0.01
-QUIET_S = 0.5  # 50 beats: nothing tells of a beat that does not come
+# 50 beats: nothing tells of a beat that does not come.
+QUIET_S = 0.5
 
 
 class Beats:
@@ -31,7 +34,9 @@ class Beats:
         self._end.touch()
 
     def held(self, limit_s: float = 120.0) -> Callable[[Iterator[Any]], Iterator[Any]]:
-        """For ``mapInArrow``: the rows as they are, but only after :meth:`let_end`; until then it beats."""
+        """For ``mapInArrow``: the rows as they are, but only after :meth:`let_end`; until then it
+        beats.
+        """
         file, end, beats = str(self._file), str(self._end), int(limit_s / EVERY_S)
 
         def hold(rows: Iterator[Any]) -> Iterator[Any]:
@@ -48,9 +53,13 @@ class Beats:
         return hold
 
     def job(self, tasks: int = 1) -> Callable[[Any], int]:
-        """A function for the engine: *tasks* Python tasks beat until :meth:`let_end`. Returns the rows, one a task."""
+        """A function for the engine: *tasks* Python tasks beat until :meth:`let_end`. Returns the
+        rows, one a task.
+        """
         hold = self.held()
-        return lambda spark: len(spark.range(0, tasks, 1, tasks).mapInArrow(hold, "id long").collect())
+        return lambda spark: len(
+            spark.range(0, tasks, 1, tasks).mapInArrow(hold, "id long").collect()
+        )
 
     async def begun(self, limit_s: float = 60.0) -> None:
         """Wait for the first one."""

@@ -13,7 +13,9 @@ from reactive_kafka.spark.session.supervisor import SessionLimits
 async def engine() -> AsyncIterator[SparkEngine]:
     conf = {"spark.driver.memory": "1g"}
     engine = SparkEngine(
-        SparkSettings(master="local[2]", conf=conf), ranges=True, limits=SessionLimits(cancel_s=5.0, answer_s=3.0)
+        SparkSettings(master="local[2]", conf=conf),
+        ranges=True,
+        limits=SessionLimits(cancel_s=5.0, answer_s=3.0),
     )
     await engine.start()
     await engine.run(lambda spark: None, timeout_s=60, description="wait until Spark is ready")

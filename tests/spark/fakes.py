@@ -44,7 +44,9 @@ class FakeSession:
         self._has_ended.set()
 
     def has_ended(self) -> bool:
-        return self._has_ended.is_set() or (self.process is not None and self.process.poll() is not None)
+        return self._has_ended.is_set() or (
+            self.process is not None and self.process.poll() is not None
+        )
 
     def _answer(self) -> None:
         while not self.hears.wait(0.005):
@@ -112,7 +114,9 @@ class FakeGroup:
 
 
 class FakeMaker:
-    """Opens the sessions that it was given, the last one again and again; an exception is a start that fails."""
+    """Opens the sessions that it was given, the last one again and again; an exception is a start
+    that fails.
+    """
 
     longest_retry_s = 0.02
 

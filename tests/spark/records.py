@@ -20,7 +20,8 @@ CLICKS_0, CLICKS_1 = TopicPartition("clicks", 0), TopicPartition("clicks", 1)
 SPARK = [
     pytest.mark.spark,
     pytest.mark.asyncio(loop_scope="session"),
-    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),  # pyspark leaves those of collect() open
+    # Pyspark leaves those of collect() open.
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 
 
@@ -76,5 +77,9 @@ def runner_of(
 ) -> SparkRunner:
     """A runner of the channel ``clicks``."""
     spark = SparkChannelSettings(timeout_s=timeout_s, pool=pool)
-    settings = IncomingSettings(name="clicks", topics=("clicks",), group_id="billing", drain_timeout_s=5.0, spark=spark)
-    return SparkRunner(engine, SparkFunction(function, payload), settings, **{"observer": Heard(), **more})
+    settings = IncomingSettings(
+        name="clicks", topics=("clicks",), group_id="billing", drain_timeout_s=5.0, spark=spark
+    )
+    return SparkRunner(
+        engine, SparkFunction(function, payload), settings, **{"observer": Heard(), **more}
+    )

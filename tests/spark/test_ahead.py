@@ -1,4 +1,6 @@
-"""The next batch is planned, and its DataFrame made, while the one before it runs; nothing else changes by that."""
+"""The next batch is planned, and its DataFrame made, while the one before it runs; nothing else
+changes by that.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,17 @@ from reactive_kafka.spark.batches.runs import plan
 from reactive_kafka.spark.session.engine import SparkEngine
 from reactive_kafka.spark.session.supervisor import LIMITS, SessionLimits
 from tests.app.helpers import facts, in_virtual_time, make_broker, running, send, tp, until
-from tests.app.spark_stage import DEAD, WAITS, Frame, Spark, bad_if, letters, ranges, spark_app, stored
+from tests.app.spark_stage import (
+    DEAD,
+    WAITS,
+    Frame,
+    Spark,
+    bad_if,
+    letters,
+    ranges,
+    spark_app,
+    stored,
+)
 from tests.spark.fakes import FakeMaker, FakeSession, a_process
 from tests.spark.records import CLICKS_0, Raw, part_of, runner_of
 from tests.spark.test_cuts import lane_with
@@ -30,7 +42,10 @@ MODES = pytest.mark.parametrize("mode", ["records", "ranges"])
 
 def queue_of(lanes: Any, **spark: Any) -> BatchQueue:
     settings = IncomingSettings(
-        name="clicks", topics=("clicks",), group_id="billing", spark=SparkChannelSettings(mode="ranges", **spark)
+        name="clicks",
+        topics=("clicks",),
+        group_id="billing",
+        spark=SparkChannelSettings(mode="ranges", **spark),
     )
     return BatchQueue(settings, lanes, lambda lane: True)
 
@@ -48,7 +63,11 @@ def test_a_batch_is_due_at_once_where_no_more_may_come_until_one_is_taken() -> N
     assert not lanes.out_of_room
 
 
-@given(waiting=st.lists(st.integers(0, 12), min_size=1, max_size=4), most=st.integers(1, 12), held=st.integers(0, 15))
+@given(
+    waiting=st.lists(st.integers(0, 12), min_size=1, max_size=4),
+    most=st.integers(1, 12),
+    held=st.integers(0, 15),
+)
 def test_what_is_prepared_is_what_is_taken_then_and_only_a_batch_that_is_full(
     waiting: list[int], most: int, held: int
 ) -> None:
@@ -73,7 +92,9 @@ def test_what_is_prepared_is_what_is_taken_then_and_only_a_batch_that_is_full(
         for lane in every:
             lanes.add(lane, range(20, 25), lane.tracker.deliver(range(20, 25), 25), 1.0)
         taken = queue.take()
-        assert {(run.lane, run.planned) for run in taken} == {(run.lane, run.planned) for run in runs}
+        assert {(run.lane, run.planned) for run in taken} == {
+            (run.lane, run.planned) for run in runs
+        }
         assert sum(run.records for run in taken) == most
 
 
@@ -81,7 +102,9 @@ def test_what_is_prepared_is_what_is_taken_then_and_only_a_batch_that_is_full(
 @in_virtual_time
 async def test_the_next_batch_is_planned_and_made_while_one_runs_if_it_is_full(mode: str) -> None:
     broker = make_broker()
-    app, engine = spark_app(broker, spark={"mode": mode, "batch_max_records": 3}, commit_interval="1h")
+    app, engine = spark_app(
+        broker, spark={"mode": mode, "batch_max_records": 3}, commit_interval="1h"
+    )
     engine.judge = lambda job: WAITS
     made: list[int] = []
     engine.spark = CountingSpark(broker, made)
@@ -89,7 +112,8 @@ async def test_the_next_batch_is_planned_and_made_while_one_runs_if_it_is_full(m
         await send(test, *range(5))
         await until(lambda: engine.jobs)
         await asyncio.sleep(5)
-        assert stored(broker) == (0, ["[0, 3)"])  # more may be added to the next one
+        # More may be added to the next one.
+        assert stored(broker) == (0, ["[0, 3)"])
         assert len(made) == 1
         await send(test, 5, 6)
         await until(lambda: len(made) == 2)
@@ -102,7 +126,8 @@ async def test_the_next_batch_is_planned_and_made_while_one_runs_if_it_is_full(m
         engine.jobs[2].end()
     assert ranges(engine.jobs) == [["orders-0 [0, 3)"], ["orders-0 [3, 6)"], ["orders-0 [6, 7)"]]
     assert [job.values for job in engine.jobs] == [[0, 1, 2], [3, 4, 5], [6]]
-    assert len(made) == 3  # no DataFrame was made twice
+    # No DataFrame was made twice.
+    assert len(made) == 3
 
 
 class CountingSpark(Spark):
@@ -126,9 +151,13 @@ class CountingSpark(Spark):
 
 @MODES
 @in_virtual_time
-async def test_a_plan_goes_with_the_position_after_the_batch_before_in_one_request(mode: str) -> None:
+async def test_a_plan_goes_with_the_position_after_the_batch_before_in_one_request(
+    mode: str,
+) -> None:
     broker = make_broker()
-    app, engine = spark_app(broker, spark={"mode": mode, "batch_max_records": 2}, commit_interval="1h")
+    app, engine = spark_app(
+        broker, spark={"mode": mode, "batch_max_records": 2}, commit_interval="1h"
+    )
     engine.judge = lambda job: WAITS
     batches = 6
     async with running(app, broker=broker) as test:
@@ -182,14 +211,17 @@ async def test_a_batch_that_is_split_leaves_the_plan_of_the_next_one_as_it_is(mo
 @in_virtual_time
 async def test_two_batches_are_here_and_no_more_however_the_room_is_divided() -> None:
     broker = make_broker(4)
-    app, engine = spark_app(broker, spark={"batch_max_records": 100, "batch_max_wait": "1h"}, max_in_flight=200)
+    app, engine = spark_app(
+        broker, spark={"batch_max_records": 100, "batch_max_wait": "1h"}, max_in_flight=200
+    )
     engine.judge = lambda job: WAITS
     async with running(app, broker=broker, partitions=4) as test:
         for records in (25, 21, 54):
             for number in range(4):
                 await send(test, *range(records), partition=number)
             await until(lambda: len(engine.jobs) == 1)
-            await asyncio.sleep(1)  # else one poll would bring all of it
+            # Else one poll would bring all of it.
+            await asyncio.sleep(1)
         await until(lambda: len(stored(broker)[1]) == 2)
         await asyncio.sleep(10)
         assert sum(one.queued for one in facts(test).partitions) == 100
@@ -240,7 +272,9 @@ async def test_what_cannot_be_made_is_nobodys_failure() -> None:
 
 
 async def test_what_a_driver_that_answers_no_more_makes_is_not_waited_for() -> None:
-    """Somebody else's is never replaced, and without a deadline its answer may not come for ever."""
+    """Somebody else's is never replaced, and without a deadline its answer may not come for
+    ever.
+    """
     session, is_to_go_on = FakeSession(), threading.Event()
     session.owned = False
     engine = await ready(session, limits=SessionLimits(heartbeat_s=0.01, answer_s=0.05))
@@ -259,7 +293,9 @@ async def test_a_driver_that_ends_while_something_is_made_puts_no_blame_on_the_j
     process = a_process()
     engine = await ready(FakeSession(process), FakeSession())
     try:
-        job = asyncio.create_task(engine.run(lambda group: group.work(), timeout_s=30, description="job"))
+        job = asyncio.create_task(
+            engine.run(lambda group: group.work(), timeout_s=30, description="job")
+        )
         await engine.make(lambda spark: process.kill())
         with pytest.raises(SessionLostError) as lost:
             await job
@@ -286,7 +322,8 @@ async def test_a_frame_of_another_session_is_made_anew() -> None:
     finally:
         await engine.stop()
     assert made[0] == "spark"
-    assert made[1:]  # a fake group stands for another session
+    # A fake group stands for another session.
+    assert made[1:]
     assert rows == ["frame 2"]
 
 

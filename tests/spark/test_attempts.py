@@ -1,4 +1,6 @@
-"""What follows a failed Spark batch: a fault of the cluster blames no batch, and nothing is tried for ever."""
+"""What follows a failed Spark batch: a fault of the cluster blames no batch, and nothing is tried
+for ever.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,14 @@ from reactive_kafka.errors import (
     SessionLostError,
     WorkerLostError,
 )
-from reactive_kafka.spark.batches.failures import Again, Attempts, Failed, Leave, Split, UnfitExecutorsError
+from reactive_kafka.spark.batches.failures import (
+    Again,
+    Attempts,
+    Failed,
+    Leave,
+    Split,
+    UnfitExecutorsError,
+)
 
 ONCE = RetrySettings()
 
@@ -25,7 +34,9 @@ def attempts(*, splits: bool = False, retry: RetrySettings = ONCE) -> Attempts:
     return Attempts(retry, {}, splits=splits)
 
 
-@pytest.mark.parametrize("error", [OffloadError("code"), JobTimeoutError("late"), BadDataError("data")])
+@pytest.mark.parametrize(
+    "error", [OffloadError("code"), JobTimeoutError("late"), BadDataError("data")]
+)
 def test_a_failure_of_the_batch_itself_is_a_nack(error: OffloadError) -> None:
     assert attempts().after(error) == Failed(error)
 
@@ -38,7 +49,9 @@ def test_only_bad_data_is_split() -> None:
 
 
 def test_retries_come_before_a_nack_and_wait_twice_as_long_each_time() -> None:
-    tries = attempts(retry=RetrySettings(max_attempts=3, backoff_s=1.0, max_backoff_s=10.0), splits=True)
+    tries = attempts(
+        retry=RetrySettings(max_attempts=3, backoff_s=1.0, max_backoff_s=10.0), splits=True
+    )
     error = BadDataError("data")
     assert tries.after(error) == Again(1.0, alone=False)
     assert tries.after(error) == Again(2.0, alone=False)
@@ -74,7 +87,10 @@ def test_executors_that_cannot_read_the_format_leave_the_records_to_a_start_with
 
 @given(
     st.lists(
-        st.sampled_from([ClusterError, WorkerLostError, SessionLostError, BadDataError, OffloadError]), max_size=30
+        st.sampled_from(
+            [ClusterError, WorkerLostError, SessionLostError, BadDataError, OffloadError]
+        ),
+        max_size=30,
     )
 )
 def test_faults_of_the_cluster_never_blame_the_batch_and_every_attempt_has_its_number(

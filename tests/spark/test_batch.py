@@ -10,13 +10,18 @@ from reactive_kafka.spark.batches.batch import Rejects, SparkBatch, batch_id, sp
 
 CLICKS_3 = TopicPartition("clicks", 3)
 IDENTITIES = st.tuples(
-    st.text(max_size=5), st.text(max_size=5), st.integers(0, 20), st.integers(0, 2**62), st.integers(0, 2**62)
+    st.text(max_size=5),
+    st.text(max_size=5),
+    st.integers(0, 20),
+    st.integers(0, 2**62),
+    st.integers(0, 2**62),
 )
 CLICKS = TopicPartition("clicks", 0)
 RANGES = (
     spark_range("g", CLICKS, 10, 20),
     spark_range("g", TopicPartition("clicks", 1), 0, 5),
-    spark_range("g", CLICKS, 30, 40),  # of the same partition
+    # Of the same partition.
+    spark_range("g", CLICKS, 30, 40),
 )
 
 
@@ -33,7 +38,10 @@ def test_two_ranges_share_an_id_only_when_they_are_the_same(one: Any, other: Any
 
 
 def test_a_batch_id_joins_the_ids_of_its_ranges() -> None:
-    ranges = [spark_range("billing", CLICKS_3, 0, 5), spark_range("billing", TopicPartition("clicks", 4), 0, 5)]
+    ranges = [
+        spark_range("billing", CLICKS_3, 0, 5),
+        spark_range("billing", TopicPartition("clicks", 4), 0, 5),
+    ]
     assert batch_id(ranges) == f"{ranges[0].id}-{ranges[1].id}"
 
 
@@ -54,7 +62,8 @@ def test_rejected_records_come_with_their_reason_by_partition_and_offset() -> No
     assert first[:2] == (CLICKS, 10)
     assert isinstance(first[2], RejectedByJobError)
     assert str(first[2]) == "no such page"
-    assert second == (CLICKS, 39, error)  # the exception itself: failure routes go by its class
+    # The exception itself: failure routes go by its class.
+    assert second == (CLICKS, 39, error)
     assert third == (("clicks", 1), 4, error)
 
 
@@ -66,9 +75,17 @@ def test_the_first_reason_of_a_record_counts() -> None:
     assert [str(reason) for _, _, reason in rejected.close()] == ["corrupt", "twice"]
 
 
-@given(st.lists(st.tuples(st.sampled_from(["clicks", "views"]), st.integers(-1, 2), st.integers(-2, 45))))
-def test_what_lies_outside_the_ranges_is_an_error_that_names_it_and_nothing_is_taken(rows: Any) -> None:
-    inside = {("clicks", 0, at) for at in (*range(10, 20), *range(30, 40))} | {("clicks", 1, at) for at in range(5)}
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["clicks", "views"]), st.integers(-1, 2), st.integers(-2, 45))
+    )
+)
+def test_what_lies_outside_the_ranges_is_an_error_that_names_it_and_nothing_is_taken(
+    rows: Any,
+) -> None:
+    inside = {("clicks", 0, at) for at in (*range(10, 20), *range(30, 40))} | {
+        ("clicks", 1, at) for at in range(5)
+    }
     rejected = rejects()
     strange = [row for row in rows if row not in inside]
     if strange:
@@ -76,21 +93,29 @@ def test_what_lies_outside_the_ranges_is_an_error_that_names_it_and_nothing_is_t
             rejected.add(rows, "bad")
         topic, partition, offset = strange[0]
         assert f"{topic}-{partition} offset {offset}" in str(refused.value)
-        assert "it covers clicks-0 [10, 20), clicks-0 [30, 40), clicks-1 [0, 5)" in str(refused.value)
+        assert "it covers clicks-0 [10, 20), clicks-0 [30, 40), clicks-1 [0, 5)" in str(
+            refused.value
+        )
         assert rejected.close() == []
     else:
         rejected.add(rows, "bad")
-        assert [(*partition, offset) for partition, offset, _ in rejected.close()] == sorted(set(rows))
+        assert [(*partition, offset) for partition, offset, _ in rejected.close()] == sorted(
+            set(rows)
+        )
 
 
-@pytest.mark.parametrize("row", [("clicks", 0), ("clicks", 0, "10"), ("clicks", None, 10), 10, None, "abc"])
+@pytest.mark.parametrize(
+    "row", [("clicks", 0), ("clicks", 0, "10"), ("clicks", None, 10), 10, None, "abc"]
+)
 def test_a_row_that_is_no_topic_partition_and_offset_is_an_error(row: Any) -> None:
     with pytest.raises(ValueError, match="not records of this batch"):
         rejects().add([row], "bad")
 
 
 def test_an_error_names_a_few_rows_and_not_all() -> None:
-    with pytest.raises(ValueError, match=r"clicks-0 offset 0, .*clicks-0 offset 4, \.\.\.; it covers") as refused:
+    with pytest.raises(
+        ValueError, match=r"clicks-0 offset 0, .*clicks-0 offset 4, \.\.\.; it covers"
+    ) as refused:
         rejects().add((("clicks", 0, offset) for offset in range(1_000_000_000)), "bad")
     assert len(str(refused.value)) < 300
 

@@ -1,4 +1,6 @@
-"""Bisection: exactly the bad records are found, each record gets one verdict, and the number of jobs is bounded."""
+"""Bisection: exactly the bad records are found, each record gets one verdict, and the number of
+jobs is bounded.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def run_with(partition: TopicPartition, offsets: Sequence[int], planned: Planned
     return run_of(lane.take(len(offsets)), planned)
 
 
-def whole(partition: TopicPartition, offsets: Sequence[int], failed: tuple[tuple[int, int], ...] = ()) -> RecordRun:
+def whole(
+    partition: TopicPartition, offsets: Sequence[int], failed: tuple[tuple[int, int], ...] = ()
+) -> RecordRun:
     return run_with(partition, offsets, PlannedRange(offsets[0], offsets[-1] + 1, failed))
 
 
@@ -66,7 +70,9 @@ def test_several_partitions_run_alone_first_under_the_ranges_that_they_have() ->
 
 def test_a_partition_that_is_all_bad_is_searched_when_the_others_had_their_turn() -> None:
     c = TopicPartition("clicks", 2)
-    bisection = Bisection([whole(A, range(5_000)), whole(B, range(5_000)), whole(c, range(5_000))], BAD)
+    bisection = Bisection(
+        [whole(A, range(5_000)), whole(B, range(5_000)), whole(c, range(5_000))], BAD
+    )
     ran, acked = play(bisection, {A: set(range(5_000)), c: {17}})
     assert [piece.tracker.partition for piece in ran[:3]] == [A, B, c]
     assert B in {piece.tracker.partition for piece in acked}
@@ -75,7 +81,9 @@ def test_a_partition_that_is_all_bad_is_searched_when_the_others_had_their_turn(
 
 
 def test_what_is_left_of_each_partition_stands_in_the_order_of_its_offsets() -> None:
-    bisection = Bisection([whole(A, range(4)), whole(B, range(4)), whole(TopicPartition("clicks", 2), range(4))], BAD)
+    bisection = Bisection(
+        [whole(A, range(4)), whole(B, range(4)), whole(TopicPartition("clicks", 2), range(4))], BAD
+    )
     bisection.failed(BAD, is_data_error=True)
     assert ranges(bisection.left) == [(0, 4), (0, 4), (0, 2), (2, 4)]
     bisection.failed(BAD, is_data_error=True)
@@ -122,7 +130,8 @@ def test_where_no_job_is_left_the_rest_is_given_up_with_what_held_it_failed_with
     bisection = Bisection([whole(A, range(8))], BAD, max_jobs=2)
     first, second = BadDataError("first"), BadDataError("second")
     assert ranges(bisection.failed(first, is_data_error=True)) == [(0, 2), (2, 4)]
-    assert bisection.failed(second, is_data_error=True) == ()  # no job is left for parts of it
+    # No job is left for parts of it.
+    assert bisection.failed(second, is_data_error=True) == ()
     assert found(bisection) == [((0, 2), second), ((2, 4), first), ((4, 8), BAD)]
     assert (bisection.next(), bisection.left) == (None, ())
 
@@ -145,7 +154,8 @@ def test_verdicts_are_taken_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("records", "jobs"), [(1, (64, 64)), (50_000, (64, 320)), (65_537, (68, 340)), (1_000_000, (80, 400))]
+    ("records", "jobs"),
+    [(1, (64, 64)), (50_000, (64, 320)), (65_537, (68, 340)), (1_000_000, (80, 400))],
 )
 def test_the_number_of_jobs_is_bounded(records: int, jobs: tuple[int, int]) -> None:
     assert jobs_for(records) == jobs
@@ -194,7 +204,9 @@ def test_ten_bad_records_as_far_apart_as_can_be_are_found_in_50_000() -> None:
 
 @st.composite
 def few_bad(draw: st.DrawFn) -> tuple[list[RecordRun], dict[TopicPartition, set[int]]]:
-    """Up to 50,000 records of one to four partitions, with one to ten bad ones anywhere, or close together."""
+    """Up to 50,000 records of one to four partitions, with one to ten bad ones anywhere, or close
+    together.
+    """
     sizes = draw(st.lists(st.integers(1, 12_500), min_size=1, max_size=4))
     if len(sizes) == 1:
         sizes = [draw(st.integers(1, 50_000))]
@@ -220,17 +232,21 @@ def test_up_to_ten_bad_records_in_50_000_are_found_alone_within_the_bound(
     bisection = Bisection(wholes, BAD)
     play(bisection, bad)
     blamed = [(piece.tracker.partition, *piece.planned[:2]) for piece, _ in bisection.take_found()]
-    # In the order of their offsets within a partition. One that is a single bad record is found as a whole, before
-    # another that is searched. The sort is stable.
+    # In the order of their offsets within a partition. One that is a single bad record is found as
+    # a whole, before another that is searched. The sort is stable.
     blamed.sort(key=itemgetter(0))
-    expected = [(partition, one, one + 1) for partition in sorted(bad) for one in sorted(bad[partition])]
+    expected = [
+        (partition, one, one + 1) for partition in sorted(bad) for one in sorted(bad[partition])
+    ]
     assert blamed == expected
     assert bisection.jobs <= jobs_for(sum(one.records for one in wholes), len(wholes))[1]
 
 
 @given(st.lists(st.integers(1, 10_000), min_size=1, max_size=5))
 def test_a_batch_that_is_all_bad_ends_with_the_fewest_jobs(sizes: list[int]) -> None:
-    wholes = [whole(TopicPartition("clicks", number), range(size)) for number, size in enumerate(sizes)]
+    wholes = [
+        whole(TopicPartition("clicks", number), range(size)) for number, size in enumerate(sizes)
+    ]
     bisection = Bisection(wholes, BAD)
     while bisection.next() is not None:
         bisection.failed(BAD, is_data_error=True)
@@ -258,7 +274,8 @@ def batches(draw: st.DrawFn) -> tuple[list[RecordRun], dict[TopicPartition, set[
 def play(
     bisection: Bisection, bad: dict[TopicPartition, set[int]], hopeless: Sequence[int] = ()
 ) -> tuple[list[RecordRun], list[RecordRun]]:
-    """Run it to the end: what holds a bad record fails, but the jobs numbered *hopeless* for another reason.
+    """Run it to the end: what holds a bad record fails, but the jobs numbered *hopeless* for
+    another reason.
 
     Returns:
         The parts that ran, and those of them that worked.
@@ -287,7 +304,9 @@ def test_with_enough_jobs_exactly_the_bad_records_are_found(
     nacked: dict[TopicPartition, set[int]] = {one.tracker.partition: set() for one in wholes}
     for piece, reason in bisection.take_found():
         assert (piece.records, reason) == (1, BAD)
-        offsets = next(one.offsets for one in wholes if one.tracker.partition == piece.tracker.partition)
+        offsets = next(
+            one.offsets for one in wholes if one.tracker.partition == piece.tracker.partition
+        )
         nacked[piece.tracker.partition].add(offsets[piece.first])
     assert nacked == bad
 
@@ -303,7 +322,11 @@ def test_each_record_gets_one_verdict_within_the_bound_and_in_order(
     given_up = [piece for piece, _ in bisection.take_found()]
     for one in wholes:
         judged = sorted(
-            (piece for piece in (*acked, *given_up) if piece.tracker.partition == one.tracker.partition),
+            (
+                piece
+                for piece in (*acked, *given_up)
+                if piece.tracker.partition == one.tracker.partition
+            ),
             key=lambda piece: piece.first,
         )
         assert [judged[0].first, judged[-1].end] == [0, len(one.offsets)]
@@ -313,7 +336,9 @@ def test_each_record_gets_one_verdict_within_the_bound_and_in_order(
         for piece in judged:
             check_plan(piece.planned)
             assert set(one.offsets[piece.first : piece.end]) == {
-                offset for offset in one.offsets if piece.planned.start <= offset < piece.planned.until
+                offset
+                for offset in one.offsets
+                if piece.planned.start <= offset < piece.planned.until
             }
         mine = [piece for piece in ran if piece.tracker.partition == one.tracker.partition]
         for before, after in pairwise(mine):

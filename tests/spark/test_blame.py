@@ -22,17 +22,23 @@ def spark_error(name: str, text: str, *bases: str) -> Exception:
 
 
 def java_error(text: str) -> Exception:
-    return spark_error("Py4JJavaError", f"An error occurred while calling o1.count.\n: {text}", "Py4JError")
+    return spark_error(
+        "Py4JJavaError", f"An error occurred while calling o1.count.\n: {text}", "Py4JError"
+    )
 
 
 STAGE = "org.apache.spark.SparkException: Job aborted due to stage failure: Task 1 in stage 3.0 failed 4 times: "
 TEXTS = {
     "a range whose records are gone": (
-        java_error(f"{STAGE}org.apache.spark.sql.kafka010.KafkaIllegalStateException: Cannot fetch offset 5 (topic-0)"),
+        java_error(
+            f"{STAGE}org.apache.spark.sql.kafka010.KafkaIllegalStateException: Cannot fetch offset 5 (topic-0)"
+        ),
         DataLossError,
     ),
     "no right to read": (
-        java_error(f"{STAGE}org.apache.kafka.common.errors.TopicAuthorizationException: Not authorized: [t]"),
+        java_error(
+            f"{STAGE}org.apache.kafka.common.errors.TopicAuthorizationException: Not authorized: [t]"
+        ),
         BadCodeError,
     ),
     "executors do not reach Kafka": (
@@ -40,7 +46,9 @@ TEXTS = {
         ClusterError,
     ),
     "Kafka does not answer executors": (
-        java_error(f"{STAGE}java.util.concurrent.TimeoutException: Cannot fetch record for offset 7 in 120000 ms"),
+        java_error(
+            f"{STAGE}java.util.concurrent.TimeoutException: Cannot fetch record for offset 7 in 120000 ms"
+        ),
         ClusterError,
     ),
     "another Python": (
@@ -52,24 +60,35 @@ TEXTS = {
         ClusterError,
     ),
     "executors that cannot read the format": (
-        spark_error("PythonException", f"RuntimeError: {CANNOT_READ} 'avro': No module named 'x'", "PySparkException"),
+        spark_error(
+            "PythonException",
+            f"RuntimeError: {CANNOT_READ} 'avro': No module named 'x'",
+            "PySparkException",
+        ),
         UnfitExecutorsError,
     ),
     "a data source that is not installed": (
         spark_error(
-            "AnalysisException", "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: delta.", "PySparkException"
+            "AnalysisException",
+            "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: delta.",
+            "PySparkException",
         ),
         UnfitExecutorsError,
     ),
     "a data source that an older Spark does not find": (
-        java_error("java.lang.ClassNotFoundException: Failed to find data source: delta. Please find packages at"),
+        java_error(
+            "java.lang.ClassNotFoundException: Failed to find data source: delta. Please find packages at"
+        ),
         UnfitExecutorsError,
     ),
     "a Java class that executors lack": (
         java_error(f"{STAGE}java.lang.NoClassDefFoundError: org/postgresql/Driver"),
         UnfitExecutorsError,
     ),
-    "a module that the driver lacks": (ModuleNotFoundError("No module named 'pandas'"), UnfitExecutorsError),
+    "a module that the driver lacks": (
+        ModuleNotFoundError("No module named 'pandas'"),
+        UnfitExecutorsError,
+    ),
     "a module that executors lack": (
         spark_error(
             "PythonException",
@@ -79,16 +98,36 @@ TEXTS = {
         ),
         UnfitExecutorsError,
     ),
-    "a name that a module does not have": (ImportError("cannot import name 'fd' from 'jobs'"), BadCodeError),
-    "a function's words on a data source mean nothing": (ValueError("DATA_SOURCE_NOT_FOUND"), BadDataError),
-    "no Python": (java_error(f'{STAGE}java.io.IOException: Cannot run program "python3.9"'), ClusterError),
-    "the master gave us up": (java_error(f"{STAGE}Master removed our application: KILLED"), ClusterError),
+    "a name that a module does not have": (
+        ImportError("cannot import name 'fd' from 'jobs'"),
+        BadCodeError,
+    ),
+    "a function's words on a data source mean nothing": (
+        ValueError("DATA_SOURCE_NOT_FOUND"),
+        BadDataError,
+    ),
+    "no Python": (
+        java_error(f'{STAGE}java.io.IOException: Cannot run program "python3.9"'),
+        ClusterError,
+    ),
+    "the master gave us up": (
+        java_error(f"{STAGE}Master removed our application: KILLED"),
+        ClusterError,
+    ),
     "executors that died four times": (
-        java_error(f"{STAGE}ExecutorLostFailure (executor 3 exited caused by one of the running tasks)"),
+        java_error(
+            f"{STAGE}ExecutorLostFailure (executor 3 exited caused by one of the running tasks)"
+        ),
         WorkerLostError,
     ),
-    "a sink that is away": (java_error(f"{STAGE}java.net.ConnectException: Connection refused"), BadCodeError),
-    "a disk that is full": (java_error(f"{STAGE}java.io.IOException: No space left on device"), BadCodeError),
+    "a sink that is away": (
+        java_error(f"{STAGE}java.net.ConnectException: Connection refused"),
+        BadCodeError,
+    ),
+    "a disk that is full": (
+        java_error(f"{STAGE}java.io.IOException: No space left on device"),
+        BadCodeError,
+    ),
     "an error that toLocalIterator hands on": (
         java_error(
             "org.apache.spark.SparkException: Exception thrown in awaitResult:\n\tat Some.java\n"
@@ -97,16 +136,27 @@ TEXTS = {
         BadDataError,
     ),
     "a task's own error": (java_error(f"{STAGE}java.lang.NullPointerException"), BadDataError),
-    "too much for the driver": (java_error("java.lang.OutOfMemoryError: Java heap space"), BadDataError),
+    "too much for the driver": (
+        java_error("java.lang.OutOfMemoryError: Java heap space"),
+        BadDataError,
+    ),
     "cancelled by the function itself": (
-        spark_error("UnknownException", "[SPARK_JOB_CANCELLED] Job 1 cancelled", "PySparkException"),
+        spark_error(
+            "UnknownException", "[SPARK_JOB_CANCELLED] Job 1 cancelled", "PySparkException"
+        ),
         BadCodeError,
     ),
-    "a database that is away": (spark_error("OperationalError", "connection refused"), BadCodeError),
+    "a database that is away": (
+        spark_error("OperationalError", "connection refused"),
+        BadCodeError,
+    ),
     "a file that cannot be written": (PermissionError("/data"), BadCodeError),
     "a typing mistake": (NameError("name 'fd' is not defined"), BadCodeError),
     "what the function makes of a record": (ValueError("no such customer"), BadDataError),
-    "a function's words mean nothing": (ValueError("Python worker exited unexpectedly"), BadDataError),
+    "a function's words mean nothing": (
+        ValueError("Python worker exited unexpectedly"),
+        BadDataError,
+    ),
 }
 
 
@@ -122,12 +172,18 @@ def test_who_is_to_blame(name: str) -> None:
         ConnectionRefusedError(),
         EOFError(),
         spark_error("Py4JNetworkError", "Answer from Java side is empty", "Py4JError"),
-        java_error("java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext."),
+        java_error(
+            "java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext."
+        ),
         java_error("Job 3 cancelled because SparkContext was shut down"),
         java_error('org.apache.spark.SparkException: [INTERNAL_ERROR] The "count" action failed.'),
         java_error("java.lang.NullPointerException"),
         AttributeError("'NoneType' object has no attribute 'sc'"),
-        spark_error("SparkConnectGrpcException", "StatusCode.UNAVAILABLE: failed to connect", "PySparkException"),
+        spark_error(
+            "SparkConnectGrpcException",
+            "StatusCode.UNAVAILABLE: failed to connect",
+            "PySparkException",
+        ),
     ],
 )
 def test_what_a_driver_that_is_gone_looks_like(error: BaseException) -> None:
@@ -168,16 +224,22 @@ def test_the_reason_of_an_error_on_an_executor_is_that_of_the_users_python() -> 
 
 def test_the_reason_of_a_java_error_is_the_java_exception() -> None:
     text = "An error occurred while calling o45.count.\n: org.apache.spark.SparkException: Job aborted\n\tat a.b.C"
-    assert reason_of(RuntimeError(text)) == "RuntimeError: org.apache.spark.SparkException: Job aborted"
+    assert (
+        reason_of(RuntimeError(text))
+        == "RuntimeError: org.apache.spark.SparkException: Job aborted"
+    )
 
 
-def test_an_error_whose_text_is_in_a_driver_that_is_gone_is_named_by_its_type_and_looks_lost() -> None:
+def test_an_error_whose_text_is_in_a_driver_that_is_gone_is_named_by_its_type_and_looks_lost() -> (
+    None
+):
     class Py4JError(Exception):
         pass
 
     class Py4JJavaError(Py4JError):
         def __str__(self) -> str:
-            raise ConnectionRefusedError(111, "Connection refused")  # as Py4J's does
+            # As Py4J's does.
+            raise ConnectionRefusedError(111, "Connection refused")
 
     assert reason_of(Py4JJavaError()) == "Py4JJavaError"
     assert looks_lost(Py4JJavaError())

@@ -1,6 +1,8 @@
-"""The broker goes away while executors read a range: the batch is run again, and no record is to blame.
+"""The broker goes away while executors read a range: the batch is run again, and no record is to
+blame.
 
-Needs a process without another Spark session: pytest's alphabet runs this before the tests on a local Spark.
+Needs a process without another Spark session: pytest's alphabet runs this before the tests on a
+local Spark.
 """
 
 from __future__ import annotations
@@ -22,10 +24,12 @@ from tests.spark.test_cluster import committed, rows_in
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.kafka,
-    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),  # pyspark leaves those of collect() open
+    # Pyspark leaves those of collect() open.
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 
-RECORDS, VALUE = 8_000, b"x" * 2_000  # far more than a consumer and a worker's socket hold ahead
+# Far more than a consumer and a worker's socket hold ahead.
+RECORDS, VALUE = 8_000, b"x" * 2_000
 
 
 async def test_a_broker_that_is_killed_under_the_executors_read_costs_another_run_and_blames_nothing(
@@ -40,22 +44,29 @@ async def test_a_broker_that_is_killed_under_the_executors_read_costs_another_ru
     hold, out = beats.held(), str(tmp_path / "rows")
     with KafkaCluster() as cluster:
         cluster.create_topic(topic, 1)
-        async with aiokafka.AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        async with aiokafka.AIOKafkaProducer(
+            bootstrap_servers=cluster.bootstrap_servers
+        ) as producer:
             for _ in range(RECORDS):
                 await producer.send(topic, VALUE, partition=0)
         conf = {
             "spark.driver.memory": "1g",
-            "spark.sql.execution.arrow.maxRecordsPerBatch": 50,  # or all are read before Python has the first
+            # Or all are read before Python has the first.
+            "spark.sql.execution.arrow.maxRecordsPerBatch": 50,
             # How long a read of the executors waits for its broker: 120 s by default.
             "spark.network.timeout": "20s",
             "spark.network.timeoutInterval": "10s",
             "spark.executor.heartbeatInterval": "5s",
         }
         channel = {
-            "topics": [topic], "group_id": topic, "auto_offset_reset": "earliest", "max_partition_fetch_bytes": 65536,
-            "session_timeout_ms": 10_000, "heartbeat_interval_ms": 1_000,
+            "topics": [topic],
+            "group_id": topic,
+            "auto_offset_reset": "earliest",
+            "max_partition_fetch_bytes": 65536,
+            "session_timeout_ms": 10_000,
+            "heartbeat_interval_ms": 1_000,
             "spark": {"mode": "ranges", "on_failure": "bisect", "batch_max_records": RECORDS},
-        }  # fmt: skip
+        }
         app = App(
             {
                 "kafka": {"bootstrap_servers": cluster.bootstrap_servers},
@@ -84,8 +95,8 @@ async def test_a_broker_that_is_killed_under_the_executors_read_costs_another_ru
             assert node.poll() is not None, "the broker lives"
             assert len(batches) == 1, "the job was over before the broker was killed"
             beats.let_end()
-            # The read waits for the broker until the executors give up, and the job is lost. Should the member have to
-            # give its partition up before that, it is cancelled.
+            # The read waits for the broker until the executors give up, and the job is lost. Should
+            # the member have to give its partition up before that, it is cancelled.
             await soon(lambda: jobs()["lost"] + jobs()["cancelled"], 120)
             await anyio.to_thread.run_sync(cluster.start_node, 1)
             await soon(lambda: committed(app) == RECORDS, 240)

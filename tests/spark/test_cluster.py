@@ -1,6 +1,7 @@
 """Spark jobs on a standalone cluster, and what happens when its parts die.
 
-Needs a process without another Spark session: pytest's alphabet runs these tests before those on a local Spark.
+Needs a process without another Spark session: pytest's alphabet runs these tests before those on a
+local Spark.
 """
 
 import asyncio
@@ -30,7 +31,8 @@ from tests.spark.beats import Beats, soon
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),  # pyspark leaves those of collect() open
+    # Pyspark leaves those of collect() open.
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 
 DESCRIPTION = "channel 'clicks': test"
@@ -44,7 +46,11 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Spa
 
 
 def settings_for(cluster: SparkCluster) -> SparkSettings:
-    conf = {"spark.driver.memory": "1g", "spark.executor.memory": "512m", "spark.sql.shuffle.partitions": 2}
+    conf = {
+        "spark.driver.memory": "1g",
+        "spark.executor.memory": "512m",
+        "spark.sql.shuffle.partitions": 2,
+    }
     starts_sooner = {f"spark.{one}.extraJavaOptions": SMALL_JVM for one in ("driver", "executor")}
     secret = {"spark.hadoop.my.password": Secret(CANARY)}
     return SparkSettings(master=cluster.url, conf={**conf, **starts_sooner, **secret})
@@ -68,7 +74,8 @@ async def engine_on(cluster: SparkCluster, **limits: float) -> AsyncIterator[Spa
 
 @pytest_asyncio.fixture(scope="class", loop_scope="module")
 async def engine(cluster: SparkCluster) -> AsyncIterator[SparkEngine]:
-    async with engine_on(cluster, trouble_s=120.0) as engine:  # never: it is to get well by itself
+    # never: it is to get well by itself.
+    async with engine_on(cluster, trouble_s=120.0) as engine:
         yield engine
 
 
@@ -78,7 +85,9 @@ def in_proc(pid: int, name: str) -> str:
 
 async def count(engine: SparkEngine) -> int:
     async with asyncio.timeout(60):
-        return await engine.run(lambda spark: spark.range(10).count(), timeout_s=30, description=DESCRIPTION)
+        return await engine.run(
+            lambda spark: spark.range(10).count(), timeout_s=30, description=DESCRIPTION
+        )
 
 
 class TestOneSession:
@@ -94,20 +103,27 @@ class TestOneSession:
             if progress.tasks_active >= 2:
                 beats.let_end()
 
-        rows = await engine.run(beats.job(tasks=3), timeout_s=30, description=DESCRIPTION, on_progress=note)
+        rows = await engine.run(
+            beats.job(tasks=3), timeout_s=30, description=DESCRIPTION, on_progress=note
+        )
         assert rows == 3
-        assert any(progress.tasks_active >= 2 for progress in seen)  # each executor has one core
+        # Each executor has one core.
+        assert any(progress.tasks_active >= 2 for progress in seen)
         assert len(cluster.executors()) == 2
 
     async def test_a_secret_is_on_no_command_line_and_in_no_environment_of_driver_and_executors(
         self, engine: SparkEngine, cluster: SparkCluster
     ) -> None:
         """Row S3 of the faults."""
-        conf = await engine.run(lambda spark: spark.sparkContext.getConf(), timeout_s=30, description=DESCRIPTION)
+        conf = await engine.run(
+            lambda spark: spark.sparkContext.getConf(), timeout_s=30, description=DESCRIPTION
+        )
         assert conf.get("spark.hadoop.my.password") == CANARY
         assert engine.driver_pid is not None
         looked_at = (engine.driver_pid, *cluster.executors())
-        seen = {(pid, kind): in_proc(pid, kind) for pid in looked_at for kind in ("cmdline", "environ")}
+        seen = {
+            (pid, kind): in_proc(pid, kind) for pid in looked_at for kind in ("cmdline", "environ")
+        }
         assert len(seen) == 6
         assert all(seen.values())
         assert [place for place, text in seen.items() if CANARY in text] == []
@@ -116,7 +132,9 @@ class TestOneSession:
         self, engine: SparkEngine, cluster: SparkCluster, tmp_path: Path
     ) -> None:
         beats, seen = Beats(tmp_path), list[JobProgress]()
-        running = engine.run(beats.job(tasks=4), timeout_s=60, description=DESCRIPTION, on_progress=seen.append)
+        running = engine.run(
+            beats.job(tasks=4), timeout_s=60, description=DESCRIPTION, on_progress=seen.append
+        )
         job = asyncio.create_task(running)
         await soon(lambda: seen and seen[-1].tasks_active == 2)
         killed = cluster.executors()[0]
@@ -135,8 +153,13 @@ class TestOneSession:
         await beats.begun()
         cluster.kill_workers()
         await soon(lambda: not engine.ready)
-        assert engine.reason == f"no executors: start workers at {cluster.url}, with cores and memory to spare"
-        with pytest.raises(ClusterError, match="cancelled, not done after 8 s, in which Spark was in trouble"):
+        assert (
+            engine.reason
+            == f"no executors: start workers at {cluster.url}, with cores and memory to spare"
+        )
+        with pytest.raises(
+            ClusterError, match="cancelled, not done after 8 s, in which Spark was in trouble"
+        ):
             await job
         assert await beats.are_over()
 
@@ -159,7 +182,8 @@ class TestApplication:
         await produce(kafka, topic, partitions=2, count=count)
         app, beats = application(cluster, kafka, topic, mode, tmp_path)
         async with app:
-            await soon(lambda: running_tasks(app) >= 2, 240)  # each executor has one core
+            # Each executor has one core.
+            await soon(lambda: running_tasks(app) >= 2, 240)
             os.kill(cluster.executors()[0], signal.SIGKILL)
             await soon(lambda: failed_tasks(app) > 0, 60)
             beats.let_end()
@@ -167,7 +191,9 @@ class TestApplication:
             (spark,) = app.facts().spark
         assert set(spark.jobs.items()) >= {("failed", 0), ("lost", 0)}
         rows = rows_in(tmp_path / "rows")
-        assert sorted(rows) == [(partition, offset) for partition in (0, 1) for offset in range(count // 2)]
+        assert sorted(rows) == [
+            (partition, offset) for partition in (0, 1) for offset in range(count // 2)
+        ]
 
 
 async def produce(servers: str, topic: str, *, partitions: int, count: int) -> None:
@@ -183,10 +209,17 @@ async def produce(servers: str, topic: str, *, partitions: int, count: int) -> N
             await producer.send(topic, b"%d" % number, partition=number % partitions)
 
 
-def application(cluster: SparkCluster, servers: str, topic: str, mode: str, folder: Path) -> tuple[App, Beats]:
+def application(
+    cluster: SparkCluster, servers: str, topic: str, mode: str, folder: Path
+) -> tuple[App, Beats]:
     """One channel that writes a folder of rows for each batch, when its beats may end."""
     settings, beats = settings_for(cluster), Beats(folder)
-    channel = {"topics": [topic], "group_id": topic, "auto_offset_reset": "earliest", "spark": {"mode": mode}}
+    channel = {
+        "topics": [topic],
+        "group_id": topic,
+        "auto_offset_reset": "earliest",
+        "spark": {"mode": mode},
+    }
     app = App(
         {
             "kafka": {"bootstrap_servers": servers},
@@ -226,25 +259,32 @@ def rows_in(folder: Path) -> list[tuple[int, int]]:
     return [(row["partition"], row["offset"]) for table in tables for row in table.to_pylist()]
 
 
-async def test_a_master_that_is_restarted_costs_a_new_session_and_nothing_else(cluster: SparkCluster) -> None:
+async def test_a_master_that_is_restarted_costs_a_new_session_and_nothing_else(
+    cluster: SparkCluster,
+) -> None:
     async with engine_on(cluster, trouble_s=1.0) as engine:
         driver = engine.driver_pid
         cluster.master.kill()
-        assert await count(engine) == 10  # without a master, executors go on
+        # Without a master, executors go on.
+        assert await count(engine) == 10
         await cluster.start_master()
         await cluster.all_registered()
         await soon(lambda: engine.ready and engine.driver_pid != driver, 120)
         assert await count(engine) == 10
 
 
-async def test_a_master_that_is_away_at_the_start_is_named_by_readiness_until_it_comes(cluster: SparkCluster) -> None:
+async def test_a_master_that_is_away_at_the_start_is_named_by_readiness_until_it_comes(
+    cluster: SparkCluster,
+) -> None:
     """Row I3 of the faults."""
     cluster.master.kill()
     assert cluster.master.pid is None
     engine = SparkEngine(settings_for(cluster))
     await engine.start()
     try:
-        missing = f"Spark did not start: no master can be reached at {cluster.url}: Connection refused"
+        missing = (
+            f"Spark did not start: no master can be reached at {cluster.url}: Connection refused"
+        )
         await soon(lambda: engine.reason == missing, 10)
         assert not engine.ready
         await cluster.start_master()

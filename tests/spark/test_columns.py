@@ -48,8 +48,14 @@ def test_a_record_becomes_a_row() -> None:
 
 def test_what_a_record_lacks_is_null() -> None:
     (row,) = record_batch(CLICKS, [Raw(7, timestamp=None, key=None, value=None)]).to_pylist()
-    assert [row[name] for name in ("key", "value", "timestamp", "headers")] == [None, None, None, None]
-    assert row["timestampType"] == -1  # Kafka's NO_TIMESTAMP_TYPE
+    assert [row[name] for name in ("key", "value", "timestamp", "headers")] == [
+        None,
+        None,
+        None,
+        None,
+    ]
+    # Kafka's NO_TIMESTAMP_TYPE.
+    assert row["timestampType"] == -1
 
 
 def test_the_timestamp_type_of_the_clients_record_is_kept() -> None:
@@ -78,35 +84,59 @@ def test_the_clients_own_record_needs_no_copy() -> None:
 
 
 @pytest.mark.parametrize("timestamp", [2**63 - 1, -(2**63) + 1])
-def test_a_timestamp_beyond_what_spark_can_hold_is_null_and_its_neighbours_keep_theirs(timestamp: int) -> None:
-    rows = record_batch(CLICKS, [Raw(1), Raw(2, timestamp=timestamp), Raw(3, timestamp=-1)]).to_pylist()
+def test_a_timestamp_beyond_what_spark_can_hold_is_null_and_its_neighbours_keep_theirs(
+    timestamp: int,
+) -> None:
+    rows = record_batch(
+        CLICKS, [Raw(1), Raw(2, timestamp=timestamp), Raw(3, timestamp=-1)]
+    ).to_pylist()
     assert [row["timestamp"] is None for row in rows] == [False, True, False]
 
 
 HEADERS = st.lists(st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=3)), max_size=3)
 
 
-@given(st.lists(st.tuples(st.none() | st.binary(max_size=4), st.none() | st.integers(0, 2**40), HEADERS), max_size=8))
-def test_every_row_is_its_record(drawn: list[tuple[bytes | None, int | None, list[tuple[str, bytes | None]]]]) -> None:
-    records = [Raw(offset, time, value, value, headers) for offset, (value, time, headers) in enumerate(drawn)]
+@given(
+    st.lists(
+        st.tuples(st.none() | st.binary(max_size=4), st.none() | st.integers(0, 2**40), HEADERS),
+        max_size=8,
+    )
+)
+def test_every_row_is_its_record(
+    drawn: list[tuple[bytes | None, int | None, list[tuple[str, bytes | None]]]],
+) -> None:
+    records = [
+        Raw(offset, time, value, value, headers)
+        for offset, (value, time, headers) in enumerate(drawn)
+    ]
     batch = record_batch(CLICKS, records)
     batch.validate(full=True)
     for row, record in zip(batch.to_pylist(), records, strict=True):
-        assert (row["offset"], row["key"], row["value"]) == (record.offset, record.key, record.value)
+        assert (row["offset"], row["key"], row["value"]) == (
+            record.offset,
+            record.key,
+            record.value,
+        )
         assert [(one["key"], one["value"]) for one in row["headers"] or ()] == list(record.headers)
-        assert (row["headers"] is None) == (not record.headers)  # as Spark's own source has it
+        # As Spark's own source has it.
+        assert (row["headers"] is None) == (not record.headers)
         milliseconds = row["timestamp"] and round(row["timestamp"].timestamp() * 1000)
         assert milliseconds == record.timestamp
 
 
 def test_a_name_that_is_no_utf_8_shows_its_bytes() -> None:
     """Row F12 of the faults, in columns of Spark's, whose names are strings."""
-    (row,) = record_batch(CLICKS, [Raw(7, headers=[("caf\udce9", b"1"), ("café", None)])]).to_pylist()
+    (row,) = record_batch(
+        CLICKS, [Raw(7, headers=[("caf\udce9", b"1"), ("café", None)])]
+    ).to_pylist()
     assert row["headers"] == [{"key": "caf\\xe9", "value": b"1"}, {"key": "café", "value": None}]
 
 
 @given(
-    st.lists(st.lists(st.tuples(st.text(max_size=2), st.none() | st.binary(max_size=2)), max_size=2), max_size=8),
+    st.lists(
+        st.lists(st.tuples(st.text(max_size=2), st.none() | st.binary(max_size=2)), max_size=2),
+        max_size=8,
+    ),
     st.integers(0, 9),
     st.integers(0, 8),
 )
@@ -117,7 +147,9 @@ def test_the_first_headers_of_a_piece_are_those_of_its_records(
     piece = record_batch(CLICKS, records).slice(cut)
     assert (
         list(first_headers(piece, most))
-        == [(record.offset, tuple(record.headers)) for record in records[cut:] if record.headers][:most]
+        == [(record.offset, tuple(record.headers)) for record in records[cut:] if record.headers][
+            :most
+        ]
     )
 
 
@@ -143,8 +175,11 @@ print((most - before) / sum(piece.nbytes for piece in kept))
 
 
 def test_pieces_that_come_and_go_leave_no_holes_in_memory() -> None:
-    done = subprocess.run([sys.executable, "-c", TWO_BATCHES_AT_A_TIME], capture_output=True, text=True, check=True)
-    assert float(done.stdout) < 1.3  # 1.9 with a column of values that grows by doubling
+    done = subprocess.run(
+        [sys.executable, "-c", TWO_BATCHES_AT_A_TIME], capture_output=True, text=True, check=True
+    )
+    # 1.9 with a column of values that grows by doubling.
+    assert float(done.stdout) < 1.3
 
 
 @dataclass
@@ -160,7 +195,9 @@ class Frame:
 class Classic:
     """As much of a classic session as a DataFrame of columns needs."""
 
-    conf: dict[str, str] = field(default_factory=lambda: {"spark.sql.execution.arrow.maxRecordsPerBatch": "10000"})
+    conf: dict[str, str] = field(
+        default_factory=lambda: {"spark.sql.execution.arrow.maxRecordsPerBatch": "10000"}
+    )
     sparkContext: Any = None
 
     def createDataFrame(self, table: pa.Table) -> Frame:
@@ -168,7 +205,10 @@ class Classic:
 
 
 def pieces_of(sizes: list[int], value_bytes: int) -> list[pa.RecordBatch]:
-    return [record_batch(CLICKS, [Raw(at, value=bytes(value_bytes)) for at in range(size)]) for size in sizes]
+    return [
+        record_batch(CLICKS, [Raw(at, value=bytes(value_bytes)) for at in range(size)])
+        for size in sizes
+    ]
 
 
 def addresses(pieces: list[pa.RecordBatch]) -> list[int]:
@@ -177,7 +217,12 @@ def addresses(pieces: list[pa.RecordBatch]) -> list[int]:
 
 @pytest.mark.parametrize(
     ("sizes", "most", "partitions"),
-    [([2_000] * 6 + [500], 10_000, 2), ([2_000] * 10, 10_000, 2), ([2_000] * 10, 3_000, 7), ([2_000] * 10, 0, 1)],
+    [
+        ([2_000] * 6 + [500], 10_000, 2),
+        ([2_000] * 10, 10_000, 2),
+        ([2_000] * 10, 3_000, 7),
+        ([2_000] * 10, 0, 1),
+    ],
 )
 def test_a_large_batch_goes_to_spark_without_a_copy_in_as_many_partitions_as_its_pieces_combined(
     sizes: list[int], most: int, partitions: int
@@ -189,8 +234,12 @@ def test_a_large_batch_goes_to_spark_without_a_copy_in_as_many_partitions_as_its
     assert addresses(frame.table.to_batches()) == addresses(pieces)
 
 
-@pytest.mark.parametrize(("sizes", "value_bytes"), [([100] * 5, 200), ([50] * 100, 300)], ids=["small", "many pieces"])
-def test_what_is_small_or_in_very_many_pieces_is_combined(sizes: list[int], value_bytes: int) -> None:
+@pytest.mark.parametrize(
+    ("sizes", "value_bytes"), [([100] * 5, 200), ([50] * 100, 300)], ids=["small", "many pieces"]
+)
+def test_what_is_small_or_in_very_many_pieces_is_combined(
+    sizes: list[int], value_bytes: int
+) -> None:
     pieces = pieces_of(sizes, value_bytes)
     frame = data_frame(Classic(), pieces)
     assert frame.partitions is None

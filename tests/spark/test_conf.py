@@ -18,19 +18,27 @@ CLUSTER = SparkSettings(master="spark://spark.example:7077")
 
 
 def environment_for(settings: SparkSettings, environ: dict[str, str]) -> dict[str, str]:
-    return driver_environment(settings, environ, java_home="/java", python="/venv/python", path="/app:/venv")
+    return driver_environment(
+        settings, environ, java_home="/java", python="/venv/python", path="/app:/venv"
+    )
 
 
 def test_what_the_user_set_wins_over_our_defaults() -> None:
-    conf = session_conf(SparkSettings(conf={"spark.scheduler.mode": "FIFO", "spark.ui.enabled": True}), 8)
+    conf = session_conf(
+        SparkSettings(conf={"spark.scheduler.mode": "FIFO", "spark.ui.enabled": True}), 8
+    )
     assert conf["spark.scheduler.mode"] == "FIFO"
-    assert conf["spark.ui.enabled"] == "true"  # as Spark spells it
+    # As Spark spells it.
+    assert conf["spark.ui.enabled"] == "true"
     assert conf["spark.sql.session.timeZone"] == "UTC"
 
 
 def test_numbers_are_given_to_spark_as_text() -> None:
     assert (
-        session_conf(SparkSettings(conf={"spark.sql.shuffle.partitions": 4}), 8)["spark.sql.shuffle.partitions"] == "4"
+        session_conf(SparkSettings(conf={"spark.sql.shuffle.partitions": 4}), 8)[
+            "spark.sql.shuffle.partitions"
+        ]
+        == "4"
     )
 
 
@@ -48,11 +56,14 @@ def test_a_cluster_elsewhere_can_reach_the_driver() -> None:
 
 
 @pytest.mark.parametrize(
-    ("master", "cores"), [("local", 1), ("local[3]", 3), ("local[*]", 8), ("local[4,2]", 4), ("local[*,2]", 8)]
+    ("master", "cores"),
+    [("local", 1), ("local[3]", 3), ("local[*]", 8), ("local[4,2]", 4), ("local[*,2]", 8)],
 )
 def test_shuffles_have_as_many_partitions_as_the_session_has_cores(master: str, cores: int) -> None:
     assert local_cores(master, 8) == cores
-    assert session_conf(SparkSettings(master=master), 8)["spark.sql.shuffle.partitions"] == str(cores)
+    assert session_conf(SparkSettings(master=master), 8)["spark.sql.shuffle.partitions"] == str(
+        cores
+    )
 
 
 @pytest.mark.parametrize(
@@ -67,7 +78,9 @@ def test_shuffles_have_as_many_partitions_as_the_session_has_cores(master: str, 
         ("yarn", []),
     ],
 )
-def test_the_masters_of_a_standalone_cluster_are_read_out_of_its_url(master: str, hosts: list[tuple[str, int]]) -> None:
+def test_the_masters_of_a_standalone_cluster_are_read_out_of_its_url(
+    master: str, hosts: list[tuple[str, int]]
+) -> None:
     assert masters_in(master) == hosts
 
 
@@ -95,9 +108,14 @@ def test_executors_keep_no_kafka_consumer_for_long_unless_the_user_says_so() -> 
 
 def test_the_connectors_jars_come_beside_the_users_own() -> None:
     jars = ["/jars/connector.jar", "/jars/clients.jar"]
-    assert session_conf(LOCAL, 8, jars=jars)["spark.jars"] == "/jars/connector.jar,/jars/clients.jar"
+    assert (
+        session_conf(LOCAL, 8, jars=jars)["spark.jars"] == "/jars/connector.jar,/jars/clients.jar"
+    )
     own = SparkSettings(master="local[2]", conf={"spark.jars": "/own.jar"})
-    assert session_conf(own, 8, jars=jars)["spark.jars"] == "/own.jar,/jars/connector.jar,/jars/clients.jar"
+    assert (
+        session_conf(own, 8, jars=jars)["spark.jars"]
+        == "/own.jar,/jars/connector.jar,/jars/clients.jar"
+    )
     assert "spark.jars" not in session_conf(LOCAL, 8)
 
 
@@ -116,15 +134,30 @@ def test_on_other_machines_python_is_not_at_the_same_place_unless_the_user_says_
 
 def test_spark_is_given_the_text_of_a_secret_and_the_names_to_hide() -> None:
     """Row S3 of the faults."""
-    given = SparkSettings(conf={"spark.a.password": Secret("hunter2"), "spark.b.key": Secret("4711"), "spark.c": "x"})
+    given = SparkSettings(
+        conf={"spark.a.password": Secret("hunter2"), "spark.b.key": Secret("4711"), "spark.c": "x"}
+    )
     conf = session_conf(given, 8)
     assert (conf["spark.a.password"], conf["spark.b.key"]) == ("hunter2", "4711")
     assert secret_names(given) == ["spark.a.password", "spark.b.key"]
-    hidden = re.compile(re.sub(r"\\Q(.*?)\\E", lambda quoted: re.escape(quoted[1]), conf["spark.redaction.regex"]))
-    for name in ("spark.a.PASSWORD", "spark.b.key", "kafka.ssl.keystore.key", "kafka.sasl.jaas.config", "x.access.key"):
+    hidden = re.compile(
+        re.sub(r"\\Q(.*?)\\E", lambda quoted: re.escape(quoted[1]), conf["spark.redaction.regex"])
+    )
+    for name in (
+        "spark.a.PASSWORD",
+        "spark.b.key",
+        "kafka.ssl.keystore.key",
+        "kafka.sasl.jaas.config",
+        "x.access.key",
+    ):
         assert hidden.search(name)
     assert not hidden.search("spark.c")
-    assert session_conf(SparkSettings(conf={"spark.redaction.regex": "mine"}), 8)["spark.redaction.regex"] == "mine"
+    assert (
+        session_conf(SparkSettings(conf={"spark.redaction.regex": "mine"}), 8)[
+            "spark.redaction.regex"
+        ]
+        == "mine"
+    )
 
 
 def test_a_master_with_a_password_is_a_secret() -> None:

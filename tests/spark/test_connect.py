@@ -38,7 +38,8 @@ from tests.spark.records import CLICKS_0, runner_of, values_of
 on_a_server = [
     pytest.mark.spark,
     pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.filterwarnings("ignore:.RETRIES_EXCEEDED"),  # Spark's, whenever a server does not answer
+    # Spark's, whenever a server does not answer.
+    pytest.mark.filterwarnings("ignore:.RETRIES_EXCEEDED"),
 ]
 DESCRIPTION = "channel 'clicks': test"
 
@@ -66,7 +67,9 @@ class Connected:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def connected(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Connected]:
-    server = ConnectServer(tmp_path_factory.mktemp("connect"), conf={"spark.python.task.killTimeout": "200ms"})
+    server = ConnectServer(
+        tmp_path_factory.mktemp("connect"), conf={"spark.python.task.killTimeout": "200ms"}
+    )
     settings = SparkSettings(remote=server.remote, conf={"spark.sql.shuffle.partitions": 2})
     engine = SparkEngine(settings, limits=SessionLimits(cancel_s=8.0, answer_s=2.0))
     await engine.start()
@@ -93,20 +96,30 @@ def test_a_server_of_another_version_is_named_with_what_to_install(server: str) 
 
 
 def test_durations_are_read_as_spark_writes_them() -> None:
-    assert [seconds(text) for text in ("200ms", "2s", "1500", "1min", " 2 S ")] == [0.2, 2.0, 1.5, 60.0, 2.0]
+    assert [seconds(text) for text in ("200ms", "2s", "1500", "1min", " 2 S ")] == [
+        0.2,
+        2.0,
+        1.5,
+        60.0,
+        2.0,
+    ]
     with pytest.raises(OffloadError, match="'soon' is no duration"):
         seconds("soon")
 
 
 def test_a_token_in_the_address_is_not_shown() -> None:
-    assert shown("sc://spark.example.com:15002/;token=secret;use_ssl=true") == "sc://spark.example.com:15002"
+    assert (
+        shown("sc://spark.example.com:15002/;token=secret;use_ssl=true")
+        == "sc://spark.example.com:15002"
+    )
 
 
 @pytest.mark.parametrize("package", ["grpc", "grpc_status", "google", "zstandard", "pyarrow"])
 async def test_without_its_packages_starting_names_the_command_that_installs_them(
     monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:
-    monkeypatch.setitem(sys.modules, package, None)  # as if it were not installed
+    # As if it were not installed.
+    monkeypatch.setitem(sys.modules, package, None)
     for name in [name for name in sys.modules if name.startswith(f"{package}.")]:
         monkeypatch.delitem(sys.modules, name)
     with pytest.raises(MissingExtraError, match="pip install 'reactive-kafka\\[connect\\]'"):
@@ -119,13 +132,18 @@ class TestOnAServer:
     async def test_without_a_server_it_is_not_ready_and_it_is_as_soon_as_there_is_one(
         self, connected: Connected
     ) -> None:
-        assert f"{connected.server.remote}: the Spark Connect server does not answer" in connected.first_reason
+        assert (
+            f"{connected.server.remote}: the Spark Connect server does not answer"
+            in connected.first_reason
+        )
         assert "Connection refused" in connected.first_reason
         assert connected.engine.ready
         assert connected.engine.reason is None
         assert connected.engine.driver_pid is None
 
-    async def test_a_batch_of_records_runs_there_with_payload_rejects_and_progress(self, connected: Connected) -> None:
+    async def test_a_batch_of_records_runs_there_with_payload_rejects_and_progress(
+        self, connected: Connected
+    ) -> None:
         from pyspark.sql import SparkSession
         from pyspark.sql import functions as F
 
@@ -147,8 +165,12 @@ class TestOnAServer:
         (batch,) = runner.facts().last
         assert (batch.outcome, batch.rejected) == ("ok", 3)
 
-    async def test_records_with_schemas_have_the_payloads_columns_there(self, connected: Connected) -> None:
-        schema = '{"type": "record", "name": "Click", "fields": [{"name": "page", "type": "string"}]}'
+    async def test_records_with_schemas_have_the_payloads_columns_there(
+        self, connected: Connected
+    ) -> None:
+        schema = (
+            '{"type": "record", "name": "Click", "fields": [{"name": "page", "type": "string"}]}'
+        )
         schemas, pages = Schemas("clicks"), list[str]()
         schemas.answered(ById(1), Schema("AVRO", schema))
         payload = Payload(
@@ -157,13 +179,18 @@ class TestOnAServer:
         )
         keep = lambda df, batch: pages.extend(row.page for row in df.collect())  # noqa: E731
         runner = runner_of(connected.engine, keep, payload=payload, schemas=schemas)
-        (rejected,) = await runner.run_batch([values_of(CLICKS_0, [head(1) + b"\4/a", head(1) + b"\xff"])], attempt=1)
+        (rejected,) = await runner.run_batch(
+            [values_of(CLICKS_0, [head(1) + b"\4/a", head(1) + b"\xff"])], attempt=1
+        )
         assert pages == ["/a"]
         assert (rejected.offset, "not data of schema 1" in str(rejected.reason)) == (1, True)
 
     async def test_the_sessions_conf_is_the_users(self, connected: Connected) -> None:
         names = ("spark.sql.shuffle.partitions", "spark.sql.session.timeZone")
-        assert await connected.run(lambda spark: [spark.conf.get(name) for name in names]) == ["2", "UTC"]
+        assert await connected.run(lambda spark: [spark.conf.get(name) for name in names]) == [
+            "2",
+            "UTC",
+        ]
 
     async def test_errors_say_who_is_to_blame(self, connected: Connected) -> None:
         def parse(rows: Iterator[Any]) -> Iterator[Any]:
@@ -178,17 +205,22 @@ class TestOnAServer:
         assert type(failed.value) is OffloadError
         assert connected.engine.ready
 
-    async def test_progress_tells_of_stages_and_tasks(self, connected: Connected, tmp_path: Path) -> None:
+    async def test_progress_tells_of_stages_and_tasks(
+        self, connected: Connected, tmp_path: Path
+    ) -> None:
         beats, seen = Beats(tmp_path), list[JobProgress]()
 
         def note(progress: JobProgress) -> None:
             seen.append(progress)
-            if progress.tasks_active == 2:  # local[2]
+            # Local[2]
+            if progress.tasks_active == 2:
                 beats.let_end()
 
         assert await connected.run(beats.job(tasks=3), on_progress=note) == 3
         assert JobProgress(stages=1, stages_done=0, tasks=3, tasks_done=0, tasks_active=2) in seen
-        await soon(lambda: (seen[-1].stages_done, seen[-1].tasks_done, seen[-1].tasks_active) == (1, 3, 0))
+        await soon(
+            lambda: (seen[-1].stages_done, seen[-1].tasks_done, seen[-1].tasks_active) == (1, 3, 0)
+        )
 
     async def test_a_timeout_cancels_and_comes_when_the_last_task_has_ended(
         self, connected: Connected, tmp_path: Path
@@ -206,7 +238,11 @@ class TestOnAServer:
             await connected.run(stubborn, timeout_s=2)
         assert await beats.are_over()
         assert "OPERATION_CANCELED" in caught[0]
-        assert ["no further Spark job of it starts" in text for text in caught] == [False, True, True]
+        assert ["no further Spark job of it starts" in text for text in caught] == [
+            False,
+            True,
+            True,
+        ]
 
     async def test_cancelling_one_job_leaves_the_one_beside_it_alone(
         self, connected: Connected, tmp_path: Path
@@ -225,7 +261,9 @@ class TestOnAServer:
         second.let_end()
         assert await tasks[1] == 1
 
-    async def test_a_function_that_is_left_behind_can_start_no_job_later(self, connected: Connected) -> None:
+    async def test_a_function_that_is_left_behind_can_start_no_job_later(
+        self, connected: Connected
+    ) -> None:
         go_on, late = threading.Event(), list[str]()
 
         def stuck(spark: Any) -> None:
@@ -242,7 +280,9 @@ class TestOnAServer:
         assert late == ["this batch was cancelled: no further Spark job of it starts"]
         assert await connected.run(lambda spark: spark.range(2).count()) == 2
 
-    async def test_tags_that_a_function_sets_are_gone_for_the_next(self, connected: Connected) -> None:
+    async def test_tags_that_a_function_sets_are_gone_for_the_next(
+        self, connected: Connected
+    ) -> None:
         def tag(spark: Any) -> set[str]:
             before = set(spark.getTags())
             spark.addTag("mine")
@@ -271,7 +311,9 @@ class TestOnAServer:
         await soon(lambda: connected.engine.ready, 120)
         assert await connected.run(lambda spark: spark.range(10).count()) == 10
 
-    async def test_a_server_that_hangs_is_not_ready_until_it_goes_on(self, connected: Connected) -> None:
+    async def test_a_server_that_hangs_is_not_ready_until_it_goes_on(
+        self, connected: Connected
+    ) -> None:
         connected.server.process.freeze()
         await soon(lambda: not connected.engine.ready)
         assert "not answered" in str(connected.engine.reason)
@@ -287,7 +329,8 @@ class TestOnAServer:
         lost = await asyncio.to_thread(maker.open)
         job = asyncio.create_task(asyncio.to_thread(lost.group("lost", "default").run, beats.job()))
         await beats.begun()
-        lost.end()  # as if the connection were cut: the server hears nothing
+        # As if the connection were cut: the server hears nothing.
+        lost.end()
         with pytest.raises(Exception, match=r"CANCELLED|closed|NO_ACTIVE_SESSION"):
             await job
         assert not await beats.are_over()
@@ -297,7 +340,9 @@ class TestOnAServer:
         await asyncio.to_thread(following.stop)
         following.end()
 
-    async def test_opening_is_bounded_by_an_abort_while_the_server_hangs(self, connected: Connected) -> None:
+    async def test_opening_is_bounded_by_an_abort_while_the_server_hangs(
+        self, connected: Connected
+    ) -> None:
         maker = ConnectMaker(SparkSettings(remote=connected.server.remote))
         connected.server.process.freeze()
         try:
@@ -313,23 +358,35 @@ class TestOnAServer:
     async def test_properties_that_only_a_servers_start_can_set_are_left_out_and_named_once(
         self, connected: Connected, caplog: pytest.LogCaptureFixture
     ) -> None:
-        static = {"spark.executor.memory": "1g", "spark.sql.warehouse.dir": "/data", "spark.jars": "/a.jar"}
+        static = {
+            "spark.executor.memory": "1g",
+            "spark.sql.warehouse.dir": "/data",
+            "spark.jars": "/a.jar",
+        }
         conf = {**static, "spark.sql.shuffle.partitions": 7}
         maker = ConnectMaker(SparkSettings(remote=connected.server.remote, conf=conf))
         for _ in range(2):
             session = await asyncio.to_thread(maker.open)
-            assert await asyncio.to_thread(session.spark.conf.get, "spark.sql.shuffle.partitions") == "7"
+            assert (
+                await asyncio.to_thread(session.spark.conf.get, "spark.sql.shuffle.partitions")
+                == "7"
+            )
             await asyncio.to_thread(session.stop)
             session.end()
         (line,) = [one.getMessage() for one in caplog.records if "[spark.conf]" in one.getMessage()]
         names = "'spark.executor.memory', 'spark.sql.warehouse.dir', 'spark.jars'"
-        assert line == f"[spark.conf] {names}: only the start of a Spark Connect server can set this; it is left out"
-        assert "SPARK_CONNECT_MODE_ENABLED" in os.environ  # for the engine, which still needs it
+        assert (
+            line
+            == f"[spark.conf] {names}: only the start of a Spark Connect server can set this; it is left out"
+        )
+        # For the engine, which still needs it.
+        assert "SPARK_CONNECT_MODE_ENABLED" in os.environ
 
     async def test_another_version_of_spark_is_named_by_readiness(
         self, connected: Connected, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("pyspark.__version__", "4.99.0")  # as if it were another pyspark
+        # As if it were another pyspark.
+        monkeypatch.setattr("pyspark.__version__", "4.99.0")
         engine = SparkEngine(SparkSettings(remote=connected.server.remote))
         await engine.start()
         await soon(lambda: "did not start" in str(engine.reason))
@@ -355,7 +412,10 @@ class TestOnAServer:
         )
         environ = {**os.environ, "PATH": str(tmp_path), "JAVA_HOME": ""}
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", code), env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            *(sys.executable, "-c", code),
+            env=environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
         out, errors = await asyncio.wait_for(process.communicate(), 60)
         assert out.decode().splitlines() == ["7", "'' False"], errors.decode()

@@ -1,4 +1,6 @@
-"""A channel whose executors read Kafka, with the driver and the executors on a Spark Connect server."""
+"""A channel whose executors read Kafka, with the driver and the executors on a Spark Connect
+server.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ from tests.spark.test_cluster import committed, produce
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.kafka,
-    pytest.mark.filterwarnings("ignore:.RETRIES_EXCEEDED"),  # Spark's, whenever a server does not answer
+    # Spark's, whenever a server does not answer.
+    pytest.mark.filterwarnings("ignore:.RETRIES_EXCEEDED"),
 ]
 
 
@@ -32,9 +35,13 @@ async def test_executors_of_a_connect_server_read_the_ranges_and_a_rejected_reco
     topic, count = f"clicks-{uuid4().hex[:8]}", 300
     await produce(kafka, topic, partitions=2, count=count)
     channel = {
-        "topics": [topic], "group_id": topic, "auto_offset_reset": "earliest", "spark": {"mode": "ranges"},
-        "failure_strategy": "dead-letter-queue", "dead_letter_queue": {"topic": f"{topic}-dead"},
-    }  # fmt: skip
+        "topics": [topic],
+        "group_id": topic,
+        "auto_offset_reset": "earliest",
+        "spark": {"mode": "ranges"},
+        "failure_strategy": "dead-letter-queue",
+        "dead_letter_queue": {"topic": f"{topic}-dead"},
+    }
     jars = ",".join(map(str, connector_jars()))
     async with ConnectServer(tmp_path, conf={"spark.jars": jars}) as server:
         app = App(
@@ -51,17 +58,23 @@ async def test_executors_of_a_connect_server_read_the_ranges_and_a_rejected_reco
         def keep(df: Any, batch: SparkBatch) -> None:
             batches.append(batch)
             batch.reject(df.where("value = '7'"), "not this one")
-            rows.update((row.partition, row.offset) for row in df.select("partition", "offset").collect())
+            rows.update(
+                (row.partition, row.offset) for row in df.select("partition", "offset").collect()
+            )
 
         async with app:
             await soon(lambda: committed(app) == count, 120)
             (spark,) = app.facts().spark
             assert spark.ready
     assert {(one.partition, one.start) for one in batches[0].ranges} <= {(0, 0), (1, 0)}
-    assert rows == Counter((partition, offset) for partition in (0, 1) for offset in range(count // 2))
+    assert rows == Counter(
+        (partition, offset) for partition in (0, 1) for offset in range(count // 2)
+    )
     assert spark.jobs["failed"] == spark.jobs["lost"] == 0
     warnings = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
-    assert any("'spark.driver.memory': only the start of a Spark Connect server" in one for one in warnings)
+    assert any(
+        "'spark.driver.memory': only the start of a Spark Connect server" in one for one in warnings
+    )
     assert "SPARK_CONNECT_MODE_ENABLED" not in os.environ
     assert await values_of(kafka, f"{topic}-dead") == [b"7"]
 
@@ -69,7 +82,9 @@ async def test_executors_of_a_connect_server_read_the_ranges_and_a_rejected_reco
 async def values_of(servers: str, topic: str) -> list[bytes | None]:
     """The values of the records of a topic's first partition."""
     partition = TopicPartition(topic, 0)
-    async with AIOKafkaConsumer(bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
+    async with AIOKafkaConsumer(
+        bootstrap_servers=servers, auto_offset_reset="earliest"
+    ) as consumer:
         consumer.assign([partition])
         end = (await consumer.end_offsets([partition]))[partition]
         return [(await consumer.getone()).value for _ in range(end)]

@@ -1,4 +1,6 @@
-"""Where Spark batches are cut: planned ranges whole and first, nothing twice, nothing lost, bounds kept."""
+"""Where Spark batches are cut: planned ranges whole and first, nothing twice, nothing lost, bounds
+kept.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,20 @@ from reactive_kafka.commit.plans import PlannedRange
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.spark.batches.cuts import BatchLimits, batch_due, forget_empty_plans, next_offset, take_batch
+from reactive_kafka.spark.batches.cuts import (
+    BatchLimits,
+    batch_due,
+    forget_empty_plans,
+    next_offset,
+    take_batch,
+)
 from reactive_kafka.spark.batches.runs import RecordRun
 from reactive_kafka.testing import record
 
 
-def lane_with(*pieces: Sequence[int], plans: Sequence[PlannedRange] = (), partition: int = 0, now: float = 0.0) -> Lane:
+def lane_with(
+    *pieces: Sequence[int], plans: Sequence[PlannedRange] = (), partition: int = 0, now: float = 0.0
+) -> Lane:
     """A lane in which records with these offsets wait, piece by piece."""
     tracker = OffsetTracker(TopicPartition("clicks", partition), 0)
     for planned in plans:
@@ -46,7 +56,9 @@ def nothing(lane: Lane) -> int:
     return 0
 
 
-def limits(records: int = 100, bytes_: int = 10**9, wait_s: float = 2.0, is_even: bool = False) -> BatchLimits:
+def limits(
+    records: int = 100, bytes_: int = 10**9, wait_s: float = 2.0, is_even: bool = False
+) -> BatchLimits:
     return BatchLimits(records, bytes_, wait_s, is_even)
 
 
@@ -54,7 +66,9 @@ def offsets(taken: RecordRun) -> list[int]:
     return [one.offset for part in taken.slices for one in part.records]
 
 
-def test_a_batch_is_due_when_it_is_full_by_records_or_bytes_or_when_its_first_record_has_waited() -> None:
+def test_a_batch_is_due_when_it_is_full_by_records_or_bytes_or_when_its_first_record_has_waited() -> (
+    None
+):
     lane = lane_with([0, 1, 2], now=5.0)
     assert batch_due([lane], limits(records=4), all_of) == 7.0
     assert batch_due([lane], limits(records=3), all_of) == 5.0
@@ -67,7 +81,8 @@ def test_a_planned_range_is_due_at_once_when_all_of_it_is_there_and_not_before()
     plan = PlannedRange(0, 4)
     assert batch_due([lane_with([0, 1, 2], plans=[plan], now=5.0)], limits(), nothing) == inf
     assert batch_due([lane_with([0, 1, 2, 3], plans=[plan], now=5.0)], limits(), nothing) == 5.0
-    assert batch_due([lane_with([0, 1, 4], plans=[plan], now=5.0)], limits(), nothing) == 5.0  # 2 and 3 are gone
+    # 2 and 3 are gone.
+    assert batch_due([lane_with([0, 1, 4], plans=[plan], now=5.0)], limits(), nothing) == 5.0
 
 
 def test_a_planned_range_is_taken_whole_alone_and_first_however_large_it_is() -> None:
@@ -76,7 +91,10 @@ def test_a_planned_range_is_taken_whole_alone_and_first_however_large_it_is() ->
     (taken,) = take_batch([fresh, planned], limits(records=2), no_weight)
     assert taken.planned == PlannedRange(0, 4)
     assert offsets(taken) == [0, 1, 2, 3]
-    assert [offsets(one) for one in take_batch([fresh, planned], limits(), no_weight)] == [[0, 1], [4, 5]]
+    assert [offsets(one) for one in take_batch([fresh, planned], limits(), no_weight)] == [
+        [0, 1],
+        [4, 5],
+    ]
 
 
 def test_what_lies_before_a_planned_range_is_cut_at_its_start() -> None:
@@ -88,12 +106,16 @@ def test_what_lies_before_a_planned_range_is_cut_at_its_start() -> None:
 
 
 def test_whole_planned_ranges_of_several_partitions_go_together_as_far_as_there_is_room() -> None:
-    lanes = [lane_with([0, 1, 2], plans=[PlannedRange(0, 3)], partition=number) for number in range(3)]
+    lanes = [
+        lane_with([0, 1, 2], plans=[PlannedRange(0, 3)], partition=number) for number in range(3)
+    ]
     taken = take_batch(lanes, limits(records=6), no_weight)
     assert [one.lane.tracker.partition.partition for one in taken] == [0, 1]
 
 
-def test_bytes_bound_a_batch_within_a_piece_and_an_empty_batch_takes_one_record_all_the_same() -> None:
+def test_bytes_bound_a_batch_within_a_piece_and_an_empty_batch_takes_one_record_all_the_same() -> (
+    None
+):
     lane = lane_with([0, 1, 2, 3])
     (taken,) = take_batch([lane], limits(bytes_=25), ten_each)
     assert offsets(taken) == [0, 1]
@@ -119,8 +141,13 @@ def test_a_planned_range_of_which_no_record_is_left_holds_nothing_back() -> None
 
 def test_an_even_batch_takes_alike_of_all_partitions_and_what_some_lack_of_the_others() -> None:
     def taken(bounds: BatchLimits) -> list[tuple[int, int]]:
-        lanes = [lane_with(range(there), partition=number) for number, there in enumerate([9, 2, 9, 9])]
-        return [(one.lane.tracker.partition.partition, one.records) for one in take_batch(lanes, bounds, no_weight)]
+        lanes = [
+            lane_with(range(there), partition=number) for number, there in enumerate([9, 2, 9, 9])
+        ]
+        return [
+            (one.lane.tracker.partition.partition, one.records)
+            for one in take_batch(lanes, bounds, no_weight)
+        ]
 
     assert taken(limits(20, is_even=True)) == [(0, 6), (1, 2), (2, 6), (3, 6)]
     assert taken(limits(20)) == [(0, 9), (1, 2), (2, 9)]
@@ -129,7 +156,10 @@ def test_an_even_batch_takes_alike_of_all_partitions_and_what_some_lack_of_the_o
 def test_an_even_batch_with_fewer_places_than_partitions_takes_one_of_each_that_has_most() -> None:
     lanes = [lane_with(range(there), partition=number) for number, there in enumerate([3, 1, 2, 1])]
     taken = take_batch(lanes, limits(2, is_even=True), no_weight)
-    assert [(one.lane.tracker.partition.partition, one.records) for one in taken] == [(0, 1), (2, 1)]
+    assert [(one.lane.tracker.partition.partition, one.records) for one in taken] == [
+        (0, 1),
+        (2, 1),
+    ]
 
 
 @given(data=st.data())
@@ -142,7 +172,11 @@ def test_every_record_is_taken_once_planned_ranges_as_they_were_and_fresh_ones_a
         plans = [PlannedRange(*pair) for pair in zip(edges[::2], edges[1::2], strict=False)]
         there = sorted(data.draw(st.sets(st.integers(0, 45), max_size=30)))
         cuts = sorted(data.draw(st.sets(st.integers(0, len(there)), max_size=4)))
-        pieces = [there[low:high] for low, high in zip([0, *cuts], [*cuts, len(there)], strict=True) if low < high]
+        pieces = [
+            there[low:high]
+            for low, high in zip([0, *cuts], [*cuts, len(there)], strict=True)
+            if low < high
+        ]
         lane = lane_with(*pieces, [46], plans=plans, partition=number)
         lanes.append(lane)
         wanted.append([*there, 46])
@@ -164,7 +198,9 @@ def test_every_record_is_taken_once_planned_ranges_as_they_were_and_fresh_ones_a
             tracker, found = one.tracker, offsets(one)
             assert found == list(one.offsets)
             seen[tracker.partition.partition] += found
-            inside = [plan for plan in tracker.plans if plan.start <= found[-1] and found[0] < plan.until]
+            inside = [
+                plan for plan in tracker.plans if plan.start <= found[-1] and found[0] < plan.until
+            ]
             assert inside == ([] if one in fresh else [one.planned])
             assert one.planned.start <= found[0]
             assert found[-1] < one.planned.until

@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from reactive_kafka.spark.session.driver import DriverLog, end_process, environment, submit_arguments
+from reactive_kafka.spark.session.driver import (
+    DriverLog,
+    end_process,
+    environment,
+    submit_arguments,
+)
 
 
 def printing(log: DriverLog, *lines: str) -> None:
@@ -16,7 +21,8 @@ def printing(log: DriverLog, *lines: str) -> None:
     subprocess.run([sys.executable, "-c", code], stderr=log.target, check=True)
 
 
-A_FAILED_TASK = (  # as Spark 4.1 prints it, shortened
+# As Spark 4.1 prints it, shortened.
+A_FAILED_TASK = (
     "26/11/21 18:58:56 ERROR Executor: Exception in task 0.0 in stage 16.0 (TID 15)",
     "org.apache.spark.api.python.PythonException: Traceback (most recent call last):",
     '  File "/app/multi.py", line 42, in chk',
@@ -51,7 +57,9 @@ def levels_of(caplog: pytest.LogCaptureFixture, *lines: str) -> list[str]:
     return [record.levelname for record in caplog.records]
 
 
-def test_what_a_driver_prints_is_logged_at_sparks_own_level(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_a_driver_prints_is_logged_at_sparks_own_level(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     lines = (
         "26/11/21 11:46:36 ERROR Executor: Exception in task 0.0",
         "26/11/21 11:46:36 INFO SparkContext: Running Spark",
@@ -66,16 +74,37 @@ def test_what_a_driver_prints_is_logged_at_sparks_own_level(caplog: pytest.LogCa
     assert levels_of(caplog, *lines) == ["ERROR", "INFO", "WARNING", *["DEBUG"] * 5]
 
 
-def test_of_a_stack_trace_only_the_first_lines_of_an_error_are_shown(caplog: pytest.LogCaptureFixture) -> None:
-    assert levels_of(caplog, *A_FAILED_TASK) == [*["ERROR"] * 3, *["DEBUG"] * 6, "WARNING", *["DEBUG"] * 3]
+def test_of_a_stack_trace_only_the_first_lines_of_an_error_are_shown(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert levels_of(caplog, *A_FAILED_TASK) == [
+        *["ERROR"] * 3,
+        *["DEBUG"] * 6,
+        "WARNING",
+        *["DEBUG"] * 3,
+    ]
 
 
 def test_what_a_driver_prints_at_each_start_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
-    assert levels_of(caplog, *AT_EACH_START) == ["DEBUG", "DEBUG", "WARNING", "DEBUG", "DEBUG", "DEBUG"]
+    assert levels_of(caplog, *AT_EACH_START) == [
+        "DEBUG",
+        "DEBUG",
+        "WARNING",
+        "DEBUG",
+        "DEBUG",
+        "DEBUG",
+    ]
 
 
-def test_what_a_python_worker_prints_is_shown_whatever_came_before(caplog: pytest.LogCaptureFixture) -> None:
-    own = ("my own words", "Traceback (most recent call last):", '  File "x.py", line 1', "ValueError: my own")
+def test_what_a_python_worker_prints_is_shown_whatever_came_before(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    own = (
+        "my own words",
+        "Traceback (most recent call last):",
+        '  File "x.py", line 1',
+        "ValueError: my own",
+    )
     levels = levels_of(caplog, *A_FAILED_TASK[:7], *own)
     assert levels[7:] == ["INFO", "INFO", "DEBUG", "INFO"]
 
@@ -95,15 +124,28 @@ def test_the_last_words_of_a_driver_are_one_line() -> None:
         "26/11/21 19:06:56 ERROR SparkSubmit: Failed to load class x.",
     ],
 )
-def test_the_last_words_of_a_driver_are_its_error_and_not_what_it_says_at_each_start(error: str) -> None:
+def test_the_last_words_of_a_driver_are_its_error_and_not_what_it_says_at_each_start(
+    error: str,
+) -> None:
     log = DriverLog()
-    printing(log, *AT_EACH_START, error, *["\tat org.apache.spark.deploy.SparkSubmit.error(SparkSubmit.scala:1)"] * 30)
+    printing(
+        log,
+        *AT_EACH_START,
+        error,
+        *["\tat org.apache.spark.deploy.SparkSubmit.error(SparkSubmit.scala:1)"] * 30,
+    )
     assert log.last_words() == error
 
 
 def test_the_last_words_begin_with_the_first_error() -> None:
     log = DriverLog()
-    printing(log, "starting", "Error: Could not create the Java Virtual Machine.", "Error: A fatal exception", "bye")
+    printing(
+        log,
+        "starting",
+        "Error: Could not create the Java Virtual Machine.",
+        "Error: A fatal exception",
+        "bye",
+    )
     expected = "Error: Could not create the Java Virtual Machine. / Error: A fatal exception / bye"
     assert log.last_words() == expected
 
@@ -125,12 +167,18 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_no_driver_survives_its_end(way: str) -> None:
-    process = subprocess.Popen([sys.executable, "-c", WAYS[way]], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-c", WAYS[way]], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     assert process.stdout
-    process.stdout.readline()  # it is up
+    # It is up.
+    process.stdout.readline()
     end_process(process, grace_s=0.3)
     process.stdout.close()
-    assert process.returncode == {"leaves when its input closes": 0, "leaves at SIGTERM": -15, "never leaves": -9}[way]
+    assert (
+        process.returncode
+        == {"leaves when its input closes": 0, "leaves at SIGTERM": -15, "never leaves": -9}[way]
+    )
 
 
 def test_ending_a_driver_twice_is_harmless() -> None:
@@ -142,9 +190,13 @@ def test_ending_a_driver_twice_is_harmless() -> None:
 
 def test_secrets_are_read_from_a_file_that_is_ours_alone_and_gone_after_the_launch() -> None:
     """Row S3 of the faults."""
-    with submit_arguments("spark.a.password=hunter2\n", {"PYSPARK_SUBMIT_ARGS": "--jars x pyspark-shell"}) as added:
+    with submit_arguments(
+        "spark.a.password=hunter2\n", {"PYSPARK_SUBMIT_ARGS": "--jars x pyspark-shell"}
+    ) as added:
         text = added["PYSPARK_SUBMIT_ARGS"]
-        found = re.fullmatch(r"--properties-file (\S+) --load-spark-defaults --jars x pyspark-shell", text)
+        found = re.fullmatch(
+            r"--properties-file (\S+) --load-spark-defaults --jars x pyspark-shell", text
+        )
         assert found is not None
         file = Path(found[1])
         assert file.read_text() == "spark.a.password=hunter2\n"
@@ -160,7 +212,9 @@ def test_without_secrets_or_with_a_file_of_the_users_own_nothing_is_added() -> N
         assert (nothing, no) == ({}, {})
 
 
-def test_our_own_configuration_is_not_in_the_environment_of_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_our_own_configuration_is_not_in_the_environment_of_a_driver(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Row S3 of the faults."""
     name = "REACTIVE_KAFKA__KAFKA__SASL_PLAIN_PASSWORD"
     monkeypatch.setenv(name, "hunter2")

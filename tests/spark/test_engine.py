@@ -19,7 +19,8 @@ from tests.harness.sockets import listening
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.asyncio(loop_scope="session"),
-    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),  # pyspark leaves those of collect() open
+    # Pyspark leaves those of collect() open.
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 
 ROWS = "id long"
@@ -60,15 +61,23 @@ async def assert_over(engine: SparkEngine, beats: Path) -> None:
     at_once = size(beats)
     assert at_once > 0
     active = await engine.run(
-        lambda spark: spark.sparkContext.statusTracker().getActiveJobsIds(), timeout_s=10, description=DESCRIPTION
+        lambda spark: spark.sparkContext.statusTracker().getActiveJobsIds(),
+        timeout_s=10,
+        description=DESCRIPTION,
     )
     assert active == []
-    await asyncio.sleep(0.5)  # 50 beats: nothing tells of a beat that does not come
+    # 50 beats: nothing tells of a beat that does not come.
+    await asyncio.sleep(0.5)
     assert size(beats) == at_once
 
 
 async def test_what_a_job_returns_is_handed_on(engine: SparkEngine) -> None:
-    assert await engine.run(lambda spark: spark.range(10).count(), timeout_s=30, description=DESCRIPTION) == 10
+    assert (
+        await engine.run(
+            lambda spark: spark.range(10).count(), timeout_s=30, description=DESCRIPTION
+        )
+        == 10
+    )
     assert engine.ready
     assert engine.reason is None
 
@@ -77,7 +86,8 @@ async def test_a_timeout_is_a_failure_that_comes_when_the_last_task_has_ended(
     engine: SparkEngine, tmp_path: Path
 ) -> None:
     beats, timeout_s = tmp_path / "beats", 1
-    while not size(beats):  # on a busy machine its task may not have begun in time
+    # On a busy machine its task may not have begun in time.
+    while not size(beats):
         timeout_s *= 2
         with pytest.raises(JobTimeoutError, match=f"cancelled, not done after {timeout_s} s"):
             await engine.run(beating(beats), timeout_s=timeout_s, description=DESCRIPTION)
@@ -85,7 +95,9 @@ async def test_a_timeout_is_a_failure_that_comes_when_the_last_task_has_ended(
 
 
 @pytest.mark.parametrize("by", ["asyncio", "anyio"])
-async def test_cancelling_ends_the_job_before_it_returns(engine: SparkEngine, tmp_path: Path, by: str) -> None:
+async def test_cancelling_ends_the_job_before_it_returns(
+    engine: SparkEngine, tmp_path: Path, by: str
+) -> None:
     beats = tmp_path / "beats"
     scope = anyio.CancelScope()
 
@@ -101,7 +113,8 @@ async def test_cancelling_ends_the_job_before_it_returns(engine: SparkEngine, tm
         scope.cancel()
     await asyncio.wait({task}, timeout=10)
     assert task.done()
-    assert task.cancelled() == (by == "asyncio")  # a scope keeps its own cancellation to itself
+    # A scope keeps its own cancellation to itself.
+    assert task.cancelled() == (by == "asyncio")
     assert scope.cancelled_caught == (by == "anyio")
     await assert_over(engine, beats)
 
@@ -143,9 +156,13 @@ async def test_a_function_that_catches_the_cancellation_cannot_start_another_job
 
 async def test_a_job_that_waits_for_its_turn_leaves_at_once(engine: SparkEngine) -> None:
     go_on, ran = threading.Event(), []
-    first = asyncio.create_task(engine.run(lambda spark: go_on.wait(30), timeout_s=60, description=DESCRIPTION))
+    first = asyncio.create_task(
+        engine.run(lambda spark: go_on.wait(30), timeout_s=60, description=DESCRIPTION)
+    )
     await asyncio.sleep(0)
-    second = asyncio.create_task(engine.run(ran.append, timeout_s=60, description=DESCRIPTION, alone=True))
+    second = asyncio.create_task(
+        engine.run(ran.append, timeout_s=60, description=DESCRIPTION, alone=True)
+    )
     await asyncio.sleep(0)
     second.cancel()
     await asyncio.wait({second}, timeout=1)
@@ -155,7 +172,9 @@ async def test_a_job_that_waits_for_its_turn_leaves_at_once(engine: SparkEngine)
     assert ran == []
 
 
-async def test_a_function_stuck_in_python_is_left_behind_and_can_start_no_job_later(engine: SparkEngine) -> None:
+async def test_a_function_stuck_in_python_is_left_behind_and_can_start_no_job_later(
+    engine: SparkEngine,
+) -> None:
     go_on = threading.Event()
     late: list[str] = []
 
@@ -169,9 +188,12 @@ async def test_a_function_stuck_in_python_is_left_behind_and_can_start_no_job_la
     began = time.monotonic()
     with pytest.raises(JobStuckError, match="still running"):
         await engine.run(stuck, timeout_s=0.2, description=DESCRIPTION)
-    assert time.monotonic() - began < 8  # cancel_s is 5
+    # cancel_s is 5.
+    assert time.monotonic() - began < 8
     async with asyncio.timeout(30):
-        count = await engine.run(lambda spark: spark.range(2).count(), timeout_s=30, description=DESCRIPTION)
+        count = await engine.run(
+            lambda spark: spark.range(2).count(), timeout_s=30, description=DESCRIPTION
+        )
     assert (count, late) == (2, [])
     go_on.set()
     await soon(lambda: bool(late))
@@ -188,7 +210,8 @@ async def test_a_small_job_is_not_held_up_by_a_big_one_in_another_pool(engine: S
 
     seen: list[JobProgress] = []
     big = asyncio.create_task(
-        engine.run(naps(600), timeout_s=600, description="big", pool="big", on_progress=seen.append)  # 15 s
+        # 15 s.
+        engine.run(naps(600), timeout_s=600, description="big", pool="big", on_progress=seen.append)
     )
     await soon(lambda: bool(seen) and seen[-1].tasks_done > 0, limit_s=60)
     assert await engine.run(naps(2), timeout_s=60, description="small", pool="small") == 2
@@ -215,7 +238,9 @@ async def test_what_a_job_set_for_its_thread_is_gone_for_the_next(engine: SparkE
     assert not second["spark.job.tags"]
 
 
-async def test_tasks_are_counted_while_the_job_runs_and_at_its_end(engine: SparkEngine, tmp_path: Path) -> None:
+async def test_tasks_are_counted_while_the_job_runs_and_at_its_end(
+    engine: SparkEngine, tmp_path: Path
+) -> None:
     seen: list[JobProgress] = []
     go_on = tmp_path / "go-on"
     file = str(go_on)
@@ -229,12 +254,14 @@ async def test_tasks_are_counted_while_the_job_runs_and_at_its_end(engine: Spark
 
     def note(progress: JobProgress) -> None:
         seen.append(progress)
-        if progress.tasks_active == 2:  # local[2]
+        # Local[2]
+        if progress.tasks_active == 2:
             go_on.touch()
 
     await engine.run(
         lambda spark: spark.range(0, 3, 1, 3).mapInArrow(wait, ROWS).collect(),
-        timeout_s=90,  # the tasks wait 100 s
+        # The tasks wait 100 s.
+        timeout_s=90,
         description=DESCRIPTION,
         on_progress=note,
     )
@@ -257,7 +284,10 @@ async def test_before_its_start_it_says_so() -> None:
     assert engine.reason == "Spark is stopped"
 
 
-async def test_without_pyspark_starting_names_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pyspark", None)  # as if it were not installed
+async def test_without_pyspark_starting_names_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # As if it were not installed.
+    monkeypatch.setitem(sys.modules, "pyspark", None)
     with pytest.raises(MissingExtraError, match="pip install 'reactive-kafka\\[spark\\]'"):
         await SparkEngine(SparkSettings()).start()

@@ -21,7 +21,8 @@ from tests.spark.test_engine import soon
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.asyncio(loop_scope="session"),
-    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),  # pyspark leaves those of collect() open
+    # Pyspark leaves those of collect() open.
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 
 ROWS = "id long"
@@ -66,13 +67,33 @@ def exists(spark: Any) -> None:
 
 
 FAILURES: dict[str, tuple[Callable[[Any], Any], type[OffloadError], str]] = {
-    "a Python function on an executor": (in_python(raises), BadDataError, "LookupError: row 7 is broken"),
-    "a module that executors lack": (in_python(imports), UnfitExecutorsError, "ModuleNotFoundError: No module named"),
+    "a Python function on an executor": (
+        in_python(raises),
+        BadDataError,
+        "LookupError: row 7 is broken",
+    ),
+    "a module that executors lack": (
+        in_python(imports),
+        UnfitExecutorsError,
+        "ModuleNotFoundError: No module named",
+    ),
     "a Python worker that exits": (in_python(exits), WorkerLostError, "exited unexpectedly"),
-    "a cast": (sql("select cast(concat('x', id) as int) from range(3)"), BadDataError, "CAST_INVALID_INPUT"),
+    "a cast": (
+        sql("select cast(concat('x', id) as int) from range(3)"),
+        BadDataError,
+        "CAST_INVALID_INPUT",
+    ),
     "a division": (sql("select 1 / id from range(3)"), BadDataError, "DIVIDE_BY_ZERO"),
-    "raise_error": (sql("select raise_error('bad') from range(3)"), BadDataError, "USER_RAISED_EXCEPTION"),
-    "a column that is not there": (sql("select nope from range(3)"), OffloadError, "AnalysisException: [UNRESOLVED"),
+    "raise_error": (
+        sql("select raise_error('bad') from range(3)"),
+        BadDataError,
+        "USER_RAISED_EXCEPTION",
+    ),
+    "a column that is not there": (
+        sql("select nope from range(3)"),
+        OffloadError,
+        "AnalysisException: [UNRESOLVED",
+    ),
     "a query that is none": (sql("selec 1"), OffloadError, "ParseException"),
     "a path that exists": (exists, OffloadError, "PATH_ALREADY_EXISTS"),
     "a source that is not there": (
@@ -80,9 +101,17 @@ FAILURES: dict[str, tuple[Callable[[Any], Any], type[OffloadError], str]] = {
         UnfitExecutorsError,
         "DATA_SOURCE_NOT_FOUND",
     ),
-    "too much for the driver": (sql("select repeat('x', 2000000000)"), BadDataError, "OutOfMemoryError"),
+    "too much for the driver": (
+        sql("select repeat('x', 2000000000)"),
+        BadDataError,
+        "OutOfMemoryError",
+    ),
     "the function itself": (fails, BadDataError, "ValueError: no such customer"),
-    "a database of the function's": (refused, OffloadError, "ConnectionRefusedError: the database is away"),
+    "a database of the function's": (
+        refused,
+        OffloadError,
+        "ConnectionRefusedError: the database is away",
+    ),
 }
 
 
@@ -97,11 +126,14 @@ async def test_who_is_to_blame_for(engine: SparkEngine, what: str) -> None:
     assert words in str(failed.value)
     assert "\n" not in str(failed.value)
     assert failed.value.__cause__ is not None
-    await soon(lambda: engine.ready)  # not at once: a driver that is out of memory, or busy, may answer late
+    # Not at once: a driver that is out of memory, or busy, may answer late.
+    await soon(lambda: engine.ready)
     assert engine.driver_pid == driver
 
 
-async def test_a_driver_that_is_killed_under_two_jobs_leaves_it_open_which_of_them_did_it(engine: SparkEngine) -> None:
+async def test_a_driver_that_is_killed_under_two_jobs_leaves_it_open_which_of_them_did_it(
+    engine: SparkEngine,
+) -> None:
     killed = engine.driver_pid
     together = threading.Barrier(2)
 
@@ -118,12 +150,19 @@ async def test_a_driver_that_is_killed_under_two_jobs_leaves_it_open_which_of_th
     jobs = (engine.run(job, timeout_s=60, description="batch") for job in (kill, victim))
     errors = await asyncio.gather(*jobs, return_exceptions=True)
     assert [type(error) for error in errors] == [SessionLostError] * 2
-    assert [error.was_alone for error in errors if isinstance(error, SessionLostError)] == [False, False]
+    assert [error.was_alone for error in errors if isinstance(error, SessionLostError)] == [
+        False,
+        False,
+    ]
     assert not engine.ready
     # Its port is closed a moment before its process is gone.
-    assert re.search(r"driver \(java\) (has ended|cannot be asked: ConnectionRefused)", str(engine.reason))
+    assert re.search(
+        r"driver \(java\) (has ended|cannot be asked: ConnectionRefused)", str(engine.reason)
+    )
 
-    count = await engine.run(lambda spark: spark.range(10).count(), timeout_s=60, description="batch", alone=True)
+    count = await engine.run(
+        lambda spark: spark.range(10).count(), timeout_s=60, description="batch", alone=True
+    )
     assert count == 10
     assert engine.driver_pid not in (None, killed)
 
@@ -150,10 +189,15 @@ async def test_a_driver_that_is_stopped_is_not_ready_and_a_job_that_is_cancelled
     assert time.monotonic() - began < 8
     assert lost.value.was_alone
     await soon(lambda: is_gone(stopped))
-    assert await engine.run(lambda spark: spark.range(10).count(), timeout_s=60, description="batch") == 10
+    assert (
+        await engine.run(lambda spark: spark.range(10).count(), timeout_s=60, description="batch")
+        == 10
+    )
 
 
-async def test_a_session_that_a_function_stops_is_lost_to_the_others_and_started_again(engine: SparkEngine) -> None:
+async def test_a_session_that_a_function_stops_is_lost_to_the_others_and_started_again(
+    engine: SparkEngine,
+) -> None:
     """Row I3 of the faults."""
     together, before = threading.Barrier(2), engine.driver_pid
 
@@ -171,7 +215,10 @@ async def test_a_session_that_a_function_stops_is_lost_to_the_others_and_started
     assert stopped is None
     assert isinstance(lost, SessionLostError)
     assert not lost.was_alone
-    assert await engine.run(lambda spark: spark.range(10).count(), timeout_s=60, description="batch") == 10
+    assert (
+        await engine.run(lambda spark: spark.range(10).count(), timeout_s=60, description="batch")
+        == 10
+    )
     assert engine.driver_pid not in (None, before)
     assert is_gone(before)
 

@@ -17,13 +17,18 @@ CHECKED = f"CASE WHEN offset IN {BAD} THEN raise_error('broken') ELSE offset END
 
 
 @on_spark
-async def test_three_bad_records_of_ten_thousand_are_the_only_dead_letters(engine: SparkEngine) -> None:
+async def test_three_bad_records_of_ten_thousand_are_the_only_dead_letters(
+    engine: SparkEngine,
+) -> None:
     """Row I5 of the faults."""
     channel = {
-        "group_id": "billing", "auto_offset_reset": "earliest", "failure_strategy": "dead-letter-queue",
+        "group_id": "billing",
+        "auto_offset_reset": "earliest",
+        "failure_strategy": "dead-letter-queue",
         "spark": {"batch_max_records": RECORDS, "batch_max_wait": "30s", "on_failure": "bisect"},
-    }  # fmt: skip
-    app = App({"incoming": {"orders": channel}})  # it takes the session that there is
+    }
+    # It takes the session that there is.
+    app = App({"incoming": {"orders": channel}})
     worked, attempts = Counter[int](), list[SparkBatch]()
 
     @app.spark("orders")

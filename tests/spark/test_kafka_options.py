@@ -1,4 +1,6 @@
-"""A channel's client properties in Java's words: each is translated, left out, or refused by name."""
+"""A channel's client properties in Java's words: each is translated, left out, or refused by
+name.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ OTHER_CA = "-----BEGIN CERTIFICATE-----\nb3RoZXI=\n-----END CERTIFICATE-----"
 OURS = "-----BEGIN CERTIFICATE-----\nb3Vycw==\n-----END CERTIFICATE-----"
 KEY = "-----BEGIN PRIVATE KEY-----\na2V5\n-----END PRIVATE KEY-----"
 LOCKED_KEY = "-----BEGIN ENCRYPTED PRIVATE KEY-----\na2V5\n-----END ENCRYPTED PRIVATE KEY-----"
-PBES2_KEY = LOCKED_KEY.replace("a2V5", "MFcGCSqGSIb3DQEFDTBKMCkGCSqGSIb3DQEFDDAcBAg=")  # openssl's default
+# Openssl's default.
+PBES2_KEY = LOCKED_KEY.replace("a2V5", "MFcGCSqGSIb3DQEFDTBKMCkGCSqGSIb3DQEFDDAcBAg=")
 OLD_KEY = "-----BEGIN RSA PRIVATE KEY-----\na2V5\n-----END RSA PRIVATE KEY-----"
 FILES = {
     "ca.pem": f"for people\n{CA}\n{OTHER_CA}\n",
@@ -87,8 +90,14 @@ REFUSED_BY_SPARK = re.compile(
 
 @pytest.mark.parametrize("name", sorted(name for name, sides in SIDES.items() if sides >= CONSUMER))
 def test_every_property_of_a_consumer_is_translated_left_out_or_refused_by_name(name: str) -> None:
-    client: dict[str, Any] = {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", name: "value"}
-    client |= {"ssl_cafile": "ca.pem", "ssl_certfile": "both.pem"} if name.startswith("ssl_") else {}
+    client: dict[str, Any] = {
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "PLAIN",
+        name: "value",
+    }
+    client |= (
+        {"ssl_cafile": "ca.pem", "ssl_certfile": "both.pem"} if name.startswith("ssl_") else {}
+    )
     client |= {"ssl_keyfile": "ours.key"} if name == "ssl_keyfile" else {}
     client |= {name: "SSL"} if name == "security_protocol" else {}
     client |= {name: "PLAIN"} if name == "sasl_mechanism" else {}
@@ -118,7 +127,9 @@ def test_user_and_password_become_a_login_module(mechanism: str, module: str) ->
 
 
 def test_plain_is_the_mechanism_where_none_is_named() -> None:
-    made = options(security_protocol="SASL_SSL", sasl_plain_username="bill", sasl_plain_password="x")
+    made = options(
+        security_protocol="SASL_SSL", sasl_plain_username="bill", sasl_plain_password="x"
+    )
     assert made["kafka.sasl.mechanism"] == "PLAIN"
 
 
@@ -141,17 +152,25 @@ SECRETS = st.text(st.sampled_from("\\\"'\n\r;= n0") | st.characters(), min_size=
 
 @given(user=SECRETS, password=SECRETS)
 def test_whatever_is_in_a_password_java_reads_it_back(user: str, password: str) -> None:
-    made = options(security_protocol="SASL_SSL", sasl_plain_username=user, sasl_plain_password=Secret(password))
+    made = options(
+        security_protocol="SASL_SSL", sasl_plain_username=user, sasl_plain_password=Secret(password)
+    )
     config = made["kafka.sasl.jaas.config"]
     strings = r'"(?:\\.|[^"\\])*"'
-    match = re.fullmatch(rf"{re.escape(PLAIN)} required username=({strings}) password=({strings});", config, re.DOTALL)
+    match = re.fullmatch(
+        rf"{re.escape(PLAIN)} required username=({strings}) password=({strings});",
+        config,
+        re.DOTALL,
+    )
     assert match is not None
     assert (java_string(match[1]), java_string(match[2])) == (user, password)
 
 
 @pytest.mark.parametrize("mechanism", ["GSSAPI", "OAUTHBEARER"])
 def test_a_mechanism_that_executors_cannot_use_is_refused(mechanism: str) -> None:
-    with pytest.raises(ConfigError, match=rf"clicks.*sasl_mechanism = '{mechanism}'.*use one of them, or use mode"):
+    with pytest.raises(
+        ConfigError, match=rf"clicks.*sasl_mechanism = '{mechanism}'.*use one of them, or use mode"
+    ):
         options(security_protocol="SASL_SSL", sasl_mechanism=mechanism)
 
 
@@ -165,7 +184,11 @@ def test_all_that_is_refused_stands_in_one_error() -> None:
 
 def test_certificates_and_keys_travel_as_text() -> None:
     made = options(
-        security_protocol="SSL", ssl_cafile="ca.pem", ssl_certfile="ours.pem", ssl_keyfile="ours.key", ssl_password="x"
+        security_protocol="SSL",
+        ssl_cafile="ca.pem",
+        ssl_certfile="ours.pem",
+        ssl_keyfile="ours.key",
+        ssl_password="x",
     )
     assert made == {
         "kafka.security.protocol": "SSL",
@@ -186,7 +209,10 @@ def test_one_file_may_hold_the_key_and_its_certificates() -> None:
 
 def test_an_encrypted_key_comes_with_its_password() -> None:
     made = options(
-        security_protocol="SSL", ssl_certfile="ours.pem", ssl_keyfile="locked.key", ssl_password=Secret("opensesame")
+        security_protocol="SSL",
+        ssl_certfile="ours.pem",
+        ssl_keyfile="locked.key",
+        ssl_password=Secret("opensesame"),
     )
     assert made["kafka.ssl.keystore.key"] == LOCKED_KEY
     assert made["kafka.ssl.key.password"] == "opensesame"
@@ -201,13 +227,28 @@ def test_certificates_may_be_given_as_text_and_the_check_of_the_host_be_off() ->
 @pytest.mark.parametrize(
     ("client", "text"),
     [
-        ({"ssl_cafile": "gone.pem"}, r"ssl_cafile = 'gone.pem': .*the file cannot be read: .*No such file"),
+        (
+            {"ssl_cafile": "gone.pem"},
+            r"ssl_cafile = 'gone.pem': .*the file cannot be read: .*No such file",
+        ),
         ({"ssl_cafile": "nothing.pem"}, r"ssl_cafile = .*no certificate in PEM form"),
         ({"ssl_certfile": "ours.pem"}, r"ssl_certfile = .*no private key in PEM form"),
-        ({"ssl_certfile": "ours.pem", "ssl_keyfile": "ca.pem"}, r"ssl_keyfile = .*no private key in PEM form"),
-        ({"ssl_certfile": "nothing.pem", "ssl_keyfile": "ours.key"}, r"ssl_certfile = .*no certificate in PEM form"),
-        ({"ssl_certfile": "ours.pem", "ssl_keyfile": "old.key"}, r"ssl_keyfile = .*PKCS #8.*openssl pkcs8 -topk8"),
-        ({"ssl_certfile": "ours.pem", "ssl_keyfile": "locked.key"}, r"ssl_keyfile = .*encrypted: set ssl_password"),
+        (
+            {"ssl_certfile": "ours.pem", "ssl_keyfile": "ca.pem"},
+            r"ssl_keyfile = .*no private key in PEM form",
+        ),
+        (
+            {"ssl_certfile": "nothing.pem", "ssl_keyfile": "ours.key"},
+            r"ssl_certfile = .*no certificate in PEM form",
+        ),
+        (
+            {"ssl_certfile": "ours.pem", "ssl_keyfile": "old.key"},
+            r"ssl_keyfile = .*PKCS #8.*openssl pkcs8 -topk8",
+        ),
+        (
+            {"ssl_certfile": "ours.pem", "ssl_keyfile": "locked.key"},
+            r"ssl_keyfile = .*encrypted: set ssl_password",
+        ),
         (
             {"ssl_certfile": "ours.pem", "ssl_keyfile": "pbes2.key", "ssl_password": "x"},
             r"ssl_keyfile = .*PBES2: make one with openssl pkcs8 -topk8 -v1 PBE-SHA1-3DES",

@@ -53,14 +53,24 @@ class FakeFrame:
 
 
 def test_neighbours_are_one_run_and_a_gap_makes_two() -> None:
-    assert runs([part(A0, range(5, 7), range(2, 5), range(9, 12)), part(A1, range(3)), part(A0, range(12, 13))]) == {
+    assert runs(
+        [
+            part(A0, range(5, 7), range(2, 5), range(9, 12)),
+            part(A1, range(3)),
+            part(A0, range(12, 13)),
+        ]
+    ) == {
         A0: [range(2, 7), range(9, 13)],
         A1: [range(3)],
     }
 
 
 def test_each_read_has_one_run_of_a_partition() -> None:
-    offsets = {A0: [range(2, 7), range(9, 13), range(20, 21)], A1: [range(3)], B0: [range(1), range(4, 5)]}
+    offsets = {
+        A0: [range(2, 7), range(9, 13), range(20, 21)],
+        A1: [range(3)],
+        B0: [range(1), range(4, 5)],
+    }
     assert reads(offsets) == [
         {A0: range(2, 7), A1: range(3), B0: range(1)},
         {A0: range(9, 13), B0: range(4, 5)},
@@ -69,21 +79,33 @@ def test_each_read_has_one_run_of_a_partition() -> None:
     assert reads({}) == []
 
 
-Pieces = st.lists(st.tuples(st.sampled_from([A0, A1, B0]), st.integers(0, 40), st.integers(1, 8)), max_size=12)
+Pieces = st.lists(
+    st.tuples(st.sampled_from([A0, A1, B0]), st.integers(0, 40), st.integers(1, 8)), max_size=12
+)
 
 
 @given(Pieces)
 def test_every_offset_is_read_exactly_once(pieces: list[tuple[TopicPartition, int, int]]) -> None:
     parts = [part(partition, range(start, start + length)) for partition, start, length in pieces]
-    wanted = {(partition, offset) for partition, start, length in pieces for offset in range(start, start + length)}
-    read = [(partition, offset) for one in reads(runs(parts)) for partition, its in one.items() for offset in its]
+    wanted = {
+        (partition, offset)
+        for partition, start, length in pieces
+        for offset in range(start, start + length)
+    }
+    read = [
+        (partition, offset)
+        for one in reads(runs(parts))
+        for partition, its in one.items()
+        for offset in its
+    ]
     assert len(read) == len(wanted)
     assert set(read) == wanted
 
 
 def test_partitions_and_offsets_are_told_by_topic_with_exclusive_ends() -> None:
     told = {
-        name: json.loads(text) for name, text in offsets_json({A0: range(2, 7), B0: range(1), A1: range(3)}).items()
+        name: json.loads(text)
+        for name, text in offsets_json({A0: range(2, 7), B0: range(1), A1: range(3)}).items()
     }
     assert told == {
         "assign": {"a": [0, 1], "b": [0]},
@@ -94,7 +116,9 @@ def test_partitions_and_offsets_are_told_by_topic_with_exclusive_ends() -> None:
 
 def test_spark_is_told_servers_and_headers_and_to_fail_when_records_are_gone() -> None:
     spark: Any = FakeSpark()
-    settings = IncomingSettings(name="c", topics=("a",), group_id="g", client={"isolation_level": "read_committed"})
+    settings = IncomingSettings(
+        name="c", topics=("a",), group_id="g", client={"isolation_level": "read_committed"}
+    )
     frame: Any = KafkaSource(settings, lambda: "kafka:9092")(
         spark, [part(A0, range(2), range(4, 6)), part(A1, range(2))]
     )
@@ -132,18 +156,22 @@ def test_renewed_certificates_are_used_and_while_they_are_away_the_last_ones(
     assert "channel 'c': ssl_cafile" in caplog.text
 
 
-@pytest.mark.parametrize("logger", ["py4j.clientserver", "py4j.java_gateway", "pyspark.sql.connect.logging"])
+@pytest.mark.parametrize(
+    "logger", ["py4j.clientserver", "py4j.java_gateway", "pyspark.sql.connect.logging"]
+)
 def test_what_pyspark_logs_about_a_secret_is_dropped(
     logger: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.DEBUG, logger=logger)
     log = logging.getLogger(logger)
-    monkeypatch.setattr(log, "disabled", False)  # as that of Connect is, once it was loaded, until it is asked for
+    # As that of Connect is, once it was loaded, until it is asked for.
+    monkeypatch.setattr(log, "disabled", False)
     for option in ("kafka.sasl.jaas.config", "kafka.ssl.keystore.key", "kafka.ssl.key.password"):
         log.debug("Command to send: %s", f"c\no12\noption\ns{option}\nssecret\ne\n")
     log.debug("Command to send: %s", "c\no12\noption\nskafka.isolation.level\nsread_committed\ne\n")
     hide(["spark.my.password", "a\\b"])
-    log.debug("Answer received: %s", "!ysa\\\\b")  # a value without its name, as Java's answers have it
+    # A value without its name, as Java's answers have it.
+    log.debug("Answer received: %s", "!ysa\\\\b")
     log.debug("Command to send: %s", "c\no1\nset\nsspark.my.password\nssecret\ne\n")
     assert "secret" not in caplog.text
     assert "!ys" not in caplog.text

@@ -7,11 +7,22 @@ from hypothesis import strategies as st
 from reactive_kafka.cli.spark_progress import bars
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.batch import spark_range
-from reactive_kafka.spark.batches.ledger import KEPT_BATCHES, BatchRun, JobProgress, Ledger, share_after
+from reactive_kafka.spark.batches.ledger import (
+    KEPT_BATCHES,
+    BatchRun,
+    JobProgress,
+    Ledger,
+    share_after,
+)
 
 
 def run_of(start: int = 0, attempt: int = 1) -> BatchRun:
-    return BatchRun((spark_range("g", TopicPartition("clicks", 0), start, start + 10),), 10, attempt, timeout_s=60.0)
+    return BatchRun(
+        (spark_range("g", TopicPartition("clicks", 0), start, start + 10),),
+        10,
+        attempt,
+        timeout_s=60.0,
+    )
 
 
 def ledger() -> Ledger:
@@ -22,12 +33,20 @@ def test_a_running_batch_is_shown_with_its_ranges_its_tasks_and_how_long_it_runs
     kept, run = ledger(), run_of(attempt=2)
     kept.begin(run, is_part=False)
     (waiting,) = kept.facts(100.0, ready=False, reason="starting").running
-    assert waiting.since_s == 0.0  # it waits for Spark
+    # It waits for Spark.
+    assert waiting.since_s == 0.0
     run.started = 103.0
-    run.look(JobProgress(stages=3, stages_done=1, tasks=8, tasks_done=5, tasks_active=2, tasks_failed=1))
+    run.look(
+        JobProgress(stages=3, stages_done=1, tasks=8, tasks_done=5, tasks_active=2, tasks_failed=1)
+    )
     facts = kept.facts(110.0, ready=True, reason=None)
     (running,) = facts.running
-    assert (running.id, running.ranges, running.records, running.attempt) == (run.id, ("clicks-0 [0, 10)",), 10, 2)
+    assert (running.id, running.ranges, running.records, running.attempt) == (
+        run.id,
+        ("clicks-0 [0, 10)",),
+        10,
+        2,
+    )
     assert (running.since_s, running.timeout_s, running.outcome) == (7.0, 60.0, None)
     assert (running.stages, running.stages_done, running.tasks, running.tasks_done) == (3, 1, 8, 5)
     assert (running.tasks_active, running.tasks_failed) == (2, 1)
@@ -41,22 +60,36 @@ def test_tasks_are_those_of_all_running_batches() -> None:
         kept.begin(run, is_part=False)
         run.started = 0.0
         run.look(JobProgress(tasks=8, tasks_done=5, tasks_active=2))
-    assert kept.facts(1.0, ready=True, reason=None).tasks == {"active": 4, "completed": 10, "failed": 0}
+    assert kept.facts(1.0, ready=True, reason=None).tasks == {
+        "active": 4,
+        "completed": 10,
+        "failed": 0,
+    }
     kept.end(one, "ok", 1.0, 0.0)
-    assert kept.facts(1.0, ready=True, reason=None).tasks == {"active": 2, "completed": 5, "failed": 0}
+    assert kept.facts(1.0, ready=True, reason=None).tasks == {
+        "active": 2,
+        "completed": 5,
+        "failed": 0,
+    }
 
 
 def test_a_batch_that_has_ended_is_kept_with_its_outcome_and_counted() -> None:
     kept, run = ledger(), run_of()
     kept.begin(run, is_part=True)
     run.started = 5.0
-    run.look(JobProgress(tasks=8, tasks_done=8, tasks_active=1))  # the last look was a moment before the end
+    # The last look was a moment before the end.
+    run.look(JobProgress(tasks=8, tasks_done=8, tasks_active=1))
     run.rejected = 3
     ended = kept.end(run, "ok", 7.5, 1_700_000_000.0)
     facts = kept.facts(99.0, ready=True, reason=None)
     assert facts.last == (ended,)
     assert ended is not None
-    assert (ended.outcome, ended.since_s, ended.ended_at, ended.rejected) == ("ok", 2.5, 1_700_000_000.0, 3)
+    assert (ended.outcome, ended.since_s, ended.ended_at, ended.rejected) == (
+        "ok",
+        2.5,
+        1_700_000_000.0,
+        3,
+    )
     assert ended.tasks_active == 0
     assert (facts.jobs["ok"], facts.rejected, facts.bisection_jobs, facts.running) == (1, 3, 1, ())
     assert facts.job_durations.sum_s == 2.5
@@ -76,7 +109,8 @@ def test_a_failure_says_why() -> None:
     kept, run = ledger(), run_of()
     kept.begin(run, is_part=False)
     run.reason = "the driver has gone"
-    kept.end(run, "lost", 1.0, 0.0)  # before its function was called
+    # Before its function was called.
+    kept.end(run, "lost", 1.0, 0.0)
     (ended,) = kept.facts(2.0, ready=False, reason="gone").last
     assert (ended.outcome, ended.reason) == ("lost", "the driver has gone")
 
@@ -86,7 +120,12 @@ def test_what_was_cancelled_while_it_waited_was_no_batch() -> None:
     kept.begin(run, is_part=False)
     assert kept.end(run, "cancelled", 1.0, 0.0) is None
     facts = kept.facts(2.0, ready=True, reason=None)
-    assert (facts.running, facts.last, sum(facts.jobs.values()), sum(facts.job_durations.counts)) == ((), (), 0, 0)
+    assert (
+        facts.running,
+        facts.last,
+        sum(facts.jobs.values()),
+        sum(facts.job_durations.counts),
+    ) == ((), (), 0, 0)
 
 
 def test_the_last_twenty_batches_are_kept_the_newest_last() -> None:
@@ -98,14 +137,31 @@ def test_the_last_twenty_batches_are_kept_the_newest_last() -> None:
         kept.end(run, "ok", 1.0, 0.0)
     last = kept.facts(2.0, ready=True, reason=None).last
     assert len(last) == KEPT_BATCHES == 20
-    assert [one.ranges[0] for one in (last[0], last[-1])] == ["clicks-0 [50, 60)", "clicks-0 [240, 250)"]
+    assert [one.ranges[0] for one in (last[0], last[-1])] == [
+        "clicks-0 [50, 60)",
+        "clicks-0 [240, 250)",
+    ]
 
 
 # -- the share that bars show
 
 STAGES = {
-    "jobs that begin while others run": [(0, 0), (1, 5), (5, 5), (5, 10), (9, 10), (10, 110), (110, 110)],
-    "stages that count until their job has ended, and were skipped": [(0, 4), (3, 4), (4, 12), (8, 12), (8, 8)],
+    "jobs that begin while others run": [
+        (0, 0),
+        (1, 5),
+        (5, 5),
+        (5, 10),
+        (9, 10),
+        (10, 110),
+        (110, 110),
+    ],
+    "stages that count until their job has ended, and were skipped": [
+        (0, 4),
+        (3, 4),
+        (4, 12),
+        (8, 12),
+        (8, 8),
+    ],
     "a stage that failed and begins again": [(8, 10), (3, 10), (0, 10), (9, 10)],
     "an executor that is lost with what it had": [(8, 8), (8, 16), (12, 16), (5, 16), (16, 16)],
     "stages that Spark has forgotten": [(900, 1000), (400, 500), (10, 100)],
@@ -118,7 +174,9 @@ def look_of(done: int, tasks: int) -> JobProgress:
 
 
 @pytest.mark.parametrize("looks", STAGES.values(), ids=STAGES.keys())
-def test_the_share_of_a_run_never_falls_and_is_full_only_when_it_has_ended_well(looks: list[tuple[int, int]]) -> None:
+def test_the_share_of_a_run_never_falls_and_is_full_only_when_it_has_ended_well(
+    looks: list[tuple[int, int]],
+) -> None:
     kept, run = ledger(), run_of()
     kept.begin(run, is_part=False)
     run.started = 0.0
@@ -153,7 +211,9 @@ _looks = st.builds(
 
 
 @given(st.lists(_looks))
-def test_no_sequence_of_looks_makes_a_share_fall_or_fills_a_bar_before_the_end(looks: list[JobProgress]) -> None:
+def test_no_sequence_of_looks_makes_a_share_fall_or_fills_a_bar_before_the_end(
+    looks: list[JobProgress],
+) -> None:
     share = 0.0
     for look in looks:
         after = share_after(share, look)
@@ -163,7 +223,9 @@ def test_no_sequence_of_looks_makes_a_share_fall_or_fills_a_bar_before_the_end(l
 
 
 class Runs:
-    """Two batches at once, each of which may be run again, or split into parts that run one after the other."""
+    """Two batches at once, each of which may be run again, or split into parts that run one after
+    the other.
+    """
 
     def __init__(self) -> None:
         self.kept = ledger()
@@ -184,7 +246,9 @@ class Runs:
         self.start()
 
 
-_steps = st.tuples(st.integers(0, 1), st.one_of(_looks, st.sampled_from(["ok", "failed", "cancelled", "lost"])))
+_steps = st.tuples(
+    st.integers(0, 1), st.one_of(_looks, st.sampled_from(["ok", "failed", "cancelled", "lost"]))
+)
 
 
 @given(st.lists(_steps, max_size=40))
@@ -226,7 +290,8 @@ def test_a_batch_that_ended_well_has_all_its_tasks_done_though_the_last_look_mis
     ended = kept.end(run, "ok", 1.0, 0.0)
     assert ended is not None
     assert (ended.tasks_done, ended.tasks, ended.stages_done, ended.tasks_active) == (5, 5, 2, 0)
-    run.look(JobProgress(stages=3, stages_done=1, tasks=10, tasks_done=4))  # a look that comes late
+    # A look that comes late.
+    run.look(JobProgress(stages=3, stages_done=1, tasks=10, tasks_done=4))
     (later,) = kept.facts(2.0, ready=True, reason=None).last
     assert (later.tasks_done, later.tasks, later.share) == (10, 10, 1.0)
 

@@ -1,4 +1,6 @@
-"""The cells of Spark in docs/types.md: what the columns of a payload have of the JSON that we write."""
+"""The cells of Spark in docs/types.md: what the columns of a payload have of the JSON that we
+write.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,11 @@ from .test_payload import payload_of, run
 
 def rows_of(struct: bool) -> dict[str, Row]:
     """Field -> row, of those whose value fits its column."""
-    fitting = [row for row in ROWS if row.name in COLUMNS_OF_SPARK and not COLUMNS_OF_SPARK[row.name].rejected]
+    fitting = [
+        row
+        for row in ROWS
+        if row.name in COLUMNS_OF_SPARK and not COLUMNS_OF_SPARK[row.name].rejected
+    ]
     return {f"held_{at}": row for at, row in enumerate(fitting) if (row.ways == STRUCT) is struct}
 
 
@@ -51,16 +57,26 @@ async def test_a_column_has_what_the_table_says(engine: SparkEngine, struct: boo
 
 
 @on_spark
-async def test_what_the_table_says_is_rejected_never_reaches_the_function(engine: SparkEngine) -> None:
+async def test_what_the_table_says_is_rejected_never_reaches_the_function(
+    engine: SparkEngine,
+) -> None:
     rows = [row for row in ROWS if row.name in COLUMNS_OF_SPARK]
-    bad = [row for row in rows if COLUMNS_OF_SPARK[row.name].rejected and COLUMNS_OF_SPARK[row.name] != NO_COLUMN]
+    bad = [
+        row
+        for row in rows
+        if COLUMNS_OF_SPARK[row.name].rejected and COLUMNS_OF_SPARK[row.name] != NO_COLUMN
+    ]
     for row in bad:
         model: Any = create_model("Holder", held=(row.annotation, ...))
-        found, rejected = await run(engine, payload_of(model), [f'{{"held": {row.json.form}}}'.encode()])
+        found, rejected = await run(
+            engine, payload_of(model), [f'{{"held": {row.json.form}}}'.encode()]
+        )
         assert (found, list(rejected)) == ([], [0]), row.name
 
 
-@pytest.mark.parametrize("name", [name for name, column in COLUMNS_OF_SPARK.items() if column == NO_COLUMN])
+@pytest.mark.parametrize(
+    "name", [name for name, column in COLUMNS_OF_SPARK.items() if column == NO_COLUMN]
+)
 def test_a_type_without_a_column_is_refused_at_the_start(name: str) -> None:
     (row,) = [row for row in ROWS if row.name == name]
     with pytest.raises(ConfigError, match="which no column has"):

@@ -32,10 +32,16 @@ async def run(
 ) -> tuple[list[dict[str, Any]], dict[int, str]]:
     """Rows that the function got, by offset, and offset -> why it was rejected."""
     rows: list[Any] = []
-    runner = runner_of(engine, lambda df, batch: rows.extend(df.orderBy("offset").collect()), payload=payload)
+    runner = runner_of(
+        engine, lambda df, batch: rows.extend(df.orderBy("offset").collect()), payload=payload
+    )
     rejected = await runner.run_batch([values_of(CLICKS_0, values)], attempt=1)
-    assert all(one.partition == CLICKS_0 and isinstance(one.reason, RejectedByJobError) for one in rejected)
-    return [row.asDict(recursive=True) for row in rows], {one.offset: str(one.reason) for one in rejected}
+    assert all(
+        one.partition == CLICKS_0 and isinstance(one.reason, RejectedByJobError) for one in rejected
+    )
+    return [row.asDict(recursive=True) for row in rows], {
+        one.offset: str(one.reason) for one in rejected
+    }
 
 
 class Kind(enum.StrEnum):
@@ -104,7 +110,8 @@ async def test_a_payload_becomes_the_models_columns(engine: SparkEngine) -> None
         "by_name": {"x": {"lat": 3.5, "name": None}},
         "path": [1, 2],
         "maybe": None,
-        "note": None,  # no default is filled in
+        # No default is filled in.
+        "note": None,
     }
 
 
@@ -138,8 +145,14 @@ CLICKS: list[tuple[bytes | None, str | None]] = [
     (b'{"User": 1}', "does not fit Click: user is missing or null"),
     (b'{"user": 1, "kind": "view"}', None),
     (b'{"user": 1, "kind": "sell"}', "does not fit Click: kind is none of 'view', \"it's bought\""),
-    (b'{"user": 1, "places": [{"lat": 1}, null]}', "does not fit Click: places[] is missing or null"),
-    (b'{"user": 1, "places": [{"lat": 1}, {}]}', "does not fit Click: places[].lat is missing or null"),
+    (
+        b'{"user": 1, "places": [{"lat": 1}, null]}',
+        "does not fit Click: places[] is missing or null",
+    ),
+    (
+        b'{"user": 1, "places": [{"lat": 1}, {}]}',
+        "does not fit Click: places[].lat is missing or null",
+    ),
 ]
 
 
@@ -148,18 +161,25 @@ async def test_what_does_not_fit_never_reaches_the_function_and_is_rejected_with
     engine: SparkEngine,
 ) -> None:
     rows, rejected = await run(engine, payload_of(Click), [value for value, _ in CLICKS])
-    assert rejected == {offset: reason for offset, (_, reason) in enumerate(CLICKS) if reason is not None}
-    assert [row["offset"] for row in rows] == [offset for offset, (_, reason) in enumerate(CLICKS) if reason is None]
+    assert rejected == {
+        offset: reason for offset, (_, reason) in enumerate(CLICKS) if reason is not None
+    }
+    assert [row["offset"] for row in rows] == [
+        offset for offset, (_, reason) in enumerate(CLICKS) if reason is None
+    ]
     assert "_corrupt" not in rows[0]
 
 
 @on_spark
 async def test_with_show_the_function_gets_them_with_their_text(engine: SparkEngine) -> None:
-    rows, rejected = await run(engine, payload_of(Click, show_corrupt=True), [value for value, _ in CLICKS])
+    rows, rejected = await run(
+        engine, payload_of(Click, show_corrupt=True), [value for value, _ in CLICKS]
+    )
     assert rejected == {}
     assert list(rows[0]) == [*KAFKA_COLUMNS, "user", "kind", "places", "_corrupt"]
     assert [row["_corrupt"] for row in rows] == [
-        None if reason is None else (value or b"").decode(errors="replace") for value, reason in CLICKS
+        None if reason is None else (value or b"").decode(errors="replace")
+        for value, reason in CLICKS
     ]
 
 
@@ -176,7 +196,9 @@ async def test_a_structs_bytes_are_read_as_base64(engine: SparkEngine) -> None:
         data: bytes
 
     rows, rejected = await run(
-        engine, payload_of(Blob), [json.dumps({"`x.' $1": base64.b64encode(b"\x00\xff").decode()}).encode()]
+        engine,
+        payload_of(Blob),
+        [json.dumps({"`x.' $1": base64.b64encode(b"\x00\xff").decode()}).encode()],
     )
     assert ([row["data"] for row in rows], rejected) == ([b"\x00\xff"], {})
 
@@ -193,12 +215,22 @@ class Order(BaseModel):
 
 
 def some_orders(count: int, seed: int) -> list[Any]:
-    """Documents that fit, or nearly; nothing in which Spark is known to take more than pydantic does."""
+    """Documents that fit, or nearly; nothing in which Spark is known to take more than pydantic
+    does.
+    """
     pick = random.Random(seed)
 
     def place() -> Any:
         return pick.choice(
-            [{"lat": 1.5}, {"lat": 2, "name": None}, {"lat": 2, "name": "x"}, {}, {"lat": None}, [1.5], 5]
+            [
+                {"lat": 1.5},
+                {"lat": 2, "name": None},
+                {"lat": 2, "name": "x"},
+                {},
+                {"lat": None},
+                [1.5],
+                5,
+            ]
         )
 
     choices: dict[str, Any] = {
@@ -214,8 +246,12 @@ def some_orders(count: int, seed: int) -> list[Any]:
     good = {"number": 1, "rate": 1.5, "is_new": True, "kind": "view", "place": {"lat": 1}}
     orders = []
     for _ in range(count):
-        changed = {name: choices[name]() for name in pick.sample(sorted(choices), pick.randrange(4))}
-        orders.append({name: value for name, value in (good | changed).items() if pick.random() > 0.03})
+        changed = {
+            name: choices[name]() for name in pick.sample(sorted(choices), pick.randrange(4))
+        }
+        orders.append(
+            {name: value for name, value in (good | changed).items() if pick.random() > 0.03}
+        )
     return orders
 
 
@@ -230,14 +266,18 @@ def fits(model: Any, document: Any) -> bool:
 @on_spark
 async def test_spark_and_pydantic_agree_on_what_fits(engine: SparkEngine) -> None:
     orders = some_orders(600, seed=5)
-    _, rejected = await run(engine, payload_of(Order), [json.dumps(order).encode() for order in orders])
+    _, rejected = await run(
+        engine, payload_of(Order), [json.dumps(order).encode() for order in orders]
+    )
     expected = {offset for offset, order in enumerate(orders) if not fits(Order, order)}
     assert 100 < len(expected) < 500
     assert [orders[offset] for offset in sorted(expected ^ set(rejected))] == []
 
 
 @on_spark
-async def test_each_text_is_parsed_once_however_many_fields_are_checked_and_asked_for(engine: SparkEngine) -> None:
+async def test_each_text_is_parsed_once_however_many_fields_are_checked_and_asked_for(
+    engine: SparkEngine,
+) -> None:
     payload, plan = payload_of(Everything), io.StringIO()
 
     def explain(df: Any, batch: Any) -> None:
@@ -246,22 +286,39 @@ async def test_each_text_is_parsed_once_however_many_fields_are_checked_and_aske
             parsed.explain(mode="extended")
 
     await runner_of(engine, explain).run_batch([values_of(CLICKS_0, [b""])], attempt=1)
-    optimized = plan.getvalue().partition("== Optimized Logical Plan ==")[2].partition("== Physical Plan ==")[0]
+    optimized = (
+        plan.getvalue()
+        .partition("== Optimized Logical Plan ==")[2]
+        .partition("== Physical Plan ==")[0]
+    )
     assert optimized.count("from_json(") == 1
 
 
 @on_spark
-async def test_corrupt_records_of_several_partitions_are_named_with_theirs(engine: SparkEngine) -> None:
-    parts = [part_of(CLICKS_1, [Raw(7, value=b"x"), Raw(9, value=b'{"user": 1}')]), values_of(CLICKS_0, [b"", b"y"])]
+async def test_corrupt_records_of_several_partitions_are_named_with_theirs(
+    engine: SparkEngine,
+) -> None:
+    parts = [
+        part_of(CLICKS_1, [Raw(7, value=b"x"), Raw(9, value=b'{"user": 1}')]),
+        values_of(CLICKS_0, [b"", b"y"]),
+    ]
     counts: list[int] = []
-    runner = runner_of(engine, lambda df, batch: counts.append(df.count()), payload=payload_of(Click))
+    runner = runner_of(
+        engine, lambda df, batch: counts.append(df.count()), payload=payload_of(Click)
+    )
     rejected = await runner.run_batch(parts, attempt=1)
-    assert [(one.partition, one.offset) for one in rejected] == [(CLICKS_0, 0), (CLICKS_0, 1), (CLICKS_1, 7)]
+    assert [(one.partition, one.offset) for one in rejected] == [
+        (CLICKS_0, 0),
+        (CLICKS_0, 1),
+        (CLICKS_1, 7),
+    ]
     assert counts == [1]
 
 
 @on_spark
-async def test_a_function_may_reject_more_and_of_corrupt_records_their_own_reason_counts(engine: SparkEngine) -> None:
+async def test_a_function_may_reject_more_and_of_corrupt_records_their_own_reason_counts(
+    engine: SparkEngine,
+) -> None:
     def function(df: Any, batch: Any) -> None:
         batch.reject(df.where("user = 2"), "no such user")
         batch.reject([("clicks", 0, 0)], "bad anyhow")
@@ -269,12 +326,17 @@ async def test_a_function_may_reject_more_and_of_corrupt_records_their_own_reaso
     runner = runner_of(engine, function, payload=payload_of(Click))
     values = [b"x", b'{"user": 1}', b'{"user": 2}']
     rejected = await runner.run_batch([values_of(CLICKS_0, values)], attempt=1)
-    assert [(one.offset, str(one.reason)) for one in rejected] == [(0, NO_JSON), (2, "no such user")]
+    assert [(one.offset, str(one.reason)) for one in rejected] == [
+        (0, NO_JSON),
+        (2, "no such user"),
+    ]
 
 
 @on_spark
 @pytest.mark.parametrize("fails", [False, True])
-async def test_nothing_of_a_batch_is_kept_on_the_executors_when_it_is_over(engine: SparkEngine, fails: bool) -> None:
+async def test_nothing_of_a_batch_is_kept_on_the_executors_when_it_is_over(
+    engine: SparkEngine, fails: bool
+) -> None:
     kept: list[int] = []
 
     def function(df: Any, batch: Any) -> None:
@@ -288,7 +350,9 @@ async def test_nothing_of_a_batch_is_kept_on_the_executors_when_it_is_over(engin
     except OffloadError:
         assert fails
     after = await engine.run(
-        lambda spark: spark.sparkContext._jsc.getPersistentRDDs().size(), timeout_s=60, description="look"
+        lambda spark: spark.sparkContext._jsc.getPersistentRDDs().size(),
+        timeout_s=60,
+        description="look",
     )
     assert kept[0] > after
 
@@ -298,20 +362,36 @@ class Lenient(BaseModel):
 
 
 @on_spark
-async def test_an_event_in_an_envelope_is_told_and_not_taken_for_its_data(engine: SparkEngine) -> None:
-    envelope = b'{"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "data": {"number": 1}}'
-    structured = (("trace", b"7"), ("Content-Type", b" Application/cloudevents+json; charset=UTF-8"))
+async def test_an_event_in_an_envelope_is_told_and_not_taken_for_its_data(
+    engine: SparkEngine,
+) -> None:
+    envelope = (
+        b'{"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "data": {"number": 1}}'
+    )
+    structured = (
+        ("trace", b"7"),
+        ("Content-Type", b" Application/cloudevents+json; charset=UTF-8"),
+    )
     binary = (("ce_specversion", b"1.0"), ("content-type", b"application/json"), ("ce_none", None))
-    records = [Raw(0, value=envelope, headers=structured), Raw(1, value=b'{"number": 2}', headers=binary)]
+    records = [
+        Raw(0, value=envelope, headers=structured),
+        Raw(1, value=b'{"number": 2}', headers=binary),
+    ]
     rows: list[Any] = []
     found: list[Any] = []
     for finds_events in (True, False):
-        payload = Payload(payload_schema(Lenient, "@app.spark('clicks')"), finds_events=finds_events)
-        collect = lambda df, batch: rows.append([row["number"] for row in df.orderBy("offset").collect()])  # noqa: E731
+        payload = Payload(
+            payload_schema(Lenient, "@app.spark('clicks')"), finds_events=finds_events
+        )
+        collect = lambda df, batch: rows.append(  # noqa: E731
+            [row["number"] for row in df.orderBy("offset").collect()]
+        )  # noqa: E731, RUF100
         runner = runner_of(engine, collect, payload=payload)
         found.append(await runner.run_batch([part_of(CLICKS_0, records)], attempt=1))
     assert rows == [[2], [None, 2]]
     (rejected,), nothing = found
     assert rejected.offset == 0
-    assert "a CloudEvent in structured mode, whose data stands in an envelope" in str(rejected.reason)
+    assert "a CloudEvent in structured mode, whose data stands in an envelope" in str(
+        rejected.reason
+    )
     assert not nothing

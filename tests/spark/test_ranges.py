@@ -1,4 +1,6 @@
-"""Spark's executors read ranges of a real Kafka's log by themselves: right rows, whatever else the log holds."""
+"""Spark's executors read ranges of a real Kafka's log by themselves: right rows, whatever else the
+log holds.
+"""
 
 from __future__ import annotations
 
@@ -70,9 +72,11 @@ async def producing(servers: str, **more: Any) -> AsyncIterator[aiokafka.AIOKafk
 
 
 class Topic(NamedTuple):
-    """A topic whose first partition holds plain records, and the second what transactions leave behind.
+    """A topic whose first partition holds plain records, and the second what transactions leave
+    behind.
 
-    plain: offsets 0 to 9. mixed: 0 and 1, marker 2; 3 and 4 aborted, marker 5; 6 and 7, marker 8, the log's last.
+    plain: offsets 0 to 9. mixed: 0 and 1, marker 2; 3 and 4 aborted, marker 5; 6 and 7, marker 8,
+    the log's last.
     """
 
     servers: str
@@ -114,7 +118,9 @@ async def _fill(servers: str, topic: str) -> None:
 async def shipped(topic: Topic, partition: TopicPartition, wanted: range) -> Any:
     """The records as this process would ship them."""
     found: list[RawRecord] = []
-    async with aclosing(records_of(KafkaConnector(topic.servers), channel(), partition, wanted)) as pieces:
+    async with aclosing(
+        records_of(KafkaConnector(topic.servers), channel(), partition, wanted)
+    ) as pieces:
         async for records in pieces:
             found += records
     return record_batch(partition, found)
@@ -127,16 +133,23 @@ async def test_executors_read_the_very_rows_and_columns_that_this_process_would_
     made = source(topic.servers)
 
     def job(spark: Any) -> tuple[list[Any], list[Any], Any, Any]:
-        read, sent = made(spark, [part(topic.plain, range(10))]), made(spark, [part(topic.plain, piece)])
+        read, sent = (
+            made(spark, [part(topic.plain, range(10))]),
+            made(spark, [part(topic.plain, piece)]),
+        )
         return read.collect(), sent.collect(), read.schema, sent.schema
 
-    read, sent, read_schema, sent_schema = await engine.run(job, timeout_s=90, description="compare")
+    read, sent, read_schema, sent_schema = await engine.run(
+        job, timeout_s=90, description="compare"
+    )
     assert read_schema == sent_schema
     assert read == sent
     assert len(read) == 10
 
 
-async def test_pieces_of_both_kinds_and_with_gaps_are_one_data_frame(engine: SparkEngine, topic: Topic) -> None:
+async def test_pieces_of_both_kinds_and_with_gaps_are_one_data_frame(
+    engine: SparkEngine, topic: Topic
+) -> None:
     piece = await shipped(topic, topic.plain, range(3, 5))
     found = await rows(
         engine,
@@ -160,14 +173,26 @@ async def test_markers_and_aborted_records_are_no_rows_and_an_end_that_is_a_mark
     assert await offsets(engine, committed, part(topic.mixed, range(8, 9))) == []
     assert await offsets(engine, committed, part(topic.mixed, range(2, 6))) == []
     assert await offsets(engine, committed, part(topic.mixed, range(5, 5))) == []
-    assert time.monotonic() - began < 110.0  # Spark waits 120 s for a record that does not come
+    # Spark waits 120 s for a record that does not come.
+    assert time.monotonic() - began < 110.0
 
 
-async def test_the_channel_s_isolation_level_is_that_of_the_executors(engine: SparkEngine, topic: Topic) -> None:
-    assert await offsets(engine, source(topic.servers), part(topic.mixed, range(9))) == [0, 1, 3, 4, 6, 7]
+async def test_the_channel_s_isolation_level_is_that_of_the_executors(
+    engine: SparkEngine, topic: Topic
+) -> None:
+    assert await offsets(engine, source(topic.servers), part(topic.mixed, range(9))) == [
+        0,
+        1,
+        3,
+        4,
+        6,
+        7,
+    ]
 
 
-async def test_a_start_that_was_deleted_fails_the_job_and_names_the_range(engine: SparkEngine, kafka: str) -> None:
+async def test_a_start_that_was_deleted_fails_the_job_and_names_the_range(
+    engine: SparkEngine, kafka: str
+) -> None:
     name = f"deleted-{uuid4().hex[:8]}"
     await _fill(kafka, name)
     admin = AIOKafkaAdminClient(bootstrap_servers=kafka)
@@ -180,11 +205,14 @@ async def test_a_start_that_was_deleted_fails_the_job_and_names_the_range(engine
     with pytest.raises(OffloadError) as failed:
         await rows(engine, source(kafka), part(partition, range(2, 9)))
     assert f"[2, 9) for topic partition {partition}" in str(failed.value)
-    assert not isinstance(failed.value, BadDataError | ClusterError)  # smaller ranges, or another run, would not help
+    # Smaller ranges, or another run, would not help.
+    assert not isinstance(failed.value, BadDataError | ClusterError)
     assert await offsets(engine, source(kafka), part(partition, range(4, 9))) == [4, 5, 6, 7, 8]
 
 
-async def test_executors_leave_no_group_and_no_position_on_the_broker(engine: SparkEngine, topic: Topic) -> None:
+async def test_executors_leave_no_group_and_no_position_on_the_broker(
+    engine: SparkEngine, topic: Topic
+) -> None:
     await rows(engine, source(topic.servers), part(topic.plain, range(10)))
     admin = AIOKafkaAdminClient(bootstrap_servers=topic.servers)
     await admin.start()
@@ -228,15 +256,22 @@ def _openssl(folder: Path, command: str) -> None:
 
 def _certificates(folder: Path) -> None:
     """An authority, a server of this machine, and a client whose key is encrypted."""
-    _openssl(folder, "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=ca -keyout ca.key -out ca.crt")
+    _openssl(
+        folder, "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=ca -keyout ca.key -out ca.crt"
+    )
     (folder / "ext").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
     for name in ("server", "client"):
-        _openssl(folder, f"req -newkey rsa:2048 -nodes -subj /CN={name} -keyout {name}.plain -out {name}.csr")
+        _openssl(
+            folder,
+            f"req -newkey rsa:2048 -nodes -subj /CN={name} -keyout {name}.plain -out {name}.csr",
+        )
         signed = f"-in {name}.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 2 -extfile ext -out {name}.crt"
         _openssl(folder, f"x509 -req {signed}")
     encrypted = "-v1 PBE-SHA1-3DES -in client.plain -out client.key -passout pass:opensesame"
     _openssl(folder, f"pkcs8 -topk8 {encrypted}")
-    (folder / "server.pem").write_text((folder / "server.plain").read_text() + (folder / "server.crt").read_text())
+    (folder / "server.pem").write_text(
+        (folder / "server.plain").read_text() + (folder / "server.crt").read_text()
+    )
 
 
 def _in_jaas(text: str) -> str:
@@ -255,7 +290,9 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         "sasl.enabled.mechanisms": "PLAIN",
         # In a properties file a backslash stands for itself only when it is doubled once more.
         "listener.name.internal.plain.sasl.jaas.config": (
-            f'{login} required "user_{_in_jaas(USER)}"="{_in_jaas(PASSWORD)}";'.replace("\\", "\\\\")
+            f'{login} required "user_{_in_jaas(USER)}"="{_in_jaas(PASSWORD)}";'.replace(
+                "\\", "\\\\"
+            )
         ),
         "listener.name.internal.ssl.client.auth": "required",
         "ssl.keystore.type": "PEM",
@@ -269,7 +306,9 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
 
 
 async def _compacted(servers: str) -> tuple[TopicPartition, list[int]]:
-    """A partition with holes where records of the same key were, and the offsets that it has left."""
+    """A partition with holes where records of the same key were, and the offsets that it has
+    left.
+    """
     topic = "compacted"
     config = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
     admin = AIOKafkaAdminClient(bootstrap_servers=servers)
@@ -284,7 +323,8 @@ async def _compacted(servers: str) -> tuple[TopicPartition, list[int]]:
             await producer.send_and_wait(topic, b"x", key=str(number % 3).encode(), partition=0)
         deadline = time.monotonic() + 60.0
         while True:
-            await asyncio.sleep(0.2)  # older than a segment may get
+            # Older than a segment may get.
+            await asyncio.sleep(0.2)
             end = (await producer.send_and_wait(topic, b"x", key=b"last", partition=0)).offset + 1
             left = await _left(servers, partition, end)
             if not {0, 1, 2} & set(left):
@@ -294,7 +334,9 @@ async def _compacted(servers: str) -> tuple[TopicPartition, list[int]]:
 
 async def _left(servers: str, partition: TopicPartition, end: int) -> list[int]:
     found: list[int] = []
-    async with aclosing(records_of(KafkaConnector(servers), channel(), partition, range(end))) as pieces:
+    async with aclosing(
+        records_of(KafkaConnector(servers), channel(), partition, range(end))
+    ) as pieces:
         async for records in pieces:
             found += [record.offset for record in records]
     return found
@@ -314,10 +356,13 @@ async def test_holes_of_compaction_are_no_rows_and_certificate_name_and_password
         return sorted(row.offset for row in df.select("offset").collect()), plan
 
     found, plan = await engine.run(job, timeout_s=90, description="read with a password")
-    assert set(await _left(guarded.admin, partition, left[-1] + 1)) <= set(found) <= set(left)  # it goes on meanwhile
+    # It goes on meanwhile.
+    assert set(await _left(guarded.admin, partition, left[-1] + 1)) <= set(found) <= set(left)
     assert found[0] > 2
     with pytest.raises(OffloadError) as refused:
-        await rows(engine, source(guarded.servers, **guarded.client(WRONG)), part(partition, range(1)))
+        await rows(
+            engine, source(guarded.servers, **guarded.client(WRONG)), part(partition, range(1))
+        )
     assert "Authentication" in str(refused.value.__cause__)
     key = (guarded.folder / "client.key").read_text().splitlines()[1]
     for text in (plan, caplog.text, str(refused.value), str(refused.value.__cause__), repr(made)):

@@ -1,4 +1,6 @@
-"""Records read again by their offsets: all that are still there, in order, in small pieces, through faults."""
+"""Records read again by their offsets: all that are still there, in order, in small pieces, through
+faults.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ from tests.app.helpers import Recorder, in_virtual_time, make_broker
 
 P = TopicPartition("topic", 0)
 SETTINGS = IncomingSettings(
-    name="clicks", topics=("topic",), group_id="group", client={"group_instance_id": "one", "enable_auto_commit": True}
+    name="clicks",
+    topics=("topic",),
+    group_id="group",
+    client={"group_instance_id": "one", "enable_auto_commit": True},
 )
 
 
@@ -69,7 +74,9 @@ async def read(
     pieces = []
     async with aclosing(records_of(connector, settings, P, offsets, **more)) as found:
         async for records in found:
-            assert [record.value for record in records] == [str(record.offset).encode() for record in records]
+            assert [record.value for record in records] == [
+                str(record.offset).encode() for record in records
+            ]
             pieces.append([record.offset for record in records])
     return pieces
 
@@ -109,7 +116,11 @@ async def test_the_client_belongs_to_no_group_and_is_closed() -> None:
     spy = Spy(broker)
     await read(spy, {1, 2})
     [made] = spy.made
-    assert (made["group_id"], made["subscription"], made["properties"]) == (None, Partitions((P,)), {})
+    assert (made["group_id"], made["subscription"], made["properties"]) == (
+        None,
+        Partitions((P,)),
+        {},
+    )
     assert broker.members("group") == {}
     assert spy.open == 0
     await broker.close()
@@ -131,7 +142,8 @@ async def test_what_is_not_in_the_log_is_not_among_them_and_nothing_hangs() -> N
     broker = broker_with(20)
     broker.delete_records(P, 5)
     broker.compact(P, [8, 9])
-    broker.append_markers(P, 2)  # 20 and 21: the end of the log
+    # 20 and 21: the end of the log.
+    broker.append_markers(P, 2)
     began = asyncio.get_running_loop().time()
     assert await read(broker.connector(), range(40)) == [[5, 6, 7, *range(10, 20)]]
     assert await read(broker.connector(), {1, 2, 3}) == []
@@ -154,7 +166,8 @@ async def test_it_goes_on_where_it_was_after_faults() -> None:
                 broker.fail_next("poll", TransientBrokerError("broken"), times=2)
             found += [record.offset for record in records]
     assert found == list(range(1_200))
-    assert len(spy.made) == 6  # three that did not begin, one that broke, one more, and the last
+    # Three that did not begin, one that broke, one more, and the last.
+    assert len(spy.made) == 6
     assert spy.open == 0
     await broker.close()
 
@@ -172,15 +185,20 @@ async def test_records_deleted_while_they_are_read_are_left_out() -> None:
 
 
 @in_virtual_time
-async def test_it_gives_up_when_there_was_no_progress_for_too_long_and_says_what_was_wrong() -> None:
+async def test_it_gives_up_when_there_was_no_progress_for_too_long_and_says_what_was_wrong() -> (
+    None
+):
     broker = broker_with(10)
     spy = Spy(broker)
     broker.down = True
     began = asyncio.get_running_loop().time()
-    with pytest.raises(TransientBrokerError, match=r"topic-0 could not be read from offset 3 within 20 s: .*down"):
+    with pytest.raises(
+        TransientBrokerError, match=r"topic-0 could not be read from offset 3 within 20 s: .*down"
+    ):
         await read(spy, {3}, patience_s=20.0)
     assert asyncio.get_running_loop().time() == began + 20.0
-    assert 5 <= len(spy.made) <= 10  # the waits between grow
+    # The waits between grow.
+    assert 5 <= len(spy.made) <= 10
     assert spy.open == 0
     await broker.close()
 
@@ -225,14 +243,22 @@ def _connector(spy: Spy) -> Connector:
 
 @pytest.mark.parametrize("tells_end", [True, False])
 @in_virtual_time
-async def test_what_cannot_be_read_is_passed_over_and_told_or_waited_for_or_raised(tells_end: bool) -> None:
-    """Row F7 of the faults: executors have failed at it, and its bytes are wanted for dead letters."""
+async def test_what_cannot_be_read_is_passed_over_and_told_or_waited_for_or_raised(
+    tells_end: bool,
+) -> None:
+    """Row F7 of the faults: executors have failed at it, and its bytes are wanted for dead
+    letters.
+    """
     broker, recorder = broker_with(20), Recorder()
     broker.spoil(P, 5, 7, tells_end=tells_end)
     skipping = replace(SETTINGS, on_unreadable="skip")
     pieces = await read(broker.connector(), range(20), skipping, observer=recorder)
     assert list(chain(*pieces)) == [*range(5), *range(8, 20)]
-    assert {offset for one in recorder.events for offset in range(one.offset, one.until)} == {5, 6, 7}
+    assert {offset for one in recorder.events for offset in range(one.offset, one.until)} == {
+        5,
+        6,
+        7,
+    }
     with pytest.raises(TransientBrokerError, match="cannot be read at offset 5"):
         await read(broker.connector(), range(20), patience_s=5.0)
     with pytest.raises(CorruptRecordError):

@@ -8,7 +8,13 @@ import pytest
 from reactive_kafka.errors import BadDataError, JobTimeoutError, OffloadError, RejectedByJobError
 from reactive_kafka.observe.events import SparkBatchEnded, SparkBatchProgress
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.spark.batches.batch import BatchPart, Rejected, SparkBatch, collected, spark_range
+from reactive_kafka.spark.batches.batch import (
+    BatchPart,
+    Rejected,
+    SparkBatch,
+    collected,
+    spark_range,
+)
 from reactive_kafka.spark.batches.columns import record_batch
 from reactive_kafka.spark.session.engine import SparkEngine
 
@@ -16,16 +22,21 @@ from .records import CLICKS_0, CLICKS_1, Heard, Raw, on_spark, part_of, runner_o
 
 
 def many_records(partition: TopicPartition, count: int) -> BatchPart:
-    return part_of(partition, [Raw(offset, value=b"x" * 200, headers=[("a", b"1")]) for offset in range(count)])
+    return part_of(
+        partition, [Raw(offset, value=b"x" * 200, headers=[("a", b"1")]) for offset in range(count)]
+    )
 
 
 @on_spark
 async def test_a_batchs_rows_arrive_with_all_columns(engine: SparkEngine) -> None:
     rows: list[Any] = []
-    records = [Raw(5, key=None, headers=[("trace", b"1"), ("trace", None)]), Raw(9, timestamp=None, value=None)]
-    await runner_of(engine, lambda df, batch: rows.extend(df.orderBy("offset").collect())).run_batch(
-        [part_of(CLICKS_1, records)], attempt=1
-    )
+    records = [
+        Raw(5, key=None, headers=[("trace", b"1"), ("trace", None)]),
+        Raw(9, timestamp=None, value=None),
+    ]
+    await runner_of(
+        engine, lambda df, batch: rows.extend(df.orderBy("offset").collect())
+    ).run_batch([part_of(CLICKS_1, records)], attempt=1)
     first, second = (row.asDict(recursive=True) for row in rows)
     timestamp = first.pop("timestamp")
     assert timestamp.astimezone(UTC) == datetime(2023, 11, 14, 22, 13, 20, 123_000, tzinfo=UTC)
@@ -38,14 +49,23 @@ async def test_a_batchs_rows_arrive_with_all_columns(engine: SparkEngine) -> Non
         "timestampType": 0,
         "headers": [{"key": "trace", "value": b"1"}, {"key": "trace", "value": None}],
     }
-    assert (second["offset"], second["value"], second["timestamp"], second["headers"]) == (9, None, None, None)
+    assert (second["offset"], second["value"], second["timestamp"], second["headers"]) == (
+        9,
+        None,
+        None,
+        None,
+    )
 
 
 @on_spark
-async def test_a_batch_may_be_cut_out_of_a_piece_with_or_without_headers(engine: SparkEngine) -> None:
+async def test_a_batch_may_be_cut_out_of_a_piece_with_or_without_headers(
+    engine: SparkEngine,
+) -> None:
     rows: list[Any] = []
     without = record_batch(CLICKS_0, [Raw(offset) for offset in range(6)])
-    some = record_batch(CLICKS_1, [Raw(offset, headers=[("a", b"1")] * (offset % 3)) for offset in range(6)])
+    some = record_batch(
+        CLICKS_1, [Raw(offset, headers=[("a", b"1")] * (offset % 3)) for offset in range(6)]
+    )
     parts = [
         BatchPart(spark_range("billing", partition, 3, 5), (piece[3:5],), 2)
         for partition, piece in ((CLICKS_0, without), (CLICKS_1, some))
@@ -53,14 +73,19 @@ async def test_a_batch_may_be_cut_out_of_a_piece_with_or_without_headers(engine:
     for part in parts:
         runner = runner_of(engine, lambda df, batch: rows.extend(df.orderBy("offset").collect()))
         await runner.run_batch([part], attempt=1)
-    found = [(row["partition"], row["offset"], [(one["key"]) for one in row["headers"] or ()]) for row in rows]
+    found = [
+        (row["partition"], row["offset"], [(one["key"]) for one in row["headers"] or ()])
+        for row in rows
+    ]
     assert found == [(0, 3, []), (0, 4, []), (1, 3, []), (1, 4, ["a"])]
 
 
 @on_spark
 async def test_the_columns_have_the_types_of_sparks_kafka_source(engine: SparkEngine) -> None:
     types: list[tuple[str, str]] = []
-    await runner_of(engine, lambda df, batch: types.extend(df.dtypes)).run_batch([part_of(CLICKS_0, [Raw(0)])], 1)
+    await runner_of(engine, lambda df, batch: types.extend(df.dtypes)).run_batch(
+        [part_of(CLICKS_0, [Raw(0)])], 1
+    )
     assert types == [
         ("key", "binary"),
         ("value", "binary"),
@@ -96,16 +121,21 @@ async def test_the_function_is_told_its_batch(engine: SparkEngine) -> None:
 
 
 @on_spark
-async def test_a_big_batch_loses_no_row_and_does_not_hold_up_the_event_loop(engine: SparkEngine) -> None:
+async def test_a_big_batch_loses_no_row_and_does_not_hold_up_the_event_loop(
+    engine: SparkEngine,
+) -> None:
     counts: list[int] = []
     parts = [many_records(CLICKS_0, 25_000), many_records(CLICKS_1, 25_000)]
 
     def count(df: Any, batch: SparkBatch) -> None:
-        counts.extend([df.select("partition", "offset").distinct().count(), df.rdd.getNumPartitions()])
+        counts.extend(
+            [df.select("partition", "offset").distinct().count(), df.rdd.getNumPartitions()]
+        )
 
     runner = runner_of(engine, count)
     worst_s = await worst_lag_during(runner.run_batch(parts, attempt=1))
-    assert counts == [50_000, 5]  # a task for 10,000 records each, not one for each of the 26 pieces
+    # A task for 10,000 records each, not one for each of the 26 pieces.
+    assert counts == [50_000, 5]
     assert runner.facts().batch_records == 50_000
     assert worst_s < 0.5
 
@@ -130,7 +160,9 @@ async def test_a_failed_batch_names_channel_size_ranges_and_reason(engine: Spark
         raise error
 
     with pytest.raises(OffloadError) as failed:
-        await runner_of(engine, function).run_batch([part_of(CLICKS_0, [Raw(7), Raw(8)])], attempt=2)
+        await runner_of(engine, function).run_batch(
+            [part_of(CLICKS_0, [Raw(7), Raw(8)])], attempt=2
+        )
     assert str(failed.value) == (
         "channel 'clicks': Spark batch of 2 records (clicks-0 [7, 9)), attempt 2: ValueError: no such customer"
     )
@@ -159,7 +191,8 @@ async def test_each_batch_is_counted_by_its_outcome(engine: SparkEngine) -> None
     facts = runner.facts()
     assert [one.outcome for one in facts.last] == ["ok", "failed", "cancelled"]
     assert [one.reason for one in facts.last[:2]] == [None, "ValueError"]
-    await until(lambda: runner.facts().last[0].tasks_done > 0)  # the last look may come after the end
+    # The last look may come after the end.
+    await until(lambda: runner.facts().last[0].tasks_done > 0)
     assert facts.jobs == {"ok": 1, "failed": 1, "cancelled": 1, "lost": 0}
     assert sum(facts.job_durations.counts) == 3
     assert (facts.channel, facts.ready, facts.reason) == ("clicks", True, None)
@@ -167,7 +200,9 @@ async def test_each_batch_is_counted_by_its_outcome(engine: SparkEngine) -> None
 
 @on_spark
 async def test_a_batch_that_does_not_end_in_time_fails(engine: SparkEngine) -> None:
-    runner = runner_of(engine, lambda df, batch: df.rdd.map(lambda row: time.sleep(60)).count(), timeout_s=1.0)
+    runner = runner_of(
+        engine, lambda df, batch: df.rdd.map(lambda row: time.sleep(60)).count(), timeout_s=1.0
+    )
     with pytest.raises(JobTimeoutError, match="cancelled, not done after 1 s"):
         await runner.run_batch([part_of(CLICKS_0, [Raw(0)])], attempt=1)
     assert runner.facts().jobs["failed"] == 1
@@ -178,8 +213,11 @@ async def test_what_the_function_rejects_is_given_back_with_its_reason(engine: S
     error = KeyError("customer")
 
     def function(df: Any, batch: SparkBatch) -> None:
-        again = df.where("offset = 2 OR offset = 3").selectExpr("offset", "topic", "value", "partition")
-        batch.reject(again.union(again), "no such page")  # twice the same rows, and the columns in another order
+        again = df.where("offset = 2 OR offset = 3").selectExpr(
+            "offset", "topic", "value", "partition"
+        )
+        # Twice the same rows, and the columns in another order.
+        batch.reject(again.union(again), "no such page")
         batch.reject([("clicks", 0, 3), ("clicks", 1, 7)], error)
 
     runner = runner_of(engine, function)
@@ -194,16 +232,26 @@ async def test_what_the_function_rejects_is_given_back_with_its_reason(engine: S
 
 
 @on_spark
-async def test_rejecting_other_records_or_without_their_columns_raises_in_the_function(engine: SparkEngine) -> None:
+async def test_rejecting_other_records_or_without_their_columns_raises_in_the_function(
+    engine: SparkEngine,
+) -> None:
     raised: list[str] = []
 
     def function(df: Any, batch: SparkBatch) -> None:
-        for rows in (df.selectExpr("topic", "partition", "offset + 1 AS offset"), df.select("topic", "value")):
+        for rows in (
+            df.selectExpr("topic", "partition", "offset + 1 AS offset"),
+            df.select("topic", "value"),
+        ):
             with pytest.raises(ValueError) as refused:
                 batch.reject(rows, "bad")
             raised.append(str(refused.value))
 
-    assert await runner_of(engine, function).run_batch([part_of(CLICKS_0, [Raw(0), Raw(1)])], attempt=1) == []
+    assert (
+        await runner_of(engine, function).run_batch(
+            [part_of(CLICKS_0, [Raw(0), Raw(1)])], attempt=1
+        )
+        == []
+    )
     assert raised == [
         "batch.reject: not records of this batch: clicks-0 offset 2; it covers clicks-0 [0, 2)",
         "batch.reject needs the columns topic, partition, offset; partition, offset not found among topic, value",
@@ -211,9 +259,13 @@ async def test_rejecting_other_records_or_without_their_columns_raises_in_the_fu
 
 
 @on_spark
-async def test_each_record_is_collected_once_and_no_more_than_a_batch_has(engine: SparkEngine) -> None:
+async def test_each_record_is_collected_once_and_no_more_than_a_batch_has(
+    engine: SparkEngine,
+) -> None:
     def collect(spark: Any) -> tuple[set[Any], int]:
-        few = spark.range(50_000).selectExpr("'clicks' AS topic", "0 AS partition", "id % 3 AS offset")
+        few = spark.range(50_000).selectExpr(
+            "'clicks' AS topic", "0 AS partition", "id % 3 AS offset"
+        )
         many = spark.range(50_000).selectExpr("'clicks' AS topic", "0 AS partition", "id AS offset")
         once = list(collected(few, 5))
         assert len(once) == 3
@@ -245,10 +297,19 @@ async def test_each_row_can_be_given_the_id_of_its_range(engine: SparkEngine) ->
         ids.extend(sorted(map(tuple, rows)))
 
     odd = TopicPartition("it's a \\ topic", 0)
-    parts = [part_of(CLICKS_0, [Raw(5), Raw(6)]), part_of(CLICKS_0, [Raw(10)]), part_of(odd, [Raw(5)])]
+    parts = [
+        part_of(CLICKS_0, [Raw(5), Raw(6)]),
+        part_of(CLICKS_0, [Raw(10)]),
+        part_of(odd, [Raw(5)]),
+    ]
     await runner_of(engine, function).run_batch(parts, attempt=1)
     one, other, third = (part.range.id for part in parts)
-    assert ids == [("clicks", 5, one), ("clicks", 6, one), ("clicks", 10, other), (odd.topic, 5, third)]
+    assert ids == [
+        ("clicks", 5, one),
+        ("clicks", 6, one),
+        ("clicks", 10, other),
+        (odd.topic, 5, third),
+    ]
 
 
 @on_spark
@@ -259,13 +320,20 @@ async def test_the_end_of_a_batch_is_told(engine: SparkEngine) -> None:
     await runner.run_batch([part], attempt=3)
     (ended,) = heard.events
     assert isinstance(ended, SparkBatchEnded)
-    assert (ended.channel, ended.id, ended.outcome, ended.records) == ("clicks", part.range.id, "ok", 2)
+    assert (ended.channel, ended.id, ended.outcome, ended.records) == (
+        "clicks",
+        part.range.id,
+        "ok",
+        2,
+    )
     assert (ended.attempt, ended.rejected, ended.reason) == (3, 1, None)
     assert ended.duration_s == runner.facts().last[0].since_s > 0
 
 
 @on_spark
-async def test_two_batches_run_side_by_side_in_the_channels_pool_and_tell_how_far_they_are(engine: SparkEngine) -> None:
+async def test_two_batches_run_side_by_side_in_the_channels_pool_and_tell_how_far_they_are(
+    engine: SparkEngine,
+) -> None:
     heard = Heard()
     pools: list[str] = []
 
@@ -278,11 +346,15 @@ async def test_two_batches_run_side_by_side_in_the_channels_pool_and_tell_how_fa
     long = asyncio.create_task(runner.run_batch([part_of(CLICKS_0, [Raw(0)])], 1))
     try:
         await until(lambda: bool(runner.facts().tasks["active"]))
-        assert await runner.run_batch([part_of(CLICKS_1, [Raw(0)])], 1) == []  # beside it
+        # Beside it.
+        assert await runner.run_batch([part_of(CLICKS_1, [Raw(0)])], 1) == []
         (running,) = runner.facts().running
         assert (running.ranges, running.outcome) == (("clicks-0 [0, 1)",), None)
         await until(
-            lambda: any(isinstance(event, SparkBatchProgress) and event.batch.tasks_active for event in heard.events)
+            lambda: any(
+                isinstance(event, SparkBatchProgress) and event.batch.tasks_active
+                for event in heard.events
+            )
         )
     finally:
         long.cancel()
@@ -314,7 +386,9 @@ async def test_a_source_makes_the_data_frame_of_a_batchs_parts(engine: SparkEngi
         (piece,) = parts[0].pieces
         return spark.range(piece.start, piece.stop).withColumnRenamed("id", "offset")
 
-    runner = runner_of(engine, lambda df, batch: rows.extend(row.offset for row in df.collect()), source=offsets)
+    runner = runner_of(
+        engine, lambda df, batch: rows.extend(row.offset for row in df.collect()), source=offsets
+    )
     await runner.run_batch([BatchPart(ranges, (range(5, 8),), 3)], attempt=1)
     assert sorted(rows) == [5, 6, 7]
 

@@ -1,4 +1,6 @@
-"""Runs of records that go through Spark as one range: where they are, and how they come back with their bytes."""
+"""Runs of records that go through Spark as one range: where they are, and how they come back with
+their bytes.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,16 @@ def columns(*offsets: int) -> Any:
     return record_batch(CLICKS_0, [Raw(offset, value=b"%d" % offset) for offset in offsets])
 
 
-async def no_fetch(partition: TopicPartition, offsets: Collection[int]) -> AsyncGenerator[Sequence[RawRecord]]:
+async def no_fetch(
+    partition: TopicPartition, offsets: Collection[int]
+) -> AsyncGenerator[Sequence[RawRecord]]:
     raise AssertionError("nothing is to be fetched")
     yield ()
 
 
-async def found(run: RecordRun, indexes: Collection[int], fetch: raw.Fetch = no_fetch) -> list[tuple[int, int]]:
+async def found(
+    run: RecordRun, indexes: Collection[int], fetch: raw.Fetch = no_fetch
+) -> list[tuple[int, int]]:
     pieces = [piece async for piece in raw.raw_records(run, indexes, fetch)]
     return [(index, record.offset) for piece in pieces for index, record in piece]
 
@@ -46,7 +52,9 @@ def test_a_new_run_is_planned_up_to_its_last_record() -> None:
     assert isinstance(run_with(range(3, 6), offsets=[3, 4, 5]).offsets, range)
 
 
-def test_a_record_is_found_by_its_offset_unless_there_is_none_or_it_is_settled_and_forgotten() -> None:
+def test_a_record_is_found_by_its_offset_unless_there_is_none_or_it_is_settled_and_forgotten() -> (
+    None
+):
     run = run_with(columns(3, 5), columns(9), offsets=[3, 5, 9])
     assert [run.index_of(offset) for offset in (2, 3, 4, 5, 9, 10)] == [None, 0, None, 1, 2, None]
     run.tracker.settle_range(0, 2)
@@ -72,8 +80,12 @@ async def test_records_come_out_of_the_columns_with_their_arrival_numbers() -> N
     assert await found(run, [1, 2]) == [(1, 5), (2, 9)]
 
 
-async def test_records_that_executors_have_read_are_fetched_and_those_that_are_gone_are_left_out() -> None:
-    async def fetch(partition: TopicPartition, offsets: Collection[int]) -> AsyncGenerator[Sequence[RawRecord]]:
+async def test_records_that_executors_have_read_are_fetched_and_those_that_are_gone_are_left_out() -> (
+    None
+):
+    async def fetch(
+        partition: TopicPartition, offsets: Collection[int]
+    ) -> AsyncGenerator[Sequence[RawRecord]]:
         yield [Raw(offset) for offset in sorted(offsets) if offset != 5]
 
     run = run_with(range(3, 7), columns(7), offsets=[3, 4, 5, 6, 7])

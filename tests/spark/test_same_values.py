@@ -1,4 +1,6 @@
-"""A JSON value means to Spark's columns what it means to a plain handler, or its record is rejected."""
+"""A JSON value means to Spark's columns what it means to a plain handler, or its record is
+rejected.
+"""
 
 from __future__ import annotations
 
@@ -64,10 +66,14 @@ VALUES = Reader(of_values, value_decoder)
 EVENTS = Reader(of_events, event_decoder, EVENT)
 
 
-async def by_spark(engine: SparkEngine, reader: Reader, model: Any, texts: Sequence[bytes]) -> list[Any]:
+async def by_spark(
+    engine: SparkEngine, reader: Reader, model: Any, texts: Sequence[bytes]
+) -> list[Any]:
     """For each text its row, or REFUSED."""
     rows: dict[int, Any] = {}
-    function = lambda df, batch: rows.update((row["offset"], row.asDict(recursive=True)) for row in df.collect())  # noqa: E731
+    function = lambda df, batch: rows.update(  # noqa: E731
+        (row["offset"], row.asDict(recursive=True)) for row in df.collect()
+    )  # noqa: E731, RUF100
     runner = runner_of(engine, function, payload=reader.payload(model), schemas=Schemas("clicks"))
     records = [Raw(at, value=text, headers=reader.headers) for at, text in enumerate(texts)]
     rejected = await runner.run_batch([part_of(CLICKS_0, records)], attempt=1)
@@ -89,7 +95,9 @@ def by_handler(reader: Reader, model: Any, texts: Sequence[bytes]) -> list[Any]:
 
 
 def as_column(value: Any) -> Any:
-    """A value of Python as it is collected from its column, but for times, which are compared in UTC."""
+    """A value of Python as it is collected from its column, but for times, which are compared in
+    UTC.
+    """
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, UUID):
@@ -111,7 +119,9 @@ def as_column(value: Any) -> Any:
 
 
 def as_collected(value: Any, like: Any) -> Any:
-    """The same of what was collected: times are those of this machine's zone, and sets are lists without order."""
+    """The same of what was collected: times are those of this machine's zone, and sets are lists
+    without order.
+    """
     if isinstance(value, datetime):
         return value.astimezone(UTC)
     if isinstance(value, dict) and isinstance(like, dict):
@@ -124,21 +134,29 @@ def as_collected(value: Any, like: Any) -> Any:
 
 
 async def check(
-    engine: SparkEngine, reader: Reader, model: Any, taken: Sequence[bytes], rejected: Sequence[bytes]
+    engine: SparkEngine,
+    reader: Reader,
+    model: Any,
+    taken: Sequence[bytes],
+    rejected: Sequence[bytes],
 ) -> None:
     """*taken* are taken as by a plain handler; nothing of *rejected* is."""
     texts = [*taken, *rejected]
     rows = await by_spark(engine, reader, model, texts)
     plain = by_handler(reader, model, texts)
     found = [row is not REFUSED for row in rows]
-    wrong = [text for text, is_taken in zip(texts, found, strict=True) if is_taken is not (text in taken)]
+    wrong = [
+        text for text, is_taken in zip(texts, found, strict=True) if is_taken is not (text in taken)
+    ]
     assert wrong == []
     differing = []
     for text, row, one in zip(texts, rows, plain, strict=True):
         if row is REFUSED:
             continue
         expected = REFUSED if one is REFUSED else as_column(one)
-        columns = as_collected({name: row[name] for name in row if name not in KAFKA_COLUMNS}, expected)
+        columns = as_collected(
+            {name: row[name] for name in row if name not in KAFKA_COLUMNS}, expected
+        )
         if columns != expected:
             differing.append((text, columns, expected))
     assert differing == []
@@ -443,7 +461,20 @@ COLUMNS: dict[str, tuple[Any, list[str], list[str]]] = {
     "str": (
         str,
         ['""', '"1"', '"true"', '"{}"', '"null"', '"\\u00fc"', '"\\u0000"'],
-        ["1", "1.5", "true", "false", "null", "[]", '["x"]', "{}", '{"a": 1}', "NaN", "1e999", "9" * 50],
+        [
+            "1",
+            "1.5",
+            "true",
+            "false",
+            "null",
+            "[]",
+            '["x"]',
+            "{}",
+            '{"a": 1}',
+            "NaN",
+            "1e999",
+            "9" * 50,
+        ],
     ),
     "enum": (Kind, ['"1"', '"true"'], ["1", "true", '"ONE"', '"2"', '""', "null", '["1"]']),
     "literal": (Literal["1", "{}"], ['"1"', '"{}"'], ["1", "{}", '"2"', '"1 "']),
@@ -467,10 +498,22 @@ COLUMNS: dict[str, tuple[Any, list[str], list[str]]] = {
         ['"AAE="', '""', '"+/8="', '"QUJD"'],
         ['"AB=="', '"AAE=\\n"', '" AAE="', '"AA=E"', '"A"', "1234", '"text!"', '"QUJ\\nD"'],
     ),
-    "bytes of a struct": (InStruct, ['"AAE="', '""', '"+/8="'], ['"AAE"', '"AB=="', '"-_8="', "1234", '"x"']),
+    "bytes of a struct": (
+        InStruct,
+        ['"AAE="', '""', '"+/8="'],
+        ['"AAE"', '"AB=="', '"-_8="', "1234", '"x"'],
+    ),
     "bytes in hex": (InHex, ['"00ff"', '"00FF"', '""'], ['"0"', '"zz"', "12", '"0x00"', '" 00"']),
-    "bytes in a dataclass in a struct": (OfPlain, ['{"a": "AAE="}'], ['{"a": "text!"}', '{"a": "AAE=", "at": 1}']),
-    "bytes in a dataclass in a model": (OfPlainInHex, ['{"a": "00ff"}', '{"a": "", "at": 1}'], ['{"a": "text"}']),
+    "bytes in a dataclass in a struct": (
+        OfPlain,
+        ['{"a": "AAE="}'],
+        ['{"a": "text!"}', '{"a": "AAE=", "at": 1}'],
+    ),
+    "bytes in a dataclass in a model": (
+        OfPlainInHex,
+        ['{"a": "00ff"}', '{"a": "", "at": 1}'],
+        ['{"a": "text"}'],
+    ),
     "datetime": (
         datetime,
         [*TEXT_TIMES, *PYDANTIC_TIMES, DAY_ALONE, *NUMBERS],
@@ -481,8 +524,16 @@ COLUMNS: dict[str, tuple[Any, list[str], list[str]]] = {
         TEXT_TIMES,
         [*NO_TIMES, *PYDANTIC_TIMES, DAY_ALONE, *NUMBERS, '"2026-11-21T10:00:00.1234567Z"'],
     ),
-    "datetime of a strict model": (Strict, [*TEXT_TIMES, *PYDANTIC_TIMES], [*NO_TIMES, DAY_ALONE, *NUMBERS]),
-    "datetime with a unit": (InMilliseconds, [*TEXT_TIMES, *PYDANTIC_TIMES], [*NO_TIMES, DAY_ALONE, *NUMBERS]),
+    "datetime of a strict model": (
+        Strict,
+        [*TEXT_TIMES, *PYDANTIC_TIMES],
+        [*NO_TIMES, DAY_ALONE, *NUMBERS],
+    ),
+    "datetime with a unit": (
+        InMilliseconds,
+        [*TEXT_TIMES, *PYDANTIC_TIMES],
+        [*NO_TIMES, DAY_ALONE, *NUMBERS],
+    ),
     "date": (
         date,
         ['"2026-11-21"', '"2024-02-29"', '"0001-01-01"', '"9999-12-31"'],
@@ -559,12 +610,29 @@ COLUMNS: dict[str, tuple[Any, list[str], list[str]]] = {
     "decimal with limits": (
         Money,
         ["0", "12.5", "12.50", '"12.5"', '"-99999999.99"', "99999999", '"1.5e1"', '"1E-2"'],
-        ["12.505", '"12.505"', "100000000", '"100000000"', '"1.255E-1"', '"1E-3"', '"1e8"', "99999999.999"],
+        [
+            "12.505",
+            '"12.505"',
+            "100000000",
+            '"100000000"',
+            '"1.255E-1"',
+            '"1E-3"',
+            '"1e8"',
+            "99999999.999",
+        ],
     ),
     "set": (set[str], ["[]", '["b", "a", "b"]'], ["[1]", "[null]", "{}", '"ab"', '["a", true]']),
     "set of int": (frozenset[int], ["[1, 1]"], ['["1"]', "[1.5]"]),
-    "dict": (dict[str, int], ["{}", '{"a": 1, "": 2}'], ['{"a": 1, "a": 2}', '{"a": "1"}', '{"a": null}', "[]"]),
-    "list in a list": (list[list[str]], ["[]", '[[], ["1"]]'], ["[[1]]", "[1]", "[[null]]", "[null]"]),
+    "dict": (
+        dict[str, int],
+        ["{}", '{"a": 1, "": 2}'],
+        ['{"a": 1, "a": 2}', '{"a": "1"}', '{"a": null}', "[]"],
+    ),
+    "list in a list": (
+        list[list[str]],
+        ["[]", '[[], ["1"]]'],
+        ["[[1]]", "[1]", "[[null]]", "[null]"],
+    ),
     "models in a list": (
         InnerNamed,
         ['[{"Name": "x", "at": 0}, null]'],
@@ -599,17 +667,24 @@ async def test_a_columns_value_is_the_one_that_a_handler_gets_or_the_record_is_r
 async def test_values_at_any_depth_are_read_alike(engine: SparkEngine) -> None:
     inside = '{"a": [], "by_name": {"x": {"y": [%s], "z": []}, "": {}}}'
     taken = [(inside % value).encode() for value in ("1.25", '"12.5", 3', "")]
-    rejected = [(inside % value).encode() for value in ("0.0000000000000000001", '"x"', "null", "1e2", "[1]")]
+    rejected = [
+        (inside % value).encode()
+        for value in ("0.0000000000000000001", '"x"', "null", "1e2", "[1]")
+    ]
     await check(engine, VALUES, InnerNamed, taken, rejected)
 
 
 @on_spark
-async def test_a_time_without_a_zone_is_utc_whatever_the_sessions_zone_is(engine: SparkEngine) -> None:
+async def test_a_time_without_a_zone_is_utc_whatever_the_sessions_zone_is(
+    engine: SparkEngine,
+) -> None:
     texts = [b'{"a": "2026-11-21T10:00:00"}', b'{"a": "2026-11-21"}', b'{"a": 1700000000}']
     there: list[Any] = []
 
     def function(df: Any, batch: Any) -> None:
-        there.extend(row["a"] for row in df.orderBy("offset").selectExpr("unix_micros(a) AS a").collect())
+        there.extend(
+            row["a"] for row in df.orderBy("offset").selectExpr("unix_micros(a) AS a").collect()
+        )
 
     async def in_zone(zone: str) -> list[Any]:
         there.clear()

@@ -145,7 +145,9 @@ class WithAlias:
 
 
 class ByName(BaseModel):
-    model_config = ConfigDict(validate_by_name=True, validate_by_alias=False, val_json_bytes="base64")
+    model_config = ConfigDict(
+        validate_by_name=True, validate_by_alias=False, val_json_bytes="base64"
+    )
     user_id: bytes = Field(alias="userId")
 
 
@@ -166,7 +168,9 @@ class ByName(BaseModel):
         (ByName, "`user_id`: VARIANT", "`user_id`: BINARY"),
     ],
 )
-def test_a_column_has_the_fields_name_and_is_read_from_its_alias(model: type, json: str, column: str) -> None:
+def test_a_column_has_the_fields_name_and_is_read_from_its_alias(
+    model: type, json: str, column: str
+) -> None:
     struct = schema_of(model).struct
     assert (struct.json, struct.column) == (f"STRUCT<{json}>", f"STRUCT<{column}>")
 
@@ -174,7 +178,8 @@ def test_a_column_has_the_fields_name_and_is_read_from_its_alias(model: type, js
 def test_fields_with_a_default_may_be_missing() -> None:
     assert [one for one in reasons_of(Camel) if one.endswith("is missing or null")] == [
         "user_id is missing or null",
-        "place_of_work.lat is missing or null",  # if there is one
+        # If there is one.
+        "place_of_work.lat is missing or null",
     ]
     assert [one for one in reasons_of(CamelStruct) if one.endswith("is missing or null")] == [
         "user_id is missing or null",
@@ -286,12 +291,17 @@ def test_a_field_without_a_column_type_is_refused_with_its_type_and_what_is_allo
     inner = dataclasses.make_dataclass("Inner", [("bad", annotation)])
     outer = dataclasses.make_dataclass("Outer", [("good", int), ("inner", dict[str, inner])])  # type: ignore[valid-type]
     (problem,) = problems_of(outer)
-    assert f"payload = Outer: field 'inner[].bad' is of type {written}, which no column has; " in problem
+    assert (
+        f"payload = Outer: field 'inner[].bad' is of type {written}, which no column has; "
+        in problem
+    )
     assert "allowed are str, int, float, bool, bytes, datetime, date, Decimal" in problem
 
 
 def test_all_problems_come_at_once() -> None:
-    problems = problems_of(dataclasses.make_dataclass("Bad", [("one", time), ("two", Any), ("key", str)]))
+    problems = problems_of(
+        dataclasses.make_dataclass("Bad", [("one", time), ("two", Any), ("key", str)])
+    )
     assert len(problems) == 3
 
 

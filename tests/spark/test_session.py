@@ -54,9 +54,7 @@ def children():
 
 
 def test_importing_the_room_loads_neither_spark_nor_arrow() -> None:
-    code = (
-        "import reactive_kafka.spark.channel.runner; print({'pyspark', 'pyarrow', 'pandas', 'py4j'} & set(sys.modules))"
-    )
+    code = "import reactive_kafka.spark.channel.runner; print({'pyspark', 'pyarrow', 'pandas', 'py4j'} & set(sys.modules))"
     assert run(code) == ["set()"]
 
 
@@ -70,7 +68,14 @@ def lives() -> dict[str, str]:
         "    await use(stop='')\n"
         "asyncio.run(main())"
     )
-    names = ("left by an early stop", "count", "first pid", "left by a stop", "second count", "second pid")
+    names = (
+        "left by an early stop",
+        "count",
+        "first pid",
+        "left by a stop",
+        "second count",
+        "second pid",
+    )
     return dict(zip(names, run(code), strict=True))
 
 
@@ -93,7 +98,8 @@ def test_spark_can_be_started_again_in_the_same_process(lives: dict[str, str]) -
 
 @pytest.mark.spark
 def test_a_process_that_exits_without_stopping_leaves_no_driver(lives: dict[str, str]) -> None:
-    assert is_gone(lives["second pid"], limit_s=0)  # ended before the process itself was
+    # Ended before the process itself was.
+    assert is_gone(lives["second pid"], limit_s=0)
 
 
 BEATING = """
@@ -118,8 +124,11 @@ def descendants(pid: int) -> set[int]:
     """The processes that *pid* has started, and those that they have started."""
     parents = {}
     for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it has just ended
-            parents[int(folder.name)] = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
+        # It has just ended.
+        with suppress(OSError):
+            parents[int(folder.name)] = int(
+                (folder / "stat").read_text().rsplit(")", 1)[1].split()[1]
+            )
     found, last = {pid}, set[int]()
     while found != last:
         last, found = found, found | {child for child, parent in parents.items() if parent in found}
@@ -129,14 +138,17 @@ def descendants(pid: int) -> set[int]:
 @pytest.mark.spark
 def test_a_process_that_is_killed_leaves_no_driver_and_no_python_worker(tmp_path: Path) -> None:
     beats = tmp_path / "beats"
-    process = subprocess.Popen([sys.executable, "-c", USING_IT + BEATING, str(beats)], stdin=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [sys.executable, "-c", USING_IT + BEATING, str(beats)], stdin=subprocess.DEVNULL
+    )
     deadline = time.monotonic() + 240
     while not beats.exists():
         assert process.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.05)
     left = descendants(process.pid)
-    assert len(left) >= 3  # java, its Python daemon, a worker of that
+    # Java, its Python daemon, a worker of that.
+    assert len(left) >= 3
     process.kill()
     process.wait()
     assert all(is_gone(str(pid), limit_s=20) for pid in left)
@@ -155,8 +167,16 @@ def test_a_session_that_runs_already_is_used_and_not_stopped() -> None:
 
 @pytest.mark.spark
 def test_where_there_is_no_java_spark_runs_on_the_one_that_pip_brought(tmp_path: Path) -> None:
-    for name in ("bash", "dirname", "env", "ps", "nice", "uname", "sh"):  # what Spark's scripts need, and no java
-        command = next((folder / name for folder in (Path("/usr/bin"), Path("/bin")) if (folder / name).exists()), None)
+    # What Spark's scripts need, and no java.
+    for name in ("bash", "dirname", "env", "ps", "nice", "uname", "sh"):
+        command = next(
+            (
+                folder / name
+                for folder in (Path("/usr/bin"), Path("/bin"))
+                if (folder / name).exists()
+            ),
+            None,
+        )
         if command:
             (tmp_path / name).symlink_to(command)
     code = (
@@ -211,7 +231,9 @@ def test_a_session_that_the_driver_refuses_says_why_and_the_application_lives() 
 
 
 @pytest.mark.spark
-def test_a_launcher_that_refuses_is_asked_again_seldom_though_a_cluster_that_is_away_would_be_soon() -> None:
+def test_a_launcher_that_refuses_is_asked_again_seldom_though_a_cluster_that_is_away_would_be_soon() -> (
+    None
+):
     code = (
         "from reactive_kafka.config.schema import SparkSettings\n"
         "from reactive_kafka.spark.session.classic import ClassicMaker\n"
@@ -246,4 +268,6 @@ def test_a_master_that_is_away_is_named_from_the_start_and_no_driver_is_launched
     )
     state, reason, master = run(code)
     assert state == "False None [b'ps']"
-    assert reason == f"Spark did not start: no master can be reached at {master}: Connection refused"
+    assert (
+        reason == f"Spark did not start: no master can be reached at {master}: Connection refused"
+    )

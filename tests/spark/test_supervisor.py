@@ -1,4 +1,6 @@
-"""How the engine keeps a session, and judges jobs by how the session fared; on a Spark that does as it is told."""
+"""How the engine keeps a session, and judges jobs by how the session fared; on a Spark that does as
+it is told.
+"""
 
 import asyncio
 import logging
@@ -25,7 +27,9 @@ from reactive_kafka.spark.session.supervisor import Complaint, SessionLimits
 from tests.spark.fakes import FakeMaker, FakeSession, a_process
 
 NEVER = 1_000.0
-PATIENT = SessionLimits(heartbeat_s=0.01, answer_s=NEVER, hung_s=NEVER, trouble_s=NEVER, retry_s=0.01)
+PATIENT = SessionLimits(
+    heartbeat_s=0.01, answer_s=NEVER, hung_s=NEVER, trouble_s=NEVER, retry_s=0.01
+)
 ILL = "no executors: start workers at spark://here:7077"
 
 
@@ -66,7 +70,10 @@ async def test_a_session_is_ready_when_a_small_job_has_worked() -> None:
     session.warm_up_error = RuntimeError("Python in worker has different version")
     async with engine_with(session) as engine:
         await soon(lambda: session.done.count("warm-up") >= 2)
-        assert engine.reason == "Spark cannot run jobs: RuntimeError: Python in worker has different version"
+        assert (
+            engine.reason
+            == "Spark cannot run jobs: RuntimeError: Python in worker has different version"
+        )
         session.warm_up_error = None
         assert await run(engine, lambda spark: 7) == 7
         assert engine.ready
@@ -88,7 +95,9 @@ async def test_the_same_trouble_again_and_again_is_logged_once_and_another_one_o
     session, away = FakeSession(), OffloadError("sc://h:1: refused")
     session.warm_up_error = RuntimeError("no Python")
     async with engine_with(away, away, away, away, OffloadError("another"), session) as engine:
-        await soon(lambda: sum("no Python" in record.getMessage() for record in caplog.records) >= 3)
+        await soon(
+            lambda: sum("no Python" in record.getMessage() for record in caplog.records) >= 3
+        )
         session.warm_up_error = None
         await soon(lambda: engine.ready)
     errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
@@ -105,10 +114,18 @@ def test_trouble_that_lasts_is_logged_again_after_a_while(caplog: pytest.LogCapt
     complaint = Complaint()
     for now in (0.0, 5.0, 599.0, 600.0, 605.0):
         complaint.tell("away", now)
-    assert [record.levelname for record in caplog.records] == ["ERROR", "DEBUG", "DEBUG", "ERROR", "DEBUG"]
+    assert [record.levelname for record in caplog.records] == [
+        "ERROR",
+        "DEBUG",
+        "DEBUG",
+        "ERROR",
+        "DEBUG",
+    ]
 
 
-async def test_without_executors_it_is_not_ready_no_job_starts_and_all_goes_on_when_they_are_back() -> None:
+async def test_without_executors_it_is_not_ready_no_job_starts_and_all_goes_on_when_they_are_back() -> (
+    None
+):
     session, ran = FakeSession(), []
     async with engine_with(session) as engine:
         await soon(lambda: engine.ready)
@@ -116,12 +133,14 @@ async def test_without_executors_it_is_not_ready_no_job_starts_and_all_goes_on_w
         await soon(lambda: not engine.ready)
         assert engine.reason == ILL
         waiting = run(engine, ran.append)
-        await asyncio.wait({waiting}, timeout=0.1)  # nothing tells of a job that does not start
+        # Nothing tells of a job that does not start.
+        await asyncio.wait({waiting}, timeout=0.1)
         assert ran == []
         session.ill = None
         await waiting
         assert len(ran) == 1
-        assert session.done == ["warm-up"]  # never stopped
+        # Never stopped.
+        assert session.done == ["warm-up"]
 
 
 async def test_a_timeout_is_the_batchs_fault_only_if_the_session_was_well_all_the_time() -> None:
@@ -138,7 +157,9 @@ async def test_a_timeout_is_the_batchs_fault_only_if_the_session_was_well_all_th
 
 async def test_trouble_that_stays_ends_the_session_and_blames_no_job() -> None:
     first, second = FakeSession(), FakeSession()
-    async with engine_with(first, second, limits=SessionLimits(heartbeat_s=0.01, trouble_s=0.1)) as engine:
+    async with engine_with(
+        first, second, limits=SessionLimits(heartbeat_s=0.01, trouble_s=0.1)
+    ) as engine:
         job = run(engine, work)
         await soon(lambda: bool(first.groups))
         first.ill = ILL
@@ -163,9 +184,12 @@ async def test_a_session_that_has_never_had_executors_waits_longer_for_them() ->
 
 async def test_trouble_that_comes_and_goes_ends_nothing() -> None:
     session = FakeSession()
-    async with engine_with(session, limits=SessionLimits(heartbeat_s=0.01, trouble_s=0.4)) as engine:
+    async with engine_with(
+        session, limits=SessionLimits(heartbeat_s=0.01, trouble_s=0.4)
+    ) as engine:
         await soon(lambda: engine.ready)
-        for _ in range(4):  # 0.6 s of trouble in all
+        # 0.6 s of trouble in all.
+        for _ in range(4):
             session.ill = ILL
             await soon(lambda: not engine.ready)
             await asyncio.sleep(0.15)
@@ -177,7 +201,9 @@ async def test_trouble_that_comes_and_goes_ends_nothing() -> None:
 async def test_somebody_elses_session_is_not_ended_for_its_troubles() -> None:
     session = FakeSession()
     session.owned = False
-    async with engine_with(session, limits=SessionLimits(heartbeat_s=0.01, trouble_s=0.05)) as engine:
+    async with engine_with(
+        session, limits=SessionLimits(heartbeat_s=0.01, trouble_s=0.05)
+    ) as engine:
         await soon(lambda: engine.ready)
         session.ill = ILL
         await soon(lambda: not engine.ready)
@@ -189,7 +215,9 @@ async def test_somebody_elses_session_is_not_ended_for_its_troubles() -> None:
 
 async def test_a_driver_that_does_not_answer_is_not_ready_and_well_again_when_it_does() -> None:
     session = FakeSession(a_process())
-    async with engine_with(session, limits=SessionLimits(heartbeat_s=0.01, answer_s=0.05, hung_s=NEVER)) as engine:
+    async with engine_with(
+        session, limits=SessionLimits(heartbeat_s=0.01, answer_s=0.05, hung_s=NEVER)
+    ) as engine:
         await soon(lambda: engine.ready)
         session.hears.clear()
         await soon(lambda: not engine.ready)
@@ -228,7 +256,9 @@ async def test_sessions_that_start_and_do_not_last_are_replaced_at_growing_inter
     await engine.start()
     try:
         await soon(lambda: maker.opened == 5)
-        assert time.monotonic() - began >= (0.1 + 0.2 + 0.4 + 0.8) * 0.8, "a fifth of each is chance"
+        assert time.monotonic() - began >= (0.1 + 0.2 + 0.4 + 0.8) * 0.8, (
+            "a fifth of each is chance"
+        )
     finally:
         await engine.stop()
 
@@ -236,7 +266,9 @@ async def test_sessions_that_start_and_do_not_last_are_replaced_at_growing_inter
 async def test_a_driver_that_does_not_answer_for_long_is_ended_by_its_pid_and_replaced() -> None:
     process = a_process()
     hung, second = FakeSession(process), FakeSession()
-    async with engine_with(hung, second, limits=SessionLimits(heartbeat_s=0.01, answer_s=0.05, hung_s=0.2)) as engine:
+    async with engine_with(
+        hung, second, limits=SessionLimits(heartbeat_s=0.01, answer_s=0.05, hung_s=0.2)
+    ) as engine:
         job = run(engine, work)
         await soon(lambda: bool(hung.groups))
         hung.hears.clear()
@@ -245,7 +277,8 @@ async def test_a_driver_that_does_not_answer_for_long_is_ended_by_its_pid_and_re
         assert lost.value.was_alone
         await soon(lambda: engine.ready)
         assert process.returncode == -9
-        assert "stop" not in hung.done  # which would hang
+        # Which would hang.
+        assert "stop" not in hung.done
 
 
 async def test_a_cancelled_job_of_a_driver_that_takes_no_orders_is_over_with_the_driver() -> None:
@@ -319,7 +352,9 @@ async def test_after_a_fault_of_the_cluster_no_job_starts_until_a_small_one_has_
         pass
 
     def other_python(spark: Any) -> None:
-        raise PySparkException("[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9")
+        raise PySparkException(
+            "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9"
+        )
 
     session = FakeSession()
     async with engine_with(session) as engine:
@@ -339,7 +374,9 @@ async def test_a_worker_that_died_does_not_put_the_session_in_doubt() -> None:
         pass
 
     def crash(spark: Any) -> None:
-        raise Py4JError("Job aborted due to stage failure: ... Python worker exited unexpectedly (crashed)")
+        raise Py4JError(
+            "Job aborted due to stage failure: ... Python worker exited unexpectedly (crashed)"
+        )
 
     session = FakeSession()
     async with engine_with(session) as engine:
@@ -353,7 +390,8 @@ async def test_tasks_that_do_not_end_are_a_stuck_job_and_a_cancellation_that_can
 ) -> None:
     session = FakeSession()
     async with engine_with(session, cancel_limit_s=0.2) as engine:
-        for error in (None, ConnectionResetError("not now")):  # an answer that does not come is no "over"
+        # An answer that does not come is no "over"
+        for error in (None, ConnectionResetError("not now")):
             jobs = len(session.groups)
             job = run(engine, work, timeout_s=0.1)
             await soon(lambda jobs=jobs: len(session.groups) == jobs + 1)  # type: ignore[misc]
@@ -389,7 +427,9 @@ async def test_a_job_that_waits_for_a_session_leaves_at_once_and_never_runs() ->
 async def test_threads_are_used_again_and_a_stuck_one_is_replaced() -> None:
     session, go_on = FakeSession(), threading.Event()
     async with engine_with(session, cancel_limit_s=0.05) as engine:
-        names = {await run(engine, lambda spark: threading.current_thread().name) for _ in range(20)}
+        names = {
+            await run(engine, lambda spark: threading.current_thread().name) for _ in range(20)
+        }
         assert len(names) == 1
         with pytest.raises(JobStuckError):
             await run(engine, lambda spark: go_on.wait(30), timeout_s=0.05)

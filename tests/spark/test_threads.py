@@ -29,8 +29,12 @@ async def test_each_of_several_calls_at_once_has_a_thread_of_its_own() -> None:
     threads.close()
 
 
-@pytest.mark.parametrize("error", [ValueError("x"), StopIteration(), SystemExit(1), KeyboardInterrupt()])
-async def test_whatever_a_call_raises_is_its_outcome_and_the_thread_goes_on(error: BaseException) -> None:
+@pytest.mark.parametrize(
+    "error", [ValueError("x"), StopIteration(), SystemExit(1), KeyboardInterrupt()]
+)
+async def test_whatever_a_call_raises_is_its_outcome_and_the_thread_goes_on(
+    error: BaseException,
+) -> None:
     threads = CallThreads("test")
 
     def fail() -> None:
@@ -41,7 +45,9 @@ async def test_whatever_a_call_raises_is_its_outcome_and_the_thread_goes_on(erro
     threads.close()
 
 
-def test_a_call_that_ends_after_its_loop_is_closed_disturbs_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_that_ends_after_its_loop_is_closed_disturbs_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     threads, go_on, ended = CallThreads("left"), threading.Event(), threading.Event()
     raised: list[threading.ExceptHookArgs] = []
     monkeypatch.setattr(threading, "excepthook", raised.append)

@@ -45,7 +45,11 @@ async def test_any_number_run_side_by_side() -> None:
 
 async def test_whoever_wants_to_be_alone_waits_for_the_others_and_is_overtaken_by_nobody() -> None:
     turns = Turns()
-    first, alone, late = Holder(turns, alone=False), Holder(turns, alone=True), Holder(turns, alone=False)
+    first, alone, late = (
+        Holder(turns, alone=False),
+        Holder(turns, alone=True),
+        Holder(turns, alone=False),
+    )
     await settle()
     assert [one.holds for one in (first, alone, late)] == [True, False, False]
     first.leave()
@@ -60,7 +64,11 @@ async def test_whoever_wants_to_be_alone_waits_for_the_others_and_is_overtaken_b
 
 async def test_whoever_stops_waiting_makes_room() -> None:
     turns = Turns()
-    first, alone, late = Holder(turns, alone=False), Holder(turns, alone=True), Holder(turns, alone=False)
+    first, alone, late = (
+        Holder(turns, alone=False),
+        Holder(turns, alone=True),
+        Holder(turns, alone=False),
+    )
     await settle()
     alone.task.cancel()
     await settle()
@@ -75,7 +83,8 @@ async def test_a_turn_that_comes_in_the_moment_of_a_cancellation_is_given_back()
     async with turns.turn():
         alone, late = Holder(turns, alone=True), Holder(turns, alone=False)
         await settle()
-    alone.task.cancel()  # it has its turn, and does not know it yet
+    # It has its turn, and does not know it yet.
+    alone.task.cancel()
     await settle()
     assert (alone.holds, late.holds) == (False, True)
     late.leave()
@@ -93,7 +102,9 @@ ACTIONS = st.lists(
 
 
 @given(ACTIONS)
-def test_one_that_is_alone_is_never_beside_another_and_nobody_waits_for_ever(actions: list[tuple[str, int]]) -> None:
+def test_one_that_is_alone_is_never_beside_another_and_nobody_waits_for_ever(
+    actions: list[tuple[str, int]],
+) -> None:
     async def play() -> None:
         turns, holders = Turns(), list[Holder]()
         for action, number in actions:

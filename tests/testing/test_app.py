@@ -1,4 +1,6 @@
-"""The application under test: ready when its block begins, settled when it says so, and honest when it is not."""
+"""The application under test: ready when its block begins, settled when it says so, and honest when
+it is not.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,19 @@ from pydantic import BaseModel
 
 from reactive_kafka import App, Message, TopicPartition, TransientBrokerError
 from reactive_kafka.errors import RejectedRecordError
-from reactive_kafka.testing import FakeClock, MemoryBroker, NotSettledError, TestApp, record, run_in_virtual_time
+from reactive_kafka.testing import (
+    FakeClock,
+    MemoryBroker,
+    NotSettledError,
+    TestApp,
+    record,
+    run_in_virtual_time,
+)
 
-CONFIG = {"incoming": {"orders": {"group_id": "billing"}}, "outgoing": {"invoices": {"topic": "invoices-v1"}}}
+CONFIG = {
+    "incoming": {"orders": {"group_id": "billing"}},
+    "outgoing": {"invoices": {"topic": "invoices-v1"}},
+}
 
 
 @dataclass
@@ -48,9 +60,12 @@ async def test_it_runs_the_handlers_and_shows_what_was_produced_and_committed() 
         assert test.records("nothing") == []
 
 
-async def test_what_is_sent_in_the_block_is_read_though_the_channel_starts_at_the_latest_record() -> None:
+async def test_what_is_sent_in_the_block_is_read_though_the_channel_starts_at_the_latest_record() -> (
+    None
+):
     test = TestApp(billing())
-    test.broker.produce("orders", b'{"id": 1}')  # before it runs
+    # Before it runs.
+    test.broker.produce("orders", b'{"id": 1}')
     async with test:
         await test.send("orders", {"id": 2})
         await test.settled()
@@ -60,7 +75,8 @@ async def test_what_is_sent_in_the_block_is_read_though_the_channel_starts_at_th
 async def test_what_a_real_client_would_not_take_is_not_sent() -> None:
     async with TestApp(billing()) as test:
         with pytest.raises(
-            RejectedRecordError, match=r"orders: headers: \('trace', 'abc'\) is no pair of a str and bytes"
+            RejectedRecordError,
+            match=r"orders: headers: \('trace', 'abc'\) is no pair of a str and bytes",
         ):
             await test.send("orders", Order(7), headers=[("trace", "abc")])  # type: ignore[list-item]
         with pytest.raises(RejectedRecordError, match="key = 5: expected bytes or None"):
@@ -86,9 +102,14 @@ async def test_an_application_is_given_back_as_it_was() -> None:
     assert app._connector is None
 
 
-async def test_another_configuration_takes_the_place_of_the_applications_own(tmp_path: Path) -> None:
+async def test_another_configuration_takes_the_place_of_the_applications_own(
+    tmp_path: Path,
+) -> None:
     app = billing()
-    other = {"incoming": {"orders": {"group_id": "other"}}, "outgoing": {"invoices": {"topic": "invoices-v2"}}}
+    other = {
+        "incoming": {"orders": {"group_id": "other"}},
+        "outgoing": {"invoices": {"topic": "invoices-v2"}},
+    }
     async with TestApp(app, config=other, overrides={"kafka": {"commit_interval": "7s"}}) as test:
         await test.send("orders", Order(7))
         await test.settled()
@@ -160,7 +181,9 @@ async def test_delayed_retries_are_waited_for() -> None:
         await test.settled(timeout=1, retries=False)
         assert len(test.records("orders_retry_10000")) == len(test.handler(third_time).calls) == 1
         await test.settled(timeout=1)
-        assert [type(call.error) for call in test.handler(third_time).calls] == [ConnectionError] * 2 + [type(None)]
+        assert [type(call.error) for call in test.handler(third_time).calls] == [
+            ConnectionError
+        ] * 2 + [type(None)]
         assert asyncio.get_running_loop().time() == pytest.approx(30, abs=2)
         assert test.records("dead-letter-topic-orders") == []
         await test.send("orders", "y")
@@ -180,16 +203,23 @@ async def test_a_delayed_retry_that_hangs_is_named_with_what_it_was_delayed_for(
 
     async with TestApp(app, overrides={"kafka": {"drain_timeout": "1s"}}) as test:
         await test.send("orders", "x")
-        with pytest.raises(NotSettledError, match=r"delayed retries of channel 'orders': .*1 in flight") as waiting:
+        with pytest.raises(
+            NotSettledError, match=r"delayed retries of channel 'orders': .*1 in flight"
+        ) as waiting:
             await test.settled(timeout=1)
         assert waiting.value.__cause__ is raised
         assert asyncio.get_running_loop().time() == pytest.approx(21, abs=2)
 
 
-async def test_a_test_in_which_nothing_is_wrong_has_no_warning_in_its_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_test_in_which_nothing_is_wrong_has_no_warning_in_its_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     app = App(
         {
-            "incoming": {"orders": {"group_id": "g"}, "early": {"group_id": "h", "auto_offset_reset": "earliest"}},
+            "incoming": {
+                "orders": {"group_id": "g"},
+                "early": {"group_id": "h", "auto_offset_reset": "earliest"},
+            },
             "outgoing": {"invoices": {}, "unfed": {}},
         }
     )
@@ -224,7 +254,9 @@ def test_a_test_app_of_another_loop_says_so() -> None:
     test = TestApp(billing())
 
     async def goes_on() -> None:
-        with pytest.raises(RuntimeError, match=r"on another event loop: .*open TestApp in the test"):
+        with pytest.raises(
+            RuntimeError, match=r"on another event loop: .*open TestApp in the test"
+        ):
             await test.settled()
         with pytest.raises(RuntimeError, match="on another event loop"):
             await test.send("orders", b"")
@@ -277,7 +309,8 @@ async def test_a_start_that_does_not_get_its_partitions_says_so() -> None:
     with pytest.raises(NotSettledError, match="channel 'orders' has no partitions yet"):
         async with TestApp(billing(), broker=broker, start_timeout_s=0.05):
             pass
-    await asyncio.sleep(0)  # for what is ending
+    # For what is ending.
+    await asyncio.sleep(0)
     assert len(asyncio.all_tasks()) == 1
 
 
@@ -295,7 +328,8 @@ async def test_a_block_that_raises_ends_at_once_whatever_is_in_flight() -> None:
             await asyncio.sleep(0.01)
             raise ZeroDivisionError
     assert asyncio.get_running_loop().time() - began < 2
-    await asyncio.sleep(0)  # for what is ending
+    # For what is ending.
+    await asyncio.sleep(0)
     assert len(asyncio.all_tasks()) == 1
 
 
@@ -362,4 +396,9 @@ def test_values_and_keys_become_bytes() -> None:
 
 def test_a_tombstone_and_a_missing_key_stay_none() -> None:
     built = record(None, headers=[("a", None)], timestamp=None)
-    assert (built.key, built.value, built.timestamp, built.headers) == (None, None, None, (("a", None),))
+    assert (built.key, built.value, built.timestamp, built.headers) == (
+        None,
+        None,
+        None,
+        (("a", None),),
+    )

@@ -98,10 +98,13 @@ def test_a_thread_that_waits_for_what_time_brings_is_given_up(
         return taken_s
 
     before = time.monotonic()
-    assert run_in_virtual_time(main) < 10  # 20 ms once, not each of a thousand times
+    # 20 ms once, not each of a thousand times.
+    assert run_in_virtual_time(main) < 10
 
 
-def test_the_next_call_in_the_thread_of_one_that_was_given_up_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_call_in_the_thread_of_one_that_was_given_up_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(virtual, "_LONGEST_S", 0.5)
     go_on = threading.Event()
 
@@ -115,7 +118,9 @@ def test_the_next_call_in_the_thread_of_one_that_was_given_up_is_waited_for(monk
     assert run_in_virtual_time(main) == 5
 
 
-def test_a_thread_that_asks_the_loop_again_and_again_is_given_up_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_that_asks_the_loop_again_and_again_is_given_up_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(virtual, "_LONGEST_S", 0.02)
 
     async def main(_: FakeClock) -> int:
@@ -138,7 +143,8 @@ def test_a_thread_that_has_nothing_to_do_is_not_waited_for(monkeypatch: pytest.M
     monkeypatch.setattr(virtual, "_LONGEST_S", 30.0)
 
     async def main(_: FakeClock) -> None:
-        await anyio.to_thread.run_sync(lambda: None)  # its thread stays, for the next call
+        # Its thread stays, for the next call.
+        await anyio.to_thread.run_sync(lambda: None)
         await asyncio.sleep(5)
 
     began = time.monotonic()

@@ -17,10 +17,16 @@ FIXTURES_OF_TESTS = ("-o", "asyncio_default_fixture_loop_scope=function")
 AUTO = ("-o", "asyncio_mode=auto", *FIXTURES_OF_TESTS)
 
 
-def run_pytest(folder: Path, test: str, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run_pytest(
+    folder: Path, test: str, *options: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
     (folder / "conftest.py").write_text(CONFTEST)
     (folder / "test_it.py").write_text(test)
-    kept = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "PYTEST_ADDOPTS")}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("JAVA_HOME", "PYTEST_ADDOPTS")
+    }
     return subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--strict-markers"),
@@ -116,7 +122,9 @@ async def test_with_a_seed():
     [
         pytest.param(("-p", "no:asyncio", "-p", "no:anyio"), id="without a plugin for async tests"),
         pytest.param(AUTO, id="pytest-asyncio, auto"),
-        pytest.param(("-o", "asyncio_mode=strict", *FIXTURES_OF_TESTS), id="pytest-asyncio, strict"),
+        pytest.param(
+            ("-o", "asyncio_mode=strict", *FIXTURES_OF_TESTS), id="pytest-asyncio, strict"
+        ),
         pytest.param(("-p", "no:asyncio", "-o", "anyio_mode=auto"), id="anyio, auto"),
     ],
 )
@@ -153,7 +161,12 @@ def test_a_test_in_virtual_time_that_fails_or_hangs_says_so(tmp_path: Path) -> N
         "async def test_misspelt(): ...\n",
     )
     assert "4 failed" in done.stdout
-    for reason in ("assert 1 == 2", "DeadlockError: every task waits", "is for async tests", "argument 'speed'"):
+    for reason in (
+        "assert 1 == 2",
+        "DeadlockError: every task waits",
+        "is for async tests",
+        "argument 'speed'",
+    ):
         assert reason in done.stdout
 
 

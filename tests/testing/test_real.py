@@ -17,7 +17,9 @@ CONFIG = {
 CONFIG["incoming"]["real-orders"]["delayed_retry"] = {"topics": ["real-orders_retry_100"]}  # type: ignore[index]
 
 
-@pytest.mark.parametrize("real", [False, pytest.param(True, marks=pytest.mark.kafka)], ids=["in memory", "on Kafka"])
+@pytest.mark.parametrize(
+    "real", [False, pytest.param(True, marks=pytest.mark.kafka)], ids=["in memory", "on Kafka"]
+)
 async def test_a_test_is_the_same_in_memory_and_on_kafka(
     real: bool, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -32,7 +34,8 @@ async def test_a_test_is_the_same_in_memory_and_on_kafka(
             raise ValueError("negative")
         return Record({"order": number}, key=str(number))
 
-    for _ in range(2):  # the second one sees nothing of the first
+    # The second one sees nothing of the first.
+    for _ in range(2):
         async with TestApp(app, real=real, start_timeout_s=30) as test:
             before = sum(test.committed("real-orders").values())
             await test.send("real-orders", -1)
@@ -43,7 +46,10 @@ async def test_a_test_is_the_same_in_memory_and_on_kafka(
                 (b"-1", b'{"order":-1}'),
                 (b"7", b'{"order":7}'),
             ]
-            assert sorted(one.headers for one in test.records("real-orders")) == [(), (("tenant", b"acme"),)]
+            assert sorted(one.headers for one in test.records("real-orders")) == [
+                (),
+                (("tenant", b"acme"),),
+            ]
             assert sum(test.committed("real-orders").values()) - before == 2
             assert [call.payload for call in test.handler(invoice).calls] == [-1, -1, 7]
 
@@ -78,9 +84,13 @@ async def test_a_real_kafka_has_no_virtual_time(virtual_time: FakeClock) -> None
             pass
 
 
-async def test_other_servers_than_those_of_the_test_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_other_servers_than_those_of_the_test_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("REACTIVE_KAFKA_TEST_BOOTSTRAP", "127.0.0.1:9")
-    app = App({"incoming": {"orders": {"group_id": "g", "bootstrap_servers": "kafka.internal:9092"}}})
+    app = App(
+        {"incoming": {"orders": {"group_id": "g", "bootstrap_servers": "kafka.internal:9092"}}}
+    )
     with pytest.raises(ValueError, match="channel 'orders' names servers of its own"):
         async with TestApp(app, real=True):
             pass

@@ -34,9 +34,13 @@ async def test_each_call_has_its_argument_and_its_result() -> None:
         await test.settled()
         await test.send("returns", 2)
         await test.settled()
-        assert test.handler(double).calls == [HandlerCall("orders", 1, 2), HandlerCall("returns", 2, 4)]
+        assert test.handler(double).calls == [
+            HandlerCall("orders", 1, 2),
+            HandlerCall("returns", 2, 4),
+        ]
         assert [record.value for record in test.records("out")] in ([b"2", b"4"], [b"4", b"2"])
-    assert len(test.handler(double).calls) == 2  # they stay
+    # They stay.
+    assert len(test.handler(double).calls) == 2
     async with TestApp(app) as again:
         assert again.handler(double).calls == []
 
@@ -91,7 +95,9 @@ async def test_batches_generators_threads_methods_and_memory_channels_are_watche
         assert (halved.payload, halved.result, halved.error) == (8, [4, 4], None)
         assert (added.payload, added.result) == ([1], 1)
         assert isinstance(added.argument, Batch)
-        assert [(call.channel, call.result) for call in test.handler(in_a_thread).calls] == [("inside", "4")] * 2
+        assert [(call.channel, call.result) for call in test.handler(in_a_thread).calls] == [
+            ("inside", "4")
+        ] * 2
 
 
 async def test_what_is_no_handler_is_refused_by_name() -> None:
@@ -103,5 +109,8 @@ async def test_what_is_no_handler_is_refused_by_name() -> None:
     def other() -> None: ...
 
     async with TestApp(app) as test:
-        with pytest.raises(LookupError, match=r"other.* is no handler of the application; its handlers are: .*handles"):
+        with pytest.raises(
+            LookupError,
+            match=r"other.* is no handler of the application; its handlers are: .*handles",
+        ):
             test.handler(other)

@@ -11,6 +11,8 @@ from tests.tracing.helpers import Spans, provided
 
 @pytest.fixture
 def spans() -> Iterator[Spans]:
-    """The spans that have ended; the application finds their provider as one that it has set itself."""
+    """The spans that have ended; the application finds their provider as one that it has set
+    itself.
+    """
     with provided() as spans:
         yield spans

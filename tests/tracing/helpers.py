@@ -1,4 +1,6 @@
-"""What the tests of tracing share: a provider for one test, and what its spans say of each other."""
+"""What the tests of tracing share: a provider for one test, and what its spans say of each
+other.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,10 @@ def context_of(span: ReadableSpan) -> SpanContext:
 def is_child(span: ReadableSpan, of: ReadableSpan) -> bool:
     """Whether the span's parent is that one, in its trace."""
     parent, context = span.parent, context_of(of)
-    return parent is not None and (parent.trace_id, parent.span_id) == (context.trace_id, context.span_id)
+    return parent is not None and (parent.trace_id, parent.span_id) == (
+        context.trace_id,
+        context.span_id,
+    )
 
 
 def traceparent(span: ReadableSpan) -> Header:

@@ -1,4 +1,6 @@
-"""A span of each call of a handler: its parent, what it says, and that nothing of it reaches the next call."""
+"""A span of each call of a handler: its parent, what it says, and that nothing of it reaches the
+next call.
+"""
 
 from __future__ import annotations
 
@@ -91,20 +93,27 @@ def handled_by(shape: str, app: App, seen: list[int]) -> None:
         await asyncio.sleep(0)
         note(batch.payloads[0])
 
-    handler: Any = {one.__name__: one for one in (payload, message, thread, generator, batch)}[shape]
+    handler: Any = {one.__name__: one for one in (payload, message, thread, generator, batch)}[
+        shape
+    ]
     if shape == "generator":
         app.outgoing("invoices")(handler)
     app.incoming("orders")(handler)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("orders", [{}, {"ordering": "key"}, {"ordering": "unordered", "concurrency": 2}])
+@pytest.mark.parametrize(
+    "orders", [{}, {"ordering": "key"}, {"ordering": "unordered", "concurrency": 2}]
+)
 async def test_a_call_runs_in_its_span_whose_parent_is_the_producers(
     shape: str, orders: dict[str, Any], spans: Spans
 ) -> None:
     if shape == "batch" and orders.get("ordering") == "key":
         return
-    app, seen = make_app(value_deserializer="bytes", batch_max_records=1, **IGNORED, **orders), list[int]()
+    app, seen = (
+        make_app(value_deserializer="bytes", batch_max_records=1, **IGNORED, **orders),
+        list[int](),
+    )
     handled_by(shape, app, seen)
     async with running(app) as test:
         for number, value in enumerate((b"1", b"bad 2", b"3"), 1):
@@ -114,14 +123,20 @@ async def test_a_call_runs_in_its_span_whose_parent_is_the_producers(
         await test.settled()
     found = spans.of("process orders")
     assert [context_of(span).span_id for span in found] == seen
-    parents = [[link.context for link in span.links] for span in found] if shape == "batch" else [
-        [] if span.parent is None else [span.parent] for span in found
-    ]  # fmt: skip
+    parents = (
+        [[link.context for link in span.links] for span in found]
+        if shape == "batch"
+        else [[] if span.parent is None else [span.parent] for span in found]
+    )
     assert [[number_of(one) for one in its] for its in parents] == [[1], [2], [3], []]
     if shape != "batch":
         assert [context_of(span).trace_id for span in found][:3] == [1, 2, 3]
     failed = found[1]
-    assert [span.status.status_code for span in found] == [StatusCode.UNSET, StatusCode.ERROR, *[StatusCode.UNSET] * 2]
+    assert [span.status.status_code for span in found] == [
+        StatusCode.UNSET,
+        StatusCode.ERROR,
+        *[StatusCode.UNSET] * 2,
+    ]
     assert failed.status.description == "ValueError: bad 2"
     assert dict(failed.attributes or {})["error.type"] == "ValueError"
     assert [event.name for event in failed.events] == ["exception"]
@@ -130,7 +145,10 @@ async def test_a_call_runs_in_its_span_whose_parent_is_the_producers(
 @pytest.mark.parametrize("shape", SHAPES)
 async def test_each_attempt_has_a_span_of_its_own(shape: str, spans: Spans) -> None:
     retry = {"max_attempts": 3, "backoff": "1ms"}
-    app, seen = make_app(value_deserializer="bytes", batch_max_records=1, retry=retry, **IGNORED), list[int]()
+    app, seen = (
+        make_app(value_deserializer="bytes", batch_max_records=1, retry=retry, **IGNORED),
+        list[int](),
+    )
     handled_by(shape, app, seen)
     async with running(app) as test:
         await test.send("orders", b"bad", headers=[producers(7)])
@@ -154,7 +172,11 @@ class Habit:
     async def a_span(self) -> None:
         from opentelemetry import context
 
-        context.attach(trace.set_span_in_context(trace.NonRecordingSpan(trace.SpanContext(9, 9, is_remote=True))))
+        context.attach(
+            trace.set_span_in_context(
+                trace.NonRecordingSpan(trace.SpanContext(9, 9, is_remote=True))
+            )
+        )
 
     async def a_cancellation(self) -> None:
         task = asyncio.current_task()
@@ -166,9 +188,13 @@ class Habit:
 
 
 @pytest.mark.parametrize("habit", ["nothing", "a_value", "a_span", "a_cancellation", "a_task"])
-@pytest.mark.parametrize("orders", [{}, {"ordering": "key"}, {"ordering": "unordered", "concurrency": 2}])
+@pytest.mark.parametrize(
+    "orders", [{}, {"ordering": "key"}, {"ordering": "unordered", "concurrency": 2}]
+)
 @in_virtual_time
-async def test_nothing_of_a_span_reaches_the_next_call(habit: str, orders: dict[str, Any], spans: Spans) -> None:
+async def test_nothing_of_a_span_reaches_the_next_call(
+    habit: str, orders: dict[str, Any], spans: Spans
+) -> None:
     app, seen = make_app(**IGNORED, **orders), list[tuple[int, str]]()
 
     @app.incoming("orders")
@@ -182,7 +208,8 @@ async def test_nothing_of_a_span_reaches_the_next_call(habit: str, orders: dict[
         await test.settled()
         found = spans.of("process orders")
         assert trace.get_current_span() is trace.INVALID_SPAN
-    # Each in its order, whichever worker it came to: a record without a context begins a trace of its own.
+    # Each in its order, whichever worker it came to: a record without a context begins a trace of
+    # its own.
     assert sorted(seen) == sorted((context_of(span).trace_id, "nothing") for span in found)
     assert len({trace_id for trace_id, _ in seen}) == 8
     parents = sorted(str(number_of(span.parent)) for span in found)
@@ -205,7 +232,8 @@ async def test_a_span_leaves_nothing_that_would_make_each_call_cost_more(spans: 
         await test.settled()
         workers = inside(app).session.workers
         assert isinstance(workers, Dispatcher)
-        assert not workers._isolation.in_contexts  # calls have no contexts of their own
+        # Calls have no contexts of their own.
+        assert not workers._isolation.in_contexts
         await send(test, 6)
         await test.settled()
         assert workers._isolation.in_contexts
@@ -250,7 +278,13 @@ async def test_what_was_current_at_the_start_is_no_calls_parent(shape: str, span
 
 @in_virtual_time
 async def test_a_batch_of_several_topics_is_named_by_its_channel(spans: Spans) -> None:
-    app = App({"incoming": {"all": {"topics": ["a", "b"], "group_id": "g", "auto_offset_reset": "earliest"}}})
+    app = App(
+        {
+            "incoming": {
+                "all": {"topics": ["a", "b"], "group_id": "g", "auto_offset_reset": "earliest"}
+            }
+        }
+    )
 
     @app.incoming("all")
     async def handler(batch: Batch[bytes]) -> None: ...
@@ -274,15 +308,20 @@ async def test_baggage_comes_with_the_record_and_goes_with_it(spans: Spans) -> N
         return value
 
     async with running(app) as test:
-        await test.send("orders", 1, headers=[("baggage", b"tenant=other"), ("baggage", b"tenant=acme")])
+        await test.send(
+            "orders", 1, headers=[("baggage", b"tenant=other"), ("baggage", b"tenant=acme")]
+        )
         await test.send("orders", 2)
         await test.settled()
         sent = [dict(record.headers).get("baggage") for record in test.records("invoices")]
-    assert seen == ["acme", None]  # of a name that stands there twice the last one counts
+    # Of a name that stands there twice the last one counts.
+    assert seen == ["acme", None]
     assert sent == [b"tenant=acme", None]
 
 
-@pytest.mark.parametrize("value", [b"", b"\xff\xfe", b"nonsense", None, b"00-" + b"0" * 32 + b"-" + b"0" * 16 + b"-01"])
+@pytest.mark.parametrize(
+    "value", [b"", b"\xff\xfe", b"nonsense", None, b"00-" + b"0" * 32 + b"-" + b"0" * 16 + b"-01"]
+)
 @in_virtual_time
 async def test_a_context_that_makes_no_sense_is_none(value: bytes | None, spans: Spans) -> None:
     app = make_app()
@@ -299,7 +338,12 @@ async def test_a_context_that_makes_no_sense_is_none(value: bytes | None, spans:
 
 @in_virtual_time
 async def test_a_memory_channels_call_belongs_to_the_trace_of_the_sender(spans: Spans) -> None:
-    app = App({"incoming": {"orders": {"group_id": "g", "auto_offset_reset": "earliest"}}, "memory": {"stage": {}}})
+    app = App(
+        {
+            "incoming": {"orders": {"group_id": "g", "auto_offset_reset": "earliest"}},
+            "memory": {"stage": {}},
+        }
+    )
 
     @app.incoming("orders")
     @app.outgoing("stage")
@@ -315,6 +359,9 @@ async def test_a_memory_channels_call_belongs_to_the_trace_of_the_sender(spans: 
     outer, inner = spans.only("process orders"), spans.only("process stage")
     assert is_child(inner, outer)
     said = dict(inner.attributes or {})
-    assert (said["messaging.system"], said["messaging.destination.name"]) == ("reactive_kafka", "stage")
+    assert (said["messaging.system"], said["messaging.destination.name"]) == (
+        "reactive_kafka",
+        "stage",
+    )
     assert "messaging.kafka.offset" not in said
     assert sorted(spans.names()) == ["process orders", "process stage"]

@@ -19,7 +19,13 @@ from reactive_kafka.testing import TestApp
 from tests.app.helpers import in_virtual_time, inside, make_broker, running
 from tests.tracing.helpers import Spans, contexts, is_child, producers, provided, traceparent
 
-HEADERS = [producers(5), ("baggage", b"tenant=acme"), ("mine", b"\xff"), producers(6), ("mine", None)]
+HEADERS = [
+    producers(5),
+    ("baggage", b"tenant=acme"),
+    ("mine", b"\xff"),
+    producers(6),
+    ("mine", None),
+]
 
 
 def passing_on(*, on_start: Any = None, **tables: Any) -> App:
@@ -28,7 +34,11 @@ def passing_on(*, on_start: Any = None, **tables: Any) -> App:
 
     orders = {"group_id": "billing", "auto_offset_reset": "earliest", **tables.pop("orders", {})}
     app = App(
-        {"incoming": {"orders": orders}, "outgoing": {"invoices": tables.pop("invoices", {})}, "memory": {"m": {}}}
+        {
+            "incoming": {"orders": orders},
+            "outgoing": {"invoices": tables.pop("invoices", {})},
+            "memory": {"m": {}},
+        }
         | tables
     )
     app.emitter("m")
@@ -61,7 +71,11 @@ def is_untouched(test: TestApp) -> bool:
     assert channels is not None
     assert isinstance(workers, Dispatcher)
     invoices, memory = channels.outgoing["invoices"], channels.outgoing["m"]
-    return workers._invocation.around is None and (type(invoices), type(invoices.writer), type(memory)) == (
+    return workers._invocation.around is None and (
+        type(invoices),
+        type(invoices.writer),
+        type(memory),
+    ) == (
         OutgoingChannel,
         Writer,
         MemoryTarget,
@@ -79,10 +93,13 @@ async def test_without_a_provider_nothing_is_done() -> None:
 @in_virtual_time
 async def test_a_provider_that_makes_no_spans_is_none(kind: str) -> None:
     with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("OTEL_SDK_DISABLED", str(kind == "disabled"))  # a provider reads it when it is made
+        # A provider reads it when it is made.
+        environment.setenv("OTEL_SDK_DISABLED", str(kind == "disabled"))
         with provided() as spans, pytest.MonkeyPatch.context() as patch:
             if kind != "disabled":
-                provider = trace.ProxyTracerProvider() if kind == "proxy" else trace.NoOpTracerProvider()
+                provider = (
+                    trace.ProxyTracerProvider() if kind == "proxy" else trace.NoOpTracerProvider()
+                )
                 patch.setattr(trace, "_TRACER_PROVIDER", provider)
             assert await passed(passing_on()) == HEADERS
             async with running(passing_on()) as test:
@@ -126,11 +143,14 @@ async def test_a_send_has_its_span_on_the_shortest_way_too(spans: Spans) -> None
     async with running(app) as test:
         for number in range(3):
             await test.send("orders", b"%d" % number)
-            await test.settled()  # from the second one on the partitions are known
+            # From the second one on the partitions are known.
+            await test.settled()
         for _ in range(3):
             await emitter.send_nowait(b"x")
         records = test.records("invoices")
-    assert [contexts(record.headers) for record in records] == [[traceparent(one)] for one in spans.of("send invoices")]
+    assert [contexts(record.headers) for record in records] == [
+        [traceparent(one)] for one in spans.of("send invoices")
+    ]
     assert (len(records), len(calls)) == (6, 3)
 
 
@@ -154,8 +174,11 @@ def test_a_demand_without_the_extra_is_an_error(monkeypatch: pytest.MonkeyPatch)
     @in_virtual_time
     async def run() -> None:
         assert await passed(passing_on()) == HEADERS
-        with pytest.raises(MissingExtraError, match=r"\[tracing\] enabled = true needs an extra: .*\[otel\]"):
-            passing_on(tracing={"enabled": True}).configure()  # as `check` does
+        with pytest.raises(
+            MissingExtraError, match=r"\[tracing\] enabled = true needs an extra: .*\[otel\]"
+        ):
+            # As `check` does.
+            passing_on(tracing={"enabled": True}).configure()
 
     run()
 
@@ -164,7 +187,8 @@ async def told_at_the_start(caplog: pytest.LogCaptureFixture, **tables: Any) -> 
     """What a run outside of tests says of its configuration."""
     broker = make_broker()
     app = App({"outgoing": {"invoices": {}}, "http": {"enabled": False}} | tables)
-    app._connector = broker.connector()  # TestApp tells nothing: a test has changed the configuration
+    # TestApp tells nothing: a test has changed the configuration.
+    app._connector = broker.connector()
     caplog.clear()
     await app.start()
     await app.stop()
@@ -193,10 +217,15 @@ class Broken(SpanProcessor):
 
 
 @in_virtual_time
-async def test_what_tracing_raises_harms_no_record(spans: Spans, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_what_tracing_raises_harms_no_record(
+    spans: Spans, capsys: pytest.CaptureFixture[str]
+) -> None:
     spans.provider.add_span_processor(Broken())
     headers = await passed(passing_on())
-    assert [header for header in headers if header[0] == "mine"] == [("mine", b"\xff"), ("mine", None)]
+    assert [header for header in headers if header[0] == "mine"] == [
+        ("mine", b"\xff"),
+        ("mine", None),
+    ]
     assert capsys.readouterr().err.count("OSError: no exporter") == 1
 
 

@@ -1,4 +1,6 @@
-"""A trace goes on through whatever becomes of a record: handlers, sends, retries, dead letters and their replay."""
+"""A trace goes on through whatever becomes of a record: handlers, sends, retries, dead letters and
+their replay.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,20 @@ from reactive_kafka.cli.dlq.replay import carry_out, plan
 from reactive_kafka.cli.finding import Cluster
 from reactive_kafka.testing import FakeClock, MemoryBroker, TestApp, run_in_virtual_time
 from tests.app.helpers import in_virtual_time, make_app, make_broker, running, send
-from tests.tracing.helpers import Header, Spans, contexts, is_child, producers, provided, traceparent
+from tests.tracing.helpers import (
+    Header,
+    Spans,
+    contexts,
+    is_child,
+    producers,
+    provided,
+    traceparent,
+)
 
 FAILURES = {"ok": 0, "in place": 1, "delayed": 2, "dead": 4}
-"""How often a record fails: with two calls in place and one delayed retry, the fourth failure makes a dead letter."""
+"""How often a record fails: with two calls in place and one delayed retry, the fourth failure makes
+a dead letter.
+"""
 SHAPES = ("returns", "forwards", "yields", "emits", "batch")
 
 
@@ -77,15 +89,21 @@ class Flow:
             for number in batch.payloads:
                 await emitter.send(self._handle(stage, number))
 
-        handler: Any = {one.__name__: one for one in (returns, forwards, yields, emits, batch)}[shape]
-        app.incoming(f"s{stage}")(handler if shape in ("emits", "batch") else app.outgoing(out)(handler))
+        handler: Any = {one.__name__: one for one in (returns, forwards, yields, emits, batch)}[
+            shape
+        ]
+        app.incoming(f"s{stage}")(
+            handler if shape in ("emits", "batch") else app.outgoing(out)(handler)
+        )
 
 
 async def replay(test: TestApp, stage: int) -> None:
     """Have the dead letters of a stage written back."""
 
     def of(broker: MemoryBroker) -> Cluster:
-        return Cluster("memory:1", {}, tuple(test.app.settings.incoming.values()), lambda _: broker.connector())
+        return Cluster(
+            "memory:1", {}, tuple(test.app.settings.incoming.values()), lambda _: broker.connector()
+        )
 
     if f"dead{stage}" in test.broker.topics():
         cluster = of(test.broker)
@@ -118,9 +136,12 @@ def of_context(spans: Sequence[ReadableSpan], context: Header) -> list[ReadableS
     """The calls with a record that has this context, the first of them first."""
     found = []
     for span in spans:
-        contexts_of = [link.context for link in span.links] if span.parent is None else [span.parent]
+        contexts_of = (
+            [link.context for link in span.links] if span.parent is None else [span.parent]
+        )
         if any(
-            context[1] == b"00-%032x-%016x-%02x" % (one.trace_id, one.span_id, one.trace_flags) for one in contexts_of
+            context[1] == b"00-%032x-%016x-%02x" % (one.trace_id, one.span_id, one.trace_flags)
+            for one in contexts_of
         ):
             found.append(span)
     return sorted(found, key=lambda span: span.start_time or 0)
@@ -140,7 +161,9 @@ def flows(draw: st.DrawFn) -> tuple[Flow, int]:
 
 @settings(max_examples=40, deadline=None)
 @given(drawn=flows())
-def test_each_call_belongs_to_the_send_of_its_record_and_each_send_to_its_call(drawn: tuple[Flow, int]) -> None:
+def test_each_call_belongs_to_the_send_of_its_record_and_each_send_to_its_call(
+    drawn: tuple[Flow, int],
+) -> None:
     flow, numbers = drawn
     with provided() as spans:
         came_out = play(flow, numbers)
@@ -151,9 +174,9 @@ def test_each_call_belongs_to_the_send_of_its_record_and_each_send_to_its_call(d
             topics = (f"process s{stage}", f"process s{stage}_retry_1000")
             calls = of_context([span for span in spans.all() if span.name in topics], context)
             assert len(calls) == FAILURES[flow.fates[stage, number]] + 1
-            assert [span.status.status_code is StatusCode.ERROR for span in calls] == [True] * (len(calls) - 1) + [
-                False
-            ]
+            assert [span.status.status_code is StatusCode.ERROR for span in calls] == [True] * (
+                len(calls) - 1
+            ) + [False]
             (sent,) = [span for span in spans.of(f"send s{stage + 1}") if is_child(span, calls[-1])]
             left -= {id(sent), *map(id, calls)}
             context = traceparent(sent)
@@ -169,14 +192,19 @@ def test_where_it_is_off_no_header_is_touched(drawn: tuple[Flow, int]) -> None:
     with provided() as spans:
         came_out = play(flow, numbers)
     is_forwarded = all(shape == "forwards" for shape in flow.shapes)
-    assert came_out == {number: [producers(number + 1)] if is_forwarded else [] for number in range(numbers)}
+    assert came_out == {
+        number: [producers(number + 1)] if is_forwarded else [] for number in range(numbers)
+    }
     assert spans.all() == ()
 
 
 @in_virtual_time
-async def test_retries_and_dead_letters_have_the_context_that_their_record_came_with(spans: Spans) -> None:
+async def test_retries_and_dead_letters_have_the_context_that_their_record_came_with(
+    spans: Spans,
+) -> None:
     app = make_app(
-        failure_strategy="delayed-retry-topic", delayed_retry={"topics": ["orders_retry_1000"], "max_retries": 1}
+        failure_strategy="delayed-retry-topic",
+        delayed_retry={"topics": ["orders_retry_1000"], "max_retries": 1},
     )
 
     @app.incoming("orders")

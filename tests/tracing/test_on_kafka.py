@@ -1,4 +1,6 @@
-"""Beside OpenTelemetry's own instrumentation of aiokafka, on a real Kafka: its spans and ours are one trace."""
+"""Beside OpenTelemetry's own instrumentation of aiokafka, on a real Kafka: its spans and ours are
+one trace.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +29,22 @@ def instrumented(spans: Spans) -> Iterator[Spans]:
     instrumentor.uninstrument()
 
 
-async def test_their_producer_is_our_parent_and_their_consumer_is_our_child(kafka: str, instrumented: Spans) -> None:
+async def test_their_producer_is_our_parent_and_their_consumer_is_our_child(
+    kafka: str, instrumented: Spans
+) -> None:
     orders, invoices = (f"{name}-{uuid.uuid4().hex[:8]}" for name in ("orders", "invoices"))
     for topic in (orders, invoices):
         await create_topic(kafka, topic, 1)
-    app = App({
-        "kafka": {"bootstrap_servers": kafka}, "http": {"enabled": False},
-        "incoming": {"orders": {"topic": orders, "group_id": orders, "auto_offset_reset": "earliest"}},
-        "outgoing": {"invoices": {"topic": invoices}},
-    })  # fmt: skip
+    app = App(
+        {
+            "kafka": {"bootstrap_servers": kafka},
+            "http": {"enabled": False},
+            "incoming": {
+                "orders": {"topic": orders, "group_id": orders, "auto_offset_reset": "earliest"}
+            },
+            "outgoing": {"invoices": {"topic": invoices}},
+        }
+    )
 
     @app.incoming("orders")
     @app.outgoing("invoices")
@@ -61,8 +70,11 @@ async def test_their_producer_is_our_parent_and_their_consumer_is_our_child(kafk
     assert is_child(ours, call)
     assert is_child(received, ours)
     assert contexts(Headers(read.headers)) == [traceparent(ours)]
-    # What both say of a record they say with the same words; the type of a send has got another name since.
+    # What both say of a record they say with the same words; the type of a send has got another
+    # name since.
     names = ("system", "destination.name", "destination.partition.id", "kafka.message.key")
     for mine, other in ((ours, received), (call, theirs)):
         said, heard = dict(mine.attributes or {}), dict(other.attributes or {})
-        assert [said[f"messaging.{name}"] for name in names] == [heard[f"messaging.{name}"] for name in names]
+        assert [said[f"messaging.{name}"] for name in names] == [
+            heard[f"messaging.{name}"] for name in names
+        ]

@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 from opentelemetry.trace import SpanKind, StatusCode
 
-from reactive_kafka import App, ChannelClosedError, Message, Record, RejectedRecordError, TransientBrokerError
+from reactive_kafka import (
+    App,
+    ChannelClosedError,
+    Message,
+    Record,
+    RejectedRecordError,
+    TransientBrokerError,
+)
 from reactive_kafka.outgoing.outbox import Gathering, Outbound, part_of
 from reactive_kafka.records import RecordBytes
 from reactive_kafka.tracing.sends import Sent
@@ -41,7 +48,9 @@ async def test_what_a_handler_makes_belongs_to_its_call(
         made: dict[bytes, Any] = {
             b"one": b"made",
             b"several": [Record(b"made", key=b"k"), Record(b"made")],
-            b"passed on": Record(b"made", headers=[*message.headers, ("tracestate", b"old=1"), ("mine", b"1")]),
+            b"passed on": Record(
+                b"made", headers=[*message.headers, ("tracestate", b"old=1"), ("mine", b"1")]
+            ),
             b"none": None,
         }
         return made[message.payload]
@@ -52,9 +61,12 @@ async def test_what_a_handler_makes_belongs_to_its_call(
         await test.settled()
         records = test.records("invoices")
     sends, calls = spans.of("send invoices"), spans.of("process orders")
-    assert [contexts(record.headers) for record in records] == [[traceparent(span)] for span in sends]
+    assert [contexts(record.headers) for record in records] == [
+        [traceparent(span)] for span in sends
+    ]
     assert [
-        is_child(span, call) for span, call in zip(sends, [calls[0], calls[1], calls[1], calls[2]], strict=True)
+        is_child(span, call)
+        for span, call in zip(sends, [calls[0], calls[1], calls[1], calls[2]], strict=True)
     ] == [True] * 4
     assert [name for name, _ in records[3].headers] == ["mine", "traceparent"]
 
@@ -121,7 +133,9 @@ async def sent_by(app: App, way: str) -> None:
 
 @pytest.mark.parametrize("way", ["send", "send_nowait", "thread", "another loop", "transaction"])
 async def test_a_send_belongs_to_what_is_current_where_it_is_made(way: str, spans: Spans) -> None:
-    app = app_with({"transactional_id": "t"} if way == "transaction" else {"value_serializer": "bytes"})
+    app = app_with(
+        {"transactional_id": "t"} if way == "transaction" else {"value_serializer": "bytes"}
+    )
     app.emitter("invoices")
     async with running(app) as test:
         await sent_by(app, way)
@@ -131,14 +145,19 @@ async def test_a_send_belongs_to_what_is_current_where_it_is_made(way: str, span
     alone, inside = spans.of("send invoices")
     assert alone.parent is None
     assert is_child(inside, spans.only("a request"))
-    assert [contexts(record.headers) for record in records] == [[traceparent(alone)], [traceparent(inside)]]
+    assert [contexts(record.headers) for record in records] == [
+        [traceparent(alone)],
+        [traceparent(inside)],
+    ]
 
 
 @in_virtual_time
 async def test_a_request_and_its_reply_are_one_trace(spans: Spans) -> None:
     app = App(
         {
-            "incoming": {"asked": {"topic": "requests", "group_id": "g", "auto_offset_reset": "earliest"}},
+            "incoming": {
+                "asked": {"topic": "requests", "group_id": "g", "auto_offset_reset": "earliest"}
+            },
             "outgoing": {"requests": {}, "answers": {}},
         }
     )
@@ -206,7 +225,9 @@ async def test_each_record_of_a_source_has_a_span(spans: Spans) -> None:
         await until(lambda: len(spans.of("send ticks")) == 3)
         records = test.records("ticks")
     sends = spans.of("send ticks")
-    assert [contexts(record.headers) for record in records] == [[traceparent(span)] for span in sends]
+    assert [contexts(record.headers) for record in records] == [
+        [traceparent(span)] for span in sends
+    ]
     assert [span.parent is None for span in sends] == [True, False, True]
     assert is_child(sends[1], spans.only("a round"))
 
@@ -221,7 +242,10 @@ async def test_a_send_that_fails_says_why(spans: Spans) -> None:
             await emitter.send(b"x")
         refused = spans.of("send invoices")[-1]
         assert refused.status.status_code is StatusCode.ERROR
-        assert dict(refused.attributes or {})["error.type"] == "reactive_kafka.errors.RejectedRecordError"
+        assert (
+            dict(refused.attributes or {})["error.type"]
+            == "reactive_kafka.errors.RejectedRecordError"
+        )
         assert "messaging.kafka.offset" not in dict(refused.attributes or {})
 
 
@@ -251,17 +275,26 @@ async def test_each_span_ends_once_whatever_becomes_of_its_record(
     @app.incoming("orders")
     @app.outgoing("invoices")
     async def handler(value: int) -> list[Record]:
-        return [Record(value), Record(value, partition=7), Record(value), Record(value, partition=0)]
+        return [
+            Record(value),
+            Record(value, partition=7),
+            Record(value),
+            Record(value, partition=0),
+        ]
 
     emitter = app.emitter("invoices")
     async with running(app) as test:
         for number in range(3):
-            await test.send("orders", number)  # there is no partition 7
+            # There is no partition 7.
+            await test.send("orders", number)
         await test.settled()
         held = test.broker.hold("send")
         given_up = asyncio.ensure_future(emitter.send(b"x"))
         await held.arrived()
-        waiting = [asyncio.ensure_future(emitter.send(b"y")), asyncio.ensure_future(emitter.send(b"z"))]
+        waiting = [
+            asyncio.ensure_future(emitter.send(b"y")),
+            asyncio.ensure_future(emitter.send(b"z")),
+        ]
         await settle_down()
         for one in (given_up, waiting[0]):
             one.cancel()

@@ -1,4 +1,6 @@
-"""What users write, and the types that they get. Checked by mypy, never run: a name here need not make sense."""
+"""What users write, and the types that they get. Checked by mypy, never run: a name here need not
+make sense.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,17 @@ from types import TracebackType
 from typing import Annotated, Any, Literal, assert_type
 
 import reactive_kafka as rk
-from reactive_kafka import App, Batch, Channel, Headers, Message, Record, SparkBatch, SparkRange, TopicPartition
+from reactive_kafka import (
+    App,
+    Batch,
+    Channel,
+    Headers,
+    Message,
+    Record,
+    SparkBatch,
+    SparkRange,
+    TopicPartition,
+)
 from reactive_kafka.checkpoint.store import Write as CheckpointWrite
 from reactive_kafka.failure import Decision
 from reactive_kafka.handlers.router import Declarations
@@ -47,7 +59,8 @@ class Watch:
         if isinstance(event, rk.events.RecordDeadLettered):
             assert_type(event.error, BaseException | None)
             assert_type(
-                (event.offset, event.to, event.loudness()), tuple[int, str, Literal["info", "warning", "error"]]
+                (event.offset, event.to, event.loudness()),
+                tuple[int, str, Literal["info", "warning", "error"]],
             )
 
 
@@ -57,7 +70,9 @@ app_that_tells.observe(Watch())
 
 
 EventNames = tuple[str, str, str, str | None, datetime | None]
-rk.CloudEvent({"id": 1}, type="order", source="/shop", time=datetime.now(UTC), extensions={"tenant": "a"})
+rk.CloudEvent(
+    {"id": 1}, type="order", source="/shop", time=datetime.now(UTC), extensions={"tenant": "a"}
+)
 
 App()
 App("reactive-kafka.toml")
@@ -83,7 +98,9 @@ async def session(pool: Pool, message: Message[Any]) -> int:
 
 
 @app.incoming("orders")
-async def with_dependencies(order: Order, pool: Pool, session: Annotated[int, rk.Depends(session)]) -> None:
+async def with_dependencies(
+    order: Order, pool: Pool, session: Annotated[int, rk.Depends(session)]
+) -> None:
     assert_type(session, int)
 
 
@@ -128,7 +145,8 @@ async def by_hand(message: Message[Order]) -> None:
     assert_type(message.partition, int)
     assert_type(message.topic_partition, TopicPartition)
     assert_type(message.offset, int)
-    assert_type(message.key, Any)  # what key_deserializer makes of it
+    # What key_deserializer makes of it.
+    assert_type(message.key, Any)
     assert_type(message.headers, Headers)
     assert_type(message.cloud_event, rk.CloudEvent | None)
     if (event := message.cloud_event) is not None:
@@ -249,7 +267,10 @@ async def an_application() -> None:
     assert_type(app.settings, rk.Settings)
     assert_type(app.settings.incoming["orders"], rk.IncomingSettings)
     assert_type(app.channel("orders"), Channel)
-    assert_type(await app.add_channel("audit", {"topic": "orders"}, invoice, outgoing="invoices", retry=3), Channel)
+    assert_type(
+        await app.add_channel("audit", {"topic": "orders"}, invoice, outgoing="invoices", retry=3),
+        Channel,
+    )
     assert_type(await app.offsets("billing").positions(), dict[TopicPartition, int])
     assert_type(await app.offsets("billing").metadata(("orders", 0)), Any)
     assert_type(app.facts().started, bool)
@@ -281,7 +302,12 @@ async def emitting(emitter: rk.Emitter) -> rk.RecordMetadata:
     assert_type((await sending).offset, int)
     await emitter.flush()
     try:
-        assert_type(await emitter.request("x", timeout="2s", key="k", headers=[("a", b"1")], reply_type=Order), Order)
+        assert_type(
+            await emitter.request(
+                "x", timeout="2s", key="k", headers=[("a", b"1")], reply_type=Order
+            ),
+            Order,
+        )
         assert_type(await emitter.request(rk.Record("x"), timeout=0.5), Any)
     except rk.ReplyTimeoutError as late:
         late_too: TimeoutError = late
@@ -302,7 +328,9 @@ app.observe(Counting())
 def health(state: rk.Health) -> None:
     assert_type(state.status, Literal["UP", "DOWN"])
     assert_type(state.live.is_up, bool)
-    assert_type([state.live.status, state.ready.status, state.started.status], list[Literal["UP", "DOWN"]])
+    assert_type(
+        [state.live.status, state.ready.status, state.started.status], list[Literal["UP", "DOWN"]]
+    )
     assert_type(state.overall.checks[0].name, str)
     assert_type(state.checks[0].data, Mapping[str, Any])
     assert_type(state.to_json(), dict[str, Any])
@@ -315,7 +343,9 @@ async def a_channel(channel: Channel) -> None:
         assert_type(channel.ack_up_to(message, metadata="sum=3"), Future[bool])
     assert_type(channel.name, str)
     state: str = channel.facts().state
-    assert_type([channel.is_started, channel.is_ready, channel.is_stopped, channel.paused], list[bool])
+    assert_type(
+        [channel.is_started, channel.is_ready, channel.is_stopped, channel.paused], list[bool]
+    )
     assert_type(await channel.stop(), None)
     assert_type(await channel.start(), None)
     assert_type(await channel.restart(), None)
@@ -382,11 +412,22 @@ class SortingLater:
 class Rows:
     """A checkpoint store of one's own."""
 
-    async def read(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, rk.Checkpoint]:
-        return {partition: rk.Checkpoint(token=1, position=17, state=None, metadata="") for partition in partitions}
+    async def read(
+        self, group: str, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, rk.Checkpoint]:
+        return {
+            partition: rk.Checkpoint(token=1, position=17, state=None, metadata="")
+            for partition in partitions
+        }
 
-    async def write(self, group: str, writes: Mapping[TopicPartition, CheckpointWrite]) -> frozenset[TopicPartition]:
-        return frozenset(partition for partition, write in writes.items() if write.expected != write.checkpoint.token)
+    async def write(
+        self, group: str, writes: Mapping[TopicPartition, CheckpointWrite]
+    ) -> frozenset[TopicPartition]:
+        return frozenset(
+            partition
+            for partition, write in writes.items()
+            if write.expected != write.checkpoint.token
+        )
 
     async def close(self) -> None: ...
 
@@ -394,7 +435,10 @@ class Rows:
 class Rollback:
     async def __aenter__(self) -> None: ...
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None: ...
 
 

@@ -1,4 +1,6 @@
-"""What must not type-check. Each line's error is expected; one that mypy accepts is an unused ignore, and an error."""
+"""What must not type-check. Each line's error is expected; one that mypy accepts is an unused
+ignore, and an error.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ async def messages(message: Message[str], batch: Batch[str]) -> None:
     message.payload.customer  # type: ignore[attr-defined]  # noqa: B018
     message.ack(17)  # type: ignore[arg-type]
     message.nack("no stock")  # type: ignore[arg-type]
-    message.nack(ValueError(), Record(b""))  # type: ignore[call-arg]  # record= by name
+    # record= by name.
+    message.nack(ValueError(), Record(b""))  # type: ignore[call-arg]
     message.offset = 17  # type: ignore[misc]
     text: str = await message.ack()  # type: ignore[assignment]
     numbers: list[int] = batch.payloads  # type: ignore[assignment]
@@ -36,13 +39,16 @@ def decorators(app: App) -> None:
     async def handler(payload: str) -> None: ...
 
     handler(17)  # type: ignore[arg-type,unused-coroutine]
-    app.incoming(handler)  # type: ignore[arg-type]  # without the channel's name
+    # Without the channel's name.
+    app.incoming(handler)  # type: ignore[arg-type]
     app.incoming("orders", retry="often")  # type: ignore[arg-type]
-    app.incoming("orders", group_id="billing")  # type: ignore[arg-type]  # it is configuration
+    # It is configuration.
+    app.incoming("orders", group_id="billing")  # type: ignore[arg-type]
     app.incoming("orders", ack="maunal")  # type: ignore[arg-type]
     app.spark("clicks", corrupt="keep")  # type: ignore[arg-type]
     App(17)  # type: ignore[arg-type]
-    with app:  # type: ignore[attr-defined]  # async with
+    # Async with.
+    with app:  # type: ignore[attr-defined]
         pass
 
 
@@ -62,7 +68,8 @@ def hooks(app: App) -> None:
 
 
 async def channels(app: App, channel: Channel, test: TestApp) -> None:
-    for _ in channel:  # type: ignore[attr-defined]  # async for
+    # Async for.
+    for _ in channel:  # type: ignore[attr-defined]
         pass
     channel.in_flight = 17  # type: ignore[misc]
     channel.pause(partitions=["orders"])  # type: ignore[list-item]

@@ -22,11 +22,15 @@ from reactive_kafka.testing import (
 
 async def an_application_in_memory(app: App) -> None:
     broker = MemoryBroker(partitions=1, auto_create=True)
-    async with TestApp(app, broker=broker, overrides={"http": {"enabled": False}}, start_timeout_s=1.0) as test:
+    async with TestApp(
+        app, broker=broker, overrides={"http": {"enabled": False}}, start_timeout_s=1.0
+    ) as test:
         assert_type(test, TestApp)
         assert_type(test.app, App)
         assert_type(test.broker, MemoryBroker)
-        sent = await test.send("orders", {"id": 1}, key="a", headers=[("tenant", b"x")], partition=0)
+        sent = await test.send(
+            "orders", {"id": 1}, key="a", headers=[("tenant", b"x")], partition=0
+        )
         assert_type(sent.partition, TopicPartition)
         assert_type(sent.offset, int)
         assert_type(await test.settled(timeout=1.0), None)

@@ -1,4 +1,6 @@
-"""A batch as it was read, whose messages are made when one is asked for, is the batch of its messages."""
+"""A batch as it was read, whose messages are made when one is asked for, is the batch of its
+messages.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ class Read(NamedTuple):
 
 @st.composite
 def read(draw: st.DrawFn) -> Read:
-    """Of each partition pieces with holes between them, where records could not be decoded; some messages are made."""
+    """Of each partition pieces with holes between them, where records could not be decoded; some
+    messages are made.
+    """
     trackers, pieces, wanted = [], list[Piece](), list[Message[Any]]()
     for number in range(draw(st.integers(1, 3))):
         partition, count = TopicPartition("t", number), draw(st.integers(1, 20))
@@ -33,10 +37,15 @@ def read(draw: st.DrawFn) -> Read:
         tracker.deliver(range(count), count)
         trackers.append(tracker)
         records = [record(b"%d" % at, offset=at) for at in range(count)]
-        for first, end in pairwise(sorted({0, count, *draw(st.lists(st.integers(0, count), max_size=4))})):
-            end -= draw(st.booleans())  # the last one is refused
+        for first, end in pairwise(
+            sorted({0, count, *draw(st.lists(st.integers(0, count), max_size=4))})
+        ):
+            # The last one is refused.
+            end -= draw(st.booleans())
             payloads = [f"{number}-{at}" for at in range(first, end)]
-            messages = [new_message(f"{number}-{at}", records[at], tracker, at) for at in range(first, end)]
+            messages = [
+                new_message(f"{number}-{at}", records[at], tracker, at) for at in range(first, end)
+            ]
             made = messages if draw(st.booleans()) else []
             pieces.append(Piece(tracker, first, records[first:end], payloads, made))
             wanted += messages
@@ -63,15 +72,21 @@ def test_it_has_the_messages_that_it_would_be_made_of(read: Read, looks_first: b
 def test_what_has_a_verdict_keeps_it_and_all_else_that_is_in_it_is_settled(
     read: Read, looks_first: bool, chance: Any
 ) -> None:
-    verdicts = {(one.tracker, one.index): chance.choice(("none", "acked", "nacked")) for one in read.wanted}
+    verdicts = {
+        (one.tracker, one.index): chance.choice(("none", "acked", "nacked")) for one in read.wanted
+    }
     for (tracker, index), verdict in verdicts.items():
-        assert verdict == "none" or (tracker.settle(index) if verdict == "acked" else tracker.nack(index))
+        assert verdict == "none" or (
+            tracker.settle(index) if verdict == "acked" else tracker.nack(index)
+        )
     if looks_first:
         assert len(list(read.batch)) == len(read.wanted)
     settle_all(read.batch)
     for tracker in read.trackers:
         flags = [verdicts.get((tracker, index), "refused") for index in range(len(tracker.flags))]
-        assert [tracker.is_open(index) for index in range(len(flags))] == [flag == "refused" for flag in flags]
+        assert [tracker.is_open(index) for index in range(len(flags))] == [
+            flag == "refused" for flag in flags
+        ]
         assert tracker.settled == sum(flag in ("none", "acked") for flag in flags)
 
 
@@ -89,7 +104,8 @@ def test_values_alone_make_no_message() -> None:
     batch = batch_of([piece])
     assert batch.payloads == [b"0", b"1", b"2"]
     batch.payloads.clear()
-    assert batch.payloads == [b"0", b"1", b"2"]  # a list of the caller's own
+    # A list of the caller's own.
+    assert batch.payloads == [b"0", b"1", b"2"]
     settle_all(batch)
     assert tracker.settled == 3
     assert piece.messages == []

@@ -36,10 +36,16 @@ async def test_nothing_that_one_caller_does_with_a_shared_future_is_seen_by_anot
     assert await asyncio.wait_for(mine, 0) is True
     assert await asyncio.gather(mine, verdicts.yes, asyncio.shield(mine)) == [True, True, True]
     assert told == [True]
-    assert (verdicts.yes.done(), verdicts.yes.cancelled(), await verdicts.yes) == (True, False, True)
+    assert (verdicts.yes.done(), verdicts.yes.cancelled(), await verdicts.yes) == (
+        True,
+        False,
+        True,
+    )
 
 
-async def test_who_follows_a_verdict_may_cancel_or_answer_it_and_the_others_get_what_it_comes_to() -> None:
+async def test_who_follows_a_verdict_may_cancel_or_answer_it_and_the_others_get_what_it_comes_to() -> (
+    None
+):
     verdicts = AckFutures()
     whole = verdicts.pending()
     cancelled, answered, patient = (verdicts.follow(whole) for _ in range(3))
@@ -141,7 +147,9 @@ async def test_what_ends_a_process_or_a_task_is_raised_in_the_thread_too_and_not
     assert raised == [error]
 
 
-async def test_who_awaits_what_a_thread_was_given_may_give_up_and_the_thread_is_answered_all_the_same() -> None:
+async def test_who_awaits_what_a_thread_was_given_may_give_up_and_the_thread_is_answered_all_the_same() -> (
+    None
+):
     loop, escaped = asyncio.get_running_loop(), list[dict[str, Any]]()
     loop.set_exception_handler(lambda loop, context: escaped.append(context))
     verdicts = AckFutures()
@@ -170,7 +178,9 @@ def test_after_the_loop_has_ended_the_answer_is_no() -> None:
 
     verdicts = asyncio.run(make())
     answers: list[bool] = []
-    thread = threading.Thread(target=lambda: answers.append(verdicts.from_thread(lambda: verdicts.yes).result(5.0)))
+    thread = threading.Thread(
+        target=lambda: answers.append(verdicts.from_thread(lambda: verdicts.yes).result(5.0))
+    )
     thread.start()
     thread.join()
     assert answers == [False]
@@ -198,8 +208,12 @@ def test_after_the_loop_has_ended_the_answer_is_what_is_right_for_the_call() -> 
     assert [str(error) for error in raised] == ["gone"]
 
 
-@pytest.mark.parametrize(("verdicts", "whole"), [([], False), ([False, False], False), ([False, True], True)])
-async def test_many_verdicts_took_effect_if_one_of_them_did(verdicts: list[bool], whole: bool) -> None:
+@pytest.mark.parametrize(
+    ("verdicts", "whole"), [([], False), ([False, False], False), ([False, True], True)]
+)
+async def test_many_verdicts_took_effect_if_one_of_them_did(
+    verdicts: list[bool], whole: bool
+) -> None:
     made = AckFutures()
     together = made.any_of([made.yes if one else made.no for one in verdicts])
     assert together is (made.yes if whole else made.no)

@@ -1,4 +1,6 @@
-"""What becomes of nacks, on the channel's own parts: with strategies that answer at once, and in time."""
+"""What becomes of nacks, on the channel's own parts: with strategies that answer at once, and in
+time.
+"""
 
 from __future__ import annotations
 
@@ -50,14 +52,22 @@ class Nobody:
     def on(self, event: Event) -> None: ...
 
 
-def settlements(strategies: Skips | None = None, spawn: Spawn = lambda work, name, context=None: None) -> Acknowledger:
+def settlements(
+    strategies: Skips | None = None, spawn: Spawn = lambda work, name, context=None: None
+) -> Acknowledger:
     totals = PartitionTotals()
     parts = VerdictParts(
         settings=IncomingSettings(name="orders", topics=("orders",), group_id="billing", client={}),
-        clock=SYSTEM_CLOCK, observer=Nobody(), totals=lambda partition: totals, hook=NoHook("orders"),
-        spawn=spawn, fail=lambda reason: True, progress=lambda: None,
-        request_commit=lambda tracker: tracker.committable, blocks_on=lambda tracker, index, verdict: None,
-    )  # fmt: skip
+        clock=SYSTEM_CLOCK,
+        observer=Nobody(),
+        totals=lambda partition: totals,
+        hook=NoHook("orders"),
+        spawn=spawn,
+        fail=lambda reason: True,
+        progress=lambda: None,
+        request_commit=lambda tracker: tracker.committable,
+        blocks_on=lambda tracker, index, verdict: None,
+    )
     return Acknowledger(parts, Skips() if strategies is None else strategies)
 
 

@@ -1,6 +1,8 @@
-"""``python -m benchmarks.peers.contenders MODULE:FUNCTION``: run one contender; the last line is its result.
+"""``python -m benchmarks.peers.contenders MODULE:FUNCTION``: run one contender; the last line is
+its result.
 
-The module lies below ``benchmarks``. With ``--journal`` the contender is a member of a group, and runs until SIGTERM.
+The module lies below ``benchmarks``. With ``--journal`` the contender is a member of a group, and
+runs until SIGTERM.
 """
 
 from __future__ import annotations
@@ -32,9 +34,13 @@ def main() -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     module, _, function = given.contender.partition(":")
     task = Task(
-        bootstrap=given.bootstrap, topic=given.topic, group=given.group, records=given.records, wait_s=given.wait,
+        bootstrap=given.bootstrap,
+        topic=given.topic,
+        group=given.group,
+        records=given.records,
+        wait_s=given.wait,
         journal=given.journal,
-    )  # fmt: skip
+    )
     run = getattr(importlib.import_module(f"benchmarks.{module}"), function)
     result = asyncio.run(run(task)) if inspect.iscoroutinefunction(run) else run(task)
     if not task.is_service:

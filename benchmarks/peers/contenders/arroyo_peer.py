@@ -29,7 +29,8 @@ Make = Callable[[Handle, ProcessingStrategy[Any]], ProcessingStrategy[KafkaPaylo
 
 class _Pipeline(ProcessingStrategyFactory[KafkaPayload]):  # type: ignore[misc]
     def __init__(self, make: Make, handle: Handle) -> None:
-        self._make, self._handle = make, handle
+        self._make = make
+        self._handle = handle
 
     def create_with_partitions(
         self, commit: Commit, partitions: Mapping[Partition, int]
@@ -59,13 +60,21 @@ def _run(task: Task, make: Make) -> Result:
             processor.signal_shutdown()
 
     config = build_kafka_consumer_configuration(
-        {"session.timeout.ms": int(SESSION_S * 1e3), "heartbeat.interval.ms": 2_000, "fetch.queue.backoff.ms": 10},
+        {
+            "session.timeout.ms": int(SESSION_S * 1e3),
+            "heartbeat.interval.ms": 2_000,
+            "fetch.queue.backoff.ms": 10,
+        },
         bootstrap_servers=[task.bootstrap],
         group_id=task.group,
         auto_offset_reset="earliest",
     )
     processor = StreamProcessor(
-        KafkaConsumer(config), Topic(task.topic), _Pipeline(make, handle), ONCE_PER_SECOND, join_timeout=10.0
+        KafkaConsumer(config),
+        Topic(task.topic),
+        _Pipeline(make, handle),
+        ONCE_PER_SECOND,
+        join_timeout=10.0,
     )
     signal.signal(signal.SIGTERM, lambda *_: processor.signal_shutdown())
     processor.run()

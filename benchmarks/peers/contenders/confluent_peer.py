@@ -1,4 +1,5 @@
-"""confluent-kafka's ``consume(500)``, which is librdkafka; it tracks nothing, and is committed once a second by hand.
+"""confluent-kafka's ``consume(500)``, which is librdkafka; it tracks nothing, and is committed once
+a second by hand.
 
 Tuned: without the backoff of 10 ms its queue stands still for a second each time that it is full.
 """
@@ -16,19 +17,29 @@ from benchmarks.contenders.meter import Result
 from benchmarks.peers.contenders.work import SESSION_S, Task, Work
 
 COMMIT_EVERY_S = 1.0
-_LOST = (KafkaError._NO_OFFSET, KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID,
-         KafkaError.REBALANCE_IN_PROGRESS)  # fmt: skip
+_LOST = (
+    KafkaError._NO_OFFSET,
+    KafkaError.ILLEGAL_GENERATION,
+    KafkaError.UNKNOWN_MEMBER_ID,
+    KafkaError.REBALANCE_IN_PROGRESS,
+)
 """Nothing to commit, or nothing of ours."""
 
 
 def consume(task: Task) -> Result:
     """``consume(500)``, the handler called for each record, a commit between two batches."""
     work = Work(task)
-    consumer = Consumer({
-        "bootstrap.servers": task.bootstrap, "group.id": task.group, "auto.offset.reset": "earliest",
-        "enable.auto.commit": False, "fetch.queue.backoff.ms": 10, "session.timeout.ms": int(SESSION_S * 1e3),
-        "heartbeat.interval.ms": 2_000,
-    })  # fmt: skip
+    consumer = Consumer(
+        {
+            "bootstrap.servers": task.bootstrap,
+            "group.id": task.group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "fetch.queue.backoff.ms": 10,
+            "session.timeout.ms": int(SESSION_S * 1e3),
+            "heartbeat.interval.ms": 2_000,
+        }
+    )
     consumer.subscribe([task.topic])
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
@@ -48,7 +59,8 @@ def consume(task: Task) -> Result:
 
 
 def _count(work: Work) -> Any:
-    seen, mark = 0, 1
+    seen = 0
+    mark = 1
 
     def handle(message: Message) -> None:
         nonlocal seen, mark

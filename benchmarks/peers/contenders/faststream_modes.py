@@ -34,7 +34,9 @@ async def ack(task: Task) -> Result:
 
 
 async def batch(task: Task) -> Result:
-    """``batch=True`` with ``AckPolicy.ACK``: it commits after each batch and waits for the answer."""
+    """``batch=True`` with ``AckPolicy.ACK``: it commits after each batch and waits for the
+    answer.
+    """
     work = Work(task)
 
     async def handle(bodies: list[bytes]) -> None:
@@ -78,9 +80,13 @@ async def _as_it_is(message: StreamMessage[Any]) -> Any:
 async def _run(task: Task, work: Work, handle: Any, **options: Any) -> Result:
     broker = KafkaBroker(task.bootstrap, logger=None, decoder=_as_it_is)
     broker.subscriber(
-        task.topic, group_id=task.group, auto_offset_reset="earliest", session_timeout_ms=int(SESSION_S * 1e3),
-        heartbeat_interval_ms=2_000, **options,
-    )(handle)  # fmt: skip
+        task.topic,
+        group_id=task.group,
+        auto_offset_reset="earliest",
+        session_timeout_ms=int(SESSION_S * 1e3),
+        heartbeat_interval_ms=2_000,
+        **options,
+    )(handle)
     if task.is_service:
         await FastStream(broker, logger=None).run()
         return work.result()

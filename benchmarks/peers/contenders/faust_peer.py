@@ -1,4 +1,6 @@
-"""Faust (faust-streaming): an agent, one at a time or many at once, with its own commits, once a second here."""
+"""Faust (faust-streaming): an agent, one at a time or many at once, with its own commits, once a
+second here.
+"""
 
 from __future__ import annotations
 
@@ -42,17 +44,25 @@ def many(task: Task) -> Result:
 
 def _end_after(was_last: bool) -> None:
     if was_last:
-        os.kill(os.getpid(), signal.SIGTERM)  # its worker knows no other end
+        # Its worker knows no other end.
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _run(task: Task, work: Work, handle: Any, concurrency: int) -> Result:
     with tempfile.TemporaryDirectory(prefix="faust-") as folder:
         app = faust.App(
-            task.group, broker=f"kafka://{task.bootstrap}", value_serializer="raw", datadir=folder, web_enabled=False,
-            topic_disable_leader=True, consumer_auto_offset_reset="earliest", broker_session_timeout=SESSION_S,
-            broker_heartbeat_interval=2.0, topic_allow_declare=False,
+            task.group,
+            broker=f"kafka://{task.bootstrap}",
+            value_serializer="raw",
+            datadir=folder,
+            web_enabled=False,
+            topic_disable_leader=True,
+            consumer_auto_offset_reset="earliest",
+            broker_session_timeout=SESSION_S,
+            broker_heartbeat_interval=2.0,
+            topic_allow_declare=False,
             broker_commit_interval=1.0,
-        )  # fmt: skip
+        )
         app.agent(app.topic(task.topic, value_type=bytes), concurrency=concurrency)(handle)
         worker = faust.Worker(app, loglevel="ERROR", quiet=True, redirect_stdouts=False)
         with contextlib.suppress(SystemExit):

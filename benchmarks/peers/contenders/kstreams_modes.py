@@ -28,7 +28,9 @@ async def default(task: Task) -> Result:
 
 
 async def committed(task: Task) -> Result:
-    """``GetMany(500)``, and the positions of what is handled committed once a second, and at the end."""
+    """``GetMany(500)``, and the positions of what is handled committed once a second, and at the
+    end.
+    """
     work = Work(task)
     positions: dict[int, int] = {}
     due = time.monotonic() + COMMIT_EVERY_S
@@ -36,7 +38,9 @@ async def committed(task: Task) -> Result:
     async def commit(stream: Stream) -> None:
         # What was taken away meanwhile is somebody else's business.
         with contextlib.suppress(CommitFailedError, IllegalStateError):
-            await stream.commit({TopicPartition(task.topic, one): offset for one, offset in positions.items()})
+            await stream.commit(
+                {TopicPartition(task.topic, one): offset for one, offset in positions.items()}
+            )
         positions.clear()
 
     async def handle(cr: ConsumerRecord, stream: Stream) -> None:
@@ -48,18 +52,22 @@ async def committed(task: Task) -> Result:
             due = time.monotonic() + COMMIT_EVERY_S
 
     stream = Stream(
-        task.topic, func=handle, get_many=GetMany(max_records=500, timeout_ms=200),
+        task.topic,
+        func=handle,
+        get_many=GetMany(max_records=500, timeout_ms=200),
         config={**_config(task), "enable_auto_commit": False},
-    )  # fmt: skip
+    )
     await _run(task, work, stream, commit)
     return work.result()
 
 
 def _config(task: Task) -> dict[str, Any]:
     return {
-        "group_id": task.group, "auto_offset_reset": "earliest", "session_timeout_ms": int(SESSION_S * 1e3),
+        "group_id": task.group,
+        "auto_offset_reset": "earliest",
+        "session_timeout_ms": int(SESSION_S * 1e3),
         "heartbeat_interval_ms": 2_000,
-    }  # fmt: skip
+    }
 
 
 async def _run(task: Task, work: Work, stream: Stream, at_end: Any = None) -> None:

@@ -14,7 +14,8 @@ from reactive_kafka import App, Batch
 
 async def each(task: Task) -> Result:
     """A record at a time."""
-    work, app = Work(task), _app(task)
+    work = Work(task)
+    app = _app(task)
 
     @app.incoming("bench")
     async def handle(payload: bytes) -> None:
@@ -25,8 +26,10 @@ async def each(task: Task) -> Result:
 
 async def batch(task: Task) -> Result:
     """Up to 500 records at a time."""
-    work, app = Work(task), _app(task)
-    seen, mark = 0, 1
+    work = Work(task)
+    app = _app(task)
+    seen = 0
+    mark = 1
 
     @app.incoming("bench")
     async def handle(batch: Batch[bytes]) -> None:
@@ -44,7 +47,8 @@ async def batch(task: Task) -> Result:
 
 async def many(task: Task) -> Result:
     """A thousand at once, in any order."""
-    work, app = Work(task), _app(task, concurrency=AT_ONCE, ordering="unordered")
+    work = Work(task)
+    app = _app(task, concurrency=AT_ONCE, ordering="unordered")
 
     @app.incoming("bench")
     async def handle(payload: bytes) -> None:
@@ -56,7 +60,9 @@ async def many(task: Task) -> Result:
 
 
 def _app(task: Task, **channel: Any) -> App:
-    return make_app(task, session_timeout_ms=int(SESSION_S * 1e3), heartbeat_interval_ms=2_000, **channel)
+    return make_app(
+        task, session_timeout_ms=int(SESSION_S * 1e3), heartbeat_interval_ms=2_000, **channel
+    )
 
 
 async def _run(task: Task, app: App, work: Work) -> Result:

@@ -1,4 +1,6 @@
-"""Quix Streams: a streaming dataframe with one function, checkpoints once a second here (5 seconds by default)."""
+"""Quix Streams: a streaming dataframe with one function, checkpoints once a second here (5 seconds
+by default).
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,20 @@ def each(task: Task) -> Result:
     work = Work(task)
     with tempfile.TemporaryDirectory(prefix="quix-") as folder:
         app = Application(
-            broker_address=task.bootstrap, consumer_group=task.group, auto_offset_reset="earliest", state_dir=folder,
-            commit_interval=1.0, loglevel="ERROR", auto_create_topics=False, use_changelog_topics=False,
+            broker_address=task.bootstrap,
+            consumer_group=task.group,
+            auto_offset_reset="earliest",
+            state_dir=folder,
+            commit_interval=1.0,
+            loglevel="ERROR",
+            auto_create_topics=False,
+            use_changelog_topics=False,
             consumer_extra_config={
-                "session.timeout.ms": int(SESSION_S * 1e3), "heartbeat.interval.ms": 2_000,
+                "session.timeout.ms": int(SESSION_S * 1e3),
+                "heartbeat.interval.ms": 2_000,
                 "fetch.queue.backoff.ms": 10,
             },
-        )  # fmt: skip
+        )
 
         def handle(value: bytes) -> None:
             if work.did(value):

@@ -1,4 +1,6 @@
-"""aiokafka as it is, in the ways that people write it: what its handlers may lose, and what a barrier costs."""
+"""aiokafka as it is, in the ways that people write it: what its handlers may lose, and what a
+barrier costs.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,14 @@ from benchmarks.peers.contenders.work import AT_ONCE, SESSION_S, Task, Work
 
 def _consumer(task: Task, **options: Any) -> AIOKafkaConsumer:
     return AIOKafkaConsumer(
-        task.topic, bootstrap_servers=task.bootstrap, group_id=task.group, auto_offset_reset="earliest",
-        session_timeout_ms=int(SESSION_S * 1e3), heartbeat_interval_ms=2_000, **options,
-    )  # fmt: skip
+        task.topic,
+        bootstrap_servers=task.bootstrap,
+        group_id=task.group,
+        auto_offset_reset="earliest",
+        session_timeout_ms=int(SESSION_S * 1e3),
+        heartbeat_interval_ms=2_000,
+        **options,
+    )
 
 
 class _Run:
@@ -50,7 +57,8 @@ class _Commits:
             self._due = time.monotonic() + COMMIT_EVERY_S
 
     async def now(self) -> None:
-        # In a rebalance the partitions may be somebody else's by now, whose business they are from then on.
+        # In a rebalance the partitions may be somebody else's by now, whose business they are from
+        # then on.
         with contextlib.suppress(CommitFailedError, IllegalStateError):
             await self._consumer.commit()
 
@@ -90,7 +98,9 @@ async def _in_turn(task: Task, at_most: int) -> Result:
 
 
 async def gather(task: Task) -> Result:
-    """A thousand records, ``asyncio.gather`` over their handlers, and the next thousand when all have ended."""
+    """A thousand records, ``asyncio.gather`` over their handlers, and the next thousand when all
+    have ended.
+    """
     work = Work(task)
     run = _Run(work)
 
@@ -108,7 +118,9 @@ async def gather(task: Task) -> Result:
 
 
 async def tasks(task: Task) -> Result:
-    """A task for each record, a thousand at once, and the client's auto commit, which knows nothing of them."""
+    """A task for each record, a thousand at once, and the client's auto commit, which knows nothing
+    of them.
+    """
     work = Work(task)
     run = _Run(work)
     free = asyncio.Semaphore(AT_ONCE)

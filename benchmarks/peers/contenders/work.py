@@ -1,4 +1,6 @@
-"""What the handler of a contender does, the same for all of them: it counts, or it notes which record it was."""
+"""What the handler of a contender does, the same for all of them: it counts, or it notes which
+record it was.
+"""
 
 from __future__ import annotations
 
@@ -37,13 +39,17 @@ class Work:
     def __init__(self, task: Task) -> None:
         self.meter = Meter(task.records)
         self._task = task
-        self._arrived, self._handled = itertools.count(), itertools.count(1)  # whose steps are whole among threads
+        # Whose steps are whole among threads.
+        self._arrived = itertools.count()
+        self._handled = itertools.count(1)
         self._journal = -1
         if task.is_service:
             self._journal = os.open(task.journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def wait_s(self, value: bytes) -> float:
-        """How long the handler waits for this record: in a member up to twice the wait, by the record's number."""
+        """How long the handler waits for this record: in a member up to twice the wait, by the
+        record's number.
+        """
         if self._journal < 0:
             return self._task.wait_s
         return self._task.wait_s * 2 * (int(value[2 : LINE_BYTES - 1]) * 7919 % 100) / 100

@@ -36,7 +36,9 @@ class HttpBank:
 
     async def charge(self, account: str, cents: int, *, once: str) -> str:
         try:
-            answer = await self._client.post(f"/accounts/{account}/charges", json={"cents": cents, "once": once})
+            answer = await self._client.post(
+                f"/accounts/{account}/charges", json={"cents": cents, "once": once}
+            )
         except httpx.TransportError as error:
             raise BankAway(str(error) or type(error).__name__) from error
         if answer.status_code == httpx.codes.PAYMENT_REQUIRED:

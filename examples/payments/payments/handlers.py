@@ -26,6 +26,8 @@ class Receipt(BaseModel):
 @router.incoming("payments")
 @router.outgoing("receipts")
 async def settle(payment: Payment, bank: Annotated[Bank, Depends(bank, scope="app")]) -> Record:
-    """Charge the account. A payment that comes again after a crash is charged once: the bank knows its id."""
+    """Charge the account. A payment that comes again after a crash is charged once: the bank knows
+    its id.
+    """
     transfer = await bank.charge(payment.account, payment.cents, once=payment.id)
     return Record(Receipt(payment=payment.id, transfer=transfer), key=payment.account)

@@ -26,7 +26,8 @@ app.on_start(trace_to_stdout)
 requests = app.emitter("requests")
 
 web = FastAPI(lifespan=app.lifespan)
-web.mount("/kafka", app.asgi)  # /kafka/health/ready, /kafka/metrics
+# /kafka/health/ready, /kafka/metrics.
+web.mount("/kafka", app.asgi)
 
 
 @app.middleware

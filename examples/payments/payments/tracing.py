@@ -11,7 +11,9 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExport
 
 
 def trace_to_stdout() -> None:
-    """Print spans, if ``TRACE=stdout`` is set. A service in production exports them to its collector here."""
+    """Print spans, if ``TRACE=stdout`` is set. A service in production exports them to its
+    collector here.
+    """
     if os.environ.get("TRACE") == "stdout":
         provider = TracerProvider(resource=Resource.create({"service.name": "payments"}))
         provider.add_span_processor(BatchSpanProcessor(ConsoleSpanExporter()))

@@ -28,10 +28,12 @@ class BankOfTests:
 
     def __init__(self) -> None:
         self.charged: dict[str, int] = {}
-        self.away = 0  # so many answers get lost
+        # So many answers get lost.
+        self.away = 0
         self.order: list[str] = []
         self.at_once = Counter[str]()
-        self.opens_with = 1  # nobody is charged before so many accounts are there
+        # Nobody is charged before so many accounts are there.
+        self.opens_with = 1
         self.is_open = asyncio.Event()
 
     async def charge(self, account: str, cents: int, *, once: str) -> str:
@@ -81,8 +83,12 @@ def payment(number: int, account: str = "ada") -> dict[str, object]:
     return {"id": f"p{number}", "account": account, "cents": 100 + number}
 
 
-async def test_a_payment_is_charged_and_has_its_receipt(test: TestApp, the_bank: BankOfTests) -> None:
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(web), base_url="http://payments") as client:
+async def test_a_payment_is_charged_and_has_its_receipt(
+    test: TestApp, the_bank: BankOfTests
+) -> None:
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(web), base_url="http://payments"
+    ) as client:
         assert (await client.post("/payments", json=payment(1))).status_code == 202
         assert (await client.post("/payments", json={"id": "p2", "cents": -1})).status_code == 422
     await test.settled()
@@ -91,16 +97,24 @@ async def test_a_payment_is_charged_and_has_its_receipt(test: TestApp, the_bank:
     assert (receipt.key, receipt.value) == (b"ada", b'{"payment":"p1","transfer":"transfer of p1"}')
 
 
-async def test_a_bank_that_is_away_is_asked_again_and_charges_once(test: TestApp, the_bank: BankOfTests) -> None:
+async def test_a_bank_that_is_away_is_asked_again_and_charges_once(
+    test: TestApp, the_bank: BankOfTests
+) -> None:
     the_bank.away = 2
     await test.send("payments", payment(1), key="ada")
     await test.settled(timeout=20)
-    assert [type(call.error) for call in test.handler(settle).calls] == [BankAway, BankAway, type(None)]
+    assert [type(call.error) for call in test.handler(settle).calls] == [
+        BankAway,
+        BankAway,
+        type(None),
+    ]
     assert the_bank.charged == {"p1": 101}
     assert len(test.records("receipts")) == 1
 
 
-async def test_a_payment_that_is_declined_is_not_tried_again(test: TestApp, the_bank: BankOfTests) -> None:
+async def test_a_payment_that_is_declined_is_not_tried_again(
+    test: TestApp, the_bank: BankOfTests
+) -> None:
     await test.send("payments", payment(1, "broke"), key="broke")
     await test.settled()
     (call,) = test.handler(settle).calls
@@ -119,20 +133,26 @@ async def test_what_is_no_payment_becomes_a_dead_letter_and_holds_up_nobody(
     assert the_bank.charged == {"p2": 102}
 
 
-async def test_an_account_is_charged_in_order_and_accounts_side_by_side(test: TestApp, the_bank: BankOfTests) -> None:
+async def test_an_account_is_charged_in_order_and_accounts_side_by_side(
+    test: TestApp, the_bank: BankOfTests
+) -> None:
     the_bank.opens_with = 4
     for number in range(40):
         account = f"account-{number % 4}"
         await test.send("payments", payment(number, account), key=account)
     await test.settled(timeout=30)
     for first in range(4):
-        assert [one for one in the_bank.order if int(one[1:]) % 4 == first] == [f"p{n}" for n in range(first, 40, 4)]
+        assert [one for one in the_bank.order if int(one[1:]) % 4 == first] == [
+            f"p{n}" for n in range(first, 40, 4)
+        ]
 
 
 async def test_a_trace_goes_from_the_request_to_the_receipt(
     test: TestApp, the_bank: BankOfTests, spans: InMemorySpanExporter
 ) -> None:
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(web), base_url="http://payments") as client:
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(web), base_url="http://payments"
+    ) as client:
         await client.post("/payments", json=payment(1))
     await test.settled()
     found = {span.name: span for span in spans.get_finished_spans()}

@@ -1,1 +1,3 @@
-"""aiokafka behind the seam: the only room that imports it, translates its errors and contains its traps."""
+"""aiokafka behind the seam: the only room that imports it, translates its errors and contains its
+traps.
+"""

@@ -1,4 +1,6 @@
-"""What is asked of the brokers: topics, ends of logs, who leads a partition, and whether anybody is there."""
+"""What is asked of the brokers: topics, ends of logs, who leads a partition, and whether anybody is
+there.
+"""
 
 from __future__ import annotations
 
@@ -24,16 +26,21 @@ from reactive_kafka.broker.aiokafka.topic_ids import TopicIdQuestion, topic_ids,
 from reactive_kafka.errors import BrokerError, TransientBrokerError
 from reactive_kafka.records import TopicIds, TopicPartition
 
-PAUSES = Backoff(0.1, 1.0)  # a while without a question, and they begin anew
+# A while without a question, and they begin anew.
+PAUSES = Backoff(0.1, 1.0)
 
 ANSWERED_S = 0.5
-"""Beyond the wait of a fetch: nobody need be asked whether it is there who has answered one since."""
+"""Beyond the wait of a fetch: nobody need be asked whether it is there who has answered one
+since.
+"""
 METADATA_S = 15.0
 """How old the metadata may become where answers to fetches say that brokers are there."""
 
 
 class Questions:
-    """The base of clients that ask through an aiokafka consumer, and wait ``deadline_s`` for an answer."""
+    """The base of clients that ask through an aiokafka consumer, and wait ``deadline_s`` for an
+    answer.
+    """
 
     deadline_s = CALL_DEADLINE_S
     _client: aiokafka.AIOKafkaConsumer | None = None
@@ -51,7 +58,10 @@ class Questions:
         ask = client.fetch_all_metadata() if names is None else _metadata(client, names)
         known = await within(self.deadline_s, ask, "asking for the topics")
         return {
-            topic: [TopicPartition(topic, number) for number in sorted(known.partitions_for_topic(topic) or ())]
+            topic: [
+                TopicPartition(topic, number)
+                for number in sorted(known.partitions_for_topic(topic) or ())
+            ]
             for topic in sorted(known.topics())
         }
 
@@ -62,31 +72,40 @@ class Questions:
             self._id_question = Repeated(TopicIdQuestion(frozenset(topics)), lambda answer: answer)
         return await topic_ids(self.client._client, self._id_question.request, self.deadline_s)
 
-    async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    async def beginning_offsets(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int]:
         await self._check_existence(partitions)
         ask = self.client.beginning_offsets(theirs(partitions))
         return our_keys(await within(self.deadline_s, ask, "asking for the log's beginning"))
 
-    async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    async def end_offsets(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int]:
         await self._check_existence(partitions)
         ask = self.client.end_offsets(theirs(partitions))
         return our_keys(await within(self.deadline_s, ask, "asking for the log's end"))
 
-    async def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+    async def offsets_for_times(
+        self, times_ms: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int | None]:
         await self._check_existence(times_ms)
-        ask = self.client.offsets_for_times({aiokafka.TopicPartition(*tp): max(0, ms) for tp, ms in times_ms.items()})
+        ask = self.client.offsets_for_times(
+            {aiokafka.TopicPartition(*tp): max(0, ms) for tp, ms in times_ms.items()}
+        )
         found = our_keys(await within(self.deadline_s, ask, "asking for offsets by time"))
         return {partition: None if at is None else at.offset for partition, at in found.items()}
 
     async def _check_existence(self, partitions: Collection[TopicPartition]) -> None:
-        """Raise for a partition that is not there, which the client would ask for again and again, and for that topic
-        alone from then on: a pattern would find no other.
+        """Raise for a partition that is not there, which the client would ask for again and again,
+        and for that topic alone from then on: a pattern would find no other.
         """
         client = self.client._client
         unknown = _unknown(client, partitions)
         if not unknown:
             return
-        if client._topics:  # else it asks for all of them anyway
+        # Else it asks for all of them anyway.
+        if client._topics:
             for partition in unknown:
                 client.add_topic(partition.topic)
         await within(self.deadline_s, client.force_metadata_update(), "asking for the topics")
@@ -96,9 +115,12 @@ class Questions:
 
 
 async def _metadata(client: Any, topics: Collection[str]) -> ClusterMetadata:
-    """What there is of these topics; none is created, and nothing is logged of one that does not exist."""
+    """What there is of these topics; none is created, and nothing is logged of one that does not
+    exist.
+    """
     known = ClusterMetadata()
-    known.need_all_topic_metadata = True  # what is wrong with a topic is passed over
+    # What is wrong with a topic is passed over.
+    known.need_all_topic_metadata = True
     node = client.get_random_node()
     if node is None:
         raise TransientBrokerError("asking for the topics: no broker is known")
@@ -107,37 +129,55 @@ async def _metadata(client: Any, topics: Collection[str]) -> ClusterMetadata:
 
 
 def _unknown(client: Any, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
-    known = {topic: client.cluster.partitions_for_topic(topic) or () for topic in {one.topic for one in partitions}}
-    return [partition for partition in partitions if partition.partition not in known[partition.topic]]
+    known = {
+        topic: client.cluster.partitions_for_topic(topic) or ()
+        for topic in {one.topic for one in partitions}
+    }
+    return [
+        partition for partition in partitions if partition.partition not in known[partition.topic]
+    ]
 
 
 class Sparing:
-    """aiokafka's client, as its fetcher has it: all of it, but that it asks for metadata with pauses.
+    """aiokafka's client, as its fetcher has it: all of it, but that it asks for metadata with
+    pauses.
 
-    The fetcher itself asks as fast as the broker answers (H15): a partition without a leader (its topic was deleted,
-    its only replica's node is away) has it ask, look, and ask again, thousands of times a second, for as long as it is
-    assigned. And *look* is shown what each of its fetches is answered with, before the fetcher sees that. Of a fetch
-    that says nothing new it sees no partition: each of them costs it more than the whole answer costs us. And most of
-    those it does not see at all: the connection sends the fetch again by itself, where *fetcher* would do the same
-    (:class:`Standing`), for *stands_s* at most.
+    The fetcher itself asks as fast as the broker answers (H15): a partition without a leader (its
+    topic was deleted, its only replica's node is away) has it ask, look, and ask again, thousands
+    of times a second, for as long as it is assigned. And *look* is shown what each of its fetches
+    is answered with, before the fetcher sees that. Of a fetch that says nothing new it sees no
+    partition: each of them costs it more than the whole answer costs us. And most of those it does
+    not see at all: the connection sends the fetch again by itself, where *fetcher* would do the
+    same (:class:`Standing`), for *stands_s* at most.
     """
 
     def __init__(
-        self, client: Any, look: Callable[[Any, Any], None], wait_s: float, fetcher: Any = None, stands_s: float = 0.0
+        self,
+        client: Any,
+        look: Callable[[Any, Any], None],
+        wait_s: float,
+        fetcher: Any = None,
+        stands_s: float = 0.0,
     ) -> None:
         self._client = client
-        self._fetcher, self._stands_s = fetcher, stands_s
+        self._fetcher = fetcher
+        self._stands_s = stands_s
         self._look = look
         self._lately_s = wait_s + ANSWERED_S
-        self.cluster = client.cluster  # the fetcher reads it for each partition, each time that it looks for work
+        # The fetcher reads it for each partition, each time that it looks for work.
+        self.cluster = client.cluster
         self._pauses = Waits(PAUSES)
         self._next_at = 0.0
         self._later: Future[bool] | None = None
-        self._answered: dict[int, float] = {}  # node -> when it has answered a fetch last, by the loop's time
-        # node -> the partitions and offsets of the last fetch, and that fetch if it was sent more than once
+        # Node -> when it has answered a fetch last, by the loop's time.
+        self._answered: dict[int, float] = {}
+        # node -> the partitions and offsets of the last fetch, and that fetch if it was sent more
+        # than once
         self._last: dict[int, tuple[frozenset[Any], Repeated | None]] = {}
-        self._standing: dict[int, Standing] = {}  # node -> the fetch that is on its way
-        self.hurried: set[int] = set()  # nodes whose next fetch brings what there is, and waits for nothing
+        # Node -> the fetch that is on its way.
+        self._standing: dict[int, Standing] = {}
+        # Nodes whose next fetch brings what there is, and waits for nothing.
+        self.hurried: set[int] = set()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
@@ -146,18 +186,27 @@ class Sparing:
         """The answer of a node."""
         if not isinstance(request, FetchRequest):
             return await self._client.send(node_id, request, **given)
-        asks = frozenset((topic, *one) for topic, partitions in request.topics for one in partitions)
+        asks = frozenset(
+            (topic, *one) for topic, partitions in request.topics for one in partitions
+        )
         last, repeated = self._last.get(node_id, (None, None))
-        request.asks, request.anew = asks, last is None
-        most_ms = inf if self._fetcher is None else ahead.most_wait_ms(self._fetcher, node_id, time.monotonic())
+        request.asks = asks
+        request.anew = last is None
+        most_ms = (
+            inf
+            if self._fetcher is None
+            else ahead.most_wait_ms(self._fetcher, node_id, time.monotonic())
+        )
         if is_hurried := node_id in self.hurried:
             self.hurried.discard(node_id)
             most_ms = request._min_bytes = 0
         if is_short := most_ms <= request._max_wait_ms:
             request._max_wait_ms = int(most_ms)
-        if last != asks or is_short:  # which must never stand
-            # Where records come it is sent once. A Repeated would be made in vain, and its request refers to it: at
-            # 10,000 records/s such cycles had the garbage collector stop the loop for 30 ms each second.
+        # Which must never stand.
+        if last != asks or is_short:
+            # Where records come it is sent once. A Repeated would be made in vain, and its request
+            # refers to it: at 10,000 records/s such cycles had the garbage collector stop the loop
+            # for 30 ms each second.
             self._last[node_id] = asks, None
         else:
             if repeated is None:
@@ -175,18 +224,24 @@ class Sparing:
         return answer
 
     def _stands(self, node_id: int, asks: frozenset[Any]) -> int | None:
-        """How many ms it may wait, if a fetch that has brought nothing may be sent again without the fetcher's help."""
+        """How many ms it may wait, if a fetch that has brought nothing may be sent again without
+        the fetcher's help.
+        """
         now = asyncio.get_running_loop().time()
         self._answered[node_id] = now
         if self._fetcher is None or self._last.get(node_id, (None,))[0] is not asks:
             return None
         standing = self._standing.get(node_id)
         if standing is None:
-            standing = self._standing[node_id] = Standing(self._fetcher, node_id, asks, now, now + self._stands_s)
+            standing = self._standing[node_id] = Standing(
+                self._fetcher, node_id, asks, now, now + self._stands_s
+            )
         return standing.wait_ms(now) if standing.holds(now) else None
 
     def all_stand_since(self) -> float:
-        """Since when fetches stand that ask for all that is assigned, by the loop's time; infinite: they do not."""
+        """Since when fetches stand that ask for all that is assigned, by the loop's time; infinite:
+        they do not.
+        """
         subscription = None if self._fetcher is None else self._fetcher._subscriptions.subscription
         assignment = None if subscription is None else subscription.assignment
         if assignment is None or not all(map(self.was_answered, self._standing)):
@@ -197,15 +252,21 @@ class Sparing:
         return max(standing.since for standing in self._standing.values())
 
     def forget(self) -> None:
-        """The fetcher is to see the next answers whole: what it knows of its partitions begins anew."""
+        """The fetcher is to see the next answers whole: what it knows of its partitions begins
+        anew.
+        """
         self._last.clear()
 
     def was_answered(self, node_id: int) -> bool:
         """Whether a node has answered a fetch since it was looked at last."""
-        return asyncio.get_running_loop().time() - self._answered.get(node_id, -inf) <= self._lately_s
+        return (
+            asyncio.get_running_loop().time() - self._answered.get(node_id, -inf) <= self._lately_s
+        )
 
     def keeps_known(self, topics: Collection[str]) -> bool:
-        """Whether a broker has answered a fetch so lately, these topics are known, and what is known is not old."""
+        """Whether a broker has answered a fetch so lately, these topics are known, and what is
+        known is not old.
+        """
         is_old = time.time() - self.cluster._last_successful_refresh_ms / 1000 > METADATA_S
         return (
             (not is_old or self.all_stand_since() < inf)
@@ -214,7 +275,9 @@ class Sparing:
         )
 
     def force_metadata_update(self) -> Future[bool]:
-        """Ask now, or say when the fetcher may look again; it asks then where that is needed still."""
+        """Ask now, or say when the fetcher may look again; it asks then where that is needed
+        still.
+        """
         loop = asyncio.get_running_loop()
         now = loop.time()
         if now >= self._next_at:
@@ -231,7 +294,9 @@ class Sparing:
 async def known_topics(
     client: aiokafka.AIOKafkaConsumer, topics: Collection[str], stop: Callable[[], Awaitable[None]]
 ) -> None:
-    """Have a client know these topics, before their partitions are assigned; *stop* it where that fails."""
+    """Have a client know these topics, before their partitions are assigned; *stop* it where that
+    fails.
+    """
     try:
         await within(CALL_DEADLINE_S, client._client.set_topics(topics), "asking for the topics")
     except BaseException:
@@ -239,7 +304,9 @@ async def known_topics(
         raise
 
 
-def partitions_of(client: aiokafka.AIOKafkaConsumer, topics: Collection[str]) -> set[TopicPartition]:
+def partitions_of(
+    client: aiokafka.AIOKafkaConsumer, topics: Collection[str]
+) -> set[TopicPartition]:
     """The partitions that a client knows of these topics."""
     known = {topic: client._client.cluster.partitions_for_topic(topic) or () for topic in topics}
     return {TopicPartition(topic, number) for topic, numbers in known.items() for number in numbers}
@@ -252,9 +319,15 @@ async def silent_leaders(
 
     One small request to each node, but those of which it is known that it *answers*.
     """
-    leaders = {partition: client.cluster.leader_for_partition(partition) for partition in partitions}
-    nodes = sorted({node for node in leaders.values() if node is not None and node != -1 and not answers(node)})
-    told = dict(zip(nodes, await asyncio.gather(*(_answers(client, node) for node in nodes)), strict=True))
+    leaders = {
+        partition: client.cluster.leader_for_partition(partition) for partition in partitions
+    }
+    nodes = sorted(
+        {node for node in leaders.values() if node is not None and node != -1 and not answers(node)}
+    )
+    told = dict(
+        zip(nodes, await asyncio.gather(*(_answers(client, node) for node in nodes)), strict=True)
+    )
     told[-1] = False
     return {
         partition: None if node == -1 else _address(client, node)
@@ -264,15 +337,19 @@ async def silent_leaders(
 
 
 async def anybody_answers(client: Any) -> bool:
-    """Whether any broker answers: with metadata, or with nothing where the client waits long for the one it picked.
+    """Whether any broker answers: with metadata, or with nothing where the client waits long for
+    the one it picked.
 
-    Metadata that fails is no answer yet: a broker closes the connection where a login's time is over.
+    Metadata that fails is no answer yet: a broker closes the connection where a login's time is
+    over.
     """
     told = client.force_metadata_update()
     await asyncio.wait([told], timeout=CALL_DEADLINE_S / 2)
     if told.done() and told.result():
         return True
-    asked = [asyncio.create_task(_answers(client, broker.nodeId)) for broker in client.cluster.brokers()]
+    asked = [
+        asyncio.create_task(_answers(client, broker.nodeId)) for broker in client.cluster.brokers()
+    ]
     try:
         for answer in asyncio.as_completed([told, *asked]):
             if await answer:
@@ -283,7 +360,9 @@ async def anybody_answers(client: Any) -> bool:
 
 
 async def _answers(client: Any, node: int) -> bool:
-    """Whether a node answers a request for nothing; behind a fetch that waits for records, it does so after that."""
+    """Whether a node answers a request for nothing; behind a fetch that waits for records, it does
+    so after that.
+    """
     try:
         await within(CALL_DEADLINE_S, client.send(node, MetadataRequest([])), "asking a leader")
     except BrokerError:

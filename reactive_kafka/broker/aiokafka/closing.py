@@ -1,4 +1,6 @@
-"""Closes aiokafka's clients, which may hang, raise what they should not, or leave tasks behind (H6)."""
+"""Closes aiokafka's clients, which may hang, raise what they should not, or leave tasks behind
+(H6).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ logger = logging.getLogger(__name__)
 
 
 async def finish(call: Coroutine[Any, Any, Any], deadline_s: float) -> None:
-    """Run a client's own closing in a task of its own, whatever it raises, and not beyond the deadline."""
+    """Run a client's own closing in a task of its own, whatever it raises, and not beyond the
+    deadline.
+    """
     task = asyncio.ensure_future(call)
     await asyncio.wait([task], timeout=deadline_s)
     if not task.done():
@@ -36,16 +40,22 @@ async def cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:
         done, _ = await asyncio.wait(tasks, timeout=2.0)
         for task in done:
             if not task.cancelled():
-                task.exception()  # looked at, so that it is not reported as never retrieved
+                # Looked at, so that it is not reported as never retrieved.
+                task.exception()
 
 
 async def close(
-    client: aiokafka.AIOKafkaConsumer, caller: asyncio.Task[Any] | None, *, group_id: str | None, is_in_listener: bool
+    client: aiokafka.AIOKafkaConsumer,
+    caller: asyncio.Task[Any] | None,
+    *,
+    group_id: str | None,
+    is_in_listener: bool,
 ) -> None:
-    """Leave the group that it has joined, if any, and close; no task and no socket of the consumer is left.
+    """Leave the group that it has joined, if any, and close; no task and no socket of the consumer
+    is left.
 
-    It may be not quite connected. The *caller*, the task that waits for this, may be one of the client's own, in a
-    listener's call.
+    It may be not quite connected. The *caller*, the task that waits for this, may be one of the
+    client's own, in a listener's call.
     """
     if group_id is not None and (is_in_listener or client._subscription.reassignment_in_progress):
         await _leave_in_a_rebalance(client, caller, group_id)
@@ -57,8 +67,11 @@ async def close(
     await finish(client._client.close(), CLOSE_DEADLINE_S)
 
 
-async def _leave_in_a_rebalance(client: Any, caller: asyncio.Task[Any] | None, group_id: str) -> None:
-    """Leave in the middle of a rebalance, which the client's own stop would wait for first, without bound (H13).
+async def _leave_in_a_rebalance(
+    client: Any, caller: asyncio.Task[Any] | None, group_id: str
+) -> None:
+    """Leave in the middle of a rebalance, which the client's own stop would wait for first, without
+    bound (H13).
 
     A member that just went away would be given partitions, and hold them until its session ends.
     """
@@ -67,8 +80,12 @@ async def _leave_in_a_rebalance(client: Any, caller: asyncio.Task[Any] | None, g
     if task is None or task is caller:
         return
     await cancel([task])
-    node, member = coordinator.coordinator_id, coordinator.member_id
+    node = coordinator.coordinator_id
+    member = coordinator.member_id
     if node is not None and member and coordinator._group_instance_id is None:
-        # Not on the join's connection: the broker reads nothing more from it before the join is answered.
-        await finish(client._client.send(node, LeaveGroupRequest(group_id, member)), LEAVE_DEADLINE_S)
+        # Not on the join's connection: the broker reads nothing more from it before the join is
+        # answered.
+        await finish(
+            client._client.send(node, LeaveGroupRequest(group_id, member)), LEAVE_DEADLINE_S
+        )
         coordinator.reset_generation()

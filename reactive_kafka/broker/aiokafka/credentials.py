@@ -1,4 +1,6 @@
-"""What a client shows when it connects: TLS contexts, whose files may be replaced, and tokens, which may be missing."""
+"""What a client shows when it connects: TLS contexts, whose files may be replaced, and tokens,
+which may be missing.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ TOKEN_DEADLINE_S = 10.0
 
 
 def tls_context(settings: Mapping[str, Any], *, check_hostname: bool) -> SSLContext:
-    """A context of these settings; FatalBrokerError, with the key and the file, where one cannot be used."""
+    """A context of these settings; FatalBrokerError, with the key and the file, where one cannot be
+    used.
+    """
     source = _Source(settings, check_hostname)
     context = source.made()
     _sources[context] = source
@@ -33,10 +37,12 @@ def tls_context(settings: Mapping[str, Any], *, check_hostname: bool) -> SSLCont
 
 
 def current(context: SSLContext | None) -> tuple[SSLContext | None, str]:
-    """The context for the next connection of a client that was given *context*, and why it is an old one, if it is.
+    """The context for the next connection of a client that was given *context*, and why it is an
+    old one, if it is.
 
-    A client keeps its context for good, and certificates may last for hours only: once a file was replaced the next
-    connection is made with what is in it now. While that cannot be used, what was there before is.
+    A client keeps its context for good, and certificates may last for hours only: once a file was
+    replaced the next connection is made with what is in it now. While that cannot be used, what was
+    there before is.
     """
     source = None if context is None else _sources.get(context)
     if source is None:
@@ -52,20 +58,30 @@ class _Source:
         self._settings = settings
         self._check_hostname = check_hostname
         self._seen = self._stamps()
-        self.newest: SSLContext | None = None  # None: the first one, which this must not keep alive
+        # None: the first one, which this must not keep alive.
+        self.newest: SSLContext | None = None
 
     def made(self) -> SSLContext:
         """A context of what is in the files now."""
         settings = self._settings
         try:
             context: SSLContext = create_ssl_context(
-                **{name.removeprefix("ssl_"): value for name, value in settings.items() if name != "ssl_password"},
-                password=settings.get("ssl_password") or _no_password,  # else OpenSSL asks for it in the terminal
+                **{
+                    name.removeprefix("ssl_"): value
+                    for name, value in settings.items()
+                    if name != "ssl_password"
+                },
+                # Else OpenSSL asks for it in the terminal.
+                password=settings.get("ssl_password") or _no_password,
             )
-        except (OSError, ValueError) as error:  # asked for again with the next attempt: it may be being replaced
+        except (OSError, ValueError) as error:
+            # Asked for again with the next attempt: it may be being replaced.
             files = [name for name in TLS_FILES if settings.get(name)]
             missing = [name for name in files if not os.access(str(settings[name]), os.R_OK)]
-            which = ", ".join(f"{name} = {str(settings[name])!r}" for name in missing or files) or "ssl_cadata"
+            which = (
+                ", ".join(f"{name} = {str(settings[name])!r}" for name in missing or files)
+                or "ssl_cadata"
+            )
             raise FatalBrokerError(f"TLS cannot be set up with {which}: {error}") from error
         context.check_hostname = self._check_hostname
         return context
@@ -102,11 +118,14 @@ def _no_password() -> str:
     raise ValueError("the key is encrypted, and there is no ssl_password")
 
 
-class Tokens(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka is untyped
-    """The tokens of *provider*, any object with an async ``token()``; a method ``extensions()`` may give a dict.
+# Aiokafka is untyped.
+class Tokens(AbstractTokenProvider):  # type: ignore[misc]
+    """The tokens of *provider*, any object with an async ``token()``; a method ``extensions()`` may
+    give a dict.
 
-    It is asked at each login. What it raises, and that it gives none in time, is a login that failed: aiokafka expects
-    neither. Raised in one of its tasks it would end that one, and the client would be of no use any more.
+    It is asked at each login. What it raises, and that it gives none in time, is a login that
+    failed: aiokafka expects neither. Raised in one of its tasks it would end that one, and the
+    client would be of no use any more.
     """
 
     def __init__(self, provider: Any) -> None:
@@ -120,10 +139,13 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka is untype
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
                 raise
-            if isinstance(error, TimeoutError) and deadline.expired():  # else it is the provider's own
+            # Else it is the provider's own.
+            if isinstance(error, TimeoutError) and deadline.expired():
                 late = f"sasl_oauth_token_provider has given no token within {TOKEN_DEADLINE_S:g} s"
                 raise kafka_errors.AuthenticationFailedError(late) from error
-            raise kafka_errors.AuthenticationFailedError(f"sasl_oauth_token_provider: {describe(error)}") from error
+            raise kafka_errors.AuthenticationFailedError(
+                f"sasl_oauth_token_provider: {describe(error)}"
+            ) from error
         if not isinstance(token, str):
             given = f"sasl_oauth_token_provider has given {type(token).__name__}, not a str"
             raise kafka_errors.AuthenticationFailedError(given)
@@ -134,11 +156,12 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka is untype
         return made() if callable(made) else {}
 
 
-class TokenLogin(OAuthAuthenticator):  # type: ignore[misc]  # aiokafka is untyped
+# Aiokafka is untyped.
+class TokenLogin(OAuthAuthenticator):  # type: ignore[misc]
     """Fails where the broker refuses the token.
 
-    It does so with a text, and with an error only after another round. aiokafka takes that text for a yes, and its next
-    request is answered with nothing.
+    It does so with a text, and with an error only after another round. aiokafka takes that text for
+    a yes, and its next request is answered with nothing.
 
     Source: RFC 7628, section 3.2.2.
     """

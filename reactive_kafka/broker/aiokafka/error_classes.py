@@ -1,9 +1,10 @@
-"""An exception class for each error code: aiokafka's own where it has one, else one that keeps the code.
+"""An exception class for each error code: aiokafka's own where it has one, else one that keeps the
+code.
 
-aiokafka 0.14 has classes for the codes -1 to 72 and 79. Every other code became its ``UnknownError``, with the number
--1: nobody could tell a record that the broker refuses for good from a passing trouble of the broker. Its ``for_code``
-is replaced when this module is imported. An application that uses aiokafka directly sees subclasses of
-``UnknownError`` instead of it.
+aiokafka 0.14 has classes for the codes -1 to 72 and 79. Every other code became its
+``UnknownError``, with the number -1: nobody could tell a record that the broker refuses for good
+from a passing trouble of the broker. Its ``for_code`` is replaced when this module is imported. An
+application that uses aiokafka directly sees subclasses of ``UnknownError`` instead of it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from reactive_kafka.broker.error_codes import KNOWN, ErrorCode, error_code
 _CODE = re.compile(r"\[Error (-?\d+)\]")
 
 
-class CodeError(kafka_errors.UnknownError):  # type: ignore[misc]  # aiokafka is untyped
+# Aiokafka is untyped.
+class CodeError(kafka_errors.UnknownError):  # type: ignore[misc]
     """The base of classes for codes that aiokafka does not know."""
 
     def __repr__(self) -> str:
@@ -48,9 +50,11 @@ kafka_errors.for_code = class_for
 
 
 def code_of(error: BaseException | type[BaseException]) -> ErrorCode | None:
-    """The error code that an exception of aiokafka's is about, or its class; None if it is about none.
+    """The error code that an exception of aiokafka's is about, or its class; None if it is about
+    none.
 
-    aiokafka raises some of them again as a plain ``KafkaError`` that has the first one as cause, or only as text.
+    aiokafka raises some of them again as a plain ``KafkaError`` that has the first one as cause, or
+    only as text.
     """
     number = getattr(error, "errno", None)
     if _is(error, kafka_errors.BrokerResponseError) and number is not None:
@@ -63,11 +67,14 @@ def code_of(error: BaseException | type[BaseException]) -> ErrorCode | None:
         return None
     if found := _CODE.search(str(error)):
         return error_code(int(found[1]))
-    return next((KNOWN[code] for name, code in _codes_by_name().items() if f"{name}(" in str(error)), None)
+    return next(
+        (KNOWN[code] for name, code in _codes_by_name().items() if f"{name}(" in str(error)), None
+    )
 
 
 def is_retriable(error: Any) -> bool:
-    """Whether the same request may succeed later: by Kafka's table where it has a code, else by aiokafka.
+    """Whether the same request may succeed later: by Kafka's table where it has a code, else by
+    aiokafka.
 
     *error* is an exception of aiokafka's, or its class.
     """
@@ -81,6 +88,8 @@ def _is(error: BaseException | type[BaseException], kind: type[BaseException]) -
 
 @cache
 def _codes_by_name() -> dict[str, int]:
-    """Name of aiokafka's class -> its code; the longest names first, for one may end with another."""
+    """Name of aiokafka's class -> its code; the longest names first, for one may end with
+    another.
+    """
     named = {kind.__name__: code for code, kind in kafka_errors.kafka_errors.items() if code}
     return dict(sorted(named.items(), key=lambda item: len(item[0]), reverse=True))

@@ -26,14 +26,15 @@ def noted(connect: Any) -> Any:
 def disconnect_child() -> None:
     """Put /dev/null in the place of each socket.
 
-    Child and parent share it: what one reads is lost to the other. It is not closed, for its number would be another
-    file's soon, and is in the loop's selector, which they share, too.
+    Child and parent share it: what one reads is lost to the other. It is not closed, for its number
+    would be another file's soon, and is in the loop's selector, which they share, too.
     """
     nowhere = os.open(os.devnull, os.O_RDWR)
     for connection in list(_connections):
         writer = connection._writer
         socket = None if writer is None else writer.get_extra_info("socket")
-        if socket is not None and socket.fileno() >= 0:  # else it has been closed
+        # Else it has been closed.
+        if socket is not None and socket.fileno() >= 0:
             os.dup2(nowhere, socket.fileno(), inheritable=False)
     os.close(nowhere)
 

@@ -8,14 +8,22 @@ from typing import Any
 
 import aiokafka
 import aiokafka.errors as kafka_errors
-from aiokafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest, DescribeGroupsRequest
+from aiokafka.protocol.admin import (
+    CreateTopicsRequest,
+    DescribeConfigsRequest,
+    DescribeGroupsRequest,
+)
 from aiokafka.protocol.coordination import FindCoordinatorRequest
 
 from reactive_kafka.broker.aiokafka.asking import Questions
 from reactive_kafka.broker.aiokafka.closing import STOP_DEADLINE_S, finish
 from reactive_kafka.broker.aiokafka.connecting import connect
 from reactive_kafka.broker.aiokafka.error_classes import class_for
-from reactive_kafka.broker.aiokafka.group_positions import UNSTABLE_OFFSET_COMMIT, error_of, positions
+from reactive_kafka.broker.aiokafka.group_positions import (
+    UNSTABLE_OFFSET_COMMIT,
+    error_of,
+    positions,
+)
 from reactive_kafka.broker.aiokafka.offset_requests import NO_MEMBER, OffsetFetch, commit_request
 from reactive_kafka.broker.aiokafka.setup import (
     client_properties,
@@ -23,7 +31,12 @@ from reactive_kafka.broker.aiokafka.setup import (
     translate,
     within,
 )
-from reactive_kafka.broker.client import GroupDescription, GroupHasMembersError, GroupMember, members_share
+from reactive_kafka.broker.client import (
+    GroupDescription,
+    GroupHasMembersError,
+    GroupMember,
+    members_share,
+)
 from reactive_kafka.broker.commit_parts import parts_of
 from reactive_kafka.errors import (
     BrokerError,
@@ -34,20 +47,28 @@ from reactive_kafka.errors import (
 )
 from reactive_kafka.records import Committed, TopicPartition
 
-ASK_DEADLINE_S = 20.0  # a new cluster makes its topic of positions at the first question for a group: that takes long
+# A new cluster makes its topic of positions at the first question for a group: that takes long.
+ASK_DEADLINE_S = 20.0
 RETRY_S = 0.2
-UNSTABLE_S = 1.0  # a plain commit is stored by then
+# A plain commit is stored by then.
+UNSTABLE_S = 1.0
 MOST_REPLICAS = 3
 # As Kafka numbers the kinds of resources that have configs.
 TOPIC_RESOURCE = 2
 ASK_AGAIN = frozenset({14, 15, 16, UNSTABLE_OFFSET_COMMIT})
-"""Error codes of a coordinator that is still being found, or loads, or has not stored everything yet."""
+"""Error codes of a coordinator that is still being found, or loads, or has not stored everything
+yet.
+"""
 HAS_MEMBERS = (
     kafka_errors.UnknownMemberIdError,
     kafka_errors.IllegalGenerationError,
     kafka_errors.RebalanceInProgressError,
 )
-NO_ANSWER = (kafka_errors.KafkaConnectionError, kafka_errors.NodeNotReadyError, kafka_errors.RequestTimedOutError)
+NO_ANSWER = (
+    kafka_errors.KafkaConnectionError,
+    kafka_errors.NodeNotReadyError,
+    kafka_errors.RequestTimedOutError,
+)
 
 
 class AiokafkaInspector(Questions):
@@ -55,12 +76,23 @@ class AiokafkaInspector(Questions):
 
     deadline_s = ASK_DEADLINE_S
 
-    def __init__(self, properties: Mapping[str, Any], create: Callable[[str, int], None] | None = None) -> None:
-        ours = ("bootstrap_servers", "client_id", "security_protocol", "isolation_level", "request_timeout_ms")
+    def __init__(
+        self, properties: Mapping[str, Any], create: Callable[[str, int], None] | None = None
+    ) -> None:
+        ours = (
+            "bootstrap_servers",
+            "client_id",
+            "security_protocol",
+            "isolation_level",
+            "request_timeout_ms",
+        )
         self._properties = {
-            name: value for name, value in properties.items() if name in ours or name.startswith(("ssl_", "sasl_"))
+            name: value
+            for name, value in properties.items()
+            if name in ours or name.startswith(("ssl_", "sasl_"))
         }
-        self._create = create  # creates a topic (name, partitions), for a broker that does not take requests for it
+        # Creates a topic (name, partitions), for a broker that does not take requests for it.
+        self._create = create
 
     async def start(self) -> None:
         arguments = client_properties(self._properties, "inspector")
@@ -69,7 +101,8 @@ class AiokafkaInspector(Questions):
         await connect(self._client, arguments, self.stop)
 
     async def stop(self) -> None:
-        client, self._client = self._client, None
+        client = self._client
+        self._client = None
         if client is not None:
             await finish(client.stop(), STOP_DEADLINE_S)
 
@@ -83,28 +116,42 @@ class AiokafkaInspector(Questions):
             everything = await self._ask_positions(group_id, None)
             if everything.topics is not None:
                 return positions(everything)
-            partitions = [partition for those in (await self.topics()).values() for partition in those]
+            partitions = [
+                partition for those in (await self.topics()).values() for partition in those
+            ]
         return positions(await self._ask_positions(group_id, partitions)) if partitions else {}
 
-    async def _ask_positions(self, group_id: str, partitions: Collection[TopicPartition] | None) -> Any:
+    async def _ask_positions(
+        self, group_id: str, partitions: Collection[TopicPartition] | None
+    ) -> Any:
         request = OffsetFetch(group_id, partitions)
-        return await within(ASK_DEADLINE_S, self._ask_coordinator(group_id, request), f"asking for group {group_id!r}")
+        return await within(
+            ASK_DEADLINE_S,
+            self._ask_coordinator(group_id, request),
+            f"asking for group {group_id!r}",
+        )
 
     async def describe_group(self, group_id: str) -> GroupDescription:
         request = DescribeGroupsRequest([group_id])
         try:
-            answer = await within(ASK_DEADLINE_S, self._ask_coordinator(group_id, request), f"asking for {group_id!r}")
+            answer = await within(
+                ASK_DEADLINE_S, self._ask_coordinator(group_id, request), f"asking for {group_id!r}"
+            )
         except BrokerError as error:
             if isinstance(error.__cause__, kafka_errors.IncompatibleBrokerVersion):
                 return GroupDescription(None, "", ())
             raise
         _, _, state, protocol_type, _, members, *_ = answer.groups[0]
-        return GroupDescription(state, protocol_type, tuple(GroupMember(*member[:3]) for member in members))
+        return GroupDescription(
+            state, protocol_type, tuple(GroupMember(*member[:3]) for member in members)
+        )
 
     async def commit(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
         if not offsets:
             return
-        requests = [commit_request(group_id, NO_MEMBER, part) for part in parts_of(group_id, offsets)]
+        requests = [
+            commit_request(group_id, NO_MEMBER, part) for part in parts_of(group_id, offsets)
+        ]
         doing = f"commit for group {group_id!r}"
         try:
             async with asyncio.timeout(ASK_DEADLINE_S):
@@ -117,20 +164,28 @@ class AiokafkaInspector(Questions):
         except HAS_MEMBERS as error:
             raise GroupHasMembersError(members_share(group_id)) from error
         except kafka_errors.OffsetMetadataTooLargeError as error:
-            raise MetadataTooLargeError(f"{doing}: its metadata is too long for the broker") from error
+            raise MetadataTooLargeError(
+                f"{doing}: its metadata is too long for the broker"
+            ) from error
         except kafka_errors.KafkaError as error:
             raise translate(error) from error
 
-    async def topic_configs(self, topics: Collection[str], names: Collection[str]) -> dict[str, dict[str, str | None]]:
+    async def topic_configs(
+        self, topics: Collection[str], names: Collection[str]
+    ) -> dict[str, dict[str, str | None]]:
         if not topics:
             return {}
         client = self.client._client
         node = client.get_random_node()
         if node is None:
             raise TransientBrokerError("asking for the configs of topics: no broker is known")
-        request = DescribeConfigsRequest([(TOPIC_RESOURCE, topic, sorted(names)) for topic in sorted(topics)])
+        request = DescribeConfigsRequest(
+            [(TOPIC_RESOURCE, topic, sorted(names)) for topic in sorted(topics)]
+        )
         try:
-            answer = await within(ASK_DEADLINE_S, client.send(node, request), "asking for the configs of topics")
+            answer = await within(
+                ASK_DEADLINE_S, client.send(node, request), "asking for the configs of topics"
+            )
         except BrokerError as error:
             if isinstance(error.__cause__, kafka_errors.IncompatibleBrokerVersion):
                 return {}
@@ -150,17 +205,27 @@ class AiokafkaInspector(Questions):
         replicas = min(MOST_REPLICAS, len(client.cluster.brokers()))
         wanted: Any = (topic, partitions, replicas, [], [])
         request = CreateTopicsRequest([wanted], int(ASK_DEADLINE_S * 1000), False)
-        node = client.cluster.controller.nodeId if client.cluster.controller else client.get_random_node()
-        answer = await within(ASK_DEADLINE_S, client.send(node, request), f"creating topic {topic!r}")
+        node = (
+            client.cluster.controller.nodeId
+            if client.cluster.controller
+            else client.get_random_node()
+        )
+        answer = await within(
+            ASK_DEADLINE_S, client.send(node, request), f"creating topic {topic!r}"
+        )
         for _, error_code, *said in answer.topic_errors:
             if error_code:
                 error = class_for(error_code)(*[text for text in said if text])
                 if isinstance(error, kafka_errors.TopicAuthorizationFailedError):
-                    raise FatalBrokerError(f"{error}: the right CREATE on it is missing, or on the cluster") from error
+                    raise FatalBrokerError(
+                        f"{error}: the right CREATE on it is missing, or on the cluster"
+                    ) from error
                 raise translate(error) from error
 
     async def _ask_coordinator(self, group_id: str, request: Any) -> Any:
-        """The answer of the broker that keeps the group; asked again while that one is still being found."""
+        """The answer of the broker that keeps the group; asked again while that one is still being
+        found.
+        """
         client = self.client._client
         unstable_until = asyncio.get_running_loop().time() + UNSTABLE_S
         while True:
@@ -173,6 +238,10 @@ class AiokafkaInspector(Questions):
                     return answer
             if error.errno not in ASK_AGAIN:
                 raise error()
-            if error.errno == UNSTABLE_OFFSET_COMMIT and asyncio.get_running_loop().time() > unstable_until:
-                request.is_to_be_stable = False  # who only looks does not wait for the end of a transaction
+            if (
+                error.errno == UNSTABLE_OFFSET_COMMIT
+                and asyncio.get_running_loop().time() > unstable_until
+            ):
+                # Who only looks does not wait for the end of a transaction.
+                request.is_to_be_stable = False
             await asyncio.sleep(RETRY_S)

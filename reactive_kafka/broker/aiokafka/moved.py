@@ -1,8 +1,9 @@
 """Whether brokers answer, and where they have moved to.
 
-aiokafka asks the bootstrap servers when it starts, and never again: a client that reaches none of the brokers that it
-knows would never find others. One that is made in its place would, but it would not be the member of the group that the
-old one was: the group would have it wait until the old one's session has ended.
+aiokafka asks the bootstrap servers when it starts, and never again: a client that reaches none of
+the brokers that it knows would never find others. One that is made in its place would, but it would
+not be the member of the group that the old one was: the group would have it wait until the old
+one's session has ended.
 
 Source: KIP-899, KIP-1102.
 """
@@ -34,7 +35,8 @@ class MovedBrokers:
         self._looking: asyncio.Task[None] | None = None
 
     def look(self, client: Any) -> None:
-        """Ask where the brokers are now, unless that was asked lately: none answers that *client* knows.
+        """Ask where the brokers are now, unless that was asked lately: none answers that *client*
+        knows.
 
         Args:
             client: An ``AIOKafkaClient``. What it knows of the brokers is replaced by the answer.
@@ -59,7 +61,9 @@ async def answers_soon(client: Any, within_s: float) -> bool:
     """
     with as_ours():
         asked = [
-            asyncio.create_task(client.send(broker.nodeId, MetadataRequest([])), name="is a broker there")
+            asyncio.create_task(
+                client.send(broker.nodeId, MetadataRequest([])), name="is a broker there"
+            )
             for broker in client.cluster.brokers()
         ]
     try:
@@ -77,15 +81,16 @@ async def answers_soon(client: Any, within_s: float) -> bool:
 
 
 async def _look(client: Any) -> None:
-    # A copy asks, with connections and metadata of its own: the answer names no topics, and the client would take those
-    # that it reads for deleted.
+    # A copy asks, with connections and metadata of its own: the answer names no topics, and the
+    # client would take those that it reads for deleted.
     asking = copy.copy(client)
     asking.cluster = ClusterMetadata(metadata_max_age_ms=client._metadata_max_age_ms)
     asking._conns = {}
     try:
         await asking.bootstrap()
     except kafka_errors.KafkaConnectionError:
-        return  # they do not answer either
+        # They do not answer either.
+        return
     finally:
         for connection in asking._conns.values():
             connection.close()

@@ -7,17 +7,29 @@ from typing import Any
 
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest_v3
-from aiokafka.protocol.types import Boolean, CompactArray, CompactString, Int16, Int32, Int64, Schema, TaggedFields
+from aiokafka.protocol.types import (
+    Boolean,
+    CompactArray,
+    CompactString,
+    Int16,
+    Int32,
+    Int64,
+    Schema,
+    TaggedFields,
+)
 
 from reactive_kafka.records import Committed, TopicPartition
 
 TEXT = CompactString("utf-8")
 TAGS = ("tags", TaggedFields)
 NO_LEADER_EPOCH = -1
-NO_MEMBER = ("", -1)  # member and generation of a commit by somebody who has not joined the group
+# Member and generation of a commit by somebody who has not joined the group.
+NO_MEMBER = ("", -1)
 
 
-def commit_request(group_id: str, member: tuple[str, int], offsets: Mapping[TopicPartition, Committed]) -> Any:
+def commit_request(
+    group_id: str, member: tuple[str, int], offsets: Mapping[TopicPartition, Committed]
+) -> Any:
     """A commit in the name of *member* (its id, its generation)."""
     by_topic: dict[str, list[tuple[int, int, str]]] = {}
     for (topic, number), position in offsets.items():
@@ -27,18 +39,27 @@ def commit_request(group_id: str, member: tuple[str, int], offsets: Mapping[Topi
     return OffsetCommitRequest(group_id, generation, member_id, retention, list(by_topic.items()))
 
 
-class OffsetFetchResponse_v7(Response):  # type: ignore[misc]  # aiokafka is untyped
+# Aiokafka is untyped.
+class OffsetFetchResponse_v7(Response):  # type: ignore[misc]
     """Source: OffsetFetchResponse.json of Kafka."""
 
     API_KEY = 9
     API_VERSION = 7
-    _POSITION = (("partition", Int32), ("offset", Int64), ("leader_epoch", Int32), ("metadata", TEXT))
+    _POSITION = (
+        ("partition", Int32),
+        ("offset", Int64),
+        ("leader_epoch", Int32),
+        ("metadata", TEXT),
+    )
     _PARTITION = (*_POSITION, ("error_code", Int16), TAGS)
     _TOPIC = (("topic", TEXT), ("partitions", CompactArray(*_PARTITION)), TAGS)
-    SCHEMA = Schema(("throttle_time_ms", Int32), ("topics", CompactArray(*_TOPIC)), ("error_code", Int16), TAGS)
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32), ("topics", CompactArray(*_TOPIC)), ("error_code", Int16), TAGS
+    )
 
 
-class OffsetFetchRequest_v7(RequestStruct):  # type: ignore[misc]  # aiokafka is untyped
+# Aiokafka is untyped.
+class OffsetFetchRequest_v7(RequestStruct):  # type: ignore[misc]
     """Source: OffsetFetchRequest.json of Kafka. Spoken by Kafka 2.5 and newer."""
 
     API_KEY = 9
@@ -46,28 +67,47 @@ class OffsetFetchRequest_v7(RequestStruct):  # type: ignore[misc]  # aiokafka is
     FLEXIBLE_VERSION = True
     RESPONSE_TYPE = OffsetFetchResponse_v7
     _TOPIC = (("topic", TEXT), ("partitions", CompactArray(Int32)), TAGS)
-    SCHEMA = Schema(("group_id", TEXT), ("topics", CompactArray(*_TOPIC)), ("require_stable", Boolean), TAGS)
+    SCHEMA = Schema(
+        ("group_id", TEXT), ("topics", CompactArray(*_TOPIC)), ("require_stable", Boolean), TAGS
+    )
 
 
-class TxnOffsetCommitResponse_v3(Response):  # type: ignore[misc]  # aiokafka is untyped
+# Aiokafka is untyped.
+class TxnOffsetCommitResponse_v3(Response):  # type: ignore[misc]
     """Source: TxnOffsetCommitResponse.json of Kafka."""
 
     API_KEY = 28
     API_VERSION = 3
-    _TOPIC = (("topic", TEXT), ("partitions", CompactArray(("partition", Int32), ("error_code", Int16), TAGS)), TAGS)
+    _TOPIC = (
+        ("topic", TEXT),
+        ("partitions", CompactArray(("partition", Int32), ("error_code", Int16), TAGS)),
+        TAGS,
+    )
     SCHEMA = Schema(("throttle_time_ms", Int32), ("topics", CompactArray(*_TOPIC)), TAGS)
 
 
-class TxnOffsetCommitRequest_v3(RequestStruct):  # type: ignore[misc]  # aiokafka is untyped
+# Aiokafka is untyped.
+class TxnOffsetCommitRequest_v3(RequestStruct):  # type: ignore[misc]
     """Source: TxnOffsetCommitRequest.json of Kafka. Spoken by Kafka 2.5 and newer."""
 
     API_KEY = 28
     API_VERSION = 3
     FLEXIBLE_VERSION = True
     RESPONSE_TYPE = TxnOffsetCommitResponse_v3
-    _POSITION = (("partition", Int32), ("offset", Int64), ("leader_epoch", Int32), ("metadata", TEXT), TAGS)
+    _POSITION = (
+        ("partition", Int32),
+        ("offset", Int64),
+        ("leader_epoch", Int32),
+        ("metadata", TEXT),
+        TAGS,
+    )
     _TOPIC = (("topic", TEXT), ("partitions", CompactArray(*_POSITION)), TAGS)
-    _PRODUCER = (("transactional_id", TEXT), ("group_id", TEXT), ("producer_id", Int64), ("producer_epoch", Int16))
+    _PRODUCER = (
+        ("transactional_id", TEXT),
+        ("group_id", TEXT),
+        ("producer_id", Int64),
+        ("producer_epoch", Int16),
+    )
     _MEMBER = (("generation_id", Int32), ("member_id", TEXT), ("group_instance_id", TEXT))
     SCHEMA = Schema(*_PRODUCER, *_MEMBER, ("topics", CompactArray(*_TOPIC)), TAGS)
 
@@ -75,8 +115,9 @@ class TxnOffsetCommitRequest_v3(RequestStruct):  # type: ignore[misc]  # aiokafk
 class TxnOffsetCommit(Request[TxnOffsetCommitRequest_v3]):  # type: ignore[misc]
     """Positions for a transaction, in the name of a member of one generation (KIP-447).
 
-    aiokafka's own request ends at version 0, which names no member: so a member that was frozen, and has lost its
-    partitions meanwhile, could still store positions. Brokers before 2.5 are refused, for they cannot tell.
+    aiokafka's own request ends at version 0, which names no member: so a member that was frozen,
+    and has lost its partitions meanwhile, could still store positions. Brokers before 2.5 are
+    refused, for they cannot tell.
     """
 
     API_KEY = 28
@@ -89,12 +130,14 @@ class TxnOffsetCommit(Request[TxnOffsetCommitRequest_v3]):  # type: ignore[misc]
 
 
 class OffsetFetch(Request[OffsetFetchRequest_v3 | OffsetFetchRequest_v7]):  # type: ignore[misc]
-    """The question for the positions of *group_id*: those of *partitions*, or None for all that it has.
+    """The question for the positions of *group_id*: those of *partitions*, or None for all that it
+    has.
 
-    A coordinator that has just taken over tells the positions that it knows to be on all in-sync replicas, and for
-    up to a second that may be fewer than were confirmed to us: a channel that starts then would repeat what it has
-    committed. ``require_stable`` makes the coordinator wait until all that it has is stored, as Java's clients ask
-    it to. aiokafka's own request ends at version 3, which cannot say so; brokers before 2.5 get that one.
+    A coordinator that has just taken over tells the positions that it knows to be on all in-sync
+    replicas, and for up to a second that may be fewer than were confirmed to us: a channel that
+    starts then would repeat what it has committed. ``require_stable`` makes the coordinator wait
+    until all that it has is stored, as Java's clients ask it to. aiokafka's own request ends at
+    version 3, which cannot say so; brokers before 2.5 get that one.
     """
 
     API_KEY = 9
@@ -111,5 +154,7 @@ class OffsetFetch(Request[OffsetFetchRequest_v3 | OffsetFetchRequest_v7]):  # ty
         topics = None if self._topics is None else list(self._topics.items())
         if version is OffsetFetchRequest_v3:
             return version(self._group_id, topics)
-        tagged: list[Any] | None = None if topics is None else [(topic, numbers, {}) for topic, numbers in topics]
+        tagged: list[Any] | None = (
+            None if topics is None else [(topic, numbers, {}) for topic, numbers in topics]
+        )
         return version(self._group_id, tagged, self.is_to_be_stable, {})

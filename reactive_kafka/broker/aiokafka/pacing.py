@@ -1,7 +1,8 @@
-"""Growing waits in loops of aiokafka's own that try again every 0.1 s, for as long as a broker answers with an error.
+"""Growing waits in loops of aiokafka's own that try again every 0.1 s, for as long as a broker
+answers with an error.
 
-A broker answers so for as long as it loads a group, say, or has no coordinator for it. Each client of each process
-would ask it ten times a second all the while.
+A broker answers so for as long as it loads a group, say, or has no coordinator for it. Each client
+of each process would ask it ten times a second all the while.
 """
 
 from __future__ import annotations

@@ -17,7 +17,12 @@ from reactive_kafka.broker.aiokafka.producer_client import ReplaceableClient
 from reactive_kafka.broker.aiokafka.setup import translate, within
 from reactive_kafka.broker.aiokafka.writable import until_writable
 from reactive_kafka.broker.client import Written, WrittenBatch
-from reactive_kafka.errors import BrokerError, FatalBrokerError, RejectedRecordError, TransientBrokerError
+from reactive_kafka.errors import (
+    BrokerError,
+    FatalBrokerError,
+    RejectedRecordError,
+    TransientBrokerError,
+)
 from reactive_kafka.records import HeaderPairs, RecordBytes, RecordFields, TopicPartition
 from reactive_kafka.wire import record_problem, topic_problem
 
@@ -26,10 +31,12 @@ ASK_DEADLINE_S = 2.0
 PRODUCER_DEFAULTS: Mapping[str, Any] = {
     "acks": "all",
     "enable_idempotence": True,
-    # The client has one request on its way to a node, and one batch of each partition in it: with its own 16 KiB that
-    # is what bounds a channel. Brokers take 1 MiB unless they are told otherwise.
+    # The client has one request on its way to a node, and one batch of each partition in it: with
+    # its own 16 KiB that is what bounds a channel. Brokers take 1 MiB unless they are told
+    # otherwise.
     "max_batch_size": 262_144,
-    "max_request_size": 1_048_576,  # its own default
+    # Its own default.
+    "max_request_size": 1_048_576,
 }
 
 
@@ -38,13 +45,17 @@ TOO_LARGE = (kafka_errors.MessageSizeTooLargeError, kafka_errors.RecordListTooLa
 T = TypeVar("T")
 
 
-class _Producing(SendProduceReqHandler):  # type: ignore[misc]  # aiokafka is untyped
-    """Tells why batches are sent again, as *sent_again* (topic, error): the client says that in its log only.
+# Aiokafka is untyped.
+class _Producing(SendProduceReqHandler):  # type: ignore[misc]
+    """Tells why batches are sent again, as *sent_again* (topic, error): the client says that in its
+    log only.
 
     It tells answers of brokers only. Why none comes is told by who asks whether they are there.
     """
 
-    def __init__(self, sender: Any, batches: Any, sent_again: Callable[[str, BaseException], None]) -> None:
+    def __init__(
+        self, sender: Any, batches: Any, sent_again: Callable[[str, BaseException], None]
+    ) -> None:
         super().__init__(sender, batches)
         self._sent_again = sent_again
         self._is_answered = False
@@ -71,7 +82,9 @@ async def _send_batches(
 
 
 class _Queued(NamedTuple):
-    """What a client has taken over: a record, or a batch of *records* with *size* bytes, not compressed."""
+    """What a client has taken over: a record, or a batch of *records* with *size* bytes, not
+    compressed.
+    """
 
     client: aiokafka.AIOKafkaProducer
     sent: Future[Any]
@@ -80,7 +93,8 @@ class _Queued(NamedTuple):
 
 
 class AiokafkaProducer(ReplaceableClient):
-    """After a send that missed its deadline (H7: the client can hang for ever) the next one gets a new client.
+    """After a send that missed its deadline (H7: the client can hang for ever) the next one gets a
+    new client.
 
     So it does after one that was refused (H18: an idempotent client is refused from then on).
     """
@@ -90,12 +104,16 @@ class AiokafkaProducer(ReplaceableClient):
         self._deadline_s = float(given.pop("send_timeout_s", SEND_DEADLINE_S))
         if given["acks"] in (0, 1, "0", "1"):
             given["enable_idempotence"] = False
-        # A batch that is larger than any record may be is refused for its size, though each record in it is fine.
+        # A batch that is larger than any record may be is refused for its size, though each record
+        # in it is fine.
         given["max_batch_size"] = min(given["max_batch_size"], given["max_request_size"])
         super().__init__(name, given)
-        self._most_bytes: dict[str, int] = {}  # topic -> of a batch, where its broker has refused a larger one
-        self._found: set[str] = set()  # topics that were there, and that we may write to, when we asked
-        self._answers: dict[str, str] = {}  # topic -> why its batches were sent again, since the last confirmation
+        # Topic -> of a batch, where its broker has refused a larger one.
+        self._most_bytes: dict[str, int] = {}
+        # Topics that were there, and that we may write to, when we asked.
+        self._found: set[str] = set()
+        # Topic -> why its batches were sent again, since the last confirmation.
+        self._answers: dict[str, str] = {}
 
     async def _make(self) -> aiokafka.AIOKafkaProducer:
         client = await super()._make()
@@ -116,14 +134,19 @@ class AiokafkaProducer(ReplaceableClient):
 
     async def _ask_for_partitions(self, topic: str) -> int:
         client = await self._client()
-        # The client itself asks for a topic that does not exist until its own request timeout, 40 s by default.
+        # The client itself asks for a topic that does not exist until its own request timeout, 40 s
+        # by default.
         await until_writable(client.client, topic)
         partitions = await client.partitions_for(topic)
         self._found.add(topic)
         return len(partitions)
 
     def known_partitions(self, topic: str) -> int:
-        known = None if self._producer is None else self._producer.client.cluster.partitions_for_topic(topic)
+        known = (
+            None
+            if self._producer is None
+            else self._producer.client.cluster.partitions_for_topic(topic)
+        )
         return len(known or ())
 
     async def send(
@@ -142,7 +165,9 @@ class AiokafkaProducer(ReplaceableClient):
                 raise RejectedRecordError(f"{topic}: {problem}")
             deadline = loop.time() + self._deadline_s
             fields = {"timestamp_ms": timestamp_ms, "headers": list(headers)}
-            queued = await self._queue(topic, self._hand_over(topic, value, key, partition, **fields))
+            queued = await self._queue(
+                topic, self._hand_over(topic, value, key, partition, **fields)
+            )
         except BrokerError as error:
             answer: Future[Written] = loop.create_future()
             answer.set_exception(error)
@@ -151,32 +176,45 @@ class AiokafkaProducer(ReplaceableClient):
 
     async def write(self, to: TopicPartition, records: Sequence[RecordFields]) -> WrittenBatch:
         first = records[0]
-        if problem := record_problem(to.topic, first.value, first.key, first.headers, to.partition, first.timestamp_ms):
+        if problem := record_problem(
+            to.topic, first.value, first.key, first.headers, to.partition, first.timestamp_ms
+        ):
             raise RejectedRecordError(f"{to.topic}: {problem}")
         deadline = asyncio.get_running_loop().time() + self._deadline_s
         while True:
             queued = await self._queue(to.topic, self._hand_over_batch(to, records))
             answer = self._follow(to.topic, queued, deadline)
-            answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # looked at, also if cancelled
+            # Looked at, also if cancelled.
+            answer.add_done_callback(lambda done: done.cancelled() or done.exception())
             try:
                 written = await answer
             except RejectedRecordError as error:
                 if queued.records == 1 or not isinstance(error.__cause__, TOO_LARGE):
                     raise
-                less = queued.size // 2  # the topic takes less than a broker does by default
+                # The topic takes less than a broker does by default.
+                less = queued.size // 2
                 self._most_bytes[to.topic] = min(less, self._most_bytes.get(to.topic, less))
                 self._batch_refused(to.topic, queued.records, error)
             else:
                 return WrittenBatch(written.offset, queued.records)
 
     def _batch_refused(self, topic: str, records: int, error: RejectedRecordError) -> None:
-        """A batch was refused for its size; what it had is sent again in smaller ones, unless this raises."""
+        """A batch was refused for its size; what it had is sent again in smaller ones, unless this
+        raises.
+        """
 
-    async def _hand_over_batch(self, to: TopicPartition, records: Sequence[RecordFields]) -> _Queued:
+    async def _hand_over_batch(
+        self, to: TopicPartition, records: Sequence[RecordFields]
+    ) -> _Queued:
         client = await self._client()
-        batch = packed(client, records, self._most_bytes.get(to.topic, self._properties["max_batch_size"]))
-        count, size = batch.record_count(), batch.size()
-        return _Queued(client, await client.send_batch(batch, to.topic, partition=to.partition), count, size)
+        batch = packed(
+            client, records, self._most_bytes.get(to.topic, self._properties["max_batch_size"])
+        )
+        count = batch.record_count()
+        size = batch.size()
+        return _Queued(
+            client, await client.send_batch(batch, to.topic, partition=to.partition), count, size
+        )
 
     def _follow(self, topic: str, queued: _Queued, deadline: float) -> Future[Written]:
         """The answer to what was queued, at the deadline at the latest."""
@@ -187,7 +225,9 @@ class AiokafkaProducer(ReplaceableClient):
         return answer
 
     async def _queue(self, topic: str, hand_over: Coroutine[Any, Any, T]) -> T:
-        """Hand something over; a topic that the brokers answer not to know is what nobody but the operator mends."""
+        """Hand something over; a topic that the brokers answer not to know is what nobody but the
+        operator mends.
+        """
         try:
             return await within(self._deadline_s, hand_over, f"sending to {topic}")
         except TransientBrokerError as error:
@@ -195,7 +235,8 @@ class AiokafkaProducer(ReplaceableClient):
                 what = f"topic {topic!r} does not exist, and the broker does not create it"
                 raise FatalBrokerError(what) from error
             raise
-        except (ValueError, TypeError, AssertionError) as error:  # what the client finds wrong with the record itself
+        except (ValueError, TypeError, AssertionError) as error:
+            # What the client finds wrong with the record itself.
             raise RejectedRecordError(f"{topic}: {error}") from error
 
     async def _is_missing(self, topic: str) -> bool:
@@ -204,12 +245,20 @@ class AiokafkaProducer(ReplaceableClient):
         client = self._producer.client
         try:
             async with asyncio.timeout(ASK_DEADLINE_S):
-                return await client.force_metadata_update() and client.cluster.partitions_for_topic(topic) is None
+                return (
+                    await client.force_metadata_update()
+                    and client.cluster.partitions_for_topic(topic) is None
+                )
         except TimeoutError:
             return False
 
     async def _hand_over(
-        self, topic: str, value: bytes | None, key: bytes | None, partition: int | None, **fields: Any
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int | None,
+        **fields: Any,
     ) -> _Queued:
         producer = await self._client()
         if has_odd_names(fields["headers"]):
@@ -217,10 +266,14 @@ class AiokafkaProducer(ReplaceableClient):
             to = TopicPartition(topic, producer._partition(topic, partition, None, None, key, None))
             return await self._hand_over_batch(to, [RecordBytes(value, key, **fields)])
         if value is not None or key is not None:
-            return _Queued(producer, await producer.send(topic, value, key=key, partition=partition, **fields))
+            return _Queued(
+                producer, await producer.send(topic, value, key=key, partition=partition, **fields)
+            )
         # The client's own send refuses a record that has neither key nor value; brokers store it.
         await producer.client._wait_on_metadata(topic)
-        where = aiokafka.TopicPartition(topic, producer._partition(topic, partition, None, None, None, None))
+        where = aiokafka.TopicPartition(
+            topic, producer._partition(topic, partition, None, None, None, None)
+        )
         timeout_s = producer._request_timeout_ms / 1000
         add_message = producer._message_accumulator.add_message
         return _Queued(producer, await add_message(where, None, None, timeout_s, **fields))
@@ -230,24 +283,37 @@ class AiokafkaProducer(ReplaceableClient):
         if not answer.done():
             last = self._answers.get(topic)
             because = "" if last is None else f"; the last answer was {last}"
-            answer.set_exception(TransientBrokerError(f"{topic}: not confirmed within {self._deadline_s:g} s{because}"))
+            answer.set_exception(
+                TransientBrokerError(
+                    f"{topic}: not confirmed within {self._deadline_s:g} s{because}"
+                )
+            )
 
-    def _confirm(self, topic: str, queued: _Queued, answer: Future[Written], timer: asyncio.TimerHandle) -> None:
+    def _confirm(
+        self, topic: str, queued: _Queued, answer: Future[Written], timer: asyncio.TimerHandle
+    ) -> None:
         timer.cancel()
         sent = queued.sent
-        error = kafka_errors.KafkaError("the client was closed") if sent.cancelled() else sent.exception()
+        error = (
+            kafka_errors.KafkaError("the client was closed")
+            if sent.cancelled()
+            else sent.exception()
+        )
         if error is not None and self._properties["enable_idempotence"]:
             self._suspect(queued.client, error)
         if answer.done():
-            return  # late: the answer was given at the deadline, or nobody waits for it
+            # late: the answer was given at the deadline, or nobody waits for it.
+            return
         if error is not None:
-            # Wrapped in another error it is no answer to the records, but to what a transaction has to ask before.
+            # Wrapped in another error it is no answer to the records, but to what a transaction has
+            # to ask before.
             is_answer = isinstance(error, kafka_errors.BrokerResponseError)
             ours = translate(error, is_write=is_answer)
             ours.__cause__ = error
             answer.set_exception(ours)
             return
         self._answers.pop(topic, None)
-        at = sent.result()  # None with acks = 0: the broker does not answer
+        # None with acks = 0: the broker does not answer.
+        at = sent.result()
         partition, offset = (-1, -1) if at is None else (at.partition, at.offset)
         answer.set_result(Written(TopicPartition(topic, partition), offset))

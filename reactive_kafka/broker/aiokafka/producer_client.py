@@ -32,11 +32,12 @@ ID_IS_VOID = (
 class ReplaceableClient:
     """The base of what sends: it has one client at a time, and a new one once that is suspect.
 
-    What the old client has sent may still be on its way, and be stored behind what the new one writes. An idempotent
-    client goes by the old one's producer id, with the next epoch: from the first batch of that in a partition on, the
-    broker refuses what comes there with the old epoch. So the order in a partition is kept, and what was written twice
-    stands there twice in a row at worst. Without idempotence there is no such thing: then the old client is closed
-    before the new one is made, and what is on the network may still come late.
+    What the old client has sent may still be on its way, and be stored behind what the new one
+    writes. An idempotent client goes by the old one's producer id, with the next epoch: from the
+    first batch of that in a partition on, the broker refuses what comes there with the old epoch.
+    So the order in a partition is kept, and what was written twice stands there twice in a row at
+    worst. Without idempotence there is no such thing: then the old client is closed before the new
+    one is made, and what is on the network may still come late.
 
     Source: KIP-360; Java's ``TransactionManager.bumpIdempotentProducerEpoch``.
     """
@@ -47,7 +48,8 @@ class ReplaceableClient:
         self._producer: aiokafka.AIOKafkaProducer | None = None
         self._is_suspect = False
         self._is_stopped = False
-        self._id_and_epoch: tuple[int, int] | None = None  # of the last idempotent client
+        # Of the last idempotent client.
+        self._id_and_epoch: tuple[int, int] | None = None
         self._making: asyncio.Task[aiokafka.AIOKafkaProducer] | None = None
         self._closing: set[asyncio.Task[None]] = set()
         self._moves = MovedBrokers()
@@ -71,14 +73,16 @@ class ReplaceableClient:
         if self._making is None or self._making.done():
             self._retire()
             self._making = asyncio.create_task(self._renew(), name="make a producer")
-            self._making.add_done_callback(lambda made: made.cancelled() or made.exception())  # all may have given up
+            # All may have given up.
+            self._making.add_done_callback(lambda made: made.cancelled() or made.exception())
         making = self._making
         try:
             return await asyncio.shield(making)
         except asyncio.CancelledError:
             here = asyncio.current_task()
             if making.cancelled() and (here is None or not here.cancelling()):
-                raise self._stopped() from None  # it is not we who were cancelled, but what we wait for, by the stop
+                # It is not we who were cancelled, but what we wait for, by the stop.
+                raise self._stopped() from None
             raise
 
     def _stopped(self) -> TransientBrokerError:
@@ -88,13 +92,18 @@ class ReplaceableClient:
         if self._closing and not self._properties.get("enable_idempotence"):
             await asyncio.wait(self._closing)
         producer = await self._make()
-        # Here, and not once the task is done: who asks in between would make another, and this one would be forgotten.
-        self._producer, self._is_suspect = producer, False
+        # Here, and not once the task is done: who asks in between would make another, and this one
+        # would be forgotten.
+        self._producer = producer
+        self._is_suspect = False
         return producer
 
     def _retire(self) -> None:
-        """Close the client there is, in the background: with a broker that hangs, that takes its time."""
-        producer, self._producer = self._producer, None
+        """Close the client there is, in the background: with a broker that hangs, that takes its
+        time.
+        """
+        producer = self._producer
+        self._producer = None
         if producer is not None:
             closing = asyncio.create_task(_close(producer), name="close a producer")
             self._closing.add(closing)
@@ -106,7 +115,8 @@ class ReplaceableClient:
         Reconnecting(producer.client)
         pace_producer_ids(producer._sender)
         manager = producer._txn_manager
-        bumps_epoch = manager is not None and manager.transactional_id is None  # else the broker does it
+        # Else the broker does it.
+        bumps_epoch = manager is not None and manager.transactional_id is None
         if bumps_epoch and self._id_and_epoch is not None:
             producer_id, epoch = self._id_and_epoch
             manager.set_pid_and_epoch(producer_id, epoch + 1)
@@ -126,7 +136,9 @@ class ReplaceableClient:
             self._moves.look(producer.client)
             raise TransientBrokerError(f"no broker answers{why_away(producer.client)}")
 
-    def _suspect(self, client: aiokafka.AIOKafkaProducer, error: BaseException | None = None) -> None:
+    def _suspect(
+        self, client: aiokafka.AIOKafkaProducer, error: BaseException | None = None
+    ) -> None:
         """It is not used any more, because of *error*; None: it has not answered in time."""
         if client is self._producer:
             self._is_suspect = True
@@ -141,28 +153,36 @@ class ReplaceableClient:
             await asyncio.wait([self._making])
         self._retire()
         if self._closing:
-            await asyncio.wait(self._closing)  # whoever is cancelled here leaves nothing half closed
+            # Whoever is cancelled here leaves nothing half closed.
+            await asyncio.wait(self._closing)
 
 
 async def _close(producer: aiokafka.AIOKafkaProducer) -> None:
-    """Flush and close within a deadline; what is not confirmed by then fails, and nothing of the client is left."""
+    """Flush and close within a deadline; what is not confirmed by then fails, and nothing of the
+    client is left.
+    """
     await finish(producer.stop(), STOP_DEADLINE_S)
     sender = producer._sender.sender_task
     is_sending = sender is not None and not sender.done()
     if is_sending:
-        sender.cancel()  # it sends nothing more, and waits for what it has sent
-    _fail_all(producer._message_accumulator)  # also a batch that has come in behind the client's own flush
+        # It sends nothing more, and waits for what it has sent.
+        sender.cancel()
+    # Also a batch that has come in behind the client's own flush.
+    _fail_all(producer._message_accumulator)
     await finish(producer.client.close(), CLOSE_DEADLINE_S)
     if is_sending:
         await cancel([sender])
 
 
 def _fail_all(accumulator: Any) -> None:
-    """Fail what waits and what is on its way, without the errors that this makes behind the client's back."""
+    """Fail what waits and what is on its way, without the errors that this makes behind the
+    client's back.
+    """
     waiting = [batch for batches in accumulator._batches.values() for batch in batches]
     # One that is to be sent again has been taken out already of where its end will take it out of.
     accumulator._pending_batches.update(batch for batch in waiting if batch.retry_count)
     accumulator.fail_all(kafka_errors.KafkaError("the client was closed"))
     for batch in waiting:
         if batch._drain_waiter.done() and not batch._drain_waiter.cancelled():
-            batch._drain_waiter.exception()  # nobody waits for it any more
+            # Nobody waits for it any more.
+            batch._drain_waiter.exception()

@@ -1,4 +1,6 @@
-"""What all clients of aiokafka share: errors translated, arguments, deadlines, and what they log."""
+"""What all clients of aiokafka share: errors translated, arguments, deadlines, and what they
+log.
+"""
 
 from __future__ import annotations
 
@@ -37,19 +39,25 @@ CALL_DEADLINE_S = 5.0
 CONSUMER_DEFAULTS: Mapping[str, Any] = {
     "session_timeout_ms": 45_000,
     "heartbeat_interval_ms": 3_000,
-    "rebalance_timeout_ms": 60_000,  # H10: by default as short as the session, and fenced while draining
+    # H10: by default as short as the session, and fenced while draining.
+    "rebalance_timeout_ms": 60_000,
     "metadata_max_age_ms": 30_000,
     "fetch_max_wait_ms": 500,
-    # 50 MB by default. Those are read long after they came, out of memory that is new each time; and two of them are
-    # held, while one is taken from and the next one comes.
+    # 50 MB by default. Those are read long after they came, out of memory that is new each time;
+    # and two of them are held, while one is taken from and the next one comes.
     "fetch_max_bytes": 8_000_000,
-    "consumer_timeout_ms": 5_000,  # 200 by default: its fetcher looks around then, woken for all that there is to do
+    # 200 by default: its fetcher looks around then, woken for all that there is to do.
+    "consumer_timeout_ms": 5_000,
 }
 CONSUMER_FIXED: Mapping[str, Any] = {
-    "enable_auto_commit": False,  # H12: what is committed, and where reading begins, is decided by us
+    # H12: what is committed, and where reading begins, is decided by us.
+    "enable_auto_commit": False,
     "auto_offset_reset": "none",
 }
-ASSIGNORS = {one.name: one for one in (RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitionAssignor)}
+ASSIGNORS = {
+    one.name: one
+    for one in (RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitionAssignor)
+}
 
 NOT_OWNER = (
     kafka_errors.UnknownMemberIdError,
@@ -70,7 +78,9 @@ TO_CHANGE: Mapping[int, str] = {
     81: "the group has as many members as the broker's group.max.size allows",
     87: "the topic is compacted and the record has no key, or the broker's schema validation rejects it",
 }
-"""Error code -> what the operator or the sender can change, where the name of the error does not say that."""
+"""Error code -> what the operator or the sender can change, where the name of the error does not
+say that.
+"""
 KIND_OF: Mapping[Act, type[BrokerError]] = {
     Act.RETRY: TransientBrokerError,
     Act.NEW_CLIENT: TransientBrokerError,
@@ -124,16 +134,19 @@ TOLD_BY_US: Mapping[str, str] = {
 }
 """How lines of the client begin that say less than our own events -> the names of these events.
 
-A line that says more stays in the log. tests/broker/test_client_log.py has the decision about each line of the client.
+A line that says more stays in the log. tests/broker/test_client_log.py has the decision about each
+line of the client.
 """
 _TOLD_BY_US = tuple(TOLD_BY_US)
 is_ours: ContextVar[bool] = ContextVar("is_ours", default=False)
-"""Set where a client of ours starts or is called, and kept by the tasks that it starts; an application may have others.
+"""Set where a client of ours starts or is called, and kept by the tasks that it starts; an
+application may have others.
 """
 
 
 class QuietFilter(logging.Filter):
-    """Passes one warning a second from each place in the client's code: in an outage it logs each attempt.
+    """Passes one warning a second from each place in the client's code: in an outage it logs each
+    attempt.
 
     What our own events tell is a matter of debugging.
     """
@@ -146,9 +159,11 @@ class QuietFilter(logging.Filter):
         if record.levelno < logging.WARNING:
             return True
         if is_ours.get() and str(record.msg).startswith(_TOLD_BY_US):
-            record.levelno, record.levelname = logging.DEBUG, "DEBUG"
+            record.levelno = logging.DEBUG
+            record.levelname = "DEBUG"
             return logging.getLogger(record.name).isEnabledFor(logging.DEBUG)
-        place, now = (record.pathname, record.lineno), time.monotonic()
+        place = (record.pathname, record.lineno)
+        now = time.monotonic()
         if now - self._passed_at.get(place, -1.0) < 1.0:
             return False
         self._passed_at[place] = now
@@ -181,7 +196,9 @@ for _name in LOGGERS:
 
 @contextmanager
 def as_ours() -> Iterator[None]:
-    """Mark what the client logs in this block, and in tasks that start in it, as being about a client of ours."""
+    """Mark what the client logs in this block, and in tasks that start in it, as being about a
+    client of ours.
+    """
     kept = is_ours.set(True)
     try:
         yield
@@ -194,14 +211,20 @@ def translate(error: BaseException, *, is_write: bool = False) -> BrokerError:
 
     Args:
         error: What the client raised.
-        is_write: It is the answer to records that were sent. A code that Kafka does not call retriable refuses these
-            records; of any other request only an operator can mend it.
+        is_write: It is the answer to records that were sent. A code that Kafka does not call
+            retriable refuses these records; of any other request only an operator can mend it.
     """
     code = code_of(error)
-    text = str(error) if isinstance(error, kafka_errors.KafkaError) else describe(error)  # its own begin with the class
+    # Its own begin with the class.
+    text = str(error) if isinstance(error, kafka_errors.KafkaError) else describe(error)
     if code is None:
-        kinds = ((NOT_OWNER, NotOwnerError), (kafka_errors.AuthenticationFailedError, FatalBrokerError))
-        return next((kind for theirs, kind in kinds if isinstance(error, theirs)), TransientBrokerError)(text)
+        kinds = (
+            (NOT_OWNER, NotOwnerError),
+            (kafka_errors.AuthenticationFailedError, FatalBrokerError),
+        )
+        return next(
+            (kind for theirs, kind in kinds if isinstance(error, theirs)), TransientBrokerError
+        )(text)
     if f"[Error {code.code}]" not in text:
         text = f"{text} ([Error {code.code}] {code.name})"
     if (what := TO_CHANGE.get(code.code)) is not None:
@@ -216,10 +239,14 @@ def client_properties(properties: Mapping[str, Any], name: str) -> dict[str, Any
 
     Where a TLS file is missing, or cannot be used, FatalBrokerError names the key and the file.
     """
-    arguments = {"client_id": f"reactive-kafka-{name}"} | {name: revealed(value) for name, value in properties.items()}
+    arguments = {"client_id": f"reactive-kafka-{name}"} | {
+        name: revealed(value) for name, value in properties.items()
+    }
     given = {name: arguments.pop(name) for name in TLS_SETTINGS if name in arguments}
     check_hostname = bool(arguments.pop("ssl_check_hostname", True))
-    if "ssl_context" not in arguments and (given or "SSL" in str(arguments.get("security_protocol", ""))):
+    if "ssl_context" not in arguments and (
+        given or "SSL" in str(arguments.get("security_protocol", ""))
+    ):
         arguments["ssl_context"] = tls_context(given, check_hostname=check_hostname)
     if (provider := arguments.get("sasl_oauth_token_provider")) is not None:
         arguments["sasl_oauth_token_provider"] = Tokens(provider)
@@ -234,8 +261,8 @@ def client_properties(properties: Mapping[str, Any], name: str) -> dict[str, Any
 def made(kind: Callable[..., T], arguments: Mapping[str, Any]) -> T:
     """A client of aiokafka's, not started.
 
-    FatalBrokerError: it refuses what it is given, or misses a library. Tried again like a broker that is away: nobody
-    but the operator can mend it, and until then everything else goes on.
+    FatalBrokerError: it refuses what it is given, or misses a library. Tried again like a broker
+    that is away: nobody but the operator can mend it, and until then everything else goes on.
     """
     try:
         return kind(**arguments)
@@ -244,7 +271,8 @@ def made(kind: Callable[..., T], arguments: Mapping[str, Any]) -> T:
 
 
 async def within(deadline_s: float, call: Awaitable[T], doing: str, *, is_write: bool = False) -> T:
-    """Await a call of the client under a deadline (H5: its own retries have none), its errors translated.
+    """Await a call of the client under a deadline (H5: its own retries have none), its errors
+    translated.
 
     *is_write*: as in :func:`translate`.
     """
@@ -254,7 +282,11 @@ async def within(deadline_s: float, call: Awaitable[T], doing: str, *, is_write:
                 return await call
     except TimeoutError as error:
         raise TransientBrokerError(f"{doing}: no answer within {deadline_s:g} s") from error
-    except (kafka_errors.KafkaError, kafka_errors.IllegalOperation, kafka_errors.ConsumerStoppedError) as error:
+    except (
+        kafka_errors.KafkaError,
+        kafka_errors.IllegalOperation,
+        kafka_errors.ConsumerStoppedError,
+    ) as error:
         raise translate(error, is_write=is_write) from error
     except OSError as error:
         raise TransientBrokerError(f"{doing}: {error}") from error
@@ -267,4 +299,7 @@ def theirs(partitions: Collection[TopicPartition]) -> list[Any]:
 
 def our_keys(answers: Mapping[Any, T]) -> dict[TopicPartition, T]:
     """partition -> the client's answer for it."""
-    return {TopicPartition(partition.topic, partition.partition): answer for partition, answer in answers.items()}
+    return {
+        TopicPartition(partition.topic, partition.partition): answer
+        for partition, answer in answers.items()
+    }

@@ -1,4 +1,6 @@
-"""Which incarnation of a topic there is: its id, asked with one request that aiokafka does not know."""
+"""Which incarnation of a topic there is: its id, asked with one request that aiokafka does not
+know.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,15 @@ from typing import Any
 
 from aiokafka.protocol.abstract import AbstractType
 from aiokafka.protocol.api import Request, RequestStruct, Response
-from aiokafka.protocol.types import Boolean, CompactArray, CompactString, Int16, Int32, Schema, TaggedFields
+from aiokafka.protocol.types import (
+    Boolean,
+    CompactArray,
+    CompactString,
+    Int16,
+    Int32,
+    Schema,
+    TaggedFields,
+)
 
 from reactive_kafka.broker.aiokafka.closing import cancel
 from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S, within
@@ -25,10 +35,13 @@ NO_ID = bytes(16)
 MOST_ASKED = 16
 """How many brokers are asked at once."""
 OTHERS_S = 1.0
-"""How long the others may take when one broker has answered: a frozen one delays a start by no more."""
+"""How long the others may take when one broker has answered: a frozen one delays a start by no
+more.
+"""
 
 
-class Uuid(AbstractType[bytes]):  # type: ignore[misc]  # aiokafka is untyped
+# Aiokafka is untyped.
+class Uuid(AbstractType[bytes]):  # type: ignore[misc]
     """Sixteen bytes, which aiokafka has no type for."""
 
     @classmethod
@@ -46,7 +59,11 @@ class MetadataResponse_v10(Response):  # type: ignore[misc]
     API_KEY = 3
     API_VERSION = 10
     _BROKER = (("node_id", Int32), ("host", TEXT), ("port", Int32), ("rack", TEXT), TAGS)
-    _NODES = (("replicas", CompactArray(Int32)), ("isr", CompactArray(Int32)), ("offline", CompactArray(Int32)))
+    _NODES = (
+        ("replicas", CompactArray(Int32)),
+        ("isr", CompactArray(Int32)),
+        ("offline", CompactArray(Int32)),
+    )
     _PARTITION = (
         ("error_code", Int16),
         ("partition", Int32),
@@ -56,13 +73,23 @@ class MetadataResponse_v10(Response):  # type: ignore[misc]
         TAGS,
     )
     _TOPIC = (
-        ("error_code", Int16), ("topic", TEXT), ("topic_id", Uuid), ("is_internal", Boolean),
-        ("partitions", CompactArray(*_PARTITION)), ("authorized_operations", Int32), TAGS,
-    )  # fmt: skip
+        ("error_code", Int16),
+        ("topic", TEXT),
+        ("topic_id", Uuid),
+        ("is_internal", Boolean),
+        ("partitions", CompactArray(*_PARTITION)),
+        ("authorized_operations", Int32),
+        TAGS,
+    )
     SCHEMA = Schema(
-        ("throttle_time_ms", Int32), ("brokers", CompactArray(*_BROKER)), ("cluster_id", TEXT),
-        ("controller_id", Int32), ("topics", CompactArray(*_TOPIC)), ("authorized_operations", Int32), TAGS,
-    )  # fmt: skip
+        ("throttle_time_ms", Int32),
+        ("brokers", CompactArray(*_BROKER)),
+        ("cluster_id", TEXT),
+        ("controller_id", Int32),
+        ("topics", CompactArray(*_TOPIC)),
+        ("authorized_operations", Int32),
+        TAGS,
+    )
 
 
 class MetadataRequest_v10(RequestStruct):  # type: ignore[misc]
@@ -74,7 +101,9 @@ class MetadataRequest_v10(RequestStruct):  # type: ignore[misc]
     RESPONSE_TYPE = MetadataResponse_v10
     _TOPIC = (("topic_id", Uuid), ("topic", TEXT), TAGS)
     _ALSO = (("cluster_authorized_operations", Boolean), ("topic_authorized_operations", Boolean))
-    SCHEMA = Schema(("topics", CompactArray(*_TOPIC)), ("allow_auto_topic_creation", Boolean), *_ALSO, TAGS)
+    SCHEMA = Schema(
+        ("topics", CompactArray(*_TOPIC)), ("allow_auto_topic_creation", Boolean), *_ALSO, TAGS
+    )
 
 
 class TopicIdQuestion(Request[MetadataRequest_v10]):  # type: ignore[misc]
@@ -88,7 +117,9 @@ class TopicIdQuestion(Request[MetadataRequest_v10]):  # type: ignore[misc]
 
     API_KEY = 3
 
-    def __init__(self, topics: Collection[str], *, creates: bool = False, tells_rights: bool = False) -> None:
+    def __init__(
+        self, topics: Collection[str], *, creates: bool = False, tells_rights: bool = False
+    ) -> None:
         self.topics = topics
         self._creates = creates
         self._tells_rights = tells_rights
@@ -98,8 +129,12 @@ class TopicIdQuestion(Request[MetadataRequest_v10]):  # type: ignore[misc]
         return version(topics, self._creates, False, self._tells_rights, {})
 
 
-async def topic_ids(client: Any, question: TopicIdQuestion, deadline_s: float = CALL_DEADLINE_S) -> list[TopicIds]:
-    """What one broker, chosen at random, says of the topics in the question. A broker before 2.8 has no ids."""
+async def topic_ids(
+    client: Any, question: TopicIdQuestion, deadline_s: float = CALL_DEADLINE_S
+) -> list[TopicIds]:
+    """What one broker, chosen at random, says of the topics in the question. A broker before 2.8
+    has no ids.
+    """
     if not question.topics:
         return []
     node = client.get_random_node()
@@ -109,11 +144,14 @@ async def topic_ids(client: Any, question: TopicIdQuestion, deadline_s: float = 
     return [] if answer is None else [answer]
 
 
-async def topic_ids_of_all(client: Any, topics: Collection[str], deadline_s: float = CALL_DEADLINE_S) -> list[TopicIds]:
-    """What the brokers say that answer soon: the first within the deadline, the others within a second of it.
+async def topic_ids_of_all(
+    client: Any, topics: Collection[str], deadline_s: float = CALL_DEADLINE_S
+) -> list[TopicIds]:
+    """What the brokers say that answer soon: the first within the deadline, the others within a
+    second of it.
 
-    TransientBrokerError: no broker has answered. In a large cluster only some of the brokers are asked, chosen at
-    random: each of them may need a connection.
+    TransientBrokerError: no broker has answered. In a large cluster only some of the brokers are
+    asked, chosen at random: each of them may need a connection.
     """
     nodes = [broker.nodeId for broker in client.cluster.brokers()]
     if not (topics and nodes):
@@ -139,11 +177,16 @@ def _has_answered(one: asyncio.Task[TopicIds | None]) -> bool:
     return one.done() and not one.cancelled() and one.exception() is None
 
 
-async def _ask(client: Any, node: int, question: TopicIdQuestion, deadline_s: float) -> TopicIds | None:
+async def _ask(
+    client: Any, node: int, question: TopicIdQuestion, deadline_s: float
+) -> TopicIds | None:
     """The answer of one broker; None: it is older than 2.8 and has no ids."""
     try:
-        answer = await within(deadline_s, client.send(node, question), "asking for the ids of topics")
-    except NotImplementedError:  # so aiokafka says that the broker does not speak this version
+        answer = await within(
+            deadline_s, client.send(node, question), "asking for the ids of topics"
+        )
+    except NotImplementedError:
+        # So aiokafka says that the broker does not speak this version.
         return None
     return TopicIds(node, ids_of(answer), frozenset(broker[0] for broker in answer.brokers))
 

@@ -17,22 +17,38 @@ from reactive_kafka.broker.aiokafka.moved import answers_soon
 from reactive_kafka.broker.aiokafka.producer import AiokafkaProducer
 from reactive_kafka.broker.aiokafka.producer_client import CHECK_DEADLINE_S
 from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S, within
-from reactive_kafka.broker.transactional import TRANSACTION_TIMEOUT_MS, BatchRefusedError, TransactionId
-from reactive_kafka.errors import BrokerError, OutcomeUnknownError, RejectedRecordError, TransientBrokerError
+from reactive_kafka.broker.transactional import (
+    TRANSACTION_TIMEOUT_MS,
+    BatchRefusedError,
+    TransactionId,
+)
+from reactive_kafka.errors import (
+    BrokerError,
+    OutcomeUnknownError,
+    RejectedRecordError,
+    TransientBrokerError,
+)
 
 SOON_S = 0.003
-"""How soon a transaction is begun again where the markers of the one before are not written yet, which takes the broker
-some milliseconds. The client waits 20, or 100: most of what a small transaction takes."""
+"""How soon a transaction is begun again where the markers of the one before are not written yet,
+which takes the broker some milliseconds. The client waits 20, or 100: most of what a small
+transaction takes."""
 END_DEADLINE_S = 10.0
-"""How long the end of a transaction is waited for: its coordinator may be moving to another node meanwhile."""
+"""How long the end of a transaction is waited for: its coordinator may be moving to another node
+meanwhile.
+"""
 
 
-class _AddingPartitions(AddPartitionsToTxnHandler):  # type: ignore[misc]  # aiokafka is untyped
+# Aiokafka is untyped.
+class _AddingPartitions(AddPartitionsToTxnHandler):  # type: ignore[misc]
     def handle_response(self, answer: Any) -> float | None:
-        return _sooner(super().handle_response(answer), (code for _, rows in answer.errors for _, code in rows))
+        return _sooner(
+            super().handle_response(answer), (code for _, rows in answer.errors for _, code in rows)
+        )
 
 
-class _AddingOffsets(AddOffsetsToTxnHandler):  # type: ignore[misc]  # aiokafka is untyped
+# Aiokafka is untyped.
+class _AddingOffsets(AddOffsetsToTxnHandler):  # type: ignore[misc]
     def handle_response(self, answer: Any) -> float | None:
         return _sooner(super().handle_response(answer), (answer.error_code,))
 
@@ -48,15 +64,18 @@ async def _add_partitions(sender: Any, transactional_id: str, partitions: Any) -
 
 
 async def _until_done(asking: Any, sender: Any, transactional_id: str) -> None:
-    while not await asking.do(await sender._find_coordinator(CoordinationType.TRANSACTION, transactional_id)):
+    while not await asking.do(
+        await sender._find_coordinator(CoordinationType.TRANSACTION, transactional_id)
+    ):
         pass
 
 
 def _see_failures(manager: TransactionManager) -> None:
     """Have asyncio report no failed transaction.
 
-    The client keeps such an error for whoever awaits the end of the transaction. Nobody does where the end was given up
-    at its deadline, or where a step before the end has failed. Both have raised the reason already.
+    The client keeps such an error for whoever awaits the end of the transaction. Nobody does where
+    the end was given up at its deadline, or where a step before the end has failed. Both have
+    raised the reason already.
     """
 
     def seen(fail: Callable[[BaseException], None], error: BaseException) -> None:
@@ -68,27 +87,37 @@ def _see_failures(manager: TransactionManager) -> None:
 
 
 class AiokafkaTransactionalProducer(AiokafkaProducer):
-    """Writes in transactions of one transactional id. A client that has failed stays useless until the next claim."""
+    """Writes in transactions of one transactional id. A client that has failed stays useless until
+    the next claim.
+    """
 
     def __init__(self, name: str, transactional_id: str, properties: Mapping[str, Any]) -> None:
-        ours = {"transaction_timeout_ms": TRANSACTION_TIMEOUT_MS, **properties, "transactional_id": transactional_id}
+        ours = {
+            "transaction_timeout_ms": TRANSACTION_TIMEOUT_MS,
+            **properties,
+            "transactional_id": transactional_id,
+        }
         super().__init__(name, ours)
         self._transactional_id = transactional_id
 
     async def claim(self) -> None:
-        # The old client's last requests may still be sent while it is being closed: the broker refuses them once the
-        # new one has its epoch, which is before this returns.
+        # The old client's last requests may still be sent while it is being closed: the broker
+        # refuses them once the new one has its epoch, which is before this returns.
         await self._replaced()
 
     async def _make(self) -> aiokafka.AIOKafkaProducer:
         client = await super()._make()
-        client._sender._do_add_partitions_to_txn = partial(_add_partitions, client._sender, self._transactional_id)
+        client._sender._do_add_partitions_to_txn = partial(
+            _add_partitions, client._sender, self._transactional_id
+        )
         _see_failures(client._txn_manager)
         return client
 
     async def _client(self) -> aiokafka.AIOKafkaProducer:
         if self._producer is None or self._is_suspect:
-            raise TransientBrokerError(f"the transaction of {self._transactional_id!r} has failed already")
+            raise TransientBrokerError(
+                f"the transaction of {self._transactional_id!r} has failed already"
+            )
         return self._producer
 
     def _batch_refused(self, topic: str, records: int, error: RejectedRecordError) -> None:
@@ -96,13 +125,16 @@ class AiokafkaTransactionalProducer(AiokafkaProducer):
         raise BatchRefusedError(f"{topic}: a batch of {records} records: {error}") from error
 
     async def check(self) -> None:
-        if self._producer is not None and not await answers_soon(self._producer.client, CHECK_DEADLINE_S):
+        if self._producer is not None and not await answers_soon(
+            self._producer.client, CHECK_DEADLINE_S
+        ):
             self._moves.look(self._producer.client)
             raise TransientBrokerError(f"no broker answers{why_away(self._producer.client)}")
 
     @property
     def _manager(self) -> TransactionManager:
-        assert self._producer is not None  # noqa: S101  # there is one from the first claim on
+        # There is one from the first claim on.
+        assert self._producer is not None  # noqa: S101
         return self._producer._txn_manager
 
     def begin(self) -> None:
@@ -110,10 +142,12 @@ class AiokafkaTransactionalProducer(AiokafkaProducer):
 
     async def add_group(self, group_id: str) -> TransactionId:
         client = await self._client()
-        sender, manager = client._sender, self._manager
+        sender = client._sender
+        manager = self._manager
 
         async def ask() -> None:
-            # aiokafka's own send_offsets_to_transaction goes on to send the positions, without member and generation.
+            # aiokafka's own send_offsets_to_transaction goes on to send the positions, without
+            # member and generation.
             await _until_done(_AddingOffsets(sender, group_id), sender, self._transactional_id)
             if manager.consumer_group_to_add() is None and manager._txn_consumer_group != group_id:
                 raise kafka_errors.GroupAuthorizationFailedError(group_id)
@@ -131,7 +165,9 @@ class AiokafkaTransactionalProducer(AiokafkaProducer):
             await within(END_DEADLINE_S, client.commit_transaction(), "committing a transaction")
         except BrokerError as error:
             self._suspect(client)
-            raise OutcomeUnknownError(f"the end of a transaction of {self._transactional_id!r}: {error}") from error
+            raise OutcomeUnknownError(
+                f"the end of a transaction of {self._transactional_id!r}: {error}"
+            ) from error
         except BaseException:
             self._suspect(client)
             raise
@@ -145,9 +181,16 @@ class AiokafkaTransactionalProducer(AiokafkaProducer):
             raise
 
     async def stop(self) -> None:
-        if self._producer is not None and not self._is_suspect and self._manager.is_in_transaction():
+        if (
+            self._producer is not None
+            and not self._is_suspect
+            and self._manager.is_in_transaction()
+        ):
             try:
-                await within(CALL_DEADLINE_S, self._producer.abort_transaction(), "aborting a transaction")
+                await within(
+                    CALL_DEADLINE_S, self._producer.abort_transaction(), "aborting a transaction"
+                )
             except BrokerError:
-                pass  # the broker aborts it when its time is over
+                # The broker aborts it when its time is over.
+                pass
         await super().stop()

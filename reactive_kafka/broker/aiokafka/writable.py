@@ -1,4 +1,6 @@
-"""Whether a topic exists, and whether this client may write to it: asked before anything is written."""
+"""Whether a topic exists, and whether this client may write to it: asked before anything is
+written.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from reactive_kafka.broker.aiokafka.topic_ids import TopicIdQuestion
 from reactive_kafka.errors import TransientBrokerError
 
 CREATED_WITHIN_S = 1.0
-"""How long a topic that does not exist is asked for again: brokers may be creating it, because it was asked for."""
+"""How long a topic that does not exist is asked for again: brokers may be creating it, because it
+was asked for.
+"""
 ASK_AGAIN_S = 0.1
 TOPIC_AUTHORIZATION_FAILED = 29
 WRITE = 4
@@ -22,14 +26,16 @@ NOT_TOLD = -(2**31)
 
 
 async def until_writable(client: Any, topic: str) -> None:
-    """Ask a broker for a topic until it exists. A broker that creates topics by themselves creates it.
+    """Ask a broker for a topic until it exists. A broker that creates topics by themselves creates
+    it.
 
     Raises:
-        aiokafka.errors.BrokerResponseError: The topic's own error, if that has not passed within CREATED_WITHIN_S; or
-            the right to write to it is missing.
+        aiokafka.errors.BrokerResponseError: The topic's own error, if that has not passed within
+            CREATED_WITHIN_S; or the right to write to it is missing.
         TransientBrokerError: No broker is known.
     """
-    client.add_topic(topic)  # its own metadata has the topic from now on
+    # Its own metadata has the topic from now on.
+    client.add_topic(topic)
     loop = asyncio.get_running_loop()
     until = loop.time() + CREATED_WITHIN_S
     while True:
@@ -52,7 +58,8 @@ async def _ask(client: Any, topic: str) -> tuple[int, int]:
         raise TransientBrokerError(f"asking for topic {topic!r}: no broker is known")
     try:
         answer = await client.send(node, TopicIdQuestion([topic], creates=True, tells_rights=True))
-    except NotImplementedError:  # so aiokafka says that the broker does not speak this version: it is before 2.8
+    except NotImplementedError:
+        # So aiokafka says that the broker does not speak this version: it is before 2.8.
         answer = await client.send(node, MetadataRequest([topic], True))
         return answer.topics[0][0], NOT_TOLD
     code, *_, operations, _ = answer.topics[0]

@@ -1,4 +1,6 @@
-"""A Kafka in memory, for tests: topics with gaps in their logs, groups that rebalance, commits, and faults at will."""
+"""A Kafka in memory, for tests: topics with gaps in their logs, groups that rebalance, commits, and
+faults at will.
+"""
 
 from __future__ import annotations
 
@@ -29,16 +31,20 @@ class _Topics:
         self._state = state
         self._turn = count()
 
-    def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str] | None = None) -> None:
+    def create_topic(
+        self, topic: str, partitions: int, configs: Mapping[str, str] | None = None
+    ) -> None:
         """Create a topic, or give it more partitions than it has; groups that read it rebalance.
 
-        Its *configs* (``retention.ms`` and others of Kafka's) are told to commands that ask for them. This broker
-        deletes and refuses nothing because of them.
+        Its *configs* (``retention.ms`` and others of Kafka's) are told to commands that ask for
+        them. This broker deletes and refuses nothing because of them.
         """
         self._state.create(topic, partitions, configs)
 
     def delete_topic(self, topic: str) -> None:
-        """Drop a topic, its records and what groups have committed for it; its next use creates it anew."""
+        """Drop a topic, its records and what groups have committed for it; its next use creates it
+        anew.
+        """
         self._state.delete(topic)
 
     def produce(
@@ -54,13 +60,17 @@ class _Topics:
         """Store a record at once, whatever faults are set. Without a key, partitions take turns.
 
         Raises:
-            RejectedRecordError: A real client would not take it: the value a str, say, or that of a header.
+            RejectedRecordError: A real client would not take it: the value a str, say, or that of a
+                header.
             LookupError: The topic has no such partition.
         """
         if problem := record_problem(topic, value, key, headers, partition, timestamp_ms):
             raise RejectedRecordError(f"{topic}: {problem}")
-        target = TopicPartition(topic, self._state.spread(topic, key, self._turn) if partition is None else partition)
-        self._log(target)  # raises where there is none
+        target = TopicPartition(
+            topic, self._state.spread(topic, key, self._turn) if partition is None else partition
+        )
+        # Raises where there is none.
+        self._log(target)
         return self._state.append(target, RecordBytes(value, key, headers, timestamp_ms))
 
     def append_markers(self, partition: TopicPartition, count: int = 1) -> None:
@@ -73,26 +83,38 @@ class _Topics:
         self._log(partition).remove(offsets)
 
     def delete_records(self, partition: TopicPartition, before: int) -> None:
-        """Move the log's start to *before*, as retention does: positions below it are out of range."""
+        """Move the log's start to *before*, as retention does: positions below it are out of
+        range.
+        """
         self._log(partition).delete_before(before)
         self._state.changed.notify()
 
     def truncate(self, partition: TopicPartition, end: int) -> None:
-        """Cut the log off at *end*, as an unclean leader election does: positions above it are out of range."""
+        """Cut the log off at *end*, as an unclean leader election does: positions above it are out
+        of range.
+        """
         self._log(partition).truncate(end)
         self._state.changed.notify()
 
     def log(self, partition: TopicPartition) -> Sequence[MemoryRecord]:
-        """The records of a partition, oldest first; also those in transactions that are open, or were aborted."""
+        """The records of a partition, oldest first; also those in transactions that are open, or
+        were aborted.
+        """
         return self._log(partition).records
 
     def committed_log(self, partition: TopicPartition) -> Sequence[MemoryRecord]:
-        """The records of a partition that a consumer with ``isolation_level = "read_committed"`` gets, oldest first."""
+        """The records of a partition that a consumer with ``isolation_level = "read_committed"``
+        gets, oldest first.
+        """
         log = self._log(partition)
         return log.read(log.start, log.end, True)[0]
 
-    def spoil(self, partition: TopicPartition, first: int, last: int, *, tells_end: bool = True) -> None:
-        """Let nobody read these offsets, as a batch with a wrong checksum; not *tells_end*: nor where it ends."""
+    def spoil(
+        self, partition: TopicPartition, first: int, last: int, *, tells_end: bool = True
+    ) -> None:
+        """Let nobody read these offsets, as a batch with a wrong checksum; not *tells_end*: nor
+        where it ends.
+        """
         self._log(partition).spoiled.append(Spoiled(first, last + 1, tells_end))
 
     def mend(self, partition: TopicPartition) -> None:
@@ -130,15 +152,21 @@ class _Groups:
         return tuple(self._state.group(group).history)
 
     def limit_metadata(self, group: str, units: int) -> None:
-        """Let the group take so much metadata with a position, in UTF-16 units; as a broker set up to take less."""
+        """Let the group take so much metadata with a position, in UTF-16 units; as a broker set up
+        to take less.
+        """
         self._state.group(group).metadata_limit = units
 
     def watch_commits(self, group: str, watcher: Callable[[CommitEntry], None]) -> None:
-        """Call *watcher* at each commit that the group accepts; what it raises, the member's commit raises."""
+        """Call *watcher* at each commit that the group accepts; what it raises, the member's commit
+        raises.
+        """
         self._state.group(group).watchers.append(watcher)
 
     def members(self, group: str) -> dict[str, frozenset[TopicPartition]]:
-        """member id -> what is assigned to it now, by order of joining. Ids are the consumer's name and a number."""
+        """member id -> what is assigned to it now, by order of joining. Ids are the consumer's name
+        and a number.
+        """
         members = self._state.group(group).members
         return {member_id: member.assignment.partitions for member_id, member in members.items()}
 
@@ -153,30 +181,34 @@ class _Groups:
     def expire(self, group: str, member_id: str, *, notice_after_s: float = 0.0) -> None:
         """Let a member's session end: it is out at once, its partitions move, its commits fail.
 
-        It is told (``on_revoked``) after *notice_after_s*, or when a commit of its was refused; until then it
-        reads on like any member that was frozen and woke up. Then it joins again, under another id.
-        KeyError: the group has no such member.
+        It is told (``on_revoked``) after *notice_after_s*, or when a commit of its was refused;
+        until then it reads on like any member that was frozen and woke up. Then it joins again,
+        under another id. KeyError: the group has no such member.
         """
         self._state.group(group).expire(member_id, notice_after_s)
 
     def cut_off(self, group: str, member_id: str) -> None:
-        """Cut a member off from its group: its heartbeats and commits reach nobody, and its polls go on.
+        """Cut a member off from its group: its heartbeats and commits reach nobody, and its polls
+        go on.
 
-        When its ``session_timeout_ms`` is over it is out, and its partitions move; it is not told. KeyError: the group
-        has no such member.
+        When its ``session_timeout_ms`` is over it is out, and its partitions move; it is not told.
+        KeyError: the group has no such member.
         """
         sessions.cut_off(self._state.group(group), member_id, self._state.clock.monotonic())
 
     def heal(self, group: str) -> None:
-        """End what :meth:`cut_off` has done: a member whose session has ended is told, and joins again."""
+        """End what :meth:`cut_off` has done: a member whose session has ended is told, and joins
+        again.
+        """
         sessions.heal(self._state.group(group))
 
     def crash(self, group: str, member_id: str, *, session_s: float | None = None) -> None:
         """Let a member vanish without leaving, as a killed process does.
 
-        Its client raises from then on, and tells its listener nothing. What it had sent still lands. The group
-        takes it for a member until its session has ended, and a rebalance waits for it until then: *session_s*, or,
-        where that is None, the member's ``session_timeout_ms``. KeyError: the group has no such member.
+        Its client raises from then on, and tells its listener nothing. What it had sent still
+        lands. The group takes it for a member until its session has ended, and a rebalance waits
+        for it until then: *session_s*, or, where that is None, the member's ``session_timeout_ms``.
+        KeyError: the group has no such member.
         """
         self._state.group(group).crash(member_id, session_s)
 
@@ -190,7 +222,8 @@ class _Faults:
     def down(self) -> bool:
         """While True, calls raise TransientBrokerError and polls bring nothing.
 
-        Members stay members, also those that stop meanwhile: nobody hears of that. Their sessions end after it.
+        Members stay members, also those that stop meanwhile: nobody hears of that. Their sessions
+        end after it.
         """
         return self._state.faults.down
 
@@ -213,7 +246,8 @@ class _Faults:
     def topic_away(self, topic: str, error: BrokerError | None = None) -> None:
         """Refuse every send to a topic with *error*, until :meth:`topic_back`.
 
-        Without *error* that is a TransientBrokerError; a FatalBrokerError stands for a right that was withdrawn.
+        Without *error* that is a TransientBrokerError; a FatalBrokerError stands for a right that
+        was withdrawn.
         """
         away = TransientBrokerError(f"topic {topic!r} of the in-memory broker is away")
         self._state.faults.away[topic] = away if error is None else error
@@ -223,9 +257,11 @@ class _Faults:
         self._state.faults.away.pop(topic, None)
 
     def leader_away(self, partition: TopicPartition, node: str | None = None) -> None:
-        """Let nobody read or write a partition until :meth:`leader_back`: *node* does not answer; None: none leads it.
+        """Let nobody read or write a partition until :meth:`leader_back`: *node* does not answer;
+        None: none leads it.
 
-        Everything else goes on, groups and their commits among it, as where one of several nodes is away.
+        Everything else goes on, groups and their commits among it, as where one of several nodes is
+        away.
         """
         self._state.faults.leaders_away[TopicPartition(*partition)] = node
 
@@ -235,7 +271,8 @@ class _Faults:
         self._state.changed.notify()
 
     def refuse_positions(self, partition: TopicPartition, error: BrokerError) -> None:
-        """Store no position of a partition, until :meth:`accept_positions`; those of others in one request are stored.
+        """Store no position of a partition, until :meth:`accept_positions`; those of others in one
+        request are stored.
 
         As a broker does whose right to read the topic was withdrawn.
         """
@@ -246,20 +283,37 @@ class _Faults:
         self._state.faults.unstorable.pop(TopicPartition(*partition), None)
 
     def asked(self, call: Call) -> int:
-        """How many calls of one kind clients have made, failed ones too. Sends that no fault meets are not counted."""
+        """How many calls of one kind clients have made, failed ones too. Sends that no fault meets
+        are not counted.
+        """
         return self._state.faults.asked[call]
 
-    # Of the three that follow, *of* picks the calls, None all of the kind: the topic of a "send", the group of a
-    # "commit", "commit_in" or "add_group", the transactional id of a "claim" or an "end".
+    # Of the three that follow, *of* picks the calls, None all of the kind: the topic of a "send",
+    # the group of a "commit", "commit_in" or "add_group", the transactional id of a "claim" or an
+    # "end".
 
     def fail_next(
-        self, call: Call, error: BrokerError, times: int = 1, *, stored: bool = False, of: str | None = None
+        self,
+        call: Call,
+        error: BrokerError,
+        times: int = 1,
+        *,
+        stored: bool = False,
+        of: str | None = None,
     ) -> None:
-        """Let the next calls of one kind raise *error*; with *stored* they take effect first (a lost answer)."""
+        """Let the next calls of one kind raise *error*; with *stored* they take effect first (a
+        lost answer).
+        """
         self._state.faults.add(call, of, [Step(error=error, after=stored)] * times)
 
     def delay_next(
-        self, call: Request, seconds: float, times: int = 1, *, answer: bool = False, of: str | None = None
+        self,
+        call: Request,
+        seconds: float,
+        times: int = 1,
+        *,
+        answer: bool = False,
+        of: str | None = None,
     ) -> None:
         """Let the next calls of one kind take long on their way, or their *answer* on the way back.
 
@@ -268,7 +322,8 @@ class _Faults:
         self._state.faults.add(call, of, [Step(delay_s=seconds, after=answer)] * times)
 
     def hold(self, call: Request, *, answer: bool = False, of: str | None = None) -> Hold:
-        """Hold up the next call of one kind on its way to the broker, or its *answer* on the way back.
+        """Hold up the next call of one kind on its way to the broker, or its *answer* on the way
+        back.
 
         What is held goes on when released, even if its caller has given up meanwhile.
         """
@@ -278,7 +333,8 @@ class _Faults:
 
 
 class MemoryBroker(_Topics, _Groups, _Faults):
-    """A broker inside the process, in plain asyncio: nothing is on disk, no port is opened, no thread runs.
+    """A broker inside the process, in plain asyncio: nothing is on disk, no port is opened, no
+    thread runs.
 
     It sleeps on nothing but the event loop's time, so a loop with virtual time turns it, too.
     Everything here belongs to the loop that the clients run in; no call is safe from other threads.
@@ -289,12 +345,18 @@ class MemoryBroker(_Topics, _Groups, _Faults):
         auto_create: Whether topics are created by their first use at all.
     """
 
-    def __init__(self, clock: Clock = SYSTEM_CLOCK, *, partitions: int = 4, auto_create: bool = True) -> None:
+    def __init__(
+        self, clock: Clock = SYSTEM_CLOCK, *, partitions: int = 4, auto_create: bool = True
+    ) -> None:
         super().__init__(MemoryState(clock, partitions, auto_create=auto_create))
 
     def connector(self, *, assignment: AssignmentKind = "eager") -> Connector:
-        """Makes clients of this broker; ``cooperative`` ones keep what stays their own in a rebalance."""
-        return MemoryConnector(self._state, CooperativeMember if assignment == "cooperative" else Member)
+        """Makes clients of this broker; ``cooperative`` ones keep what stays their own in a
+        rebalance.
+        """
+        return MemoryConnector(
+            self._state, CooperativeMember if assignment == "cooperative" else Member
+        )
 
     async def close(self) -> None:
         """End the broker's own tasks, for tests that count what is left behind."""

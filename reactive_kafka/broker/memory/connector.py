@@ -23,9 +23,17 @@ class MemoryConnector:
         self._kind = kind
 
     def consumer(
-        self, *, name: str, subscription: Subscription, group_id: str | None, properties: Mapping[str, object]
+        self,
+        *,
+        name: str,
+        subscription: Subscription,
+        group_id: str | None,
+        properties: Mapping[str, object],
     ) -> Consumer:
-        return committing(MemoryConsumer(self._state, self._kind, name, subscription, group_id, properties), properties)
+        return committing(
+            MemoryConsumer(self._state, self._kind, name, subscription, group_id, properties),
+            properties,
+        )
 
     def producer(self, *, name: str, properties: Mapping[str, object]) -> MemoryProducer:
         return MemoryProducer(self._state, properties)

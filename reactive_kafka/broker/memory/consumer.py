@@ -57,8 +57,10 @@ class MemoryConsumer(MemoryQuestions):
         kind = CooperativeMember if self._whole else Member if self._is_static else kind
         self._member = kind(name, subscription, properties)
         self._has_joined = False
-        self._left_at: float | None = None  # when it was stopped; monotonic
-        self._first = 0  # which partition a poll looks at first
+        # When it was stopped; monotonic.
+        self._left_at: float | None = None
+        # Which partition a poll looks at first.
+        self._first = 0
         self._woken = False
 
     async def start(self, listener: RebalanceListener) -> None:
@@ -72,9 +74,12 @@ class MemoryConsumer(MemoryQuestions):
             self._group.join(self._member)
             self._has_joined = True
 
-    async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None) -> Poll:
+    async def poll(
+        self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None
+    ) -> Poll:
         deadline = asyncio.get_running_loop().time() + timeout_s
-        await asyncio.sleep(0)  # a loop of polls that always find something must not keep the others waiting
+        # A loop of polls that always find something must not keep the others waiting.
+        await asyncio.sleep(0)
         self._state.faults.check_poll()
         while True:
             self._check_open()
@@ -87,7 +92,9 @@ class MemoryConsumer(MemoryQuestions):
             if not await self._state.changed.wait_until(deadline):
                 return poll
 
-    def _take(self, owned: Assignment, budgets: Mapping[TopicPartition, int], most: int | None) -> Poll:
+    def _take(
+        self, owned: Assignment, budgets: Mapping[TopicPartition, int], most: int | None
+    ) -> Poll:
         poll = Poll()
         if self._state.faults.down or not owned.since:
             return poll
@@ -101,23 +108,31 @@ class MemoryConsumer(MemoryQuestions):
             if log is not None and budget > 0:
                 left -= self._read(log, partition, owned, budget, poll)
                 if not left and most is not None:
-                    self._first += passed  # the next poll begins behind the last one that this one took from
-        if poll.chunks:  # each begins with another partition, so that the order favours none
+                    # The next poll begins behind the last one that this one took from.
+                    self._first += passed
+        # Each begins with another partition, so that the order favours none.
+        if poll.chunks:
             self._first += 1
         return poll
 
-    def _read(self, log: PartitionLog, partition: TopicPartition, owned: Assignment, most: int, poll: Poll) -> int:
+    def _read(
+        self, log: PartitionLog, partition: TopicPartition, owned: Assignment, most: int, poll: Poll
+    ) -> int:
         position = owned.positions[partition]
         if not log.start <= position <= log.end:
             poll.errors[partition] = OffsetOutOfRangeError(partition, position)
             return 0
         if (spoiled := log.spoiled_at(position)) is not None:
-            poll.errors[partition] = CorruptRecordError(partition, position, "it was spoiled", spoiled.told_until)
+            poll.errors[partition] = CorruptRecordError(
+                partition, position, "it was spoiled", spoiled.told_until
+            )
             return 0
         records, next_offset = log.read(position, most, self._reads_committed)
         if next_offset > position:
             owned.positions[partition] = next_offset
-            poll.chunks.append(Chunk(partition, records, next_offset, log.end_for(self._reads_committed)))
+            poll.chunks.append(
+                Chunk(partition, records, next_offset, log.end_for(self._reads_committed))
+            )
         return len(records)
 
     def wake(self) -> None:
@@ -141,25 +156,38 @@ class MemoryConsumer(MemoryQuestions):
 
     def is_member(self) -> bool:
         if not self._has_joined or self._group is None or self._member.cut_since is not None:
-            return True  # who is cut off has not been told
+            # Who is cut off has not been told.
+            return True
         return self._member.member_id in self._group.members
 
     def session_ends_at(self) -> float:
         if not self._has_joined and self._left_at is None:
             return inf
-        # A client that has stopped hears no more from the group, as a real one: its session ends where it stood.
+        # A client that has stopped hears no more from the group, as a real one: its session ends
+        # where it stood.
         left_at = inf if self._left_at is None else self._left_at
         down_since = self._state.faults.down_since if self._state.faults.down else inf
         cut_since = inf if self._member.cut_since is None else self._member.cut_since
-        return min(left_at, down_since, cut_since, self._state.clock.monotonic()) + self._member.session_timeout_s
+        return (
+            min(left_at, down_since, cut_since, self._state.clock.monotonic())
+            + self._member.session_timeout_s
+        )
 
     async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
         await self._commit("commit", Group.commit, offsets, generation)
 
     async def commit_in(
-        self, transaction: TransactionId, offsets: Mapping[TopicPartition, Committed], generation: int
+        self,
+        transaction: TransactionId,
+        offsets: Mapping[TopicPartition, Committed],
+        generation: int,
     ) -> None:
-        await self._commit("commit_in", partial(self._state.transactions.commit_in, transaction), offsets, generation)
+        await self._commit(
+            "commit_in",
+            partial(self._state.transactions.commit_in, transaction),
+            offsets,
+            generation,
+        )
 
     async def _commit(
         self,
@@ -169,7 +197,9 @@ class MemoryConsumer(MemoryQuestions):
         generation: int,
     ) -> None:
         self._check_open()
-        group, member, owned = self._group, self._member, self._member.assignment
+        group = self._group
+        member = self._member
+        owned = self._member.assignment
         if group is None:
             raise FatalBrokerError(NO_GROUP)
         if member.cut_since is not None:
@@ -177,21 +207,27 @@ class MemoryConsumer(MemoryQuestions):
         owned.check(offsets)
         if generation > owned.generation or not owned.has_kept(offsets, generation):
             raise NotOwnerError(f"generation {generation} is over")
-        member_id, sent = member.member_id, owned.generation  # of the moment of sending
+        # Of the moment of sending.
+        member_id = member.member_id
+        sent = owned.generation
         number = -1 if self._is_static else sent
         try:
-            await self._state.faults.ask(call, lambda: store(group, member_id, number, offsets), group.name)
+            await self._state.faults.ask(
+                call, lambda: store(group, member_id, number, offsets), group.name
+            )
         except NotOwnerError as error:
             owned = member.assignment
             if owned.generation != sent and self.is_member() and owned.has_kept(offsets, sent):
-                # The group has begun another generation while the request was on its way. It kept these partitions
-                # for this member, so the commit can be sent again. The Java consumer raises a retriable
-                # RebalanceInProgressException here.
+                # The group has begun another generation while the request was on its way. It kept
+                # these partitions for this member, so the commit can be sent again. The Java
+                # consumer raises a retriable RebalanceInProgressException here.
                 raise TransientBrokerError(f"a rebalance was in progress: {error}") from error
             member.refused.set()
             raise
 
-    async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Committed | None]:
+    async def committed(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, Committed | None]:
         group = self._group
         if group is None:
             raise FatalBrokerError(NO_GROUP)
@@ -204,18 +240,36 @@ class MemoryConsumer(MemoryQuestions):
             found = {tp: group.commits.get(tp) for tp in partitions if tp not in unstable}
             if not unstable:
                 return found
-            error = TransientBrokerError(f"the position of {unstable[0]} is part of a transaction that is still open")
-            raise SomePositionsUnknownError(found, dict.fromkeys(unstable, error)) if found else error
+            error = TransientBrokerError(
+                f"the position of {unstable[0]} is part of a transaction that is still open"
+            )
+            raise (
+                SomePositionsUnknownError(found, dict.fromkeys(unstable, error)) if found else error
+            )
 
         return await self._ask("committed", stored)
 
     async def look(self, partitions: Collection[TopicPartition]) -> Sight:
         away = self._state.faults.leaders_away
-        silent: dict[TopicPartition, str | None] = {one: away[one] for one in partitions if one in away}
-        logs = {one: (self._state.log(one), at) for one, at in self.positions().items() if self._reads_committed}
-        ends = {one: (log.stable_end, log.end) for one, (log, at) in logs.items() if log and log.stable_end <= at}
+        silent: dict[TopicPartition, str | None] = {
+            one: away[one] for one in partitions if one in away
+        }
+        logs = {
+            one: (self._state.log(one), at)
+            for one, at in self.positions().items()
+            if self._reads_committed
+        }
+        ends = {
+            one: (log.stable_end, log.end)
+            for one, (log, at) in logs.items()
+            if log and log.stable_end <= at
+        }
         held_up = {one: (stable, end) for one, (stable, end) in ends.items() if stable < end}
-        return Sight(frozenset(self._subscription.topics) - self._state.logs.keys(), silent=silent, held_up=held_up)
+        return Sight(
+            frozenset(self._subscription.topics) - self._state.logs.keys(),
+            silent=silent,
+            held_up=held_up,
+        )
 
     async def stop(self) -> None:
         if self._has_joined:
@@ -226,13 +280,18 @@ class MemoryConsumer(MemoryQuestions):
                 self._group.cannot_leave(self._member)
             elif self._group is not None:
                 self._group.leave(self._member)
-            if not self._member.crashed:  # also where the group has put it out: it must not come back
+            # Also where the group has put it out: it must not come back.
+            if not self._member.crashed:
                 await self._member.close()
             self.wake()
 
     async def check(self) -> None:
         await super().check()
-        if not self._whole or not isinstance(self._subscription, Partitions) or self._member.busy() is not None:
+        if (
+            not self._whole
+            or not isinstance(self._subscription, Partitions)
+            or self._member.busy() is not None
+        ):
             return
         every = _all_of(self._subscription, self._state)
         if not every <= self._member.assignment.partitions:
@@ -246,4 +305,6 @@ class MemoryConsumer(MemoryQuestions):
 def _all_of(subscription: Partitions, state: MemoryState) -> frozenset[TopicPartition]:
     """The partitions that are named, and those that there are of whole topics."""
     there = state.partitions_by_topic()
-    return frozenset(subscription.partitions).union(*(there.get(topic, ()) for topic in subscription.whole))
+    return frozenset(subscription.partitions).union(
+        *(there.get(topic, ()) for topic in subscription.whole)
+    )

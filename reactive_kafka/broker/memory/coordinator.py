@@ -1,4 +1,6 @@
-"""Transactions as the in-memory broker keeps them: who may write under a transactional id, and what is open."""
+"""Transactions as the in-memory broker keeps them: who may write under a transactional id, and what
+is open.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,10 @@ class _Claimed:
     timeout_s: float = 0.0
     partitions: dict[TopicPartition, None] = field(default_factory=dict)
     groups: dict[str, None] = field(default_factory=dict)
-    timer: asyncio.TimerHandle | None = None  # while one is open
-    ending: list[TopicPartition] = field(default_factory=list)  # whose leader was away at the end of the last one
+    # While one is open.
+    timer: asyncio.TimerHandle | None = None
+    # Whose leader was away at the end of the last one.
+    ending: list[TopicPartition] = field(default_factory=list)
 
     def is_over(self) -> None:
         """Nobody who has the id now may write any more."""
@@ -36,7 +40,8 @@ class _Claimed:
 class Coordinator:
     """Gives out transactional ids, and ends transactions.
 
-    What takes effect late is refused by its epoch, as the brokers refuse it: that is what keeps zombies out.
+    What takes effect late is refused by its epoch, as the brokers refuse it: that is what keeps
+    zombies out.
     """
 
     def __init__(self, state: MemoryState) -> None:
@@ -73,10 +78,14 @@ class Coordinator:
         generation: int,
         offsets: Mapping[TopicPartition, Committed],
     ) -> None:
-        """Keep positions until the transaction ends. Raises as :meth:`Group.commit` does, and where it is over."""
+        """Keep positions until the transaction ends. Raises as :meth:`Group.commit` does, and where
+        it is over.
+        """
         group.check(member_id, generation)
         if group.name not in self._current(transaction).groups:
-            raise TransientBrokerError(f"group {group.name!r} takes no part in a transaction of {_name(transaction)}")
+            raise TransientBrokerError(
+                f"group {group.name!r} takes no part in a transaction of {_name(transaction)}"
+            )
         group.hold(transaction.transactional_id, member_id, generation, offsets)
 
     def end(self, transaction: TransactionId, is_committed: bool) -> None:
@@ -91,22 +100,31 @@ class Coordinator:
     def _current(self, transaction: TransactionId) -> _Claimed:
         claimed = self._claimed.get(transaction.transactional_id)
         if claimed is None or claimed.current != transaction:
-            raise TransientBrokerError(f"{_name(transaction)} is fenced: a later epoch of this transactional id exists")
+            raise TransientBrokerError(
+                f"{_name(transaction)} is fenced: a later epoch of this transactional id exists"
+            )
         return claimed
 
     def _begun(self, transaction: TransactionId) -> _Claimed:
         claimed = self._current(transaction)
         self._check_ended(claimed)
         if claimed.timer is None:
-            claimed.timer = asyncio.get_running_loop().call_later(claimed.timeout_s, self._expire, claimed)
+            claimed.timer = asyncio.get_running_loop().call_later(
+                claimed.timeout_s, self._expire, claimed
+            )
         return claimed
 
     def _check_ended(self, claimed: _Claimed) -> None:
-        """Until each partition has its marker the last transaction is about to end, and the next one has to wait."""
+        """Until each partition has its marker the last transaction is about to end, and the next
+        one has to wait.
+        """
         claimed.ending = [one for one in claimed.ending if one in self._state.faults.leaders_away]
         if claimed.ending:
-            by, partition = claimed.current.transactional_id, claimed.ending[0]
-            raise TransientBrokerError(f"a transaction of {by!r} ends once the leader of {partition} answers")
+            by = claimed.current.transactional_id
+            partition = claimed.ending[0]
+            raise TransientBrokerError(
+                f"a transaction of {by!r} ends once the leader of {partition} answers"
+            )
 
     def _expire(self, claimed: _Claimed) -> None:
         self._end(claimed, False)
@@ -114,10 +132,14 @@ class Coordinator:
 
     def _end(self, claimed: _Claimed, is_committed: bool) -> None:
         if claimed.timer is None:
-            return  # none is open
+            # None is open.
+            return
         claimed.timer.cancel()
-        partitions, groups = claimed.partitions, claimed.groups
-        claimed.timer, claimed.partitions, claimed.groups = None, {}, {}
+        partitions = claimed.partitions
+        groups = claimed.groups
+        claimed.timer = None
+        claimed.partitions = {}
+        claimed.groups = {}
         # A leader that is away is read by nobody, so its marker can stand there at once.
         claimed.ending = [one for one in partitions if one in self._state.faults.leaders_away]
         by = claimed.current.transactional_id

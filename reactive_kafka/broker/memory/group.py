@@ -18,7 +18,8 @@ from reactive_kafka.records import Committed, TopicPartition
 if TYPE_CHECKING:
     from reactive_kafka.broker.memory.state import MemoryState
 
-METADATA_LIMIT = 4096  # of a commit, in UTF-16 units. Source: Kafka's ``offset.metadata.max.bytes`` as it acts.
+# Of a commit, in UTF-16 units. Source: Kafka's ``offset.metadata.max.bytes`` as it acts.
+METADATA_LIMIT = 4096
 
 
 class Group:
@@ -39,8 +40,10 @@ class Group:
         self._promised: dict[TopicPartition, str] = {}
         self._rebalancing: asyncio.Task[None] | None = None
         self._later: dict[asyncio.Task[None], None] = {}
-        self._ghosts: list[Member] = []  # they ended, and could not leave
-        self.cut_off: list[Member] = []  # they reach this group no more
+        # They ended, and could not leave.
+        self._ghosts: list[Member] = []
+        # They reach this group no more.
+        self.cut_off: list[Member] = []
 
     def join(self, member: Member) -> None:
         member.member_id = f"{member.name}-{next(self._ids)}"
@@ -54,9 +57,11 @@ class Group:
             self.rebalance()
 
     def cannot_leave(self, member: Member) -> None:
-        """A member ends while the broker is away: the group keeps it for one more session after the broker is back.
+        """A member ends while the broker is away: the group keeps it for one more session after the
+        broker is back.
 
-        A coordinator that was started again, or that was frozen, gives its members the whole of their sessions.
+        A coordinator that was started again, or that was frozen, gives its members the whole of
+        their sessions.
         """
         if self.members.get(member.member_id) is member:
             member.crash()
@@ -71,7 +76,9 @@ class Group:
     def crash(self, member_id: str, session_s: float | None) -> None:
         member = self.members[member_id]
         member.crash()
-        self.do_later(self._end_session(member, member.session_timeout_s if session_s is None else session_s))
+        self.do_later(
+            self._end_session(member, member.session_timeout_s if session_s is None else session_s)
+        )
         self._state.changed.notify()
 
     @property
@@ -86,14 +93,19 @@ class Group:
         """Begin a new generation once the members are ready for it. Returns at once."""
         self._is_stale = True
         if self._rebalancing is None or self._rebalancing.done():
-            self._rebalancing = asyncio.create_task(self._rebalance(), name=f"memory-group-{self.name}")
+            self._rebalancing = asyncio.create_task(
+                self._rebalance(), name=f"memory-group-{self.name}"
+            )
 
-    def commit(self, member_id: str, generation: int, offsets: Mapping[TopicPartition, Committed]) -> None:
-        """Store positions, lower ones too. As Kafka: member and generation are checked, ownership is not.
+    def commit(
+        self, member_id: str, generation: int, offsets: Mapping[TopicPartition, Committed]
+    ) -> None:
+        """Store positions, lower ones too. As Kafka: member and generation are checked, ownership
+        is not.
 
-        Who is no member commits with generation -1, to a group that has no members. Where metadata is over the limit,
-        or a topic does not exist, the other partitions are stored all the same. What is refused raises as
-        :meth:`Consumer.commit` does.
+        Who is no member commits with generation -1, to a group that has no members. Where metadata
+        is over the limit, or a topic does not exist, the other partitions are stored all the same.
+        What is refused raises as :meth:`Consumer.commit` does.
         """
         self.check(member_id, generation)
         kept, refusal = acceptable(offsets, self.metadata_limit, self._state.refusals(offsets))
@@ -107,9 +119,13 @@ class Group:
             if self.members:
                 raise GroupHasMembersError(members_share(self.name))
         elif member_id not in self.members or generation != self.generation:
-            raise NotOwnerError(f"group {self.name}: {member_id} of generation {generation} is no member any more")
+            raise NotOwnerError(
+                f"group {self.name}: {member_id} of generation {generation} is no member any more"
+            )
 
-    def hold(self, by: str, member_id: str, generation: int, offsets: Mapping[TopicPartition, Committed]) -> None:
+    def hold(
+        self, by: str, member_id: str, generation: int, offsets: Mapping[TopicPartition, Committed]
+    ) -> None:
         """Keep positions for the end of a transaction; refuses metadata as :meth:`commit` does."""
         kept, refusal = acceptable(offsets, self.metadata_limit, self._state.refusals(offsets))
         self.positions.hold(by, member_id, generation, kept)
@@ -128,7 +144,9 @@ class Group:
 
     async def close(self) -> None:
         tasks = [*self._later, *([self._rebalancing] if self._rebalancing else [])]
-        tasks += [member.let_go() for member in {*self.members.values(), *self._ghosts} if member.crashed]
+        tasks += [
+            member.let_go() for member in {*self.members.values(), *self._ghosts} if member.crashed
+        ]
         tasks += [member.cut for member in self.cut_off if member.cut is not None]
         for task in tasks:
             task.cancel()
@@ -138,18 +156,24 @@ class Group:
         while self._is_stale:
             self._is_stale = False
             await self._until_ready()
-            if not self._is_stale:  # else somebody came or went meanwhile; who is ready is not asked again
+            # Else somebody came or went meanwhile; who is ready is not asked again.
+            if not self._is_stale:
                 self._is_stale = self._begin_generation()
 
     async def _until_ready(self) -> None:
-        """Wait for all, as long as the most patient of them wants; who is not ready by then is out."""
+        """Wait for all, as long as the most patient of them wants; who is not ready by then is
+        out.
+        """
         longest = max((member.rebalance_timeout_s for member in self.members.values()), default=0.0)
         deadline = asyncio.get_running_loop().time() + longest
         asked = dict(self.members)
         while waited := [task for member in asked.values() if (task := member.busy()) is not None]:
-            # Again after each: who crashes meanwhile ends one task and has another, until its session has ended.
+            # Again after each: who crashes meanwhile ends one task and has another, until its
+            # session has ended.
             done, _ = await asyncio.wait(
-                waited, timeout=deadline - asyncio.get_running_loop().time(), return_when=asyncio.FIRST_COMPLETED
+                waited,
+                timeout=deadline - asyncio.get_running_loop().time(),
+                return_when=asyncio.FIRST_COMPLETED,
             )
             if not done:
                 break
@@ -158,15 +182,26 @@ class Group:
                 self.do_later(self.return_later(member, 0))
 
     def _begin_generation(self) -> bool:
-        """Assign; True if a partition waits for its owner to let go of it, so that another generation has to follow."""
+        """Assign; True if a partition waits for its owner to let go of it, so that another
+        generation has to follow.
+        """
         self.generation += 1
         topics = self._state.sizes([member.subscription for member in self.members.values()])
-        self._is_stale = False  # a topic that the line above has created is known by now
-        owners = {tp: member_id for member_id, member in self.members.items() for tp in member.assignment.since}
+        # A topic that the line above has created is known by now.
+        self._is_stale = False
+        owners = {
+            tp: member_id
+            for member_id, member in self.members.items()
+            for tp in member.assignment.since
+        }
         shares = self._shares(topics, owners)
         self._promised = {}
         for member_id, member in self.members.items():
-            free = {partition for partition in shares[member_id] if owners.get(partition, member_id) == member_id}
+            free = {
+                partition
+                for partition in shares[member_id]
+                if owners.get(partition, member_id) == member_id
+            }
             self._promised |= dict.fromkeys(shares[member_id] - free, member_id)
             member.assign(frozenset(free), self.generation)
         self._state.changed.notify()
@@ -179,8 +214,9 @@ class Group:
         }
         if not any(member.is_cooperative for member in self.members.values()):
             return range_shares(topics, read)
-        # A promised partition counts as its next owner's: computed anew without it, the shares could come out
-        # otherwise in the second round, take other partitions away, and never settle.
+        # A promised partition counts as its next owner's: computed anew without it, the shares
+        # could come out otherwise in the second round, take other partitions away, and never
+        # settle.
         return sticky_shares(topics, read, {**self._promised, **owners})
 
     def do_later(self, what: Coroutine[Any, Any, None]) -> None:

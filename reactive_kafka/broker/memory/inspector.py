@@ -1,4 +1,6 @@
-"""The in-memory broker's inspector, which looks from outside, and what it has in common with a consumer: questions."""
+"""The in-memory broker's inspector, which looks from outside, and what it has in common with a
+consumer: questions.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,15 @@ T = TypeVar("T")
 
 
 class MemoryQuestions:
-    """The base of clients that ask; *log* raises where they cannot ask for the log of a partition."""
+    """The base of clients that ask; *log* raises where they cannot ask for the log of a
+    partition.
+    """
 
     def __init__(
-        self, state: MemoryState, log: Callable[[TopicPartition], PartitionLog], properties: Mapping[str, object]
+        self,
+        state: MemoryState,
+        log: Callable[[TopicPartition], PartitionLog],
+        properties: Mapping[str, object],
     ) -> None:
         self._state = state
         self._log = log
@@ -33,30 +40,43 @@ class MemoryQuestions:
         self._check_open()
         return await self._state.faults.ask(call, effect, of)
 
-    async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    async def beginning_offsets(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int]:
         found = lambda: {tp: self._log(tp).start for tp in partitions}  # noqa: E731
         return await self._ask("beginning_offsets", found, _only_topic(partitions))
 
-    async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    async def end_offsets(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int]:
         is_committed = self._reads_committed
         found = lambda: {tp: self._log(tp).end_for(is_committed) for tp in partitions}  # noqa: E731
         return await self._ask("end_offsets", found, _only_topic(partitions))
 
-    async def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+    async def offsets_for_times(
+        self, times_ms: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int | None]:
 
         def find() -> dict[TopicPartition, int | None]:
-            return {tp: self._log(tp).offset_at(time_ms, self._reads_committed) for tp, time_ms in times_ms.items()}
+            return {
+                tp: self._log(tp).offset_at(time_ms, self._reads_committed)
+                for tp, time_ms in times_ms.items()
+            }
 
         return await self._ask("offsets_for_times", find, _only_topic(times_ms))
 
     async def topic_ids(self, topics: Collection[str], *, of_all: bool = False) -> list[TopicIds]:
         known = self._state.ids
-        ids = await self._ask("topic_ids", lambda: {topic: known[topic] for topic in topics if topic in known})
+        ids = await self._ask(
+            "topic_ids", lambda: {topic: known[topic] for topic in topics if topic in known}
+        )
         return [TopicIds(0, ids, frozenset({0}))]
 
     async def topics(self, names: Collection[str] | None = None) -> dict[str, list[TopicPartition]]:
         every = await self._ask("topics", self._state.partitions_by_topic)
-        return every if names is None else {topic: every[topic] for topic in names if topic in every}
+        return (
+            every if names is None else {topic: every[topic] for topic in names if topic in every}
+        )
 
     async def check(self) -> None:
         await self._ask("check", lambda: None)
@@ -86,7 +106,9 @@ class MemoryInspector(MemoryQuestions):
         def stored() -> dict[TopicPartition, Committed]:
             group = self._state.groups.get(group_id)
             commits = group.commits if group is not None else {}
-            return {tp: kept for tp, kept in commits.items() if partitions is None or tp in partitions}
+            return {
+                tp: kept for tp, kept in commits.items() if partitions is None or tp in partitions
+            }
 
         return await self._ask("committed", stored)
 
@@ -96,7 +118,9 @@ class MemoryInspector(MemoryQuestions):
             group = self._state.groups.get(group_id)
             if group is None or not (group.members or group.commits):
                 return GroupDescription(UNKNOWN_GROUP, "", ())
-            members = tuple(GroupMember(one.member_id, one.name, "memory") for one in group.members.values())
+            members = tuple(
+                GroupMember(one.member_id, one.name, "memory") for one in group.members.values()
+            )
             return GroupDescription(group.state, "consumer" if group.generation else "", members)
 
         return await self._ask("describe_group", describe)
@@ -105,7 +129,9 @@ class MemoryInspector(MemoryQuestions):
         group = self._state.group(group_id)
         await self._ask("commit", lambda: group.commit("", -1, offsets), group_id)
 
-    async def topic_configs(self, topics: Collection[str], names: Collection[str]) -> dict[str, dict[str, str | None]]:
+    async def topic_configs(
+        self, topics: Collection[str], names: Collection[str]
+    ) -> dict[str, dict[str, str | None]]:
 
         def tell() -> dict[str, dict[str, str | None]]:
             configs = self._state.configs

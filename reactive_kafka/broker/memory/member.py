@@ -1,4 +1,6 @@
-"""Members of the in-memory broker's groups: what each owns, and what its listener is told, one call after the other."""
+"""Members of the in-memory broker's groups: what each owns, and what its listener is told, one call
+after the other.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,15 @@ from reactive_kafka.subscription import Subscription
 class Assignment:
     """What a member owns, and where it reads."""
 
-    generation: int = -1  # the member's: that of the group's last assignment to it
-    since: dict[TopicPartition, int] = field(default_factory=dict)  # its partitions -> generation of their assignment
-    positions: dict[TopicPartition, int] = field(default_factory=dict)  # next offsets, of those that have started
+    # The member's: that of the group's last assignment to it.
+    generation: int = -1
+    # Its partitions -> generation of their assignment.
+    since: dict[TopicPartition, int] = field(default_factory=dict)
+    # Next offsets, of those that have started.
+    positions: dict[TopicPartition, int] = field(default_factory=dict)
     paused: set[TopicPartition] = field(default_factory=set)
-    going: frozenset[TopicPartition] = frozenset()  # being revoked: not read any more, may still be committed
+    # Being revoked: not read any more, may still be committed.
+    going: frozenset[TopicPartition] = frozenset()
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
@@ -45,7 +51,9 @@ class Assignment:
 
     def has_kept(self, partitions: Collection[TopicPartition], generation: int) -> bool:
         """Whether they are owned, and have been since *generation*."""
-        return all(self.since.get(partition, generation + 1) <= generation for partition in partitions)
+        return all(
+            self.since.get(partition, generation + 1) <= generation for partition in partitions
+        )
 
     def start_at(self, positions: Mapping[TopicPartition, int]) -> None:
         self.check(positions)
@@ -53,12 +61,18 @@ class Assignment:
 
 
 class Member:
-    """One consumer as its group sees it. Its listener is called for one thing after the other, never at once."""
+    """One consumer as its group sees it. Its listener is called for one thing after the other,
+    never at once.
+    """
 
-    is_cooperative = False  # but eager: it lets go of everything before each generation begins
-    listener: RebalanceListener  # from when its consumer starts
+    # But eager: it lets go of everything before each generation begins.
+    is_cooperative = False
+    # From when its consumer starts.
+    listener: RebalanceListener
 
-    def __init__(self, name: str, subscription: Subscription, properties: Mapping[str, object]) -> None:
+    def __init__(
+        self, name: str, subscription: Subscription, properties: Mapping[str, object]
+    ) -> None:
         self.name = name
         self.subscription = subscription
         self.rebalance_timeout_s = _seconds(properties, "rebalance_timeout_ms", 60.0)
@@ -67,24 +81,33 @@ class Member:
         self.assignment = Assignment()
         self.closed = False
         self.crashed = False
-        self.cut_since: float | None = None  # it reaches nobody in its group since then
-        self.cut: asyncio.Task[Any] | None = None  # what the group waits for meanwhile: it ends with the session
-        self.refused = asyncio.Event()  # a commit told it that it is no member any more
+        # It reaches nobody in its group since then.
+        self.cut_since: float | None = None
+        # What the group waits for meanwhile: it ends with the session.
+        self.cut: asyncio.Task[Any] | None = None
+        # A commit told it that it is no member any more.
+        self.refused = asyncio.Event()
         self.listener_error: BaseException | None = None
         self._assigning: asyncio.Task[None] | None = None
         self._revoking: asyncio.Task[Any] | None = None
 
     def busy(self) -> asyncio.Task[Any] | None:
-        """What has to end before the next generation can begin, and begins with this call; None: nothing."""
+        """What has to end before the next generation can begin, and begins with this call; None:
+        nothing.
+        """
         if self.cut is not None:
             return None if self.cut.done() else self.cut
         revoking = self.let_go()
         return None if revoking.done() else revoking
 
     def let_go(self) -> asyncio.Task[Any]:
-        """Tell the listener once that everything goes; the task ends when it has let go, and never after a crash."""
+        """Tell the listener once that everything goes; the task ends when it has let go, and never
+        after a crash.
+        """
         if self._revoking is None:
-            self._revoking = asyncio.create_task(self._revoke_all(), name=f"{self.member_id}-revoke")
+            self._revoking = asyncio.create_task(
+                self._revoke_all(), name=f"{self.member_id}-revoke"
+            )
         return self._revoking
 
     def assign(self, partitions: frozenset[TopicPartition], generation: int) -> None:
@@ -100,7 +123,9 @@ class Member:
         """End in the middle of whatever it was doing, and tell nobody."""
         self.crashed = True
         self._end()
-        self._revoking = asyncio.create_task(asyncio.Event().wait(), name=f"{self.member_id}-crashed")
+        self._revoking = asyncio.create_task(
+            asyncio.Event().wait(), name=f"{self.member_id}-crashed"
+        )
 
     def _start_call(self, call: Coroutine[Any, Any, None]) -> None:
         self._revoking = None
@@ -110,7 +135,11 @@ class Member:
         self.closed = True
         self.assignment = Assignment()
         here = asyncio.current_task()
-        calls = [call for call in (self._assigning, self._revoking) if call is not None and call is not here]
+        calls = [
+            call
+            for call in (self._assigning, self._revoking)
+            if call is not None and call is not here
+        ]
         for call in calls:
             call.cancel()
         return calls
@@ -130,7 +159,8 @@ class Member:
         try:
             await call()
         except Exception as error:
-            # A listener must not raise. The group goes on, as Kafka's would; the member's next poll raises this.
+            # A listener must not raise. The group goes on, as Kafka's would; the member's next poll
+            # raises this.
             self.listener_error = error
 
 
@@ -142,8 +172,8 @@ def _seconds(properties: Mapping[str, object], name: str, default: float) -> flo
 class CooperativeMember(Member):
     """A member that keeps what stays its own from one generation to the next.
 
-    It lets go of what it has to when it learns of the new assignment: so a generation begins while it still reads,
-    and what it gives up is assigned in the generation after that one.
+    It lets go of what it has to when it learns of the new assignment: so a generation begins while
+    it still reads, and what it gives up is assigned in the generation after that one.
 
     Source: KIP-429.
     """
@@ -161,7 +191,9 @@ class CooperativeMember(Member):
         """Tell the listener what goes, then what comes; what stays is not mentioned."""
         owned = self.assignment
         owned.generation = generation
-        self._start_call(self._change(owned, partitions - owned.partitions, owned.partitions - partitions))
+        self._start_call(
+            self._change(owned, partitions - owned.partitions, owned.partitions - partitions)
+        )
 
     async def _change(
         self, owned: Assignment, coming: frozenset[TopicPartition], going: frozenset[TopicPartition]

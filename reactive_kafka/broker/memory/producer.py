@@ -9,13 +9,19 @@ from typing import Any, TypeVar
 
 from reactive_kafka.broker.client import Written, WrittenBatch
 from reactive_kafka.broker.memory.state import MemoryState, key_hash
-from reactive_kafka.errors import BrokerError, FatalBrokerError, RejectedRecordError, TransientBrokerError
+from reactive_kafka.errors import (
+    BrokerError,
+    FatalBrokerError,
+    RejectedRecordError,
+    TransientBrokerError,
+)
 from reactive_kafka.records import HeaderPairs, RecordBytes, RecordFields, TopicPartition
 from reactive_kafka.wire import fields_problem, record_problem, topic_problem
 
 _MAX_REQUEST_SIZE = 1_048_576
 _MAX_BATCH_SIZE = 262_144
-_RECORD_OVERHEAD_BYTES = 70  # of a batch with one record, about as in Kafka
+# Of a batch with one record, about as in Kafka.
+_RECORD_OVERHEAD_BYTES = 70
 _FLUSH_TIMEOUT_S = 10.0
 
 T = TypeVar("T")
@@ -30,8 +36,11 @@ class MemoryWriter:
     def __init__(self, state: MemoryState, properties: Mapping[str, object]) -> None:
         self._state = state
         self._max_bytes = number_of(properties, "max_request_size", _MAX_REQUEST_SIZE)
-        self._max_batch_bytes = min(self._max_bytes, number_of(properties, "max_batch_size", _MAX_BATCH_SIZE))
-        self._known: set[str] = set()  # topics whose partitions were asked for
+        self._max_batch_bytes = min(
+            self._max_bytes, number_of(properties, "max_batch_size", _MAX_BATCH_SIZE)
+        )
+        # Topics whose partitions were asked for.
+        self._known: set[str] = set()
         self._writing: dict[asyncio.Task[Any], None] = {}
 
     async def check(self) -> None:
@@ -59,13 +68,17 @@ class MemoryWriter:
         if problem := record_problem(to.topic, value, key, headers, to.partition, timestamp_ms):
             _reject(to.topic, problem)
         batch = self._batch(held)
-        answer = self._hand_over(to, batch, lambda stored: WrittenBatch(stored[0].offset, len(stored)))
-        answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # looked at, also if cancelled now
+        answer = self._hand_over(
+            to, batch, lambda stored: WrittenBatch(stored[0].offset, len(stored))
+        )
+        # Looked at, also if cancelled now.
+        answer.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await answer
 
     def _batch(self, records: Sequence[RecordBytes]) -> list[RecordBytes]:
         """The first of them that fit into a batch, and one at least."""
-        batch, size = [records[0]], _size_of(records[0])
+        batch = [records[0]]
+        size = _size_of(records[0])
         for record in records[1:]:
             value, key, headers, timestamp_ms = record
             if fields_problem(value, key, headers, None, timestamp_ms):
@@ -77,14 +90,20 @@ class MemoryWriter:
         return batch
 
     def _hand_over(
-        self, target: TopicPartition, records: Sequence[RecordBytes], answer: Callable[[list[Written]], T]
+        self,
+        target: TopicPartition,
+        records: Sequence[RecordBytes],
+        answer: Callable[[list[Written]], T],
     ) -> asyncio.Future[T]:
         """Store them at once, in one call that faults may meet."""
-        append = self._appender(target)  # as things are now, whenever it arrives
+        # As things are now, whenever it arrives.
+        append = self._appender(target)
 
         def store() -> T:
             if max(map(_size_of, records)) > self._max_bytes:
-                raise RejectedRecordError(f"a record for {target} is larger than {self._max_bytes} bytes")
+                raise RejectedRecordError(
+                    f"a record for {target} is larger than {self._max_bytes} bytes"
+                )
             self._use(target.topic)
             if self._state.log(target) is None:
                 raise RejectedRecordError(f"{target} does not exist")
@@ -93,7 +112,8 @@ class MemoryWriter:
             return answer(append(records))
 
         if self._state.faults.is_quiet("send", target.topic):
-            return _settled_soon(store)  # stored now, so that the order is kept whatever the loop does
+            # Stored now, so that the order is kept whatever the loop does.
+            return _settled_soon(store)
         sending = self._state.faults.ask("send", store, target.topic)
         task = asyncio.create_task(sending, name=f"memory-send-{target}")
         self._writing[task] = None
@@ -106,7 +126,9 @@ class MemoryWriter:
 
     def _use(self, topic: str) -> int:
         if (partitions := self._state.use(topic)) == 0:
-            raise FatalBrokerError(f"topic {topic!r} does not exist, and the broker does not create it")
+            raise FatalBrokerError(
+                f"topic {topic!r} does not exist, and the broker does not create it"
+            )
         return partitions
 
     async def stop(self) -> None:
@@ -138,8 +160,12 @@ class MemoryProducer(MemoryWriter):
     ) -> asyncio.Future[Written]:
         if problem := record_problem(topic, value, key, headers, partition, timestamp_ms):
             return _settled_soon(lambda: _reject(topic, problem))
-        target = TopicPartition(topic, self._state.spread(topic, key, self._turn) if partition is None else partition)
-        return self._hand_over(target, [RecordBytes(value, key, headers, timestamp_ms)], lambda stored: stored[0])
+        target = TopicPartition(
+            topic, self._state.spread(topic, key, self._turn) if partition is None else partition
+        )
+        return self._hand_over(
+            target, [RecordBytes(value, key, headers, timestamp_ms)], lambda stored: stored[0]
+        )
 
 
 def number_of(properties: Mapping[str, object], name: str, default: int) -> int:
@@ -166,5 +192,6 @@ def _settled_soon(write: Callable[[], T]) -> asyncio.Future[T]:
 
 
 def _settle(confirmed: asyncio.Future[Any], settle: Callable[[Any], None], outcome: object) -> None:
-    if not confirmed.done():  # else its caller has cancelled it
+    # Else its caller has cancelled it.
+    if not confirmed.done():
         settle(outcome)

@@ -1,4 +1,5 @@
-"""The log of a partition, with its gaps and transactions, and which member of a group gets which partitions. Pure.
+"""The log of a partition, with its gaps and transactions, and which member of a group gets which
+partitions. Pure.
 
 ``topics``: topic -> number of partitions; ``members``: member id -> topics it subscribes to.
 """
@@ -39,7 +40,8 @@ class Spoiled:
 
 
 class PartitionLog:
-    """Records by ascending offset, between ``start`` and ``end``; an offset without a record is a gap.
+    """Records by ascending offset, between ``start`` and ``end``; an offset without a record is a
+    gap.
 
     Where *committed* is asked for, it answers as to a reader with ``read_committed``.
     """
@@ -50,8 +52,10 @@ class PartitionLog:
         self.spoiled: list[Spoiled] = []
         self._records: list[MemoryRecord] = []
         self._offsets: list[int] = []
-        self._open: dict[str, list[int]] = {}  # transactional id -> offsets of its transaction that is open
-        self._aborted: set[int] = set()  # offsets of records
+        # Transactional id -> offsets of its transaction that is open.
+        self._open: dict[str, list[int]] = {}
+        # Offsets of records.
+        self._aborted: set[int] = set()
 
     @property
     def records(self) -> Sequence[MemoryRecord]:
@@ -59,8 +63,12 @@ class PartitionLog:
 
     @property
     def stable_end(self) -> int:
-        """The last stable offset: where the oldest transaction that is open begins, else the end."""
-        return max(self.start, min((offsets[0] for offsets in self._open.values()), default=self.end))
+        """The last stable offset: where the oldest transaction that is open begins, else the
+        end.
+        """
+        return max(
+            self.start, min((offsets[0] for offsets in self._open.values()), default=self.end)
+        )
 
     def end_for(self, committed: bool) -> int:
         return self.stable_end if committed else self.end
@@ -106,18 +114,25 @@ class PartitionLog:
         self.end = min(self.end, end)
         self.start = min(self.start, self.end)
         self._keep([record for record in self._records if record.offset < self.end])
-        left = {by: [offset for offset in its if offset < self.end] for by, its in self._open.items()}
+        left = {
+            by: [offset for offset in its if offset < self.end] for by, its in self._open.items()
+        }
         self._open = {by: offsets for by, offsets in left.items() if offsets}
-        self._aborted = {offset for offset in self._aborted if offset < self.end}  # the others are given out again
+        # The others are given out again.
+        self._aborted = {offset for offset in self._aborted if offset < self.end}
 
-    def read(self, position: int, most: int, committed: bool = False) -> tuple[Sequence[MemoryRecord], int]:
-        """Up to *most* records from *position* on, and the position after them: past the gaps behind them, too.
+    def read(
+        self, position: int, most: int, committed: bool = False
+    ) -> tuple[Sequence[MemoryRecord], int]:
+        """Up to *most* records from *position* on, and the position after them: past the gaps
+        behind them, too.
 
         It ends before the next offset that is spoiled.
         """
         end = min((one.first for one in self.spoiled if one.first > position), default=self.end)
         end = min(end, self.end_for(committed))
-        at, past = bisect_left(self._offsets, position), bisect_left(self._offsets, end)
+        at = bisect_left(self._offsets, position)
+        past = bisect_left(self._offsets, end)
         if not committed or not self._aborted:
             taken = self._records[at : min(past, at + most)]
             at += len(taken)
@@ -136,9 +151,14 @@ class PartitionLog:
     def offset_at(self, time_ms: int, committed: bool = False) -> int | None:
         """The offset of the first record at or after a time.
 
-        It may be part of an aborted transaction. Source: Kafka's ``ListOffsets``, which only looks at the end.
+        It may be part of an aborted transaction. Source: Kafka's ``ListOffsets``, which only looks
+        at the end.
         """
-        later = (one.offset for one in self._records if one.timestamp is not None and one.timestamp >= time_ms)
+        later = (
+            one.offset
+            for one in self._records
+            if one.timestamp is not None and one.timestamp >= time_ms
+        )
         found = next(later, None)
         return found if found is not None and found < self.end_for(committed) else None
 
@@ -164,7 +184,9 @@ def range_shares(topics: Mapping[str, int], members: Mapping[str, frozenset[str]
 
 
 def sticky_shares(
-    topics: Mapping[str, int], members: Mapping[str, frozenset[str]], owners: Mapping[TopicPartition, str]
+    topics: Mapping[str, int],
+    members: Mapping[str, frozenset[str]],
+    owners: Mapping[TopicPartition, str],
 ) -> Shares:
     """member id -> its partitions: what it owns already, as far as the shares are even then.
 
@@ -173,8 +195,12 @@ def sticky_shares(
     Source: Kafka's CooperativeStickyAssignor, in what it achieves.
     """
     shares: dict[str, set[TopicPartition]] = {member: set() for member in sorted(members)}
-    readers = {topic: [member for member in shares if topic in members[member]] for topic in sorted(topics)}
-    partitions = [TopicPartition(topic, number) for topic in readers for number in range(topics[topic])]
+    readers = {
+        topic: [member for member in shares if topic in members[member]] for topic in sorted(topics)
+    }
+    partitions = [
+        TopicPartition(topic, number) for topic in readers for number in range(topics[topic])
+    ]
     for partition in partitions:
         if owners.get(partition) in readers[partition.topic]:
             shares[owners[partition]].add(partition)
@@ -187,14 +213,18 @@ def sticky_shares(
     return {member: frozenset(share) for member, share in shares.items()}
 
 
-def _move_one(shares: dict[str, set[TopicPartition]], members: Mapping[str, frozenset[str]]) -> bool:
+def _move_one(
+    shares: dict[str, set[TopicPartition]], members: Mapping[str, frozenset[str]]
+) -> bool:
     """Move a partition to a member that has at least two less; False if nobody has too many."""
     by_size = sorted(shares, key=lambda member: len(shares[member]))
     for giver in reversed(by_size):
         for taker in by_size:
             if len(shares[giver]) - len(shares[taker]) < 2:
                 break
-            movable = [partition for partition in shares[giver] if partition.topic in members[taker]]
+            movable = [
+                partition for partition in shares[giver] if partition.topic in members[taker]
+            ]
             if movable:
                 moved = max(movable)
                 shares[giver].remove(moved)

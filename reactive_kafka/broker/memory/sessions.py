@@ -1,4 +1,6 @@
-"""Members of the in-memory broker that are cut off from their group, until their sessions end or they are healed."""
+"""Members of the in-memory broker that are cut off from their group, until their sessions end or
+they are healed.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from reactive_kafka.broker.memory.member import Member
 
 
 def cut_off(group: Group, member_id: str, now: float) -> None:
-    """Cut a member off: it is out when its session has ended, and is not told. KeyError: there is none."""
+    """Cut a member off: it is out when its session has ended, and is not told. KeyError: there is
+    none.
+    """
     member = group.members[member_id]
     member.cut_since = now
     member.cut = asyncio.create_task(_end_session(group, member), name=f"{member_id}-cut-off")
@@ -18,7 +22,8 @@ def cut_off(group: Group, member_id: str, now: float) -> None:
 
 def heal(group: Group) -> None:
     """Members reach the group again: whose session has ended is told, and joins anew."""
-    healed, group.cut_off = group.cut_off, []
+    healed = group.cut_off
+    group.cut_off = []
     for member in healed:
         if member.cut is not None:
             member.cut.cancel()

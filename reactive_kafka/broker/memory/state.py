@@ -1,4 +1,6 @@
-"""What the in-memory broker holds, shared by its clients and the tests' own face of it, and its scripted failures."""
+"""What the in-memory broker holds, shared by its clients and the tests' own face of it, and its
+scripted failures.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,22 @@ from reactive_kafka.errors import BrokerError, OutcomeUnknownError, TransientBro
 from reactive_kafka.records import RecordBytes, TopicPartition
 from reactive_kafka.subscription import Subscription
 
-Question = Literal["committed", "beginning_offsets", "end_offsets", "offsets_for_times", "topics", "topic_ids", "check"]
+Question = Literal[
+    "committed",
+    "beginning_offsets",
+    "end_offsets",
+    "offsets_for_times",
+    "topics",
+    "topic_ids",
+    "check",
+]
 Transactional = Literal["claim", "add_group", "commit_in", "end"]
 Request = (
     Question
     | Transactional
-    | Literal["start", "commit", "send", "partitions", "create_topic", "describe_group", "topic_configs"]
+    | Literal[
+        "start", "commit", "send", "partitions", "create_topic", "describe_group", "topic_configs"
+    ]
 )
 Call = Request | Literal["poll"]
 
@@ -87,21 +99,25 @@ class Step:
 
 
 class Faults:
-    """What the next calls will meet. One script a kind of call, used up in order; then calls succeed again.
+    """What the next calls will meet. One script a kind of call, used up in order; then calls
+    succeed again.
 
-    A script may be for calls *of* one thing alone, as :class:`MemoryBroker` has them. It comes before the one for all
-    calls of that kind.
+    A script may be for calls *of* one thing alone, as :class:`MemoryBroker` has them. It comes
+    before the one for all calls of that kind.
     """
 
     def __init__(self) -> None:
         self.asked: Counter[Call] = Counter()
         self.down = False
-        self.down_since = 0.0  # when it went down last, by the monotonic clock
+        # When it went down last, by the monotonic clock.
+        self.down_since = 0.0
         self.answer_timeout_s = 10.0
         # Topic that cannot be written to -> the error that a send gets.
         self.away: dict[str, BrokerError] = {}
-        self.unstorable: dict[TopicPartition, BrokerError] = {}  # partitions whose positions are refused -> why
-        self.leaders_away: dict[TopicPartition, str | None] = {}  # partitions that nobody can use -> their leader
+        # Partitions whose positions are refused -> why.
+        self.unstorable: dict[TopicPartition, BrokerError] = {}
+        # Partitions that nobody can use -> their leader.
+        self.leaders_away: dict[TopicPartition, str | None] = {}
         self._scripts: defaultdict[tuple[Call, str | None], deque[Step]] = defaultdict(deque)
         self._late: dict[asyncio.Task[object], None] = {}
 
@@ -120,7 +136,8 @@ class Faults:
         return not self.down and of not in self.away and not self._script(call, of)
 
     async def ask(self, call: Request, effect: Callable[[], T], of: str | None = None) -> T:
-        """Carry out one call: the request travels, takes *effect* at the broker, and the answer travels back.
+        """Carry out one call: the request travels, takes *effect* at the broker, and the answer
+        travels back.
 
         A request that was held goes on even when its caller has given up: it may still take effect.
         """
@@ -143,7 +160,9 @@ class Faults:
                 return await asyncio.shield(task)
         except TimeoutError:
             kind = OutcomeUnknownError if call in _MAY_HAVE_HAPPENED else TransientBrokerError
-            raise kind(f"the in-memory broker did not answer {call} within {self.answer_timeout_s:g} s") from None
+            raise kind(
+                f"the in-memory broker did not answer {call} within {self.answer_timeout_s:g} s"
+            ) from None
 
     async def close(self) -> None:
         late = tuple(self._late)
@@ -157,14 +176,16 @@ class Faults:
     def _forget(self, task: asyncio.Task[object]) -> None:
         self._late.pop(task, None)
         if not task.cancelled():
-            task.exception()  # its caller may have given up; nobody else asks for it
+            # Its caller may have given up; nobody else asks for it.
+            task.exception()
 
 
 class Signal:
     """Wakes everybody who waits for something to change."""
 
     def __init__(self) -> None:
-        self._waiters: dict[asyncio.Future[None], None] = {}  # woken in the order in which they came
+        # Woken in the order in which they came.
+        self._waiters: dict[asyncio.Future[None], None] = {}
 
     def notify(self) -> None:
         for waiter in self._waiters:
@@ -190,7 +211,9 @@ class Signal:
 
 
 class MemoryState:
-    """Topics, groups and faults of one in-memory broker; :class:`MemoryBroker` says what its changes do."""
+    """Topics, groups and faults of one in-memory broker; :class:`MemoryBroker` says what its
+    changes do.
+    """
 
     def __init__(self, clock: Clock, default_partitions: int, *, auto_create: bool) -> None:
         self.clock = clock
@@ -199,7 +222,8 @@ class MemoryState:
         self.logs: dict[str, list[PartitionLog]] = {}
         # Topic -> its configs. Clients can read them; the broker does not act on them.
         self.configs: dict[str, dict[str, str]] = {}
-        self.ids: dict[str, str] = {}  # of the topics that exist; one that is made anew gets another
+        # Of the topics that exist; one that is made anew gets another.
+        self.ids: dict[str, str] = {}
         self._numbers = count(1)
         self.groups: dict[str, Group] = {}
         self.transactions = Coordinator(self)
@@ -207,7 +231,9 @@ class MemoryState:
         self.changed = Signal()
 
     def use(self, topic: str) -> int:
-        """Number of partitions of a topic; one that is not known is created, as Kafka does by default, else 0."""
+        """Number of partitions of a topic; one that is not known is created, as Kafka does by
+        default, else 0.
+        """
         if topic not in self.logs and self.auto_create:
             self.create(topic, self.default_partitions)
         return len(self.logs.get(topic, ()))
@@ -235,7 +261,10 @@ class MemoryState:
                 group.rebalance()
 
     def partitions_by_topic(self) -> dict[str, list[TopicPartition]]:
-        return {topic: [TopicPartition(topic, at) for at in range(len(logs))] for topic, logs in self.logs.items()}
+        return {
+            topic: [TopicPartition(topic, at) for at in range(len(logs))]
+            for topic, logs in self.logs.items()
+        }
 
     def log(self, partition: TopicPartition) -> PartitionLog | None:
         """The log of a partition; None where there is no such partition."""
@@ -261,7 +290,9 @@ class MemoryState:
     def led_log(self, partition: TopicPartition) -> PartitionLog:
         """The same, as its leader tells it: TransientBrokerError where that is away, too."""
         if partition in self.faults.leaders_away:
-            raise TransientBrokerError(f"the leader of {TopicPartition(*partition)} does not answer")
+            raise TransientBrokerError(
+                f"the leader of {TopicPartition(*partition)} does not answer"
+            )
         return self.existing_log(partition)
 
     def spread(self, topic: str, key: bytes | None, turn: Iterator[int]) -> int:
@@ -282,7 +313,13 @@ class MemoryState:
         return self.groups[name]
 
     def sizes(self, read: Sequence[Subscription]) -> dict[str, int]:
-        """topic -> number of partitions, of the topics that are read; those read by name are created."""
+        """topic -> number of partitions, of the topics that are read; those read by name are
+        created.
+        """
         for topic in sorted({topic for one in read for topic in one.topics}):
             self.use(topic)
-        return {topic: len(self.logs[topic]) for topic in sorted(self.logs) if any(one.reads(topic) for one in read)}
+        return {
+            topic: len(self.logs[topic])
+            for topic in sorted(self.logs)
+            if any(one.reads(topic) for one in read)
+        }

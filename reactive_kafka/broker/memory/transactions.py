@@ -21,30 +21,43 @@ class _Tenure:
     transaction: TransactionId
     is_over: bool = False
     is_begun: bool = False
-    has_parts: bool = False  # the broker may have heard of the transaction
-    under_way: int = 0  # calls
+    # The broker may have heard of the transaction.
+    has_parts: bool = False
+    # Calls.
+    under_way: int = 0
 
 
 class MemoryTransactionalProducer(MemoryWriter):
-    """Writes in transactions. What the seam does not allow raises BrokerError, so that no test passes with it."""
+    """Writes in transactions. What the seam does not allow raises BrokerError, so that no test
+    passes with it.
+    """
 
-    def __init__(self, state: MemoryState, transactional_id: str, properties: Mapping[str, object]) -> None:
+    def __init__(
+        self, state: MemoryState, transactional_id: str, properties: Mapping[str, object]
+    ) -> None:
         super().__init__(state, properties)
         self._transactional_id = transactional_id
-        self._timeout_s = number_of(properties, "transaction_timeout_ms", TRANSACTION_TIMEOUT_MS) / 1000
+        self._timeout_s = (
+            number_of(properties, "transaction_timeout_ms", TRANSACTION_TIMEOUT_MS) / 1000
+        )
         self._tenure: _Tenure | None = None
 
     async def claim(self) -> None:
         if self._tenure is not None:
             self._tenure.is_over = True
-        by, transactions = self._transactional_id, self._state.transactions
-        claimed = await self._state.faults.ask("claim", lambda: transactions.claim(by, self._timeout_s), by)
+        by = self._transactional_id
+        transactions = self._state.transactions
+        claimed = await self._state.faults.ask(
+            "claim", lambda: transactions.claim(by, self._timeout_s), by
+        )
         self._tenure = _Tenure(claimed)
 
     def begin(self) -> None:
         tenure = self._usable()
         if tenure.is_begun:
-            raise BrokerError(f"{self._transactional_id!r} has begun a transaction, and not ended it")
+            raise BrokerError(
+                f"{self._transactional_id!r} has begun a transaction, and not ended it"
+            )
         tenure.is_begun = True
 
     async def write(self, to: TopicPartition, records: Sequence[RecordFields]) -> WrittenBatch:
@@ -55,8 +68,11 @@ class MemoryTransactionalProducer(MemoryWriter):
     async def add_group(self, group_id: str) -> TransactionId:
         with self._in_transaction() as tenure:
             tenure.has_parts = True
-            transaction, transactions = tenure.transaction, self._state.transactions
-            await self._state.faults.ask("add_group", lambda: transactions.add_group(transaction, group_id), group_id)
+            transaction = tenure.transaction
+            transactions = self._state.transactions
+            await self._state.faults.ask(
+                "add_group", lambda: transactions.add_group(transaction, group_id), group_id
+            )
             return transaction
 
     async def commit(self) -> None:
@@ -67,7 +83,8 @@ class MemoryTransactionalProducer(MemoryWriter):
 
     async def stop(self) -> None:
         await super().stop()
-        tenure, self._tenure = self._tenure, None
+        tenure = self._tenure
+        self._tenure = None
         if tenure is not None and tenure.is_begun:
             with suppress(BrokerError):
                 await self._ask_end(tenure, False)
@@ -75,19 +92,25 @@ class MemoryTransactionalProducer(MemoryWriter):
     async def _end(self, is_committed: bool) -> None:
         with self._in_transaction() as tenure:
             if tenure.under_way > 1:
-                raise BrokerError(f"{tenure.under_way - 1} calls of {self._transactional_id!r} are still on their way")
+                raise BrokerError(
+                    f"{tenure.under_way - 1} calls of {self._transactional_id!r} are still on their way"
+                )
             await self._ask_end(tenure, is_committed)
             tenure.is_begun = tenure.has_parts = False
 
     async def _ask_end(self, tenure: _Tenure, is_committed: bool) -> None:
-        if tenure.has_parts:  # else there is nothing to end, and a client does not ask
+        # Else there is nothing to end, and a client does not ask.
+        if tenure.has_parts:
             transactions = self._state.transactions
             await self._state.faults.ask(
-                "end", lambda: transactions.end(tenure.transaction, is_committed), self._transactional_id
+                "end",
+                lambda: transactions.end(tenure.transaction, is_committed),
+                self._transactional_id,
             )
 
     def _appender(self, target: TopicPartition) -> Callable[[Sequence[RecordBytes]], list[Written]]:
-        transaction, by = self._usable().transaction, self._transactional_id
+        transaction = self._usable().transaction
+        by = self._transactional_id
 
         def append(records: Sequence[RecordBytes]) -> list[Written]:
             self._state.transactions.add_partition(transaction, target)
@@ -97,7 +120,9 @@ class MemoryTransactionalProducer(MemoryWriter):
 
     def _usable(self) -> _Tenure:
         if self._tenure is None or self._tenure.is_over:
-            raise BrokerError(f"{self._transactional_id!r} has to be claimed first: that comes after any error, too")
+            raise BrokerError(
+                f"{self._transactional_id!r} has to be claimed first: that comes after any error, too"
+            )
         return self._tenure
 
     @contextmanager

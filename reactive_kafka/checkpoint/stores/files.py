@@ -22,11 +22,14 @@ from reactive_kafka.errors import CorruptCheckpointError, StoreAwayError
 from reactive_kafka.records import TopicPartition
 
 ANSWER_S = 10.0
-LONGEST_NAME = 180  # bytes of an encoded name; what is longer is cut and told apart by its hash
-LARGEST = 64 * 1024 * 1024  # bytes: a larger file is none of ours
+# Bytes of an encoded name; what is longer is cut and told apart by its hash.
+LONGEST_NAME = 180
+# bytes: a larger file is none of ours.
+LARGEST = 64 * 1024 * 1024
 _LOCK = ".lock"
 _LOCK_EVERY_S = 0.005
-_AS_IT_IS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe in the place of a file must not stop us
+# A pipe in the place of a file must not stop us.
+_AS_IT_IS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 Step = Literal["lock", "create", "write", "sync", "replace", "sync folder"]
 
@@ -34,15 +37,23 @@ T = TypeVar("T")
 
 
 class FileStore:
-    """``folder/<group>/<topic>-<partition>.json``, names percent-encoded; for one host, or a file system that locks.
+    """``folder/<group>/<topic>-<partition>.json``, names percent-encoded; for one host, or a file
+    system that locks.
 
-    A file is replaced as a whole: written beside the old one, synced, renamed over it, and its folder synced. A crash
-    leaves the old one or the new one. Writers take turns by an ``flock`` of the group's folder's ``.lock``.
-    The folder is made if missing, with rights for its owner only. *step* is called before each step of a write, for
-    tests: what it raises is a crash there. A call may take *answer_s*.
+    A file is replaced as a whole: written beside the old one, synced, renamed over it, and its
+    folder synced. A crash leaves the old one or the new one. Writers take turns by an ``flock`` of
+    the group's folder's ``.lock``. The folder is made if missing, with rights for its owner only.
+    *step* is called before each step of a write, for tests: what it raises is a crash there. A call
+      may take *answer_s*.
     """
 
-    def __init__(self, folder: Path, *, step: Callable[[Step], None] | None = None, answer_s: float = ANSWER_S) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        step: Callable[[Step], None] | None = None,
+        answer_s: float = ANSWER_S,
+    ) -> None:
         self._folder = folder
         self._answer_s = answer_s
         self._step = step or (lambda _: None)
@@ -53,38 +64,67 @@ class FileStore:
 
     def path(self, group: str, partition: TopicPartition) -> Path:
         """Where the row of a partition is."""
-        return self._folder / _encoded(group) / f"{_encoded(partition.topic)}-{partition.partition}.json"
+        return (
+            self._folder
+            / _encoded(group)
+            / f"{_encoded(partition.topic)}-{partition.partition}.json"
+        )
 
-    async def read(self, group: str, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Checkpoint]:
+    async def read(
+        self, group: str, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, Checkpoint]:
         return await self._in_thread(self._read, group, tuple(partitions))
 
-    async def write(self, group: str, writes: Mapping[TopicPartition, Write]) -> frozenset[TopicPartition]:
+    async def write(
+        self, group: str, writes: Mapping[TopicPartition, Write]
+    ) -> frozenset[TopicPartition]:
         return await self._in_thread(self._write, group, dict(writes))
 
     async def close(self) -> None:
         """No file is open between calls."""
 
     async def _in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
-        """Run a call in a thread; given up at the deadline, its thread ends by itself, and can do no harm."""
+        """Run a call in a thread; given up at the deadline, its thread ends by itself, and can do
+        no harm.
+        """
         self._threads = self._threads or CapacityLimiter(4)
         try:
             async with asyncio.timeout(self._answer_s):
-                return await to_thread.run_sync(call, *arguments, limiter=self._threads, abandon_on_cancel=True)
+                return await to_thread.run_sync(
+                    call, *arguments, limiter=self._threads, abandon_on_cancel=True
+                )
         except TimeoutError as error:
-            raise StoreAwayError(f"{self._folder} did not answer within {self._answer_s:g} s") from error
+            raise StoreAwayError(
+                f"{self._folder} did not answer within {self._answer_s:g} s"
+            ) from error
 
-    def _read(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Checkpoint]:
+    def _read(
+        self, group: str, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, Checkpoint]:
         with self._opened(group) as folder:
-            return {one: row for one in partitions if (row := self._row(folder, group, one)) is not None}
+            return {
+                one: row for one in partitions if (row := self._row(folder, group, one)) is not None
+            }
 
-    def _write(self, group: str, writes: Mapping[TopicPartition, Write]) -> frozenset[TopicPartition]:
+    def _write(
+        self, group: str, writes: Mapping[TopicPartition, Write]
+    ) -> frozenset[TopicPartition]:
         with self._opened(group) as folder, self._locked(folder, group):
-            return frozenset(one for one in sorted(writes) if not self._write_one(folder, group, one, writes[one]))
+            return frozenset(
+                one
+                for one in sorted(writes)
+                if not self._write_one(folder, group, one, writes[one])
+            )
 
     def _write_one(self, folder: int, group: str, partition: TopicPartition, write: Write) -> bool:
         if not allows(self._row(folder, group, partition), write):
             return False
-        row = {"version": 1, "group": group, "topic": partition.topic, "partition": partition.partition}
+        row = {
+            "version": 1,
+            "group": group,
+            "topic": partition.topic,
+            "partition": partition.partition,
+        }
         content = json.dumps({**row, **write.checkpoint._asdict()}, indent=1) + "\n"
         path = self.path(group, partition)
         with _told(path):
@@ -92,7 +132,8 @@ class FileStore:
         return True
 
     def _replace(self, folder: int, name: str, content: bytes) -> None:
-        new = f".{name}.new"  # one name: whoever has the lock is alone, and a crash leaves one file behind at most
+        # One name: whoever has the lock is alone, and a crash leaves one file behind at most.
+        new = f".{name}.new"
         self._step("create")
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _AS_IT_IS
         with os.fdopen(os.open(new, flags, 0o600, dir_fd=folder), "wb") as file:
@@ -121,7 +162,9 @@ class FileStore:
 
     @contextmanager
     def _opened(self, group: str) -> Iterator[int]:
-        """The group's folder, made if it is missing; never through a link below the store's own folder."""
+        """The group's folder, made if it is missing; never through a link below the store's own
+        folder.
+        """
         with ExitStack() as opened:
             with _told(self._folder):
                 _make(self._folder)
@@ -133,8 +176,11 @@ class FileStore:
             yield folder
 
     def _wait_for(self, lock: int, path: Path) -> None:
-        """Lock, trying again and again: a thread that waits inside of flock could not be given up."""
-        patience_s = 0.8 * self._answer_s  # over before the call is given up, so that it does not write afterwards
+        """Lock, trying again and again: a thread that waits inside of flock could not be given
+        up.
+        """
+        # Over before the call is given up, so that it does not write afterwards.
+        patience_s = 0.8 * self._answer_s
         give_up = time.monotonic() + patience_s
         while True:
             try:
@@ -156,11 +202,14 @@ class FileStore:
                 self._wait_for(lock, path)
             yield
         finally:
-            os.close(lock)  # which unlocks it
+            # Which unlocks it.
+            os.close(lock)
 
 
 def _make(folder: Path) -> None:
-    """Make it, and what is missing above it, for the owner alone: whoever may write above could put another there."""
+    """Make it, and what is missing above it, for the owner alone: whoever may write above could put
+    another there.
+    """
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
     except FileNotFoundError:
@@ -173,7 +222,8 @@ def _folder_in(root: int, name: str) -> int:
     try:
         return os.open(name, flags, dir_fd=root)
     except FileNotFoundError:
-        with suppress(FileExistsError):  # another process was faster
+        # Another process was faster.
+        with suppress(FileExistsError):
             os.mkdir(name, 0o700, dir_fd=root)
         os.fsync(root)
         return os.open(name, flags, dir_fd=root)
@@ -181,23 +231,31 @@ def _folder_in(root: int, name: str) -> int:
 
 @contextmanager
 def _told(path: Path) -> Iterator[None]:
-    """Errors of the system as ours: the store is away (full, read-only, no rights), or the path is no file of ours."""
+    """Errors of the system as ours: the store is away (full, read-only, no rights), or the path is
+    no file of ours.
+    """
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENOTDIR, errno.EISDIR, errno.ENXIO):
-            raise CorruptCheckpointError(f"{path} is a link, or no file or folder of this store: {error}") from error
+            raise CorruptCheckpointError(
+                f"{path} is a link, or no file or folder of this store: {error}"
+            ) from error
         raise StoreAwayError(f"{path}: {error.strerror or error}") from error
 
 
 def _encoded(name: str) -> str:
-    """A name as one part of a path: no separator, no leading dot, no longer than a file system takes."""
+    """A name as one part of a path: no separator, no leading dot, no longer than a file system
+    takes.
+    """
     encoded = quote(name, safe="")
     if encoded.startswith("."):
         encoded = f"%2E{encoded[1:]}"
     if len(encoded) > LONGEST_NAME:
-        encoded = f"{encoded[:100]}%{sha256(name.encode()).hexdigest()[:40]}"  # no encoding has "%" and so many digits
-    return encoded or "%"  # the empty name
+        # No encoding has "%" and so many digits.
+        encoded = f"{encoded[:100]}%{sha256(name.encode()).hexdigest()[:40]}"
+    # The empty name.
+    return encoded or "%"
 
 
 def _parsed(path: Path, content: bytes, group: str, partition: TopicPartition) -> Checkpoint:
@@ -206,14 +264,19 @@ def _parsed(path: Path, content: bytes, group: str, partition: TopicPartition) -
         named = (row["version"], row["group"], row["topic"], row["partition"])
         values = (row["token"], row["position"], row["state"], row["metadata"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise CorruptCheckpointError(f"{path} is cut, damaged, or no checkpoint of ours: {error!r:.120}") from error
+        raise CorruptCheckpointError(
+            f"{path} is cut, damaged, or no checkpoint of ours: {error!r:.120}"
+        ) from error
     if named != (1, group, *partition):
-        raise CorruptCheckpointError(f"{path} is for {named[1:]} (version {named[0]!r}), not for {(group, *partition)}")
+        raise CorruptCheckpointError(
+            f"{path} is for {named[1:]} (version {named[0]!r}), not for {(group, *partition)}"
+        )
     return checked(str(path), *values)
 
 
 def _read_all(file: int) -> bytes:
-    parts, size = [], 0
+    parts = []
+    size = 0
     while part := os.read(file, 1 << 20):
         parts.append(part)
         size += len(part)

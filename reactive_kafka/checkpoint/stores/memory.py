@@ -1,4 +1,6 @@
-"""A store in memory, for tests and simulations: it fails, waits and loses answers as it is told to."""
+"""A store in memory, for tests and simulations: it fails, waits and loses answers as it is told
+to.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,9 @@ Call = Literal["read", "write", "enter", "exit"]
 Outcome = Literal["ok", "away", "lost", "late", "corrupt"]
 """What becomes of a call.
 
-``away``: nothing happens, and it raises. ``lost``: it takes effect, and raises. ``late``: it raises, and takes effect
-when :meth:`Rows.land` is called. ``corrupt``: what is stored cannot be read.
+``away``: nothing happens, and it raises. ``lost``: it takes effect, and raises. ``late``: it
+raises, and takes effect when :meth:`Rows.land` is called. ``corrupt``: what is stored cannot be
+read.
 """
 
 T = TypeVar("T")
@@ -31,27 +34,35 @@ T = TypeVar("T")
 class Written(NamedTuple):
     """One row that somebody tried to write."""
 
-    who: str  # name of the client
+    # Name of the client.
+    who: str
     group: str
     partition: TopicPartition
     write: Write
-    stored: bool  # it was let through
+    # It was let through.
+    stored: bool
 
 
 class Faults:
     """What the next calls will meet; of one client, or of all of them."""
 
     def __init__(self) -> None:
-        self.away = False  # while True every call raises StoreAwayError, and nothing happens
-        self.slow_s = 0.0  # how long each call takes
+        # While True every call raises StoreAwayError, and nothing happens.
+        self.away = False
+        # How long each call takes.
+        self.slow_s = 0.0
         self._scripts: defaultdict[Call, deque[Outcome | Hold]] = defaultdict(deque)
 
     def script(self, call: Call, *outcomes: Outcome) -> None:
-        """Let the next calls of one kind end like this, one after the other; then all is well again."""
+        """Let the next calls of one kind end like this, one after the other; then all is well
+        again.
+        """
         self._scripts[call].extend(outcomes)
 
     def hold(self, call: Call) -> Hold:
-        """Hold up the next call of one kind, before anything happens. Given up by its caller it does nothing."""
+        """Hold up the next call of one kind, before anything happens. Given up by its caller it
+        does nothing.
+        """
         hold = Hold()
         self._scripts[call].append(hold)
         return hold
@@ -71,11 +82,15 @@ class Rows:
     """What the clients of one store share."""
 
     def __init__(self) -> None:
-        self.data: dict[Any, Any] = {}  # what transactions have written
-        self.history: list[Written] = []  # every row that was tried to be written, as the store saw them
-        self.faults = Faults()  # those that every client meets
+        # What transactions have written.
+        self.data: dict[Any, Any] = {}
+        # Every row that was tried to be written, as the store saw them.
+        self.history: list[Written] = []
+        # Those that every client meets.
+        self.faults = Faults()
         self._rows: dict[tuple[str, TopicPartition], Checkpoint] = {}
-        self.late: list[Callable[[], object]] = []  # what calls have yet to do until land()
+        # What calls have yet to do until land()
+        self.late: list[Callable[[], object]] = []
 
     def row(self, group: str, partition: TopicPartition) -> Checkpoint | None:
         """What is stored now."""
@@ -88,12 +103,23 @@ class Rows:
         else:
             self._rows[group, partition] = checkpoint
 
-    def refused(self, group: str, writes: Mapping[TopicPartition, Write]) -> frozenset[TopicPartition]:
+    def refused(
+        self, group: str, writes: Mapping[TopicPartition, Write]
+    ) -> frozenset[TopicPartition]:
         """Which of them would not be let through now."""
-        return frozenset(partition for partition in writes if not allows(self.row(group, partition), writes[partition]))
+        return frozenset(
+            partition
+            for partition in writes
+            if not allows(self.row(group, partition), writes[partition])
+        )
 
     def write(
-        self, who: str, group: str, writes: Mapping[TopicPartition, Write], *, together: bool = False
+        self,
+        who: str,
+        group: str,
+        writes: Mapping[TopicPartition, Write],
+        *,
+        together: bool = False,
     ) -> frozenset[TopicPartition]:
         """Write what is let through, *together* all or nothing; which ones were refused."""
         refused = self.refused(group, writes)
@@ -107,9 +133,11 @@ class Rows:
     def land(self) -> list[Written]:
         """Let what is late arrive, in the order in which it was sent; what became of it."""
         before = len(self.history)
-        late, self.late = self.late, []
+        late = self.late
+        self.late = []
         for effect in late:
-            with suppress(CheckpointRefusedError):  # a transaction, rolled back; the history tells
+            # A transaction, rolled back; the history tells.
+            with suppress(CheckpointRefusedError):
                 effect()
         return self.history[before:]
 
@@ -126,31 +154,46 @@ class MemoryStore:
     """One client of rows in memory; the rows are gone with the process."""
 
     def __init__(self, rows: Rows | None = None, *, who: str = "") -> None:
-        self.rows = Rows() if rows is None else rows  # what it shares with other clients
-        self.who = who  # its name in the history
-        self.faults = Faults()  # what this client alone meets; those of all come first
-        self.deadline_s = DEADLINE_S  # how long a call may take before it raises StoreAwayError
+        # What it shares with other clients.
+        self.rows = Rows() if rows is None else rows
+        # Its name in the history.
+        self.who = who
+        # What this client alone meets; those of all come first.
+        self.faults = Faults()
+        # How long a call may take before it raises StoreAwayError.
+        self.deadline_s = DEADLINE_S
 
     @classmethod
     def named(cls, name: str, *, who: str = "") -> MemoryStore:
-        """A client of the rows that this process shares under a name, as ``memory://name`` opens it."""
+        """A client of the rows that this process shares under a name, as ``memory://name`` opens
+        it.
+        """
         return cls(_named.setdefault(name, Rows()), who=who)
 
     def __repr__(self) -> str:
         return f"MemoryStore(who={self.who!r})"
 
-    async def read(self, group: str, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Checkpoint]:
+    async def read(
+        self, group: str, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, Checkpoint]:
         rows = self.rows
         return await self._ask(
-            "read", lambda: {one: row for one in partitions if (row := rows.row(group, one)) is not None}
+            "read",
+            lambda: {one: row for one in partitions if (row := rows.row(group, one)) is not None},
         )
 
-    async def write(self, group: str, writes: Mapping[TopicPartition, Write]) -> frozenset[TopicPartition]:
+    async def write(
+        self, group: str, writes: Mapping[TopicPartition, Write]
+    ) -> frozenset[TopicPartition]:
         return await self._ask("write", lambda: self.rows.write(self.who, group, writes))
 
     @asynccontextmanager
-    async def transaction(self, group: str, writes: Mapping[TopicPartition, Write]) -> AsyncIterator[dict[Any, Any]]:
-        """Yields a dict: what is put into it comes into :attr:`Rows.data` together with the rows, or not at all."""
+    async def transaction(
+        self, group: str, writes: Mapping[TopicPartition, Write]
+    ) -> AsyncIterator[dict[Any, Any]]:
+        """Yields a dict: what is put into it comes into :attr:`Rows.data` together with the rows,
+        or not at all.
+        """
 
         def end() -> None:
             refuse(group, self.rows.write(self.who, group, writes, together=True))
@@ -171,9 +214,13 @@ class MemoryStore:
                 outcome = await self.rows.faults.meet(call)
                 outcome = await self.faults.meet(call) if outcome == "ok" else outcome
         except TimeoutError as error:
-            raise StoreAwayError(f"the in-memory store did not answer within {self.deadline_s:g} s") from error
+            raise StoreAwayError(
+                f"the in-memory store did not answer within {self.deadline_s:g} s"
+            ) from error
         if outcome == "corrupt":
-            raise CorruptCheckpointError("the in-memory store: the script says that this row cannot be read")
+            raise CorruptCheckpointError(
+                "the in-memory store: the script says that this row cannot be read"
+            )
         if outcome == "away":
             raise StoreAwayError("the in-memory store is away")
         if outcome == "late":

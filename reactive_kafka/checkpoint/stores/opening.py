@@ -36,7 +36,8 @@ def open_store(url: str) -> CheckpointStore:
             from reactive_kafka.checkpoint.stores.redis import RedisStore
 
             return RedisStore(url)
-    except ImportError as error:  # SQLAlchemy, the driver that the URL names, or redis
+    except ImportError as error:
+        # SQLAlchemy, the driver that the URL names, or redis.
         extra = "sql" if scheme in urls.SQL else "redis"
         raise MissingExtraError(f"a checkpoint store at {scheme}://", extra) from error
     if scheme == "file":
@@ -45,7 +46,9 @@ def open_store(url: str) -> CheckpointStore:
 
 
 def check_stores(channels: Iterable[IncomingSettings]) -> None:
-    """Raise if a store of these channels cannot be made, or needs a package that is missing; nothing connects."""
+    """Raise if a store of these channels cannot be made, or needs a package that is missing;
+    nothing connects.
+    """
     problems = []
     for channel in channels:
         if channel.checkpoint is not None:
@@ -63,14 +66,24 @@ def _custom(scheme: str, url: str) -> CheckpointStore:
     what = f"the store for {scheme}:// ({entry.value})"
     try:
         make: Callable[[str], CheckpointStore] = entry.load()
-    except Exception as error:  # it is the user's and may raise anything; start-up stops with its error
+    except Exception as error:
+        # It is the user's and may raise anything; start-up stops with its error.
         raise ValueError(f"{what} cannot be loaded: {type(error).__name__}: {error}") from error
     try:
         store = make(url)
-    except Exception as error:  # as above; where the URL has a secret in it, its text may have, too
-        says = f": {error}" if urls.shown(url) == url else " (what it says is left out: the URL has a secret in it)"
+    except Exception as error:
+        # As above; where the URL has a secret in it, its text may have, too.
+        says = (
+            f": {error}"
+            if urls.shown(url) == url
+            else " (what it says is left out: the URL has a secret in it)"
+        )
         raise ValueError(f"{what} cannot be made: {type(error).__name__}{says}") from error
-    missing = [name for name in ("read", "write", "close") if not callable(getattr(store, name, None))]
+    missing = [
+        name for name in ("read", "write", "close") if not callable(getattr(store, name, None))
+    ]
     if missing:
-        raise ValueError(f"what {entry.value} makes for {scheme}:// is no store: it has no {', '.join(missing)}")
+        raise ValueError(
+            f"what {entry.value} makes for {scheme}:// is no store: it has no {', '.join(missing)}"
+        )
     return store

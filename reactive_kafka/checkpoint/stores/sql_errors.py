@@ -1,4 +1,6 @@
-"""What an error of a database means: it is away, its data are damaged, or somebody must act. Pure."""
+"""What an error of a database means: it is away, its data are damaged, or somebody must act.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +10,30 @@ from typing import Literal
 Meaning = Literal["away", "corrupt", "fatal"]
 
 _AWAY_STATES = ("08", "40", "53", "57P", "58", "25006", "25P03", "55P03", "57014")
-"""SQLSTATEs, or how they begin: connection; rolled back (deadlock, serialization); full, too many connections; shutting
-down; I/O; read-only (a standby); idle too long; lock or statement timeout. Source: PostgreSQL manual, appendix A."""
+"""SQLSTATEs, or how they begin: connection; rolled back (deadlock, serialization); full, too many
+connections; shutting down; I/O; read-only (a standby); idle too long; lock or statement timeout.
+Source: PostgreSQL manual, appendix A."""
 
-_AWAY_IN_SQLITE = ("BUSY", "LOCKED", "FULL", "IOERR", "CANTOPEN", "READONLY", "PROTOCOL", "NOMEM", "INTERRUPT")
+_AWAY_IN_SQLITE = (
+    "BUSY",
+    "LOCKED",
+    "FULL",
+    "IOERR",
+    "CANTOPEN",
+    "READONLY",
+    "PROTOCOL",
+    "NOMEM",
+    "INTERRUPT",
+)
 _CORRUPT_IN_SQLITE = ("CORRUPT", "NOTADB")
 
-_OF_CONNECTION = ("OperationalError", "InterfaceError", "TimeoutError", "ConnectionTimeout", "PoolTimeout")
+_OF_CONNECTION = (
+    "OperationalError",
+    "InterfaceError",
+    "TimeoutError",
+    "ConnectionTimeout",
+    "PoolTimeout",
+)
 
 _SOMEBODY_MUST_ACT = (
     "password authentication failed",
@@ -22,14 +41,16 @@ _SOMEBODY_MUST_ACT = (
     "does not exist",
     "no password supplied",
 )
-"""Of errors without an SQLSTATE: psycopg's, of connections that were refused. Another language reads as "away"."""
+"""Of errors without an SQLSTATE: psycopg's, of connections that were refused. Another language
+reads as "away".
+"""
 
 
 def meaning_of(error: BaseException) -> Meaning:
     """What is to be done about an error of a database, its driver, or the system.
 
-    Away: nothing has happened, or nobody knows; the same may work later. A transaction that was rolled back for a
-    deadlock or a serialization failure is among these.
+    Away: nothing has happened, or nobody knows; the same may work later. A transaction that was
+    rolled back for a deadlock or a serialization failure is among these.
     """
     chain = tuple(_chain(error))
     for found in chain:
@@ -48,19 +69,25 @@ def meaning_of(error: BaseException) -> Meaning:
 
 
 def is_away_for_users(error: BaseException) -> bool:
-    """Whether the database is away, by an error of a user's statement; their own timeout or NOWAIT is no sign of it."""
+    """Whether the database is away, by an error of a user's statement; their own timeout or NOWAIT
+    is no sign of it.
+    """
     return not _has_state(error, "55P03", "57014") and meaning_of(error) == "away"
 
 
 def has_failed(error: BaseException) -> bool:
-    """Whether a statement before this one has failed, so that the transaction can only be rolled back."""
+    """Whether a statement before this one has failed, so that the transaction can only be rolled
+    back.
+    """
     return _has_state(error, "25P02")
 
 
 def advice_for(error: BaseException) -> str:
     """What to add to the text of an error; empty where nobody knows better."""
     has_pooler = _has_state(error, "26000", "42P05")
-    return " (behind a pooler? add prepared_statement_cache_size=0 to the URL)" if has_pooler else ""
+    return (
+        " (behind a pooler? add prepared_statement_cache_size=0 to the URL)" if has_pooler else ""
+    )
 
 
 def _has_state(error: BaseException, *states: str) -> bool:

@@ -29,22 +29,33 @@ from reactive_kafka.config.yaml_text import yaml_of
 )
 @click.option("--yaml", "as_yaml", is_flag=True, help="Print YAML; needs the extra [yaml].")
 def asyncapi(
-    target: str, config: Path | None, app_dir: Path, title: str | None, api_version: str | None, as_yaml: bool
+    target: str,
+    config: Path | None,
+    app_dir: Path,
+    title: str | None,
+    api_version: str | None,
+    as_yaml: bool,
 ) -> None:
     """Print the AsyncAPI 3.0 document of an application, without connecting.
 
-    It has the topics that are read and written, those of dead letters and delayed retries among them, and the
-    annotated types as JSON Schemas. Credentials are left out, and so are memory channels.
+    It has the topics that are read and written, those of dead letters and delayed retries among
+    them, and the annotated types as JSON Schemas. Credentials are left out, and so are memory
+    channels.
 
     \b
     Examples:
       reactive-kafka asyncapi billing:app > asyncapi.json
-      reactive-kafka asyncapi shop.billing:app --config prod.toml --yaml --title Billing --api-version 1.2.0
+      reactive-kafka asyncapi shop.billing:app --config prod.toml --yaml --title Billing
+      --api-version 1.2.0
     """
     app = load_app(target, app_dir)
     app.configure(config)
     module = target.partition(":")[0]
-    info = Info(title or target, api_version or _version_of(module), inspect.getdoc(sys.modules[module]) or "")
+    info = Info(
+        title or target,
+        api_version or _version_of(module),
+        inspect.getdoc(sys.modules[module]) or "",
+    )
     told = document(info, flows_of(app.plan))
     click.echo(yaml_of(told).rstrip("\n") if as_yaml else json.dumps(told, indent=2))
 

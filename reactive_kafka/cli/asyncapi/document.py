@@ -1,6 +1,8 @@
-"""The AsyncAPI 3.0 document of an application: servers, channels with their messages, operations. Pure.
+"""The AsyncAPI 3.0 document of an application: servers, channels with their messages, operations.
+Pure.
 
-Nothing of the credentials goes in: of a client's properties only brokers, the kind of security and the client's id.
+Nothing of the credentials goes in: of a client's properties only brokers, the kind of security and
+the client's id.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from reactive_kafka.cli.asyncapi.flows import Content, Flow, described
 from reactive_kafka.formats.names import FLOATS, INTEGERS
 from reactive_kafka.formats.schemas import Schema, schemas_of
 
-VERSION, BINDING = "3.0.0", {"bindingVersion": "0.5.0"}
+VERSION = "3.0.0"
+BINDING = {"bindingVersion": "0.5.0"}
 _TYPES = {
     "json": "application/json",
     "json-schema": "application/json",
@@ -29,7 +32,10 @@ _PLAIN: dict[str, Schema] = {
     "string": {"type": "string"},
     "bytes": {"type": "string", "format": "binary"},
     **{name: {"type": "integer", "format": f"int{size * 8}"} for name, size in INTEGERS.items()},
-    **{name: {"type": "number", "format": "float" if size == 4 else "double"} for name, size in FLOATS.items()},
+    **{
+        name: {"type": "number", "format": "float" if size == 4 else "double"}
+        for name, size in FLOATS.items()
+    },
 }
 _SASL = {
     "PLAIN": {"type": "plain"},
@@ -83,7 +89,9 @@ def _message(content: Content, payload: Schema) -> tuple[str, dict[str, Any]]:
         if content.required:
             told["headers"]["required"] = sorted(content.required)
     plain = _PLAIN.get(content.format or "", {})
-    if payload := ({**plain, **payload} if not payload or payload.get("type") == plain.get("type") else payload):
+    if payload := (
+        {**plain, **payload} if not payload or payload.get("type") == plain.get("type") else payload
+    ):
         told["payload"] = payload
     if key := _PLAIN.get(content.key_format or ""):
         told["bindings"] = {"kafka": {"key": key, **BINDING}}
@@ -105,13 +113,20 @@ class _Written:
         for address in addresses:
             channel = self._channel(flow, address, servers)
             within = f"#/channels/{channel}"
-            names = [_put(self.channels[channel]["messages"], name, message) for name, message in messages]
+            names = [
+                _put(self.channels[channel]["messages"], name, message)
+                for name, message in messages
+            ]
             operation = _operation(flow)
             operation |= {"channel": {"$ref": within}}
-            operation |= {"messages": [{"$ref": f"{within}/messages/{name}"} for name in dict.fromkeys(names)]}
+            operation |= {
+                "messages": [{"$ref": f"{within}/messages/{name}"} for name in dict.fromkeys(names)]
+            }
             if flow.reply_topic is not None:
                 operation["reply"] = {
-                    "channel": {"$ref": f"#/channels/{self._channel(flow, flow.reply_topic, servers)}"}
+                    "channel": {
+                        "$ref": f"#/channels/{self._channel(flow, flow.reply_topic, servers)}"
+                    }
                 }
             name = flow.name if len(addresses) == 1 else f"{flow.name}-{address}"
             _put(self.operations, _id(name), operation)
@@ -130,7 +145,10 @@ class _Written:
         for host in str(client["bootstrap_servers"]).split(","):
             server = {"host": host, **told}
             if host == EMBEDDED:
-                server |= {"host": "localhost", "description": "A broker inside the process, for development only."}
+                server |= {
+                    "host": "localhost",
+                    "description": "A broker inside the process, for development only.",
+                }
             names.append(_put(self.servers, _id(host), server))
         return names
 
@@ -147,7 +165,9 @@ class _Written:
         told["servers"] = servers
         name = _id(flow.name.removeprefix("receive-") if address is None else address)
         same = (
-            key for key, known in self.channels.items() if {**known, "messages": None} == {**told, "messages": None}
+            key
+            for key, known in self.channels.items()
+            if {**known, "messages": None} == {**told, "messages": None}
         )
         return next(same, None) or _put(self.channels, name, {**told, "messages": {}})
 
@@ -161,14 +181,21 @@ def _operation(flow: Flow) -> dict[str, Any]:
     if about := "\n\n".join(text for _, text in functions if text):
         told["description"] = about
     ids = {"groupId": flow.group_id, "clientId": flow.client.get("client_id")}
-    if bound := {name: {"type": "string", "enum": [str(value)]} for name, value in ids.items() if value is not None}:
+    if bound := {
+        name: {"type": "string", "enum": [str(value)]}
+        for name, value in ids.items()
+        if value is not None
+    }:
         told["bindings"] = {"kafka": {**bound, **BINDING}}
     return told
 
 
 def _put(kept: dict[str, Any], name: str, value: Any) -> str:
-    """Keep *value* under *name*, or one with a number where that is something else; where it is kept."""
-    number, free = 1, name
+    """Keep *value* under *name*, or one with a number where that is something else; where it is
+    kept.
+    """
+    number = 1
+    free = name
     while kept.setdefault(free, value) != value:
         number += 1
         free = f"{name}-{number}"

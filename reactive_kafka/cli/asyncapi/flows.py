@@ -1,4 +1,6 @@
-"""What an application reads and writes: each channel with its topics and messages, dead letters and retries. Pure."""
+"""What an application reads and writes: each channel with its topics and messages, dead letters and
+retries. Pure.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,12 @@ from reactive_kafka.handlers.spec import AppSpec, IncomingSpec, OutgoingSpec
 from reactive_kafka.outgoing.replies import CORRELATION_ID
 from reactive_kafka.records import Record
 
-_ORIGIN = ("exception-class-name", "topic", "partition", "offset")  # in each dead letter and each retry
-_NOT_OURS = ("-key", "-data", "-dlq")  # names of SmallRye's for what the letter is anyway
-_NOTHING = (None, types.NoneType)  # nothing is sent
+# In each dead letter and each retry.
+_ORIGIN = ("exception-class-name", "topic", "partition", "offset")
+# Names of SmallRye's for what the letter is anyway.
+_NOT_OURS = ("-key", "-data", "-dlq")
+# Nothing is sent.
+_NOTHING = (None, types.NoneType)
 _UNKNOWN = Asked(Any, "validation")
 
 
@@ -31,11 +36,15 @@ class Content:
     """One kind of message."""
 
     name: str
-    asked: Asked = _UNKNOWN  # the type of its value
-    format: str | None = None  # of the value; None: not known, as for the key
+    # The type of its value.
+    asked: Asked = _UNKNOWN
+    # Of the value; None: not known, as for the key.
+    format: str | None = None
     key_format: str | None = None
-    headers: frozenset[str] = frozenset()  # those that may be there
-    required: frozenset[str] = frozenset()  # those that always are
+    # Those that may be there.
+    headers: frozenset[str] = frozenset()
+    # Those that always are.
+    required: frozenset[str] = frozenset()
     about: str = ""
 
 
@@ -45,10 +54,12 @@ class Flow:
 
     name: str
     action: Literal["receive", "send"]
-    client: Mapping[str, Any]  # raw properties: connection and credentials
+    # Raw properties: connection and credentials.
+    client: Mapping[str, Any]
     contents: tuple[Content, ...]
     topics: Sequence[str] = ()
-    pattern: str | None = None  # instead of topics
+    # Instead of topics.
+    pattern: str | None = None
     group_id: str | None = None
     functions: tuple[Callable[..., Any], ...] = ()
     reply_topic: str | None = None
@@ -69,10 +80,12 @@ def _received(spec: IncomingSpec) -> Flow:
     payloads: list[Any] = [Any]
     functions: tuple[Callable[..., Any], ...] = tuple(handler.function for handler in spec.handlers)
     if spec.spark is not None:
-        payloads, functions = [bytes if spec.spark.model is None else spec.spark.model], (spec.spark.function,)
+        payloads = [bytes if spec.spark.model is None else spec.spark.model]
+        functions = (spec.spark.function,)
     elif spec.handlers:
         payloads = []
-        for handler in spec.handlers:  # types need not be hashable
+        # Types need not be hashable.
+        for handler in spec.handlers:
             payloads += [] if handler.payload_type in payloads else [handler.payload_type]
     contents = tuple(
         Content(
@@ -98,7 +111,11 @@ def _received(spec: IncomingSpec) -> Flow:
 def _failed(settings: IncomingSettings, contents: Sequence[Content]) -> Iterator[Flow]:
     """What becomes of records that failed."""
     if (retry := settings.delayed_retry) is not None:
-        needed = {headers.COUNT, headers.FIRST_PROCESSING, *(headers.DELAYED + name for name in _ORIGIN)}
+        needed = {
+            headers.COUNT,
+            headers.FIRST_PROCESSING,
+            *(headers.DELAYED + name for name in _ORIGIN),
+        }
         about = f"A record of {settings.name} that failed: it is tried again after the delay in the topic's name."
         again = tuple(
             replace(
@@ -110,18 +127,29 @@ def _failed(settings: IncomingSettings, contents: Sequence[Content]) -> Iterator
             )
             for content in contents
         )
-        send = Flow(f"send-retries-of-{settings.name}", "send", settings.client, again, retry.topics)
+        send = Flow(
+            f"send-retries-of-{settings.name}", "send", settings.client, again, retry.topics
+        )
         yield send
-        name, group = f"receive-retries-of-{settings.name}", group_of_retries(settings)
+        name = f"receive-retries-of-{settings.name}"
+        group = group_of_retries(settings)
         yield replace(send, name=name, action="receive", client=retry.client, group_id=group)
     if (letters := settings.dead_letter_queue) is not None:
         letter = Content(
             name=f"dead-letter-of-{settings.name}",
-            headers=frozenset(name for name in headers.DEAD_LETTER_NAMES if not name.endswith(_NOT_OURS)),
+            headers=frozenset(
+                name for name in headers.DEAD_LETTER_NAMES if not name.endswith(_NOT_OURS)
+            ),
             required=frozenset(headers.DEAD_LETTER + name for name in _ORIGIN),
             about=f"A record of {settings.name} that failed for good: its own bytes, which may be what cannot be read.",
         )
-        yield Flow(f"send-dead-letters-of-{settings.name}", "send", letters.client, (letter,), (letters.topic,))
+        yield Flow(
+            f"send-dead-letters-of-{settings.name}",
+            "send",
+            letters.client,
+            (letter,),
+            (letters.topic,),
+        )
 
 
 def _senders(channel: str, spec: AppSpec) -> Iterator[tuple[Callable[..., Any], Any]]:
@@ -129,7 +157,10 @@ def _senders(channel: str, spec: AppSpec) -> Iterator[tuple[Callable[..., Any], 
     for incoming in (*spec.incoming.values(), *spec.memory.values()):
         for handler in incoming.handlers:
             if channel in incoming.outgoing_of(handler):
-                yield handler.function, _one_of(handler.returns) if handler.yields else handler.returns
+                yield (
+                    handler.function,
+                    _one_of(handler.returns) if handler.yields else handler.returns,
+                )
     for source in spec.sources:
         if channel in source.outgoing:
             yield source.function, _one_of(source.returns)
@@ -149,7 +180,8 @@ def _sent(spec: OutgoingSpec, senders: Sequence[tuple[Callable[..., Any], Any]])
         Content(
             name=_type_name(annotation) or settings.name,
             asked=Asked(annotation, "serialization"),
-            format=settings.value_serializer or (None if annotation is Any else _format_of(annotation)),
+            format=settings.value_serializer
+            or (None if annotation is Any else _format_of(annotation)),
             key_format=settings.key_serializer,
             headers=frozenset(settings.propagate_headers or ()),
         )
@@ -166,15 +198,29 @@ def _sent(spec: OutgoingSpec, senders: Sequence[tuple[Callable[..., Any], Any]])
     )
     if settings.reply_topic is not None:
         needed = frozenset((CORRELATION_ID,))
-        reply = Content(f"reply-to-{settings.name}", headers=needed, required=needed, about="The reply to a request.")
-        yield Flow(f"receive-replies-to-{settings.name}", "receive", settings.client, (reply,), (settings.reply_topic,))
+        reply = Content(
+            f"reply-to-{settings.name}",
+            headers=needed,
+            required=needed,
+            about="The reply to a request.",
+        )
+        yield Flow(
+            f"receive-replies-to-{settings.name}",
+            "receive",
+            settings.client,
+            (reply,),
+            (settings.reply_topic,),
+        )
 
 
 def _value_of(returned: Any) -> Any:
-    """The type of the values that a function sends; Any where its annotation says nothing, or Record."""
+    """The type of the values that a function sends; Any where its annotation says nothing, or
+    Record.
+    """
     kinds = (typing.get_origin(part) or part for part in parts_of(returned))
     if any(isinstance(kind, type) and issubclass(kind, Record) for kind in kinds):
-        return Any  # which has a value of any type
+        # Which has a value of any type.
+        return Any
     if not is_union(returned):
         return Any if returned in _NOTHING else returned
     some = tuple(member for member in typing.get_args(returned) if member not in _NOTHING)

@@ -47,11 +47,13 @@ def dlq() -> None:
 @with_where
 @options.as_json()
 def show(topic: str, limit: int | None, values: bool, where: Where, as_json: bool) -> None:
-    """Show the records of a dead-letter topic: origin, reason and key of each, then the counts by reason.
+    """Show the records of a dead-letter topic: origin, reason and key of each, then the counts by
+    reason.
 
-    Reads the letters of this package and of SmallRye, those that a broker writes for a share group, and those of Kafka
-    Streams and Kafka Connect. Read-only, and without joining a group. Values are shown only with --values. Exits with
-    1 if the topic has records and none of them is a dead letter.
+    Reads the letters of this package and of SmallRye, those that a broker writes for a share group,
+    and those of Kafka Streams and Kafka Connect. Read-only, and without joining a group. Values are
+    shown only with --values. Exits with 1 if the topic has records and none of them is a dead
+    letter.
 
     \b
     Examples:
@@ -66,12 +68,16 @@ def _cluster(where: Where, topic: str) -> Cluster:
 
 
 def _client_of(channel: IncomingSettings, topic: str) -> Mapping[str, Any] | None:
-    """The properties of the producer that writes dead letters to this topic; None: the channel does not."""
+    """The properties of the producer that writes dead letters to this topic; None: the channel does
+    not.
+    """
     letters = channel.dead_letter_queue
     return letters.client if letters is not None and letters.topic == topic else None
 
 
-async def _show(cluster: Cluster, topic: str, limit: int | None, *, values: bool, as_json: bool) -> None:
+async def _show(
+    cluster: Cluster, topic: str, limit: int | None, *, values: bool, as_json: bool
+) -> None:
     shown: list[dict[str, Any]] = []
     counts: Counter[tuple[str, str]] = Counter()
     strangers = 0
@@ -86,14 +92,19 @@ async def _show(cluster: Cluster, topic: str, limit: int | None, *, values: bool
             else:
                 click.echo(_line(topic, letter))
     if as_json:
-        by_reason = [{"exception": kind, "reason": why, "count": count} for (kind, why), count in counts.most_common()]
+        by_reason = [
+            {"exception": kind, "reason": why, "count": count}
+            for (kind, why), count in counts.most_common()
+        ]
         answer = {"topic": topic, "records": shown, "by_reason": by_reason, "no_letters": strangers}
         click.echo(json.dumps(answer, indent=2))
     else:
         is_cut = counts.total() + strangers == limit
         click.echo("\n".join(_summary(topic, counts, strangers, offsets, is_cut=is_cut)))
     if strangers and not counts:
-        raise Failure(f"{topic} is no dead-letter topic: none of its records has the headers of a dead letter")
+        raise Failure(
+            f"{topic} is no dead-letter topic: none of its records has the headers of a dead letter"
+        )
 
 
 async def _letters(
@@ -120,7 +131,9 @@ def _line(topic: str, letter: Mapping[str, Any]) -> str:
     if letter.get("group") is not None:
         count = letter["deliveries"]
         parts.append(
-            f"group {letter['group']}" if count is None else f"group {letter['group']}, delivered {count} times"
+            f"group {letter['group']}"
+            if count is None
+            else f"group {letter['group']}, delivered {count} times"
         )
     if letter.get("value") is not None:
         parts.append(f"value {letter['value']}")
@@ -143,13 +156,18 @@ def _time(timestamp_ms: int | None) -> str:
         return "no time"
     try:
         return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
-    except (OverflowError, ValueError, OSError):  # its producer may have set any number
+    except (OverflowError, ValueError, OSError):
+        # Its producer may have set any number.
         return f"{timestamp_ms} ms"
 
 
-def _summary(topic: str, counts: Counter[tuple[str, str]], strangers: int, offsets: int, *, is_cut: bool) -> list[str]:
+def _summary(
+    topic: str, counts: Counter[tuple[str, str]], strangers: int, offsets: int, *, is_cut: bool
+) -> list[str]:
     total = _records(counts.total() + strangers)
-    lines = [f"the first {total} of {offsets} or fewer in {topic}" if is_cut else f"{total} in {topic}"]
+    lines = [
+        f"the first {total} of {offsets} or fewer in {topic}" if is_cut else f"{total} in {topic}"
+    ]
     if strangers:
         lines.append(f"{strangers:>8}  no dead letters: without the headers of one")
     lines += [f"{count:>8}  {_why(*reason)}" for reason, count in counts.most_common(_MOST_REASONS)]
@@ -163,19 +181,27 @@ def _records(count: int) -> str:
 
 @dlq.command(name="replay", short_help="Send dead letters back to their topics.")
 @_topic
-@click.option("--to", metavar="TOPIC", help="Send all records to this topic instead of those named in their headers.")
+@click.option(
+    "--to",
+    metavar="TOPIC",
+    help="Send all records to this topic instead of those named in their headers.",
+)
 @_limit
 @with_where
 @options.confirmed
-def replay(topic: str, to: str | None, limit: int | None, where: Where, dry_run: bool, yes: bool) -> None:
-    """Send dead letters back to the topics they came from, with their own key, headers, value and timestamp.
+def replay(
+    topic: str, to: str | None, limit: int | None, where: Where, dry_run: bool, yes: bool
+) -> None:
+    """Send dead letters back to the topics they came from, with their own key, headers, value and
+    timestamp.
 
     Shows the target topics with the number of records for each, asks, and writes. The group
-    reactive-kafka-replay:TOPIC (with --to: reactive-kafka-replay:TOPIC:TO) stores how far the replay got, so nothing is
-    sent twice, and an interrupted replay continues where it stopped. The brokers delete that position
-    offsets.retention.minutes after the last replay, 7 days by default. A record that its target would delete or refuse
-    for its timestamp gets the time of the replay instead. Records whose headers name no origin, or a topic
-    that no incoming channel of the configuration reads, are left out and listed, and the command exits with 1.
+    reactive-kafka-replay:TOPIC (with --to: reactive-kafka-replay:TOPIC:TO) stores how far the
+    replay got, so nothing is sent twice, and an interrupted replay continues where it stopped. The
+    brokers delete that position offsets.retention.minutes after the last replay, 7 days by default.
+    A record that its target would delete or refuse for its timestamp gets the time of the replay
+    instead. Records whose headers name no origin, or a topic that no incoming channel of the
+    configuration reads, are left out and listed, and the command exits with 1.
 
     \b
     Examples:
@@ -184,7 +210,9 @@ def replay(topic: str, to: str | None, limit: int | None, where: Where, dry_run:
       reactive-kafka dlq replay dead-letter-topic-orders --to orders-fixed --yes
     """
     if to == topic:
-        raise click.UsageError(f"--to {to} is the topic that is read: every record would come again")
+        raise click.UsageError(
+            f"--to {to} is the topic that is read: every record would come again"
+        )
     cluster = _cluster(where, topic)
     wanted = asyncio.run(plan(cluster, topic, to, limit))
     click.echo("\n".join(_planned(wanted)))
@@ -195,13 +223,23 @@ def replay(topic: str, to: str | None, limit: int | None, where: Where, dry_run:
         options.ask(f"Write {_records(total)}?", yes=yes)
         clients = (_client_of(channel, topic) for channel in cluster.channels)
         client = next((one for one in clients if one is not None), {})
-        own = {name: value for name, value in client.items() if name not in ("bootstrap_servers", "transactional_id")}
+        own = {
+            name: value
+            for name, value in client.items()
+            if name not in ("bootstrap_servers", "transactional_id")
+        }
         replayed = asyncio.run(carry_out(cluster, wanted, own))
-        restamped = f", {replayed.restamped} with the time of the replay as timestamp" if replayed.restamped else ""
+        restamped = (
+            f", {replayed.restamped} with the time of the replay as timestamp"
+            if replayed.restamped
+            else ""
+        )
         click.echo(f"replayed {_records(replayed.records)}{restamped}")
     if wanted.refused_count:
         itself, it = ("itself", "it") if wanted.refused_count == 1 else ("themselves", "them")
-        raise Failure(f"{_records(wanted.refused_count)} cannot go back by {itself}; --to names a topic for {it}")
+        raise Failure(
+            f"{_records(wanted.refused_count)} cannot go back by {itself}; --to names a topic for {it}"
+        )
 
 
 def _timestamps(wanted: ReplayPlan, target: str) -> list[str]:

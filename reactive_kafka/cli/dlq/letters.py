@@ -1,7 +1,7 @@
 """Dead letters as the command line sees them, and what a replay of them writes where. No I/O.
 
-Anyone who may write to the dead-letter topic chooses these headers: they are shown as text, and what they name becomes
-a target only if the configuration names it too.
+Anyone who may write to the dead-letter topic chooses these headers: they are shown as text, and
+what they name becomes a target only if the configuration names it too.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ Refused = str
 
 @dataclass(frozen=True, slots=True)
 class LetterKind:
-    """The headers of dead letters of one kind: ``<prefix>topic``, ``partition`` and ``offset`` name the origin.
+    """The headers of dead letters of one kind: ``<prefix>topic``, ``partition`` and ``offset`` name
+    the origin.
 
     Attributes:
         writer: Who writes such letters.
@@ -78,9 +79,11 @@ KINDS = (
     LetterKind("Kafka Streams", "__streams.errors.", "message", "exception"),
     LetterKind("Kafka Connect", "__connect.errors.", "exception.message", "exception.class.name"),
 )
-"""The kinds that are read, ours and SmallRye's first: our letters keep the headers of others that their record had.
+"""The kinds that are read, ours and SmallRye's first: our letters keep the headers of others that
+their record had.
 
-Source: KIP-1191 (ShareGroupDLQStateManager), KIP-1034 (ExceptionHandlerUtils), KIP-298 (DeadLetterQueueReporter).
+Source: KIP-1191 (ShareGroupDLQStateManager), KIP-1034 (ExceptionHandlerUtils), KIP-298
+(DeadLetterQueueReporter).
 """
 
 
@@ -99,29 +102,39 @@ def origin_of(headers: HeaderPairs) -> LetterOrigin | Refused:
     missing = [f"{kind.prefix}{name}" for name, value in texts.items() if value is None]
     if missing:
         return f"it has no header {', '.join(missing)}"
-    partition, offset = number_of(texts["partition"]), number_of(texts["offset"])
+    partition = number_of(texts["partition"])
+    offset = number_of(texts["offset"])
     topic = (texts["topic"] or b"").decode("ascii", "replace")
-    for name, value in (("topic", is_topic(topic) or None), ("partition", partition), ("offset", offset)):
+    for name, value in (
+        ("topic", is_topic(topic) or None),
+        ("partition", partition),
+        ("offset", offset),
+    ):
         if value is None:
             return f"its header {kind.prefix}{name} is {shown(texts[name])!r}"
     return LetterOrigin(TopicPartition(topic, partition or 0), offset or 0)
 
 
 def original_timestamp(record: RawRecord) -> int | None:
-    """The timestamp in ms of the record that became this letter; where no header names it, the letter's own."""
+    """The timestamp in ms of the record that became this letter; where no header names it, the
+    letter's own.
+    """
     named = number_of(_newest(record.headers).get(LETTER_TIMESTAMP))
     return record.timestamp if named is None else named
 
 
 def _newest(headers: HeaderPairs) -> dict[str, bytes | None]:
-    """Name -> value; of several headers of one name the first: SmallRye puts the newest in front of older ones."""
+    """Name -> value; of several headers of one name the first: SmallRye puts the newest in front of
+    older ones.
+    """
     return dict(reversed(headers))
 
 
 def target_of(
     headers: HeaderPairs, letters: str, sizes: Mapping[str, int], is_named: Callable[[str], bool]
 ) -> ReplayTarget | Refused:
-    """Where a letter of topic *letters* goes back to: its own partition if that still exists, else that of its key.
+    """Where a letter of topic *letters* goes back to: its own partition if that still exists, else
+    that of its key.
 
     *is_named* says which topics it may go to: its headers alone make no topic a target.
     """
@@ -134,14 +147,18 @@ def target_of(
     if topic.startswith("__"):
         return f"it comes from {topic}, a topic of the broker's own"
     if not is_named(topic):
-        return f"it comes from topic {topic}, and no incoming channel of the configuration reads that"
+        return (
+            f"it comes from topic {topic}, and no incoming channel of the configuration reads that"
+        )
     if topic not in sizes:
         return f"it comes from topic {topic}, which does not exist"
     return ReplayTarget(topic, partition if partition < sizes[topic] else None)
 
 
 def own_headers(headers: HeaderPairs) -> HeaderPairs:
-    """The record's own headers: without ours, and without those that make it a letter of another kind."""
+    """The record's own headers: without ours, and without those that make it a letter of another
+    kind.
+    """
     kind = kind_of(headers)
     foreign = None if kind is None or kind is CHANNEL else kind.prefix
     return tuple(
@@ -152,13 +169,16 @@ def own_headers(headers: HeaderPairs) -> HeaderPairs:
 
 
 def letter_of(partition: TopicPartition, record: RawRecord, *, with_value: bool) -> dict[str, Any]:
-    """What is shown of a record in a dead-letter topic, by the names of the JSON; each text is on one line, and cut.
+    """What is shown of a record in a dead-letter topic, by the names of the JSON; each text is on
+    one line, and cut.
 
-    ``written_by`` is None for a record that is no dead letter, ``origin`` where no headers name it, and its
-    ``timestamp_ms`` where none names that; ``exception`` and ``reason`` are empty where none names them. The value is
-    shown only *with_value*.
+    ``written_by`` is None for a record that is no dead letter, ``origin`` where no headers name it,
+    and its ``timestamp_ms`` where none names that; ``exception`` and ``reason`` are empty where
+    none names them. The value is shown only *with_value*.
     """
-    kind, origin, first = kind_of(record.headers), origin_of(record.headers), _newest(record.headers)
+    kind = kind_of(record.headers)
+    origin = origin_of(record.headers)
+    first = _newest(record.headers)
     letter: dict[str, Any] = {
         "partition": partition.partition,
         "offset": record.offset,
@@ -172,12 +192,18 @@ def letter_of(partition: TopicPartition, record: RawRecord, *, with_value: bool)
     }
     if not isinstance(origin, Refused):
         named = number_of(first.get(LETTER_TIMESTAMP))
-        letter["origin"] = {**origin.partition._asdict(), "offset": origin.offset, "timestamp_ms": named}
+        letter["origin"] = {
+            **origin.partition._asdict(),
+            "offset": origin.offset,
+            "timestamp_ms": named,
+        }
     if kind is not None:
         letter["reason"] = shown(first.get(f"{kind.prefix}{kind.reason}")) or ""
         if kind.exception is not None:
             # Kafka Streams has the exception's text behind its class.
-            named_class, _, _ = (shown(first.get(f"{kind.prefix}{kind.exception}")) or "").partition(":")
+            named_class, _, _ = (
+                shown(first.get(f"{kind.prefix}{kind.exception}")) or ""
+            ).partition(":")
             letter["exception"] = named_class
     if kind is SHARE_GROUP:
         letter["group"] = shown(first.get(f"{kind.prefix}group"))
@@ -199,9 +225,11 @@ Reached = Mapping[TopicPartition, int]
 
 
 def memory_of(letters: str, to: str | None) -> str:
-    """The group that stores how far dead letters were replayed: to one topic, or, with None, to their origins.
+    """The group that stores how far dead letters were replayed: to one topic, or, with None, to
+    their origins.
 
-    Both ways may lead a record to the same topic; so a record that one of them has written is skipped by the other.
+    Both ways may lead a record to the same topic; so a record that one of them has written is
+    skipped by the other.
     """
     return f"{GROUP}:{letters}" if to is None else f"{GROUP}:{letters}:{to}"
 
@@ -226,27 +254,42 @@ def rest(
 class ReplayPlan:
     """What a replay writes: counted first, confirmed, and then carried out by the same rules."""
 
-    letters: str  # the topic of dead letters
-    to: str | None  # where all of them go; None: each to its origin
-    sizes: Mapping[str, int]  # topic -> number of partitions, of the topics that exist
-    ranges: dict[TopicPartition, Log]  # what is read
-    is_source: Callable[[str], bool]  # whether the configuration reads a topic, so that its letters may go back
-    known: dict[str, Reached] = field(default_factory=dict)  # group -> how far that way had come; of those looked at
-    counts: Counter[str] = field(default_factory=Counter)  # target topic -> records that are written there
-    asked: set[str] = field(default_factory=set)  # target topics whose configs were asked for
-    limits: dict[str, TimestampLimits] = field(default_factory=dict)  # target topic -> its own, where the broker tells
-    restamped: Counter[tuple[str, str]] = field(default_factory=Counter)  # (target, config) -> records
-    refused: list[tuple[TopicPartition, int, str]] = field(default_factory=list)  # the first that stay, and why
+    # The topic of dead letters.
+    letters: str
+    # Where all of them go; None: each to its origin.
+    to: str | None
+    # Topic -> number of partitions, of the topics that exist.
+    sizes: Mapping[str, int]
+    # What is read.
+    ranges: dict[TopicPartition, Log]
+    # Whether the configuration reads a topic, so that its letters may go back.
+    is_source: Callable[[str], bool]
+    # Group -> how far that way had come; of those looked at.
+    known: dict[str, Reached] = field(default_factory=dict)
+    # Target topic -> records that are written there.
+    counts: Counter[str] = field(default_factory=Counter)
+    # Target topics whose configs were asked for.
+    asked: set[str] = field(default_factory=set)
+    # Target topic -> its own, where the broker tells.
+    limits: dict[str, TimestampLimits] = field(default_factory=dict)
+    # (target, config) -> records.
+    restamped: Counter[tuple[str, str]] = field(default_factory=Counter)
+    # The first that stay, and why.
+    refused: list[tuple[TopicPartition, int, str]] = field(default_factory=list)
     refused_count: int = 0
-    done: int = 0  # records that were replayed before
-    strangers: int = 0  # records that are written though they are no dead letters, because --to names a topic for all
+    # Records that were replayed before.
+    done: int = 0
+    # Records that are written though they are no dead letters, because --to names a topic for all.
+    strangers: int = 0
 
     def other_memory(self, target: str) -> str:
         """The group of the other way by which a record may have come to this topic."""
         return memory_of(self.letters, target if self.to is None else None)
 
     def wanted(self, record: RawRecord) -> tuple[ReplayTarget | Refused, bool]:
-        """Where a record would go if it was not replayed before, and whether the other way leads there, too."""
+        """Where a record would go if it was not replayed before, and whether the other way leads
+        there, too.
+        """
         origin = target_of(record.headers, self.letters, self.sizes, self._is_named)
         if isinstance(origin, ReplayTarget) and self.to in (None, origin.topic):
             return origin, self.is_source(origin.topic)
@@ -264,7 +307,9 @@ class ReplayPlan:
         return None if record.offset < others.get(partition, 0) else wanted
 
     def loses(self, topic: str, record: RawRecord, now_ms: int) -> str | None:
-        """Why this target would not keep a record with its original timestamp: a config; None: it would."""
+        """Why this target would not keep a record with its original timestamp: a config; None: it
+        would.
+        """
         at = original_timestamp(record)
         limits = self.limits.get(topic)
         return None if at is None or limits is None else limits.against(at, now_ms)
@@ -286,6 +331,10 @@ class ReplayPlan:
                 self.refused.append((partition, record.offset, target))
 
     def cut(self, partition: TopicPartition, until: int) -> None:
-        """Read no further than this: what comes after it, and all later partitions, are left to another replay."""
+        """Read no further than this: what comes after it, and all later partitions, are left to
+        another replay.
+        """
         start, _ = self.ranges[partition]
-        self.ranges = {tp: log for tp, log in self.ranges.items() if tp < partition} | {partition: Log(start, until)}
+        self.ranges = {tp: log for tp, log in self.ranges.items() if tp < partition} | {
+            partition: Log(start, until)
+        }

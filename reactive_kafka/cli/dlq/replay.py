@@ -1,4 +1,6 @@
-"""Reads dead letters without joining a group, and replays them: counts them first, and then writes them."""
+"""Reads dead letters without joining a group, and replays them: counts them first, and then writes
+them.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,15 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
-from reactive_kafka.broker.client import Chunk, Connector, Consumer, Inspector, Producer, Written, start_without_group
+from reactive_kafka.broker.client import (
+    Chunk,
+    Connector,
+    Consumer,
+    Inspector,
+    Producer,
+    Written,
+    start_without_group,
+)
 from reactive_kafka.cli.dlq.letters import (
     ReplayPlan,
     ReplayTarget,
@@ -31,13 +41,17 @@ from reactive_kafka.subscription import Partitions
 MAX_RECORDS = 100
 POLL_S = 0.5
 PATIENCE_S = 30.0
-CONFIRM_S = 10.0  # an interrupted replay waits so long for the broker's answer to what it has sent
-COMMITTED = {"isolation_level": "read_committed"}  # nothing of open and aborted transactions is seen
+# An interrupted replay waits so long for the broker's answer to what it has sent.
+CONFIRM_S = 10.0
+# Nothing of open and aborted transactions is seen.
+COMMITTED = {"isolation_level": "read_committed"}
 
 
 @asynccontextmanager
 async def all_of(cluster: Cluster, topic: str) -> AsyncIterator[tuple[int, AsyncIterator[Chunk]]]:
-    """A whole topic as it is now: how many offsets it has, and its records; Failure: there is no such topic."""
+    """A whole topic as it is now: how many offsets it has, and its records; Failure: there is no
+    such topic.
+    """
     async with cluster.clients(**COMMITTED) as (connector, inspector):
         logs = await logs_of(inspector, (await known_topics(inspector, topic))[topic])
         async with _reading(cluster, connector, logs) as chunks:
@@ -64,7 +78,9 @@ async def plan(cluster: Cluster, letters: str, to: str | None, limit: int | None
 
 
 def _is_source(cluster: Cluster, topic: str) -> bool:
-    """Whether a channel of the configuration reads the topic, first or as one of its retry topics."""
+    """Whether a channel of the configuration reads the topic, first or as one of its retry
+    topics.
+    """
     return any(
         channel.subscription.reads(topic)
         or (channel.delayed_retry is not None and topic in channel.delayed_retry.topics)
@@ -73,10 +89,15 @@ def _is_source(cluster: Cluster, topic: str) -> bool:
 
 
 async def _reached(inspector: Inspector, memory: str) -> dict[TopicPartition, int]:
-    return {partition: stored.offset for partition, stored in (await inspector.committed(memory)).items()}
+    return {
+        partition: stored.offset
+        for partition, stored in (await inspector.committed(memory)).items()
+    }
 
 
-async def _is_enough(inspector: Inspector, wanted: ReplayPlan, chunk: Chunk, limit: int | None) -> bool:
+async def _is_enough(
+    inspector: Inspector, wanted: ReplayPlan, chunk: Chunk, limit: int | None
+) -> bool:
     """Count the records of a chunk; True once there are *limit*."""
     for record in chunk.records:
         target, _ = wanted.wanted(record)
@@ -90,7 +111,9 @@ async def _is_enough(inspector: Inspector, wanted: ReplayPlan, chunk: Chunk, lim
 
 
 async def _learn(inspector: Inspector, wanted: ReplayPlan, target: str) -> None:
-    """Ask once for each target how far the other way had come, and what it does with old timestamps."""
+    """Ask once for each target how far the other way had come, and what it does with old
+    timestamps.
+    """
     other = wanted.other_memory(target)
     if other not in wanted.known:
         wanted.known[other] = await _reached(inspector, other)
@@ -107,7 +130,9 @@ def now_ms() -> int:
 
 
 class Replayed(NamedTuple):
-    """How many records a replay has written, and how many of these with the time of the replay as their timestamp."""
+    """How many records a replay has written, and how many of these with the time of the replay as
+    their timestamp.
+    """
 
     records: int = 0
     restamped: int = 0
@@ -116,16 +141,19 @@ class Replayed(NamedTuple):
 async def carry_out(cluster: Cluster, wanted: ReplayPlan, producing: Mapping[str, Any]) -> Replayed:
     """Write the records of a plan, and commit after each chunk how far the replay got.
 
-    A record keeps its original timestamp, unless its target would delete or refuse it for that: it gets the time of
-    the replay then.
+    A record keeps its original timestamp, unless its target would delete or refuse it for that: it
+    gets the time of the replay then.
 
     Failure: a record could not be written, or another replay has written since the plan was made.
-    Cancellation: Waits up to ``CONFIRM_S`` for records that were sent, and commits the position of those confirmed.
+    Cancellation: Waits up to ``CONFIRM_S`` for records that were sent, and commits the position of
+    those confirmed.
     """
     written = Replayed()
     try:
         async with cluster.clients(**COMMITTED) as (connector, inspector):
-            producer = connector.producer(name="command-line", properties={**producing, **cluster.properties})
+            producer = connector.producer(
+                name="command-line", properties={**producing, **cluster.properties}
+            )
             memory = _Memory(inspector, wanted)
             await producer.start()
             try:
@@ -133,7 +161,9 @@ async def carry_out(cluster: Cluster, wanted: ReplayPlan, producing: Mapping[str
                 async with _reading(cluster, connector, wanted.ranges) as chunks:
                     async for chunk in chunks:
                         more = await _write(producer, memory, wanted, chunk)
-                        written = Replayed(written.records + more.records, written.restamped + more.restamped)
+                        written = Replayed(
+                            written.records + more.records, written.restamped + more.restamped
+                        )
             finally:
                 await producer.stop()
     except (Failure, ReactiveKafkaError) as error:
@@ -146,7 +176,9 @@ async def carry_out(cluster: Cluster, wanted: ReplayPlan, producing: Mapping[str
 
 
 class _Memory:
-    """The position of a replay in its group, and those of the other ways that its plan has looked at."""
+    """The position of a replay in its group, and those of the other ways that its plan has looked
+    at.
+    """
 
     def __init__(self, inspector: Inspector, wanted: ReplayPlan) -> None:
         self._inspector = inspector
@@ -155,28 +187,38 @@ class _Memory:
         self._known = {group: dict(reached) for group, reached in wanted.known.items()}
 
     async def begin(self) -> None:
-        """Raise Failure if a position has moved since the plan was made: the user may have taken long to confirm it."""
+        """Raise Failure if a position has moved since the plan was made: the user may have taken
+        long to confirm it.
+        """
         for group in self._known:
             await self._check(group, self._partitions, "nothing was written")
 
     async def advance(self, partition: TopicPartition, position: int) -> None:
-        """Commit a position; Failure: another replay has moved it, or the position of another way."""
+        """Commit a position; Failure: another replay has moved it, or the position of another
+        way.
+        """
         await self._check(self._name, [partition], "some records may be there twice")
         await self._inspector.commit(self._name, {partition: Committed(position)})
         self._known[self._name][partition] = position
         for group in self._known.keys() - {self._name}:
             await self._check(group, [partition], "some records may be there twice")
 
-    async def _check(self, group: str, partitions: Iterable[TopicPartition], otherwise: str) -> None:
+    async def _check(
+        self, group: str, partitions: Iterable[TopicPartition], otherwise: str
+    ) -> None:
         stored = await _reached(self._inspector, group)
         for partition in partitions:
             at = stored.get(partition)
             if at != self._known[group].get(partition):
-                raise Failure(f"another replay has meanwhile reached {at} in {partition}: {otherwise}")
+                raise Failure(
+                    f"another replay has meanwhile reached {at} in {partition}: {otherwise}"
+                )
 
 
 async def _write(producer: Producer, memory: _Memory, wanted: ReplayPlan, chunk: Chunk) -> Replayed:
-    """Write a chunk, wait for the broker, and commit the position of the first record that it has not confirmed."""
+    """Write a chunk, wait for the broker, and commit the position of the first record that it has
+    not confirmed.
+    """
     sent: dict[int, asyncio.Future[Written]] = {}
     left = [record.offset for record in chunk.records]
     restamped = 0
@@ -203,13 +245,16 @@ async def _write(producer: Producer, memory: _Memory, wanted: ReplayPlan, chunk:
         if sent:
             await asyncio.wait(sent.values())
     finally:
-        if sent:  # interrupted or not: the producer writes what it was given
+        # Interrupted or not: the producer writes what it was given.
+        if sent:
             await asyncio.wait(sent.values(), timeout=CONFIRM_S)
         left += [offset for offset, confirmation in sent.items() if not _is_written(confirmation)]
         await memory.advance(chunk.partition, min(left, default=chunk.next_offset))
     for offset, confirmation in sent.items():
         if (error := confirmation.exception()) is not None:
-            raise Failure(f"{chunk.partition} offset {offset} could not be written: {error}") from error
+            raise Failure(
+                f"{chunk.partition} offset {offset} could not be written: {error}"
+            ) from error
     return Replayed(len(sent), restamped)
 
 
@@ -225,8 +270,11 @@ async def _reading(
 
     The iterator raises Failure: nothing came for ``PATIENCE_S``, or the log cannot be read.
     """
-    subscription, properties = Partitions(tuple(ranges)), {**cluster.properties, **COMMITTED}
-    consumer = connector.consumer(name="command-line", subscription=subscription, group_id=None, properties=properties)
+    subscription = Partitions(tuple(ranges))
+    properties = {**cluster.properties, **COMMITTED}
+    consumer = connector.consumer(
+        name="command-line", subscription=subscription, group_id=None, properties=properties
+    )
     try:
         await start_without_group(consumer)
         yield _chunks(consumer, ranges)
@@ -238,7 +286,8 @@ async def _chunks(consumer: Consumer, ranges: Mapping[TopicPartition, Log]) -> A
     for partition, (start, until) in sorted(ranges.items()):
         reached = start
         if start < until:
-            consumer.start_at({partition: start})  # only now: nothing of a partition comes before its turn
+            # Only now: nothing of a partition comes before its turn.
+            consumer.start_at({partition: start})
         while reached < until:
             for chunk in await _some(consumer, partition, reached, until):
                 reached = chunk.next_offset
@@ -246,18 +295,24 @@ async def _chunks(consumer: Consumer, ranges: Mapping[TopicPartition, Log]) -> A
         consumer.pause([partition])
 
 
-async def _some(consumer: Consumer, partition: TopicPartition, reached: int, until: int) -> list[Chunk]:
+async def _some(
+    consumer: Consumer, partition: TopicPartition, reached: int, until: int
+) -> list[Chunk]:
     """At least one chunk that continues from *reached*, cut off at *until*."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + PATIENCE_S
     while loop.time() < deadline:
         poll = await consumer.poll({partition: MAX_RECORDS}, POLL_S)
         if partition in poll.errors:
-            raise Failure(f"{partition} cannot be read at offset {reached}: {poll.errors[partition]}")
+            raise Failure(
+                f"{partition} cannot be read at offset {reached}: {poll.errors[partition]}"
+            )
         chunks = [_cut(chunk, until) for chunk in poll.chunks]
         if chunks and chunks[-1].next_offset > reached:
             return chunks
-    raise Failure(f"{partition} cannot be read at offset {reached}: no records came for {PATIENCE_S:g} s")
+    raise Failure(
+        f"{partition} cannot be read at offset {reached}: no records came for {PATIENCE_S:g} s"
+    )
 
 
 def _cut(chunk: Chunk, until: int) -> Chunk:

@@ -1,6 +1,8 @@
-"""Which timestamps a topic keeps: what its retention deletes, and what it refuses. No I/O, no clock.
+"""Which timestamps a topic keeps: what its retention deletes, and what it refuses. No I/O, no
+clock.
 
-Source: Kafka's topic configs ``cleanup.policy``, ``retention.ms``, ``message.timestamp.*``; KIP-937.
+Source: Kafka's topic configs ``cleanup.policy``, ``retention.ms``, ``message.timestamp.*``;
+KIP-937.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ CONFIGS = (RETENTION, POLICY, KIND, BEFORE, AFTER, DIFFERENCE)
 
 @dataclass(frozen=True, slots=True)
 class TimestampLimits:
-    """What a topic does with a record because of its timestamp, by the configs that say so; all in milliseconds.
+    """What a topic does with a record because of its timestamp, by the configs that say so; all in
+    milliseconds.
 
     Attributes:
         oldest: Config -> how old a record may be.
@@ -33,7 +36,9 @@ class TimestampLimits:
     latest: Mapping[str, int]
 
     def against(self, timestamp_ms: int, now_ms: int) -> str | None:
-        """The config, with its value, by which a record with this timestamp would not stay; None: it stays."""
+        """The config, with its value, by which a record with this timestamp would not stay; None:
+        it stays.
+        """
         age_ms = now_ms - timestamp_ms
         for name, limit_ms in self.oldest.items():
             if age_ms > limit_ms:
@@ -68,7 +73,9 @@ def limits_of(configs: Mapping[str, str | None]) -> TimestampLimits:
 
 
 def _number(configs: Mapping[str, str | None], name: str) -> int | None:
-    """Milliseconds; None: the broker does not have this config, or it says that there is no limit (-1)."""
+    """Milliseconds; None: the broker does not have this config, or it says that there is no limit
+    (-1).
+    """
     text = configs.get(name)
     if text is None or not text.isdecimal():
         return None

@@ -16,7 +16,15 @@ from reactive_kafka.cli.errors import Failure, WrongUsage
 from reactive_kafka.cli.finding import Cluster, Where, find_cluster, with_where
 from reactive_kafka.cli.offsets import plan
 from reactive_kafka.cli.offsets.plan import Change, To
-from reactive_kafka.cli.offsets.text import Saved, change_json, change_lines, read, view_json, view_lines, written
+from reactive_kafka.cli.offsets.text import (
+    Saved,
+    change_json,
+    change_lines,
+    read,
+    view_json,
+    view_lines,
+    written,
+)
 from reactive_kafka.cli.positions import GroupView, Position, carry_out, is_of, look
 from reactive_kafka.commit.metadata.codec import without_topic
 from reactive_kafka.partitions.start import milliseconds
@@ -44,8 +52,8 @@ def offsets() -> None:
 def show(group: str, topics: tuple[str, ...], where: Where, as_json: bool) -> None:
     """Show a group: its members, and the position, log, lag and metadata of each partition.
 
-    Read-only. If a channel in the configuration keeps the group's positions in a checkpoint store, those are
-    shown, with Kafka's next to them. For an unknown group or topic it exits with 1.
+    Read-only. If a channel in the configuration keeps the group's positions in a checkpoint store,
+    those are shown, with Kafka's next to them. For an unknown group or topic it exits with 1.
 
     \b
     Examples:
@@ -83,13 +91,21 @@ def _cluster(where: Where, group: str) -> Cluster:
 @options.confirmed
 @options.as_json()
 def reset(
-    group: str, topic: str, numbers: tuple[int, ...], to: To, where: Where, dry_run: bool, yes: bool, as_json: bool
+    group: str,
+    topic: str,
+    numbers: tuple[int, ...],
+    to: To,
+    where: Where,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
 ) -> None:
     """Set the positions of a group: replay records, or skip them.
 
-    Shows the positions before and after, asks, sets them, and verifies them. Refused while the group has members.
-    The metadata of a position that moves is removed. Positions in a checkpoint store are set there too, so name the
-    configuration of the service. Answering no exits with 1; without a terminal and without --yes it exits with 2.
+    Shows the positions before and after, asks, sets them, and verifies them. Refused while the
+    group has members. The metadata of a position that moves is removed. Positions in a checkpoint
+    store are set there too, so name the configuration of the service. Answering no exits with 1;
+    without a terminal and without --yes it exits with 2.
 
     \b
     Examples:
@@ -107,7 +123,9 @@ def _chosen(view: GroupView, topic: str, numbers: Sequence[int]) -> list[Positio
     there = {one.partition.partition: one for one in view.positions}
     missing = [str(number) for number in sorted(set(numbers)) if number not in there]
     if missing:
-        raise Failure(f"topic {topic} has no partition {', '.join(missing)}; it has {len(there)}, from 0 on")
+        raise Failure(
+            f"topic {topic} has no partition {', '.join(missing)}; it has {len(there)}, from 0 on"
+        )
     return [there[number] for number in sorted(set(numbers) or there)]
 
 
@@ -115,14 +133,18 @@ async def _planned(cluster: Cluster, to: To, chosen: Sequence[Position]) -> list
     at_time: dict[TopicPartition, int | None] = {}
     if isinstance(to, datetime):
         async with cluster.clients() as (_, inspector):
-            at_time = await inspector.offsets_for_times({one.partition: milliseconds(to) for one in chosen})
+            at_time = await inspector.offsets_for_times(
+                {one.partition: milliseconds(to) for one in chosen}
+            )
     before = {one.partition: one.position for one in chosen if one.position is not None}
     changes = plan.reset(to, {one.partition: one.log for one in chosen}, before, at_time)
     return [_with_state(change, one) for change, one in zip(changes, chosen, strict=True)]
 
 
 def _with_state(change: Change, one: Position) -> Change:
-    """The change, with what becomes of a state in the store: one forward keeps it, one back drops it."""
+    """The change, with what becomes of a state in the store: one forward keeps it, one back drops
+    it.
+    """
     if one.state is None or change.is_same:
         return change
     if change.before is not None and change.after < change.before:
@@ -137,28 +159,39 @@ def _with_state(change: Change, one: Position) -> Change:
 def export(group: str, topics: tuple[str, ...], where: Where) -> None:
     """Print the positions of a group with their metadata, as JSON for offsets import.
 
-    Positions that a channel in the configuration keeps in a checkpoint store are read there, with their states.
+    Positions that a channel in the configuration keeps in a checkpoint store are read there, with
+    their states.
 
     \b
     Examples:
       reactive-kafka offsets export billing > billing.json
     """
     view = asyncio.run(look(_cluster(where, group), group, topics))
-    saved = [Saved(one.partition, *one.stored, one.state) for one in view.positions if one.stored is not None]
+    saved = [
+        Saved(one.partition, *one.stored, one.state)
+        for one in view.positions
+        if one.stored is not None
+    ]
     click.echo(written(group, datetime.now(UTC), saved))
 
 
-@offsets.command(name="import", short_help="Restore the positions of a group, or copy them to another.")
+@offsets.command(
+    name="import", short_help="Restore the positions of a group, or copy them to another."
+)
 @_group
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True), metavar="FILE")
+@click.argument(
+    "file", type=click.Path(path_type=Path, dir_okay=False, exists=True), metavar="FILE"
+)
 @with_where
 @options.confirmed
 @options.as_json()
 def import_(group: str, file: Path, where: Where, dry_run: bool, yes: bool, as_json: bool) -> None:
-    """Set the positions and metadata of a group to those saved by offsets export, from this group or another.
+    """Set the positions and metadata of a group to those saved by offsets export, from this group
+    or another.
 
-    Shows, asks and refuses like offsets reset. Partitions that are not in the file stay unchanged. If a position is
-    outside its log, or a partition does not exist, it is named and nothing is changed. The group may be new.
+    Shows, asks and refuses like offsets reset. Partitions that are not in the file stay unchanged.
+    If a position is outside its log, or a partition does not exist, it is named and nothing is
+    changed. The group may be new.
 
     \b
     Examples:
@@ -170,7 +203,9 @@ def import_(group: str, file: Path, where: Where, dry_run: bool, yes: bool, as_j
     except (OSError, ValueError) as error:
         raise WrongUsage(f"{file}: {error}") from error
     cluster = _cluster(where, group)
-    view = asyncio.run(look(cluster, group, sorted({one.partition.topic for one in saved}), may_be_new=True))
+    view = asyncio.run(
+        look(cluster, group, sorted({one.partition.topic for one in saved}), may_be_new=True)
+    )
     there = {one.partition: one for one in view.positions}
     changes = [_restored(one, there.get(one.partition)) for one in saved]
     problems = plan.outside(changes, {partition: one.log for partition, one in there.items()})
@@ -181,7 +216,8 @@ def import_(group: str, file: Path, where: Where, dry_run: bool, yes: bool, as_j
 
 def _restored(saved: Saved, one: Position | None) -> Change:
     partition, position, metadata, state = saved
-    metadata = without_topic(metadata, position)  # of this topic, the operator says, whatever its id is
+    # Of this topic, the operator says, whatever its id is.
+    metadata = without_topic(metadata, position)
     kept = state if one is not None and one.keeper is not None else None
     return Change(
         partition=partition,
@@ -196,11 +232,20 @@ def _restored(saved: Saved, one: Position | None) -> Change:
 
 def _has(one: Position, position: int, metadata: str) -> bool:
     stored = one.stored
-    return stored is not None and (stored.offset, without_topic(stored.metadata, stored.offset)) == (position, metadata)
+    return stored is not None and (
+        stored.offset,
+        without_topic(stored.metadata, stored.offset),
+    ) == (position, metadata)
 
 
 def _finish(
-    cluster: Cluster, view: GroupView, changes: Sequence[Change], *, dry_run: bool, yes: bool, as_json: bool
+    cluster: Cluster,
+    view: GroupView,
+    changes: Sequence[Change],
+    *,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
 ) -> None:
     """Show the changes, ask, and carry them out; with *as_json* people read stderr."""
 
@@ -217,5 +262,9 @@ def _finish(
             asyncio.run(carry_out(cluster, view, wanted))
     say(f"{'would set' if dry_run else 'set'} {count}")
     if as_json:
-        done = {"group": view.name, "dry_run": dry_run, "changes": [change_json(change) for change in changes]}
+        done = {
+            "group": view.name,
+            "dry_run": dry_run,
+            "changes": [change_json(change) for change in changes],
+        }
         click.echo(json.dumps(done, indent=2))

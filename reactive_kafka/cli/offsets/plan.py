@@ -37,7 +37,9 @@ def parse_to(text: str) -> To:
     if text.lstrip("+-").isdigit():
         offset = _number(text, text)
         if offset < 0:
-            raise click.BadParameter(f"{text!r}: offsets begin at 0; by:{text} goes back from the committed position")
+            raise click.BadParameter(
+                f"{text!r}: offsets begin at 0; by:{text} goes back from the committed position"
+            )
         return offset
     try:
         moment = datetime.fromisoformat(text)
@@ -65,12 +67,17 @@ class Change:
     """One partition's position, before and after."""
 
     partition: TopicPartition
-    before: int | None  # None if the group has no position
+    # None if the group has no position.
+    before: int | None
     after: int
-    metadata: str = ""  # the string that is stored with the new position
-    state: str | None = None  # the application's, encoded, if a store keeps the position
-    is_same: bool = False  # nothing has to be written
-    note: str = ""  # for the user
+    # The string that is stored with the new position.
+    metadata: str = ""
+    # The application's, encoded, if a store keeps the position.
+    state: str | None = None
+    # Nothing has to be written.
+    is_same: bool = False
+    # For the user.
+    note: str = ""
 
 
 def reset(
@@ -79,10 +86,12 @@ def reset(
     before: Mapping[TopicPartition, int],
     at_time: Mapping[TopicPartition, int | None],
 ) -> list[Change]:
-    """Decide where each partition of *logs* goes, ascending. An offset outside of the log becomes its nearest end.
+    """Decide where each partition of *logs* goes, ascending. An offset outside of the log becomes
+    its nearest end.
 
-    The metadata of a position that moves (the user's string, plans, kept acks) is dropped. *at_time* has, for a time,
-    the offset of the first record at or after it; None: there is none yet. Failure: ``by:``, and no position *before*.
+    The metadata of a position that moves (the user's string, plans, kept acks) is dropped.
+    *at_time* has, for a time, the offset of the first record at or after it; None: there is none
+    yet. Failure: ``by:``, and no position *before*.
     Source: kafka-consumer-groups, ``--reset-offsets``.
     """
     without = ", ".join(str(partition) for partition in sorted(logs) if partition not in before)
@@ -91,7 +100,9 @@ def reset(
     return [_reset(to, tp, logs[tp], before.get(tp), at_time.get(tp)) for tp in sorted(logs)]
 
 
-def _reset(to: To, partition: TopicPartition, log: Log, before: int | None, at_time: int | None) -> Change:
+def _reset(
+    to: To, partition: TopicPartition, log: Log, before: int | None, at_time: int | None
+) -> Change:
     if isinstance(to, By):
         wanted = (before or 0) + to.records
     elif isinstance(to, str):
@@ -101,18 +112,26 @@ def _reset(to: To, partition: TopicPartition, log: Log, before: int | None, at_t
     after = min(max(wanted, log.start), log.end)
     note = ""
     if after != wanted:
-        note = f"{wanted} is before the log's start" if after > wanted else f"{wanted} is past the log's end"
+        note = (
+            f"{wanted} is before the log's start"
+            if after > wanted
+            else f"{wanted} is past the log's end"
+        )
     elif isinstance(to, datetime) and at_time is None:
         note = "no record since then: the log's end"
     return Change(partition, before, after, is_same=before == after, note=note)
 
 
 def outside(changes: list[Change], logs: Mapping[TopicPartition, Log]) -> list[str]:
-    """The partitions of an import that do not exist or whose log does not hold the position, as texts."""
+    """The partitions of an import that do not exist or whose log does not hold the position, as
+    texts.
+    """
     problems = []
     for change in changes:
         if (log := logs.get(change.partition)) is None:
             problems.append(f"{change.partition}: no such partition")
         elif not log.start <= change.after <= log.end:
-            problems.append(f"{change.partition}: {change.after} is outside of the log, {log.start} to {log.end}")
+            problems.append(
+                f"{change.partition}: {change.after} is outside of the log, {log.start} to {log.end}"
+            )
     return problems

@@ -1,4 +1,6 @@
-"""The texts of ``offsets``: groups, positions and their changes as printed; the file of export and import. Pure."""
+"""The texts of ``offsets``: groups, positions and their changes as printed; the file of export and
+import. Pure.
+"""
 
 from __future__ import annotations
 
@@ -31,25 +33,47 @@ def view_lines(view: GroupView) -> list[str]:
         state = f"{view.group.state}, {counted(len(view.members), 'member')}"
         if view.group.state is None:
             state = "the broker does not say who its members are"
-    lines = [f"group {one_line(view.name)}: {state}", *(f"  {shown(member)}" for member in view.members)]
+    lines = [
+        f"group {one_line(view.name)}: {state}",
+        *(f"  {shown(member)}" for member in view.members),
+    ]
     return lines + (_positions(view.positions) if view.positions else ["it has committed nothing"])
 
 
 def _positions(positions: Sequence[Position]) -> list[str]:
     keepers = sorted({one.keeper for one in positions if one.keeper is not None})
-    head = ["topic", "partition", "position", *["in kafka"] * bool(keepers), "log start", "log end", "lag", "metadata"]
+    head = [
+        "topic",
+        "partition",
+        "position",
+        *["in kafka"] * bool(keepers),
+        "log start",
+        "log end",
+        "lag",
+        "metadata",
+    ]
     rows = [
-        [*one.partition, one.position, *[_in_kafka(one)] * bool(keepers), *one.log, one.lag, _said(one)]
+        [
+            *one.partition,
+            one.position,
+            *[_in_kafka(one)] * bool(keepers),
+            *one.log,
+            one.lag,
+            _said(one),
+        ]
         for one in positions
     ]
     notes = [
-        f'channel {it!r} has commit_strategy = "checkpoint": its positions are those of its store' for it in keepers
+        f'channel {it!r} has commit_strategy = "checkpoint": its positions are those of its store'
+        for it in keepers
     ]
     return aligned(head, rows, left=_NAMES) + notes
 
 
 def _said(one: Position) -> str:
-    """The metadata of a position in short: the user's string, planned ranges, kept acks; and the size of a state."""
+    """The metadata of a position in short: the user's string, planned ranges, kept acks; and the
+    size of a state.
+    """
     metadata = _metadata(one)
     parts = [one_line(metadata.user, _USER_LIMIT)] if metadata.user else []
     if metadata.plans:
@@ -88,7 +112,8 @@ def view_json(view: GroupView) -> dict[str, Any]:
 
 
 def _position_json(one: Position) -> dict[str, Any]:
-    metadata, store = _metadata(one), None
+    metadata = _metadata(one)
+    store = None
     if one.keeper is not None:
         store = {"channel": one.keeper, "state": one.state, "in_kafka": _in_kafka(one)}
     return {
@@ -125,8 +150,10 @@ class Saved(NamedTuple):
 
     partition: TopicPartition
     position: int
-    metadata: str = ""  # the string that is stored with it
-    state: str | None = None  # the application's, encoded, if a store keeps the position
+    # The string that is stored with it.
+    metadata: str = ""
+    # The application's, encoded, if a store keeps the position.
+    state: str | None = None
 
 
 def written(group: str, at: datetime, positions: Iterable[Saved]) -> str:
@@ -135,25 +162,42 @@ def written(group: str, at: datetime, positions: Iterable[Saved]) -> str:
     for partition, position, metadata, state in sorted(positions, key=attrgetter("partition")):
         entry = {**partition._asdict(), "position": position, "metadata": metadata}
         entries.append(entry if state is None else {**entry, "state": state})
-    head = {"format": FORMAT, "version": VERSION, "group": group, "exported_at": at.isoformat(timespec="seconds")}
+    head = {
+        "format": FORMAT,
+        "version": VERSION,
+        "group": group,
+        "exported_at": at.isoformat(timespec="seconds"),
+    }
     return json.dumps({**head, "positions": entries}, indent=2)
 
 
 def read(text: str) -> list[Saved]:
-    """The positions in the text of a file, ascending; ValueError names the part of it that is invalid."""
+    """The positions in the text of a file, ascending; ValueError names the part of it that is
+    invalid.
+    """
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"it is not JSON: {error}") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise ValueError(f'it has no "format": "{FORMAT}": only what offsets export has written can be imported')
+        raise ValueError(
+            f'it has no "format": "{FORMAT}": only what offsets export has written can be imported'
+        )
     if document.get("version") != VERSION:
-        raise ValueError(f"its version is {document.get('version')!r}, and this command knows {VERSION}")
+        raise ValueError(
+            f"its version is {document.get('version')!r}, and this command knows {VERSION}"
+        )
     entries = document.get("positions")
     if not isinstance(entries, list):
         raise ValueError("its positions are not a list")
-    saved = sorted((_saved(number, entry) for number, entry in enumerate(entries)), key=attrgetter("partition"))
-    twice = {str(one.partition) for one, following in pairwise(saved) if one.partition == following.partition}
+    saved = sorted(
+        (_saved(number, entry) for number, entry in enumerate(entries)), key=attrgetter("partition")
+    )
+    twice = {
+        str(one.partition)
+        for one, following in pairwise(saved)
+        if one.partition == following.partition
+    }
     if twice:
         raise ValueError(f"{', '.join(sorted(twice))} is in it twice")
     return saved
@@ -163,14 +207,18 @@ def _saved(number: int, entry: Any) -> Saved:
     where = f"positions[{number}]"
     if not isinstance(entry, Mapping):
         raise ValueError(f"{where} is not an object")
-    topic, metadata, state = entry.get("topic"), entry.get("metadata", ""), entry.get("state")
+    topic = entry.get("topic")
+    metadata = entry.get("metadata", "")
+    state = entry.get("state")
     if not isinstance(topic, str) or not topic:
         raise ValueError(f"{where}: topic = {topic!r} is not the name of a topic")
     if not isinstance(metadata, str) or units(metadata) > LIMIT:
         raise ValueError(f"{where}: metadata is not a string of at most {LIMIT} UTF-16 units")
     if state is not None and not isinstance(state, str):
         raise ValueError(f"{where}: state is not a string")
-    partition, position = (_count(where, name, entry.get(name)) for name in ("partition", "position"))
+    partition, position = (
+        _count(where, name, entry.get(name)) for name in ("partition", "position")
+    )
     return Saved(TopicPartition(topic, partition), position, metadata, state)
 
 

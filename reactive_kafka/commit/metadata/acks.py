@@ -1,7 +1,7 @@
 """Which records above a position are done, as a text that stands beside it. No I/O, no clock.
 
-Told are the offsets that are *open*, and where what is known ends; every other offset up to there is done, gaps of the
-log among them. A text is ASCII without blanks, and begins so that a person can read it::
+Told are the offsets that are *open*, and where what is known ends; every other offset up to there
+is done, gaps of the log among them. A text is ASCII without blanks, and begins so that a person can read it::
 
     r6:994/100000:Hi9F...
     |  |   |      |
@@ -10,10 +10,10 @@ log among them. A text is ASCII without blanks, and begins so that a person can 
     |  how many of them are open
     codec and k: Rice code with a parameter of 6
 
-For each open offset the bits tell how many lie between it and the one before: the number divided by 2**k as so many
-ones and a zero, then the rest in k bits, the highest first. With k = 0 that is a bitmap: one bit an offset. Whatever
-is left of the last byte is zero. A prefix of what is known is always true, so a text that is too long is cut: what is
-done beyond its end is merely handled again.
+For each open offset the bits tell how many lie between it and the one before: the number divided by
+2**k as so many ones and a zero, then the rest in k bits, the highest first. With k = 0 that is a
+bitmap: one bit an offset. Whatever is left of the last byte is zero. A prefix of what is known is
+always true, so a text that is too long is cut: what is done beyond its end is merely handled again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ _TEXT = re.compile(r"r([0-9]{1,2}):([0-9]{1,5})/([0-9]{1,19}):([A-Za-z0-9+/]*)",
 
 
 class AckMap(NamedTuple):
-    """Every offset from ``base`` up to ``until`` (exclusive) is done, but those in ``open`` (ascending)."""
+    """Every offset from ``base`` up to ``until`` (exclusive) is done, but those in ``open``
+    (ascending).
+    """
 
     base: int
     until: int
@@ -54,25 +56,32 @@ class AckMap(NamedTuple):
 
 
 def encode(open_offsets: Sequence[int], base: int, until: int, budget: int) -> tuple[str, int]:
-    """Tell what is done from *base* up to *until* with *budget* characters; *open_offsets* ascend in that range.
+    """Tell what is done from *base* up to *until* with *budget* characters; *open_offsets* ascend
+    in that range.
 
-    The text, and up to where (exclusive) it tells; ``("", base)`` where it would tell of nothing that is done.
+    The text, and up to where (exclusive) it tells; ``("", base)`` where it would tell of nothing
+    that is done.
     """
     if len(open_offsets) > MOST_OPEN:
-        until, open_offsets = open_offsets[MOST_OPEN], open_offsets[:MOST_OPEN]
+        until = open_offsets[MOST_OPEN]
+        open_offsets = open_offsets[:MOST_OPEN]
     window = until - base
     k = _parameter(len(open_offsets), window)
-    room = (budget - _header_length(k, len(open_offsets), window)) * 3 // 4 * 8  # bits that base64 has room for
+    # Bits that base64 has room for.
+    room = (budget - _header_length(k, len(open_offsets), window)) * 3 // 4 * 8
     if room < 0:
         return "", base
     codes = _Codes(k)
-    most = room // (k + 1)  # codes that there is room for: no more than one behind them is looked at
+    # Codes that there is room for: no more than one behind them is looked at.
+    most = room // (k + 1)
     told = open_offsets[: most + 1]
-    coded = list(map(codes.__getitem__, map(sub, told, chain((base - 1,), told))))  # all of it is done in C
+    # All of it is done in C.
+    coded = list(map(codes.__getitem__, map(sub, told, chain((base - 1,), told))))
     bits = "".join(coded)
     if len(bits) > room:
         fitting = bisect_left(list(accumulate(map(len, coded))), room + 1)
-        until, coded = open_offsets[fitting], coded[:fitting]
+        until = open_offsets[fitting]
+        coded = coded[:fitting]
         bits = "".join(coded)
     if len(coded) >= until - base:
         return "", base
@@ -80,18 +89,24 @@ def encode(open_offsets: Sequence[int], base: int, until: int, budget: int) -> t
 
 
 def bound(count: int, window: int) -> int:
-    """At most so many characters has the text of *count* open offsets among *window*, without making it."""
+    """At most so many characters has the text of *count* open offsets among *window*, without
+    making it.
+    """
     k = _parameter(count, window)
     bits = ((window - count) >> k) + count * (k + 1)
     return _header_length(k, count, window) + -(-((bits + 7) // 8 * 4) // 3)
 
 
 def decode(text: str, base: int) -> AckMap | None:
-    """What a text tells of the offsets from *base* on; None: it is none of ours. Takes memory as the text does."""
+    """What a text tells of the offsets from *base* on; None: it is none of ours. Takes memory as
+    the text does.
+    """
     found = _TEXT.fullmatch(text)
     if found is None:
         return None
-    k, count, window = int(found[1]), int(found[2]), int(found[3])
+    k = int(found[1])
+    count = int(found[2])
+    window = int(found[3])
     bits = _bits(found[4]) if 0 <= base <= base + window <= _HIGHEST else None
     read = None if bits is None else _bitmap(bits, count) if k == 0 else _gaps(bits, count, k)
     if bits is None or read is None:
@@ -104,14 +119,17 @@ def decode(text: str, base: int) -> AckMap | None:
 
 
 class _Codes(dict[int, str]):
-    """How far an open offset is from the one before -> the code of what lies between, each made once."""
+    """How far an open offset is from the one before -> the code of what lies between, each made
+    once.
+    """
 
     def __init__(self, k: int) -> None:
         super().__init__()
         self._k = k
 
     def __missing__(self, apart: int) -> str:
-        k, number = self._k, apart - 1
+        k = self._k
+        number = apart - 1
         rest = f"{number & ((1 << k) - 1):0{k}b}" if k else ""
         code = self[apart] = "1" * (number >> k) + "0" + rest
         return code
@@ -119,14 +137,17 @@ class _Codes(dict[int, str]):
 
 def _parameter(count: int, window: int) -> int:
     """The k of which :func:`bound` is lowest."""
-    done, k = window - count, 0
+    done = window - count
+    k = 0
     while count and done >> (k + 1) > count:
         k += 1
     return k
 
 
 def _bitmap(bits: str, count: int) -> tuple[list[int], int] | None:
-    """Which of the bits are zero, the first *count* of them, and where the bits go on; None: there are not so many."""
+    """Which of the bits are zero, the first *count* of them, and where the bits go on; None: there
+    are not so many.
+    """
     places = list(compress(range(len(bits)), map(("0").__eq__, bits)))
     if len(places) < count:
         return None
@@ -135,8 +156,12 @@ def _bitmap(bits: str, count: int) -> tuple[list[int], int] | None:
 
 
 def _gaps(bits: str, count: int, k: int) -> tuple[list[int], int] | None:
-    """The numbers that *count* codes tell, added up, and where the bits go on; None: there are not so many."""
-    places, at, place = [], 0, -1
+    """The numbers that *count* codes tell, added up, and where the bits go on; None: there are not
+    so many.
+    """
+    places = []
+    at = 0
+    place = -1
     for _ in range(count):
         zero = bits.find("0", at)
         rest = bits[zero + 1 : zero + 1 + k]

@@ -1,7 +1,7 @@
 """What stands beside a position in the group: plans, the user's string, and room for more. No I/O.
 
-A string of the user's goes out as it is where there is nothing else to say. Else all goes into an envelope, which a
-person can read with Kafka's own tools::
+A string of the user's goes out as it is where there is nothing else to say. Else all goes into an
+envelope, which a person can read with Kafka's own tools::
 
     rk1 6b2e 100 23 5 100-150 150-175<150-200 hello t=kTo5Xr2m
     |   |    |   |  | |                       |     |
@@ -13,10 +13,11 @@ person can read with Kafka's own tools::
     |   CRC-16 (CCITT, from 0) of all that follows, as UTF-8
     magic and version
 
-A plan is ``start-until``, and behind it ``<start-until`` for each range that failed as a whole and held it, the
-outermost first; or ``=2`` where those are the first two that held the plan before it. Of the topic's id the first
-characters stand there: a topic that is deleted and made anew gets another one, and nothing of this is true of it. The
-header is that of every later version, so that the user's string can be read in all of them.
+A plan is ``start-until``, and behind it ``<start-until`` for each range that failed as a whole and
+held it, the outermost first; or ``=2`` where those are the first two that held the plan before it.
+Of the topic's id the first characters stand there: a topic that is deleted and made anew gets
+another one, and nothing of this is true of it. The header is that of every later version, so that
+the user's string can be read in all of them.
 """
 
 from __future__ import annotations
@@ -34,28 +35,47 @@ LIMIT = 4096
 
 _MAGIC = "rk1"
 _OURS = re.compile(r"rk[0-9]")
-_HEADER = re.compile(r"rk([1-9][0-9]{0,3}) ([0-9a-f]{4}) ([0-9]{1,19}) ([0-9]{1,4}) ([0-9]{1,4}) ", re.ASCII)
+_HEADER = re.compile(
+    r"rk([1-9][0-9]{0,3}) ([0-9a-f]{4}) ([0-9]{1,19}) ([0-9]{1,4}) ([0-9]{1,4}) ", re.ASCII
+)
 _TOPIC = re.compile(r" t=([A-Za-z0-9_-]{1,8})(?= |$)", re.ASCII)
-_TOPIC_CHARACTERS = 8  # of 22: 48 bits of chance
-_PLAN = re.compile(r"[0-9]{1,19}-[0-9]{1,19}(?:(?:<[0-9]{1,19}-[0-9]{1,19})*|=[0-9]{1,4})", re.ASCII)
+# Of 22: 48 bits of chance.
+_TOPIC_CHARACTERS = 8
+_PLAN = re.compile(
+    r"[0-9]{1,19}-[0-9]{1,19}(?:(?:<[0-9]{1,19}-[0-9]{1,19})*|=[0-9]{1,4})", re.ASCII
+)
 
 
 class Metadata(NamedTuple):
     """What was read beside a position."""
 
-    user: str = ""  # the user's string; text that we did not write is that, too
-    plans: Plans = ()  # ascending, none begins before the position
-    lost: str | None = None  # why there are no plans or no acks although some may have been stored
-    acks: AckMap | None = None  # what is done beyond the position; None: nothing was kept
-    topic: str = ""  # how the id of the topic begins that all this, and the position, is of; "": not told
+    # The user's string; text that we did not write is that, too.
+    user: str = ""
+    # Ascending, none begins before the position.
+    plans: Plans = ()
+    # Why there are no plans or no acks although some may have been stored.
+    lost: str | None = None
+    # What is done beyond the position; None: nothing was kept.
+    acks: AckMap | None = None
+    # How the id of the topic begins that all this, and the position, is of; "": not told.
+    topic: str = ""
 
 
-def encode(position: int, plans: Plans, user: str = "", acks: str = "", *, topic: str = "", limit: int = LIMIT) -> str:
-    """What to store with a position of the topic with this id. What does not fit is left out: acks, the topic, the
-    user's string, then plans from the end.
+def encode(
+    position: int,
+    plans: Plans,
+    user: str = "",
+    acks: str = "",
+    *,
+    topic: str = "",
+    limit: int = LIMIT,
+) -> str:
+    """What to store with a position of the topic with this id. What does not fit is left out: acks,
+    the topic, the user's string, then plans from the end.
 
-    The first plan always fits: without the ranges that failed before it if need be. The *limit*, in UTF-16 units, is of
-    the whole, as long as there is something of the user's in it, the topic, or acks.
+    The first plan always fits: without the ranges that failed before it if need be. The *limit*, in
+    UTF-16 units, is of the whole, as long as there is something of the user's in it, the topic, or
+    acks.
     """
     tails = (_tail(topic, acks), _tail(topic), "")
     for said, tail in dict.fromkeys((said, tail) for said in (user, "") for tail in tails):
@@ -75,7 +95,9 @@ def _whole(position: int, plans: Plans, user: str, tail: str) -> str:
     return _envelope(position, plans, user, tail)
 
 
-def room_for_acks(position: int, plans: Plans, user: str, limit: int = LIMIT, *, topic: str = "") -> int:
+def room_for_acks(
+    position: int, plans: Plans, user: str, limit: int = LIMIT, *, topic: str = ""
+) -> int:
     """Characters that are left for acks beside the rest; below 0: there is no room for any."""
     return limit - units(_envelope(position, plans, user, _tail(topic))) - 1
 
@@ -87,7 +109,9 @@ def longest_user_text(user: str) -> int:
 
 def has_room(position: int, plans: Plans, planned: PlannedRange) -> bool:
     """Whether one more plan would be stored beside *plans*, all of them whole."""
-    return units(_envelope(position, (*plans, planned), "", _tail("t" * _TOPIC_CHARACTERS))) <= LIMIT
+    return (
+        units(_envelope(position, (*plans, planned), "", _tail("t" * _TOPIC_CHARACTERS))) <= LIMIT
+    )
 
 
 def _fitting(position: int, plans: Plans) -> str:
@@ -106,7 +130,9 @@ def _envelope(position: int, plans: Plans, user: str, tail: str = "") -> str:
 
 
 def _text_of(planned: PlannedRange, before: PlannedRange | None) -> str:
-    """A plan; what has failed around it is only counted where it failed around the plan *before* it, too."""
+    """A plan; what has failed around it is only counted where it failed around the plan *before*
+    it, too.
+    """
     around = len(planned.failed)
     if around and before is not None and before.failed[:around] == planned.failed:
         return f"{planned.start}-{planned.until}={around}"
@@ -114,10 +140,16 @@ def _text_of(planned: PlannedRange, before: PlannedRange | None) -> str:
 
 
 def decode(text: str, position: int) -> Metadata:
-    """What stands beside a position of the group. Nothing in it is an error: whoever can commit may write there."""
+    """What stands beside a position of the group. Nothing in it is an error: whoever can commit may
+    write there.
+    """
     header = _HEADER.match(text)
     if header is None:
-        return Metadata(lost="it was changed or cut off") if text.startswith(f"{_MAGIC} ") else Metadata(user=text)
+        return (
+            Metadata(lost="it was changed or cut off")
+            if text.startswith(f"{_MAGIC} ")
+            else Metadata(user=text)
+        )
     version, crc, belongs_to, planned, user = header.groups()
     ends = header.end() + int(planned)
     begins = ends + 1
@@ -148,7 +180,9 @@ def without_topic(text: str, position: int) -> str:
 
 
 def as_in_kafka(text: str, position: int) -> str:
-    """The same for Kafka, which drops positions with their topic: the topic is told with plans and kept acks only."""
+    """The same for Kafka, which drops positions with their topic: the topic is told with plans and
+    kept acks only.
+    """
     found = decode(text, position)
     return text if found.plans or found.acks is not None else without_topic(text, position)
 
@@ -160,12 +194,16 @@ def _plans(text: str, position: int) -> Plans | None:
         if _PLAN.fullmatch(one) is None:
             return None
         shown, _, around = one.partition("=")
-        ranges = [(int(start), int(until)) for start, until in (pair.split("-") for pair in shown.split("<"))]
+        ranges = [
+            (int(start), int(until))
+            for start, until in (pair.split("-") for pair in shown.split("<"))
+        ]
         failed = found[-1].failed[: int(around)] if around and found else tuple(ranges[1:])
         found.append(PlannedRange(*ranges[0], failed))
     try:
         check_plans(found)
-    except ValueError:  # whoever wrote it; the records are cut anew, as without a plan
+    except ValueError:
+        # Whoever wrote it; the records are cut anew, as without a plan.
         return None
     return None if found and found[0].start < position else tuple(found)
 

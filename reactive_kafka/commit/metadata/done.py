@@ -1,9 +1,11 @@
-"""What is done of a partition above its position, kept up from one tick to the next. No I/O, no clock.
+"""What is done of a partition above its position, kept up from one tick to the next. No I/O, no
+clock.
 
-A record that is settled stays settled, and one that comes is numbered behind all others. So the open ones are those
-that were open the last time, as far as they still are, and those among what has come since. The window is known in
-pieces: one that is settled as a whole is never looked at again, and the numbers of another are only gone through again
-where it has fewer open records than before. That takes one count in C, and no note is made when a record is settled.
+A record that is settled stays settled, and one that comes is numbered behind all others. So the
+open ones are those that were open the last time, as far as they still are, and those among what has
+come since. The window is known in pieces: one that is settled as a whole is never looked at again,
+and the numbers of another are only gone through again where it has fewer open records than before.
+That takes one count in C, and no note is made when a record is settled.
 """
 
 from __future__ import annotations
@@ -21,22 +23,30 @@ _SETTLED = bytes([SETTLED])
 
 
 class KnownDone:
-    """The open records of one tracker, as many as a text has room for; every other one up to the last is done."""
+    """The open records of one tracker, as many as a text has room for; every other one up to the
+    last is done.
+    """
 
     __slots__ = ("_most", "_piece", "_pieces", "_seen", "tracker")
 
     def __init__(self, tracker: OffsetTracker, *, most: int = MOST_OPEN, piece: int = 4096) -> None:
         self.tracker = tracker
-        self._most, self._piece = most, piece  # open records that a text has room for; records of a piece
-        self._pieces: list[_Piece] = []  # ascending; those in which something was open
-        self._seen = 0  # arrival number: all records before it were looked at
+        # Open records that a text has room for; records of a piece.
+        self._most = most
+        self._piece = piece
+        # Ascending; those in which something was open.
+        self._pieces: list[_Piece] = []
+        # Arrival number: all records before it were looked at.
+        self._seen = 0
 
     def above(self, position: int) -> tuple[list[int], int]:
-        """The offsets from a position on that are not done, ascending, and where (exclusive) the last done one ends.
+        """The offsets from a position on that are not done, ascending, and where (exclusive) the
+        last done one ends.
 
-        That is how it was at the last :meth:`look` for this position. Everything else before the end is done, what was
-        kept of an earlier assignment among it. Nothing is known where records behind the position were never read.
-        Where more are open than a text has room for, the first of them are told: more of them than there is room for.
+        That is how it was at the last :meth:`look` for this position. Everything else before the
+        end is done, what was kept of an earlier assignment among it. Nothing is known where records
+        behind the position were never read. Where more are open than a text has room for, the first
+        of them are told: more of them than there is room for.
         """
         tracker = self.tracker
         until = self._until()
@@ -52,7 +62,8 @@ class KnownDone:
         """Find out what is open from a position on, as much of it as a text has room for."""
         tracker = self.tracker
         tracker.compact()
-        base, end = tracker.base, tracker.base + len(tracker.flags)
+        base = tracker.base
+        end = tracker.base + len(tracker.flags)
         self._pieces = [piece for piece in self._pieces if piece.has_open(tracker)]
         self._seen = max(self._seen, base)
         count = sum(piece.count_from(position) for piece in self._pieces)
@@ -70,8 +81,11 @@ class KnownDone:
 
     @property
     def settled(self) -> int:
-        """The tracker's own count of settled records, at the last look: nothing else moves what is done."""
-        tracker, seen = self.tracker, self._seen - self.tracker.base
+        """The tracker's own count of settled records, at the last look: nothing else moves what is
+        done.
+        """
+        tracker = self.tracker
+        seen = self._seen - self.tracker.base
         still_open = sum(len(piece.places) for piece in self._pieces)
         return tracker.settled_before + seen - still_open + tracker.flags.count(SETTLED, seen)
 
@@ -84,13 +98,17 @@ class KnownDone:
 
 
 class _Piece:
-    """The open ones among records that came one after the other: which of them, and their offsets."""
+    """The open ones among records that came one after the other: which of them, and their
+    offsets.
+    """
 
     __slots__ = ("first", "offsets", "places", "until")
 
     def __init__(self, first: int) -> None:
-        self.first = self.until = first  # arrival numbers
-        self.places: list[int] = []  # from the first on
+        # Arrival numbers.
+        self.first = self.until = first
+        # From the first on.
+        self.places: list[int] = []
         self.offsets: list[int] = []
 
     def count_from(self, position: int) -> int:
@@ -99,21 +117,27 @@ class _Piece:
 
     def extend(self, tracker: OffsetTracker, until: int) -> None:
         """Look at the records that have come since, up to this arrival number (exclusive)."""
-        since, self.until = self.until, until
+        since = self.until
+        self.until = until
         flags = tracker.flags[since - tracker.base : until - tracker.base]
         if flags.count(SETTLED) < len(flags):
             places = list(compress(range(len(flags)), flags.translate(NOT_SETTLED)))
             runs = list(_offsets(tracker, since, until))
             offsets = runs[0] if len(runs) == 1 else list(chain.from_iterable(runs))
-            self.places.extend(map(range(since - self.first, until - self.first).__getitem__, places))
+            self.places.extend(
+                map(range(since - self.first, until - self.first).__getitem__, places)
+            )
             self.offsets.extend(map(offsets.__getitem__, places))
 
     def has_open(self, tracker: OffsetTracker) -> bool:
         """Forget what was settled since; whether something is left."""
-        first, until = max(self.first - tracker.base, 0), self.until - tracker.base
+        first = max(self.first - tracker.base, 0)
+        until = self.until - tracker.base
         count = until - first - tracker.flags.count(SETTLED, first, until) if until > first else 0
-        if 0 < count < len(self.places):  # so there are two or more
-            flags = tracker.flags[first:until].rjust(self.until - self.first, _SETTLED)  # what was let go is done
+        # So there are two or more.
+        if 0 < count < len(self.places):
+            # What was let go is done.
+            flags = tracker.flags[first:until].rjust(self.until - self.first, _SETTLED)
             are_open = bytes(itemgetter(*self.places)(flags)).translate(NOT_SETTLED)
             self.places = list(compress(self.places, are_open))
             self.offsets = list(compress(self.offsets, are_open))
@@ -121,7 +145,9 @@ class _Piece:
 
 
 def _offsets(tracker: OffsetTracker, first: int, until: int) -> Iterator[range]:
-    """The offsets of the records with the arrival numbers *first* up to *until* (exclusive), ascending."""
+    """The offsets of the records with the arrival numbers *first* up to *until* (exclusive),
+    ascending.
+    """
     at = bisect_right(tracker.runs, (first, CLOSED_BASE)) - 1
     runs = tracker.runs[at : bisect_left(tracker.runs, (until, -1))]
     for (arrival, offset), (end, _) in pairwise((*runs, (until, 0))):

@@ -1,7 +1,8 @@
 """The tables of a JSON Schema: each key in every way that it may be written, flat and nested. Pure.
 
-What is ``session.timeout.ms`` to Kafka is ``session_timeout_ms`` to aiokafka, ``session-timeout-ms`` to those who like
-hyphens, and in TOML a table in a table. An editor offers the first two; the others are patterns.
+What is ``session.timeout.ms`` to Kafka is ``session_timeout_ms`` to aiokafka,
+``session-timeout-ms`` to those who like hyphens, and in TOML a table in a table. An editor offers
+the first two; the others are patterns.
 """
 
 from __future__ import annotations
@@ -15,8 +16,13 @@ from typing import Any
 
 from reactive_kafka.config.json_schema.values import Schema, either
 
-WITHIN, DOT, ANY, TABLE = "_", ".", "*", "["
-"""Between two words of a key: inside of a name; a dot; any separator of a raw property; a table of ours and its key."""
+WITHIN = "_"
+DOT = "."
+ANY = "*"
+TABLE = "["
+"""Between two words of a key: inside of a name; a dot; any separator of a raw property; a table of
+ours and its key.
+"""
 _WRITTEN = {WITHIN: "_-", DOT: ".", ANY: "._-", TABLE: "."}
 _MATCHED = {WITHIN: "[_-]", DOT: r"\.", ANY: "[._-]", TABLE: r"\."}
 
@@ -26,9 +32,11 @@ class Way:
     """A way to write a key."""
 
     words: tuple[str, ...]
-    joints: tuple[str, ...]  # one less
+    # One less.
+    joints: tuple[str, ...]
     value: Schema
-    names: tuple[str, ...] = ()  # the spellings that an editor offers
+    # The spellings that an editor offers.
+    names: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, words: Iterable[str], joint: str, value: Schema, *names: str) -> Way:
@@ -47,7 +55,9 @@ class Way:
         return Way((*self.words, "file"), (*self.joints, ANY), value, names)
 
     def heads(self) -> Iterator[_Head]:
-        """What of it may be a key: all of it, or its first words where the others stand in a table."""
+        """What of it may be a key: all of it, or its first words where the others stand in a
+        table.
+        """
         for length, joint in enumerate((*self.joints, ""), 1):
             if joint != WITHIN:
                 yield _Head(self, length, joint)
@@ -59,7 +69,8 @@ class _Head:
 
     way: Way
     length: int
-    joint: str  # empty: they are all of it
+    # empty: they are all of it.
+    joint: str
 
     @property
     def name(self) -> str:
@@ -76,13 +87,17 @@ class _Head:
     def rest(self) -> Way:
         """What stands in the table that the head names."""
         names = self.way.names if self.joint == TABLE else ()
-        return Way(self.way.words[self.length :], self.way.joints[self.length :], self.way.value, names)
+        return Way(
+            self.way.words[self.length :], self.way.joints[self.length :], self.way.value, names
+        )
 
     def spelled(self, between: Mapping[str, str]) -> Iterator[str]:
         """The words with each of what may stand between them."""
         choices = [between[joint] for joint in self.way.joints[: self.length - 1]]
         for joints in itertools.product(*choices):
-            yield "".join(itertools.chain.from_iterable(zip(self.way.words, (*joints, ""), strict=False)))
+            yield "".join(
+                itertools.chain.from_iterable(zip(self.way.words, (*joints, ""), strict=False))
+            )
 
     @property
     def pattern(self) -> str:
@@ -99,7 +114,8 @@ class _Key:
     spellings: frozenset[str]
     values: list[Schema] = field(default_factory=list)
     rests: list[Way] = field(default_factory=list)
-    is_ours: bool = False  # a table of ours, which may be empty
+    # A table of ours, which may be empty.
+    is_ours: bool = False
 
     def add(self, head: _Head) -> None:
         if not head.joint:
@@ -114,7 +130,8 @@ class Definitions:
     """The ``$defs`` of a schema; what is alike stands there once."""
 
     schemas: dict[str, Schema] = field(default_factory=dict)
-    _names: dict[str, str] = field(default_factory=dict)  # content -> name
+    # Content -> name.
+    _names: dict[str, str] = field(default_factory=dict)
 
     def ref(self, name: str, schema: Schema) -> Schema:
         """A reference to *schema*, which is kept under *name* unless it is there already."""
@@ -126,7 +143,12 @@ class Definitions:
         return {"$ref": f"#/$defs/{self._names[content]}"}
 
     def table(
-        self, where: str, ways: Iterable[Way], further: Mapping[str, Schema] | None = None, *, may_be_empty: bool = True
+        self,
+        where: str,
+        ways: Iterable[Way],
+        further: Mapping[str, Schema] | None = None,
+        *,
+        may_be_empty: bool = True,
     ) -> dict[str, Any]:
         """The schema of a table with these keys, and *further* patterns of keys."""
         keys: dict[str, _Key] = {}
@@ -141,8 +163,11 @@ class Definitions:
         for key in keys.values():
             for spelling in key.spellings:
                 spelled.setdefault(spelling, []).append(key)
-        # What two patterns match must fit either of them, not both: retry.backoff, and the table of retry.backoff.ms.
-        named |= dict.fromkeys(sorted(spelling for spelling, meant in spelled.items() if len(meant) > 1))
+        # What two patterns match must fit either of them, not both: retry.backoff, and the table of
+        # retry.backoff.ms.
+        named |= dict.fromkeys(
+            sorted(spelling for spelling, meant in spelled.items() if len(meant) > 1)
+        )
         others = {
             _pattern(pattern, key.spellings & named.keys()): key
             for pattern, key in keys.items()
@@ -152,7 +177,9 @@ class Definitions:
             "type": ["object", "null"] if may_be_empty else "object",
             **({} if may_be_empty else {"minProperties": 1}),
             "properties": {name: self._meant(where, spelled[name]) for name in named},
-            "patternProperties": {pattern: self._meant(where, [key]) for pattern, key in others.items()}
+            "patternProperties": {
+                pattern: self._meant(where, [key]) for pattern, key in others.items()
+            }
             | dict(further or {}),
             "additionalProperties": False,
         }
@@ -162,7 +189,11 @@ class Definitions:
         found = [value for key in keys for value in key.values]
         if rests := [rest for key in keys for rest in key.rests]:
             name = f"{where}.{keys[0].name}"
-            found.append(self.ref(name, self.table(name, rests, may_be_empty=any(key.is_ours for key in keys))))
+            found.append(
+                self.ref(
+                    name, self.table(name, rests, may_be_empty=any(key.is_ours for key in keys))
+                )
+            )
         return found[0] if len(found) == 1 else either(*found)
 
 

@@ -1,7 +1,7 @@
 """What a JSON Schema can say of configured values: patterns, numbers, lists. Pure.
 
-Nothing here is narrower than what the loader takes. Patterns keep to what JavaScript, Rust and Python read alike:
-there ``\\w`` ends with ASCII, so letters are told by what they are not.
+Nothing here is narrower than what the loader takes. Patterns keep to what JavaScript, Rust and
+Python read alike: there ``\\w`` ends with ASCII, so letters are told by what they are not.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import Any
 
 Schema = Mapping[str, Any] | bool
 
-_WORD = r"[^\x00-/:-@\[-^`{-\x7f]"  # letters, digits and _
+# Letters, digits and _.
+_WORD = r"[^\x00-/:-@\[-^`{-\x7f]"
 _LETTER = r"[^\x00-@\[-^`{-\x7f]"
 _HOST_PART = r"[^\x00-,./:-@\[-^`{-\x7f]"
 DOTTED = rf"{_LETTER}{_WORD}*(\.{_LETTER}{_WORD}*)*"
@@ -42,9 +43,16 @@ def whole(least: int, most: int) -> Schema:
 
 
 def items(pattern: str, *, listed: str | None = None, is_set: bool = True) -> Schema:
-    """A list of strings, or a string with commas between them. *listed*: how one may stand in a list, if not alike."""
+    """A list of strings, or a string with commas between them. *listed*: how one may stand in a
+    list, if not alike.
+    """
     item = {"type": "string", "pattern": f"^{listed or pattern}$"}
-    of_them = {"type": "array", "items": either(item, REFERENCE), "minItems": 1, "uniqueItems": is_set}
+    of_them = {
+        "type": "array",
+        "items": either(item, REFERENCE),
+        "minItems": 1,
+        "uniqueItems": is_set,
+    }
     return either(text(rf"\s*{pattern}\s*(,\s*{pattern}\s*)*"), of_them)
 
 
@@ -63,20 +71,25 @@ _SECONDS = {"type": "number", "maximum": 10**9}
 TIME = either(text(rf"\s*{_NUMBER} ?(ms|s|m|h)\s*"), {**_SECONDS, "minimum": 0})
 SOME_TIME = either(text(rf"\s*{_ABOVE_0} ?(ms|s|m|h)\s*"), {**_SECONDS, "exclusiveMinimum": 0})
 SIZE = either(text(rf"\s*{_ABOVE_0} ?{_SIZE_UNIT}\s*"), whole(1, 2**63 - 1))
-_TOPIC = r"([\w-][\w.-]{0,248}|\.[\w-][\w.-]{0,247}|\.\.[\w.-]{1,247})".replace(r"\w", "a-zA-Z0-9_")  # not "." or ".."
+# Not "." or ".."
+_TOPIC = r"([\w-][\w.-]{0,248}|\.[\w-][\w.-]{0,247}|\.\.[\w.-]{1,247})".replace(r"\w", "a-zA-Z0-9_")
 TOPIC = text(_TOPIC)
 TOPICS = items(_TOPIC)
 RETRY_TOPICS = items("[a-zA-Z0-9._-]{0,247}_[0-9]{1,12}")
 _HOST = rf"{_HOST_PART}{{1,63}}(\.{_HOST_PART}{{1,63}})*\.{{0,2}}"
 HOSTS = items(_HOST)
-_PORT = "(:(0*[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?"
+_PORT = (
+    "(:(0*[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?"
+)
 _SERVER = rf"(\[[^\]\s]+\]|{_HOST}){_PORT}"
 SERVERS = items(_SERVER, listed=rf"\s*{_SERVER}\s*", is_set=False)
 _REGISTRY = r"https?://(\[[0-9a-fA-F:.]+\]|[^\x00-,/:-@\[-^`{-\x7f]+)(:[0-9]{1,5})?(/[^\x00-$&-,:-@\[-^`{-}\x7f]*)?"
 REGISTRIES = either(text(r"\s*memory://\s*"), {"const": ["memory://"]}, items(_REGISTRY))
 TOKEN = text("[!-~]+")
 EXCEPTIONS = items(DOTTED, listed=rf"\s*{DOTTED}\s*")
-RATE = text(r"\s*(0{0,9}[1-9][0-9]{0,9}(\.[0-9]{1,9})?|0{1,10}\.0{0,8}[1-9][0-9]{0,8}) ?/ ?[smh]\s*")
+RATE = text(
+    r"\s*(0{0,9}[1-9][0-9]{0,9}(\.[0-9]{1,9})?|0{1,10}\.0{0,8}[1-9][0-9]{0,8}) ?/ ?[smh]\s*"
+)
 SHARE = {"type": "number", "minimum": 0, "maximum": 1}
 NAMES = items(r"[^\s,][^,]*", listed=r"[\s\S]*\S[\s\S]*")
 _ASSIGNED = r"[a-zA-Z0-9._-]{1,249}:(\*|[0-9]{1,10}(:(-1|[0-9]{1,19}(\.\.[0-9]{1,19})?)|@[^,]+)?)"

@@ -1,1 +1,3 @@
-"""A MicroProfile ``application.properties``, as Quarkus reads it: its text, its values, and what its channels mean."""
+"""A MicroProfile ``application.properties``, as Quarkus reads it: its text, its values, and what
+its channels mean.
+"""

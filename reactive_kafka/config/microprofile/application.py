@@ -51,16 +51,22 @@ _IN_VAIN = {
 
 @dataclass(frozen=True, slots=True)
 class Meant:
-    """What the properties mean: a layer, and for each path of it the property that says so (None: a default)."""
+    """What the properties mean: a layer, and for each path of it the property that says so (None: a
+    default).
+    """
 
     layer: Layer
     given: Mapping[KeyPath, Given]
-    new_id: str  # part of each value that is another one at each start
+    # Part of each value that is another one at each start.
+    new_id: str
 
 
-def meant(sources: Sequence[Source], environ: Mapping[str, str], profiles: Sequence[str], new_id: str) -> Meant:
+def meant(
+    sources: Sequence[Source], environ: Mapping[str, str], profiles: Sequence[str], new_id: str
+) -> Meant:
     """Read all channels. *new_id* is a text that no other start has, for groups without a name."""
-    values, notes = Values(sources, environ, profiles, new_id), Notes()
+    values = Values(sources, environ, profiles, new_id)
+    notes = Notes()
     _Application(values, notes).read(sources[0].name)
     paths = {leaf.path[:length] for leaf in notes.leaves for length in (1, 2)}
     first = {path: min(_lines(notes, path), default=None) for path in paths}
@@ -75,13 +81,19 @@ def meant(sources: Sequence[Source], environ: Mapping[str, str], profiles: Seque
 
 
 def _lines(notes: Notes, path: KeyPath) -> Iterator[int]:
-    yield from (leaf.origin.line for leaf in notes.leaves if leaf.path[: len(path)] == path and leaf.origin.line)
+    yield from (
+        leaf.origin.line
+        for leaf in notes.leaves
+        if leaf.path[: len(path)] == path and leaf.origin.line
+    )
 
 
 def _is_known(side: str, name: str) -> bool:
     """Whether SmallRye or Kafka's client has an attribute of that name."""
     inside = next((name.removeprefix(one) for one in NATIVE_TABLES if name.startswith(one)), name)
-    return attribute(side, name) is not None or find(inside) is not None or refusal(inside) is not None
+    return (
+        attribute(side, name) is not None or find(inside) is not None or refusal(inside) is not None
+    )
 
 
 class _Application:
@@ -104,12 +116,18 @@ class _Application:
         others = connectors - {CONNECTOR}
         if connectors:
             channels = {
-                side: {name: first for name, first in named.items() if self._is_channel(side, name, first)}
+                side: {
+                    name: first
+                    for name, first in named.items()
+                    if self._is_channel(side, name, first)
+                }
                 for side, named in channels.items()
             }
         for side, kind in SIDES.items():
             for name, first in channels[side].items():
-                channel = kind(self._values, name, self._notes, Origin(first.origin.source, first.origin.line))
+                channel = kind(
+                    self._values, name, self._notes, Origin(first.origin.source, first.origin.line)
+                )
                 if self._is_ours(channel, first, channels[side], others):
                     channel.read()
         self._health(channels)
@@ -126,23 +144,32 @@ class _Application:
         for name in self._values.names(prefix):
             given = self._values.find(name)
             if given is None:
-                continue  # set to nothing
+                # Set to nothing.
+                continue
             match = _CHANNEL.fullmatch(name.removeprefix(prefix))
             if match is None and self._values.is_referenced(name):
-                continue  # a variable of the application's own
+                # A variable of the application's own.
+                continue
             if match is None:
-                self._notes.wrong(given, f'expected {prefix}<channel>.<attribute>, a name with dots in quotes: "a.b"')
+                self._notes.wrong(
+                    given,
+                    f'expected {prefix}<channel>.<attribute>, a name with dots in quotes: "a.b"',
+                )
             else:
                 found.setdefault(match[1] or match[2], given)
         return found
 
     def _connector(self, side: str, name: str) -> Given | None:
         prefix = f"{MESSAGING}{side}."
-        keys = (f"{prefix}{one}.{key}" for one in (f'"{name}"', name) for key in ("connector", "type"))
+        keys = (
+            f"{prefix}{one}.{key}" for one in (f'"{name}"', name) for key in ("connector", "type")
+        )
         return next((given for key in keys if (given := self._values.find(key)) is not None), None)
 
     def _is_channel(self, side: str, name: str, first: Given) -> bool:
-        """False for a name that only holds variables of the application, where other channels have connectors."""
+        """False for a name that only holds variables of the application, where other channels have
+        connectors.
+        """
         if self._connector(side, name) is not None:
             return True
         starts = (f'{MESSAGING}{side}."{name}".', f"{MESSAGING}{side}.{name}.")
@@ -161,41 +188,62 @@ class _Application:
             self._notes.warn(first, why, is_own=True)
         return False
 
-    def _is_ours(self, channel: Channel, first: Given, known: Mapping[str, Given], others: set[str]) -> bool:
+    def _is_ours(
+        self, channel: Channel, first: Given, known: Mapping[str, Given], others: set[str]
+    ) -> bool:
         """Whether a channel is read; a problem if it is nobody's, or another connector's."""
-        name, connector = channel.name, self._connector(channel.side, channel.name)
+        name = channel.name
+        connector = self._connector(channel.side, channel.name)
         if not channel.said("enabled", boolean, True):
             given = channel.find("enabled")
-            assert given is not None  # noqa: S101  # else it would be true
+            # Else it would be true.
+            assert given is not None  # noqa: S101
             self._notes.warn(given, "the channel is left out, and a handler of it has no channel")
         elif connector is not None and connector.text != CONNECTOR:
-            self._notes.wrong(connector, f"not supported: expected {CONNECTOR}; only Kafka's channels are read")
+            self._notes.wrong(
+                connector, f"not supported: expected {CONNECTOR}; only Kafka's channels are read"
+            )
         elif connector is None and others:
             why = f"connector is missing: with several connectors ({', '.join(sorted(others))}) none is found by itself"
             self._notes.wrong(first, f"{why}; set connector={CONNECTOR}")
         elif (copy := _COPY.fullmatch(name)) and copy[1] in known:
-            self._notes.wrong(first, f"not supported: the consumers of {copy[1]!r} are all alike; leave it out")
+            self._notes.wrong(
+                first, f"not supported: the consumers of {copy[1]!r} are all alike; leave it out"
+            )
         else:
             return True
         return False
 
     def _shared(self) -> None:
-        """``kafka.*``: the client's properties of all channels. Attributes among them are read channel by channel."""
-        named = [name.removeprefix(SHARED) for name in self._values.names(SHARED) if not name.startswith(_NOT_SHARED)]
+        """``kafka.*``: the client's properties of all channels. Attributes among them are read
+        channel by channel.
+        """
+        named = [
+            name.removeprefix(SHARED)
+            for name in self._values.names(SHARED)
+            if not name.startswith(_NOT_SHARED)
+        ]
         spelled = (*(prop.kafka for prop in PROPERTIES), *SHARED_IN_OURS)
         variables = [name for name in spelled if self._values.is_variable(SHARED + name)]
         for name in dict.fromkeys((*named, *variables)):
-            look = self._values.find_even_empty if name in EMPTY_MEANS_SOMETHING else self._values.find
+            look = (
+                self._values.find_even_empty if name in EMPTY_MEANS_SOMETHING else self._values.find
+            )
             given = look(SHARED + name)
-            if given is None or (name not in _IN_KAFKA and any(attribute(side, name) for side in SIDES)):
+            if given is None or (
+                name not in _IN_KAFKA and any(attribute(side, name) for side in SIDES)
+            ):
                 continue
             if name in SHARED_IN_OURS:
                 self._notes.set(("kafka", name), servers(given.text), given)
-                self._notes.warn_of_protocols(given, self._values.find(f"{SHARED}security.protocol"))
+                self._notes.warn_of_protocols(
+                    given, self._values.find(f"{SHARED}security.protocol")
+                )
             elif find(name) or refusal(name):
                 self._notes.set(("kafka", name), scalar(given.text), given)
             elif self._values.is_referenced(SHARED + name):
-                continue  # a variable of the application's own
+                # A variable of the application's own.
+                continue
             elif near := did_you_mean(name, [*SHARED_IN_OURS, *names_like("session.timeout.ms")]):
                 why = f"no property of Kafka's clients; did you mean {near!r}?"
                 self._notes.wrong(given, why, is_open=False)
@@ -205,7 +253,9 @@ class _Application:
 
     def _health(self, channels: Mapping[str, Mapping[str, Given]]) -> None:
         """Quarkus' own switch for the health of all channels."""
-        given = next((one for name in _HEALTH if (one := self._values.find(name)) is not None), None)
+        given = next(
+            (one for name in _HEALTH if (one := self._values.find(name)) is not None), None
+        )
         if given is None:
             return
         try:
@@ -217,7 +267,9 @@ class _Application:
         there = {leaf.path[:2] for leaf in self._notes.leaves}
         for side, names in channels.items():
             for path in ((side, name) for name in names if (side, name) in there):
-                self._notes.leaves = [leaf for leaf in self._notes.leaves if leaf.path != (*path, "health_enabled")]
+                self._notes.leaves = [
+                    leaf for leaf in self._notes.leaves if leaf.path != (*path, "health_enabled")
+                ]
                 self._notes.set((*path, "health_enabled"), False, given)
 
     def _rest(self) -> None:
@@ -228,16 +280,25 @@ class _Application:
         for name in self._values.names(""):
             vain = next((why for start, why in _IN_VAIN.items() if name.startswith(start)), None)
             given = self._values.find(name) if vain or name.startswith(MESSAGING) else None
-            if given is None or name.startswith((*(f"{MESSAGING}{side}." for side in SIDES), *CONNECTORS)):
+            if given is None or name.startswith(
+                (*(f"{MESSAGING}{side}." for side in SIDES), *CONNECTORS)
+            ):
                 continue
             if self._values.is_referenced(name):
-                continue  # a variable of the application's own
+                # A variable of the application's own.
+                continue
             if vain:
                 self._notes.warn(given, vain)
             elif name.startswith(f"{MESSAGING}connector."):
-                self._notes.warn(given, f"has no effect: only {CONNECTOR} is a connector here", is_own=True)
-            elif near := did_you_mean(name.removeprefix(MESSAGING).partition(".")[0], (*SIDES, "connector")):
-                why = f"expected mp.messaging.incoming, outgoing or connector; did you mean {near!r}?"
+                self._notes.warn(
+                    given, f"has no effect: only {CONNECTOR} is a connector here", is_own=True
+                )
+            elif near := did_you_mean(
+                name.removeprefix(MESSAGING).partition(".")[0], (*SIDES, "connector")
+            ):
+                why = (
+                    f"expected mp.messaging.incoming, outgoing or connector; did you mean {near!r}?"
+                )
                 self._notes.wrong(given, why, is_open=False)
             else:
                 why = "has no effect: expected mp.messaging.incoming, outgoing or connector"

@@ -1,6 +1,8 @@
-"""One channel of SmallRye's as leaves of ours: its attributes, those of its connector, and the shared ones. Pure.
+"""One channel of SmallRye's as leaves of ours: its attributes, those of its connector, and the
+shared ones. Pure.
 
-Where SmallRye takes something else than we do when nothing is given, that is written out: a channel runs as it did.
+Where SmallRye takes something else than we do when nothing is given, that is written out: a channel
+runs as it did.
 """
 
 from __future__ import annotations
@@ -59,12 +61,15 @@ class Channel:
         self.values = values
         self.name = name
         self.notes = notes
-        self.origin = origin  # of its first property
+        # Of its first property.
+        self.origin = origin
         start = f"mp.messaging.{self.side}."
         self.own = (f'{start}"{name}".', f"{start}{name}.")
 
     def find(self, name: str, *, shared: bool = True) -> Given | None:
-        """The value of an attribute: the channel's, its connector's, or, with *shared*, that of all channels."""
+        """The value of an attribute: the channel's, its connector's, or, with *shared*, that of all
+        channels.
+        """
         found = attribute(self.side, name)
         spelled = (name, *found.also) if found is not None and found.name == name else (name,)
         lookup = self.values.find_even_empty if name in EMPTY_MEANS_SOMETHING else self.values.find
@@ -75,7 +80,9 @@ class Channel:
         return None
 
     def set(self, key: str, value: Any, given: Given | None, problem: str | None = None) -> None:
-        """One of the channel's keys: ``table.key`` for one in a table; by default where nothing was *given*."""
+        """One of the channel's keys: ``table.key`` for one in a table; by default where nothing was
+        *given*.
+        """
         table, _, last = key.partition(".")
         path = (self.side, self.name, *((table, last) if last else (table,)))
         if given is None:
@@ -84,7 +91,9 @@ class Channel:
             self.notes.set(path, value, given, problem)
 
     def said(self, name: str, convert: Callable[[str], T], default: T) -> T:
-        """The value of an attribute with a rule of its own; *default*, with a problem, if it cannot be read."""
+        """The value of an attribute with a rule of its own; *default*, with a problem, if it cannot
+        be read.
+        """
         given = self.find(name)
         if given is None:
             return default
@@ -94,7 +103,9 @@ class Channel:
             self.notes.wrong(given, str(error))
             return default
 
-    def convert(self, name: str, key: str, convert: Callable[[str], Any], *, shared: bool = True) -> bool:
+    def convert(
+        self, name: str, key: str, convert: Callable[[str], Any], *, shared: bool = True
+    ) -> bool:
         """Set *key* to what an attribute says; False if it says nothing."""
         given = self.find(name, shared=shared)
         if given is None:
@@ -138,7 +149,9 @@ class Channel:
             self.notes.wrong(given, f"not supported: {one.instead}")
 
     def _others(self) -> Iterator[str]:
-        """The names under the channel and its connector that are no attributes: the client's own properties."""
+        """The names under the channel and its connector that are no attributes: the client's own
+        properties.
+        """
         for prefix in (*self.own, *CONNECTORS):
             for name in self.values.names(prefix):
                 if attribute(self.side, name := name.removeprefix(prefix)) is None:
@@ -168,25 +181,41 @@ class Channel:
         is_kafkas = known or refusal(inside) or inside == AUTO_COMMIT_INTERVAL.kafka
         if is_kafkas or (prefix and inside == "bootstrap.servers"):
             path = (self.side, self.name, *([NATIVE_TABLES[prefix]] if prefix else []), inside)
-            value = read.servers(given.text) if inside == "bootstrap.servers" else read.scalar(given.text)
+            value = (
+                read.servers(given.text)
+                if inside == "bootstrap.servers"
+                else read.scalar(given.text)
+            )
             self.notes.set(path, value, given)
             return
         if self.values.is_referenced(given.name):
-            return  # a variable of the application's own
+            # A variable of the application's own.
+            return
         near = did_you_mean(name, [*names_of(self.side), *names_like("session.timeout.ms")])
-        hint = f"; did you mean {near!r}?" if near else ": neither SmallRye nor Kafka's client has one of that name"
+        hint = (
+            f"; did you mean {near!r}?"
+            if near
+            else ": neither SmallRye nor Kafka's client has one of that name"
+        )
         self.notes.wrong(given, f"unknown attribute{hint}", is_open=False)
 
     def _is_of_other_side(self, name: str, prefix: str, known: Property | None) -> bool:
-        """Whether SmallRye, or the client, ignores it here, because it is about the other kind of channel or client."""
+        """Whether SmallRye, or the client, ignores it here, because it is about the other kind of
+        channel or client.
+        """
         if not prefix:
             if attribute(OTHER_SIDE[self.side], name) is not None:
                 return True
         elif self.side == "outgoing":
-            return True  # failures are those of incoming channels
+            # Failures are those of incoming channels.
+            return True
         side = _CLIENTS_LIKE[prefix or self.side]
         inside = name.removeprefix(prefix)
-        if prefix and attribute(side, inside) is None and attribute(OTHER_SIDE[side], inside) is not None:
+        if (
+            prefix
+            and attribute(side, inside) is None
+            and attribute(OTHER_SIDE[side], inside) is not None
+        ):
             return True
         return known is not None and _CLIENT[side] not in known.sides
 
@@ -197,7 +226,8 @@ class Channel:
 
     def read_client_id(self) -> None:
         """``client.id``, as SmallRye makes it of the prefix and the name."""
-        prefix, own = self.find("client-id-prefix"), self.find("client.id")
+        prefix = self.find("client-id-prefix")
+        own = self.find("client.id")
         if prefix is None and own is not None:
             if not own.name.startswith(SHARED):
                 self.set("client_id", own.text, own)
@@ -208,7 +238,8 @@ class Channel:
 
     def read_registry(self) -> None:
         """The schema registry, which all channels share."""
-        url, user = self.find("schema.registry.url"), self.find("basic.auth.user.info")
+        url = self.find("schema.registry.url")
+        user = self.find("basic.auth.user.info")
         if url is not None:
             self.notes.set(("schema_registry", "url"), url.text, url)
         if user is not None:

@@ -1,6 +1,7 @@
 """What a value of SmallRye's says in ours: booleans, numbers, times, lists, Java's classes. Pure.
 
-Each takes the text of a property and returns what a TOML file would say; a ValueError says what is allowed.
+Each takes the text of a property and returns what a TOML file would say; a ValueError says what is
+allowed.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from reactive_kafka.formats.names import FORMATS
 
 Converter = Callable[[str], Any]
 
-_TRUE, _FALSE = ("true", "yes", "y", "on", "1"), ("false", "no", "n", "off", "0")
+_TRUE = ("true", "yes", "y", "on", "1")
+_FALSE = ("false", "no", "n", "off", "0")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _SCHEME = re.compile(r"(?:^|,)\s*([A-Za-z_]+)://")
 _ADDRESS = re.compile(r"(?:[A-Za-z_]+://)?\[?([0-9A-Za-z._%:-]+?)\]?:([0-9]+)")
@@ -23,7 +25,8 @@ _JAVA_CLASS = re.compile(r"[A-Za-z_$][\w$]*(\.[A-Za-z_$][\w$]*)+")
 _ADAPTER = re.compile(r"(Des|S)erializer$")
 
 _KAFKA = "org.apache.kafka.common.serialization."
-_QUARKUS, _VERTX = "io.quarkus.kafka.client.serialization.", "io.vertx.kafka.client.serialization."
+_QUARKUS = "io.quarkus.kafka.client.serialization."
+_VERTX = "io.vertx.kafka.client.serialization."
 _CONFLUENT = "io.confluent.kafka.serializers."
 _FORMATS = {
     **{_KAFKA + name: "string" for name in ("String", "UUID")},
@@ -42,9 +45,11 @@ _FORMATS = {
 }
 """Java's class, without De- or Serializer -> the format."""
 _REFUSED = {
-    _KAFKA + "Short": "there is no format of two bytes; leave it out and write a module:function in TOML",
+    _KAFKA
+    + "Short": "there is no format of two bytes; leave it out and write a module:function in TOML",
     _KAFKA + "Void": "what is never there needs no format; leave it out",
-    _KAFKA + "List": "there is no format of lists; leave it out and write a module:function in TOML",
+    _KAFKA
+    + "List": "there is no format of lists; leave it out and write a module:function in TOML",
 }
 _OF_APICURIO = "io.apicurio.registry."
 _SUBJECTS = {"TopicName": "topic", "RecordName": "record", "TopicRecordName": "topic-record"}
@@ -56,10 +61,12 @@ def text(raw: str) -> str:
 
 
 def servers(raw: str) -> str:
-    """Addresses of brokers as Kafka's clients take them: PLAINTEXT://broker:9092, [::1]:9092, several with commas.
+    """Addresses of brokers as Kafka's clients take them: PLAINTEXT://broker:9092, [::1]:9092,
+    several with commas.
 
-    The clients ignore what stands before the host: ``security.protocol`` is the protocol. They skip empty addresses.
-    A text that they would refuse is returned as it is, for the error that addresses have in every file.
+    The clients ignore what stands before the host: ``security.protocol`` is the protocol. They skip
+    empty addresses. A text that they would refuse is returned as it is, for the error that
+    addresses have in every file.
     Source: Kafka's ClientUtils.parseAndValidateAddresses, and the pattern of Utils.getHost.
     """
     found = []
@@ -81,11 +88,15 @@ def other_protocols(raw: str, protocol: str) -> list[str]:
 
 
 def boolean(raw: str) -> bool:
-    """MicroProfile's words for true and false. Java takes any other word for false; here it is a mistake."""
+    """MicroProfile's words for true and false. Java takes any other word for false; here it is a
+    mistake.
+    """
     word = raw.strip().lower()
     if word in _TRUE or word in _FALSE:
         return word in _TRUE
-    raise ValueError(f"expected true or false ({', '.join(_TRUE[1:])} and {', '.join(_FALSE[1:])} are read, too)")
+    raise ValueError(
+        f"expected true or false ({', '.join(_TRUE[1:])} and {', '.join(_FALSE[1:])} are read, too)"
+    )
 
 
 def integer(raw: str) -> int:
@@ -121,7 +132,9 @@ def no_limit(raw: str) -> int:
 
 
 def names(raw: str) -> list[str]:
-    r"""A list of MicroProfile's: commas between, ``\,`` for a comma, blanks around and empty items dropped."""
+    r"""A list of MicroProfile's: commas between, ``\,`` for a comma, blanks around and empty items
+    dropped.
+    """
     items = [re.sub(r"\\(.)", r"\1", item).strip() for item in _ITEM.findall(raw)]
     return [item for item in items if item]
 
@@ -131,7 +144,9 @@ def order(raw: str) -> str:
     word = raw.strip().lower()
     if word not in ("key", "partition"):
         near = did_you_mean(word, ("key", "partition"))
-        raise ValueError("expected key or partition; without it channels are unordered" + _meant(near))
+        raise ValueError(
+            "expected key or partition; without it channels are unordered" + _meant(near)
+        )
     return word
 
 
@@ -140,7 +155,9 @@ def _meant(near: str | None) -> str:
 
 
 def assigned(raw: str, topic: str) -> list[str]:
-    """``[topic:]partition[:offset]``, several with commas, as ``assign`` has them; *topic* where none is named."""
+    """``[topic:]partition[:offset]``, several with commas, as ``assign`` has them; *topic* where
+    none is named.
+    """
     found = [":".join(_partition(item.split(":"), topic)) for item in names(raw)]
     if not found:
         raise ValueError("expected at least one partition")
@@ -149,14 +166,19 @@ def assigned(raw: str, topic: str) -> list[str]:
 
 def _partition(parts: list[str], topic: str) -> list[str]:
     if len(parts) == 1 or (len(parts) == 2 and parts[0].isdigit()):
-        parts = [topic, *parts]  # 0 is a partition, and 0:5 one with an offset
+        # 0 is a partition, and 0:5 one with an offset.
+        parts = [topic, *parts]
     if len(parts) not in (2, 3) or not all(_INTEGER.fullmatch(part) for part in parts[1:]):
-        raise ValueError("expected [topic:]partition[:offset], several with commas: orders:0:100, orders:1")
+        raise ValueError(
+            "expected [topic:]partition[:offset], several with commas: orders:0:100, orders:1"
+        )
     return parts
 
 
 def java_format(raw: str) -> str:
-    """The format that a serializer or deserializer of Java's writes or reads; formats of ours are taken, too."""
+    """The format that a serializer or deserializer of Java's writes or reads; formats of ours are
+    taken, too.
+    """
     name = raw.strip()
     if name in FORMATS or names_an_object(name):
         return name
@@ -166,10 +188,16 @@ def java_format(raw: str) -> str:
     if instead := _REFUSED.get(adapted):
         raise ValueError(instead)
     if name.startswith(_OF_APICURIO):
-        raise ValueError("Apicurio's own wire format is not read; use its Confluent API, and Confluent's classes")
+        raise ValueError(
+            "Apicurio's own wire format is not read; use its Confluent API, and Confluent's classes"
+        )
     if not _JAVA_CLASS.fullmatch(name):
-        raise ValueError(f"expected a serializer or deserializer of Java's, or {', '.join(FORMATS)}")
-    near = did_you_mean(name, [one + end for one in _FORMATS for end in ("Serializer", "Deserializer")])
+        raise ValueError(
+            f"expected a serializer or deserializer of Java's, or {', '.join(FORMATS)}"
+        )
+    near = did_you_mean(
+        name, [one + end for one in _FORMATS for end in ("Serializer", "Deserializer")]
+    )
     if near and near.rpartition(".")[0] == name.rpartition(".")[0]:
         raise ValueError(f"there is no such class{_meant(near)}")
     raise ValueError(

@@ -14,7 +14,9 @@ _SIGNS = re.compile(r"\$\$|\\\$|\$\{|[:}]")
 
 
 class CannotExpand(ValueError):
-    """An expression that cannot be read, or has no value. The text names properties, and shows no value."""
+    """An expression that cannot be read, or has no value. The text names properties, and shows no
+    value.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,17 +24,20 @@ class Expression:
     """One expression; its name and its default may hold others."""
 
     name: tuple[Part, ...]
-    default: tuple[Part, ...] | None  # None: it has none
+    # None: it has none.
+    default: tuple[Part, ...] | None
 
 
-Part = Union[str, Expression]  # noqa: UP007  # evaluated before Expression is there
+# Evaluated before Expression is there.
+Part = Union[str, Expression]  # noqa: UP007
 
 
 def parsed(text: str) -> tuple[Part, ...]:
     """The plain texts and the expressions of a value, in their order.
 
     Raises:
-        CannotExpand: An expression is not closed, is nested too deeply, or is one that only Java understands.
+        CannotExpand: An expression is not closed, is nested too deeply, or is one that only Java
+            understands.
     """
     return _parts(text, 0, "", 0)[0]
 
@@ -63,7 +68,9 @@ def _expression(text: str, start: int, depth: int) -> tuple[Expression, int]:
     name, at = _parts(text, start, ":}", depth)
     default = None
     if text.startswith("::", at):
-        raise CannotExpand("${handler::secret} asks a secret handler of Java's; name a variable with the secret")
+        raise CannotExpand(
+            "${handler::secret} asks a secret handler of Java's; name a variable with the secret"
+        )
     if text[at] == ":":
         default, at = _parts(text, at + 1, "}", depth)
     return Expression(name, default), at + 1

@@ -1,4 +1,6 @@
-"""The files of a MicroProfile configuration. Imported, with all that reads them, where one is read."""
+"""The files of a MicroProfile configuration. Imported, with all that reads them, where one is
+read.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,13 @@ from reactive_kafka.config.microprofile.yaml_entries import yaml_entries
 from reactive_kafka.config.read import YAML, text_of
 from reactive_kafka.errors import ConfigError
 
-_PROFILE = re.compile(r"[\w.-]+")  # that a file can be named after
+# That a file can be named after.
+_PROFILE = re.compile(r"[\w.-]+")
 
 
 def read_quarkus(path: Path, environ: Mapping[str, str]) -> tuple[Meant, tuple[str, ...]]:
-    """What an ``application.properties``, or ``application.yaml``, of Quarkus means; and the active profiles.
+    """What an ``application.properties``, or ``application.yaml``, of Quarkus means; and the active
+    profiles.
 
     The files of its profiles beside it are read, too. Raises as :func:`.read_file`.
     """

@@ -1,4 +1,6 @@
-"""What several attributes of an incoming channel say together: its topics, parallelism, failures, store. Pure."""
+"""What several attributes of an incoming channel say together: its topics, parallelism, failures,
+store. Pure.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ class Incoming(Channel):
 
     def _reads(self) -> None:
         """What it reads: partitions, a pattern, or topics."""
-        topic, assigned = self.find("topic"), self.find("assign-seek")
+        topic = self.find("topic")
+        assigned = self.find("assign-seek")
         named = topic.text if topic is not None else self.name
         if assigned is not None:
             try:
@@ -54,17 +57,23 @@ class Incoming(Channel):
             return
         self.set("group_id", f"{self.name}-{self.values.new_id}", None)
         why = "without group.id and quarkus.application.name the group is a new one at each start, as SmallRye has it"
-        self.notes.warn_at(self.origin, f"mp.messaging.incoming.{self.name}", f"{why}: nothing is taken up again")
+        self.notes.warn_at(
+            self.origin, f"mp.messaging.incoming.{self.name}", f"{why}: nothing is taken up again"
+        )
 
     def _parallelism(self) -> None:
         """Consumers, handlers at once, their order, and how many records may wait."""
         is_batch = self.said("batch", read.boolean, False)
         ordered = self.find("ordered")
-        copies, merged = self.said("concurrency", read.integer, 1), self.said("partitions", read.integer, 1)
+        copies = self.said("concurrency", read.integer, 1)
+        merged = self.said("partitions", read.integer, 1)
         consumers = "concurrency" if copies > 1 or merged <= 1 else "partitions"
         if max(copies, merged) > 1 or self.find(consumers) is not None:
-            self.set("consumers", copies if consumers == "concurrency" else merged, self.find(consumers))
-        polled, handlers = self.said("max.poll.records", read.integer, 500), copies
+            self.set(
+                "consumers", copies if consumers == "concurrency" else merged, self.find(consumers)
+            )
+        polled = self.said("max.poll.records", read.integer, 500)
+        handlers = copies
         if ordered is not None:
             if is_batch:
                 self.notes.wrong(ordered, "batches are not ordered: leave out batch, or ordered")
@@ -72,19 +81,26 @@ class Incoming(Channel):
             handlers *= self.said("ordered.max-concurrency", read.integer, polled)
             self.set("concurrency", handlers, self.find("ordered.max-concurrency"))
         else:
-            # Each copy of a channel calls its method one record after the other, and so keeps its partitions' order.
+            # Each copy of a channel calls its method one record after the other, and so keeps its
+            # partitions' order.
             is_partitioned = copies > 1 or self._strategy() == "checkpoint"
             self.set("ordering", "partition" if is_partitioned else "unordered", None)
             if copies > 1:
                 self.set("concurrency", copies, self.find("concurrency"))
             if (bound := self.find("ordered.max-concurrency")) is not None:
-                self.notes.warn(bound, "has no effect without ordered: records are handled one after the other")
+                self.notes.warn(
+                    bound, "has no effect without ordered: records are handled one after the other"
+                )
         if is_batch:
-            self.set("batch_max_records", polled, self.find("max.poll.records") or self.find("batch"))
+            self.set(
+                "batch_max_records", polled, self.find("max.poll.records") or self.find("batch")
+            )
             self.set("batch_max_wait", "0s", self.find("batch"))
         factor = self.find("max-queue-size-factor")
         if factor is not None or self.find("max.poll.records") is not None:
-            room = self.said("max-queue-size-factor", read.integer, 2) * polled * max(copies, merged)
+            room = (
+                self.said("max-queue-size-factor", read.integer, 2) * polled * max(copies, merged)
+            )
             self.set("max_in_flight", max(room, handlers), factor or self.find("max.poll.records"))
 
     def _strategy(self) -> str:
@@ -94,39 +110,59 @@ class Incoming(Channel):
         return "ignore" if self.said("enable.auto.commit", read.boolean, False) else "throttled"
 
     def _watch(self) -> None:
-        """The watch for records that hang is the throttled strategy's there; here it is every strategy's."""
+        """The watch for records that hang is the throttled strategy's there; here it is every
+        strategy's.
+        """
         name = "throttled.unprocessed-record-max-age.ms"
         if self._strategy() in ("latest", "checkpoint") and self.find(name) is None:
             self.set("unprocessed_record_max_age", "0s", None)
 
     def _failures(self) -> None:
         """What cannot be decoded, and the tables of failures."""
-        strategy, fails = self.find("failure-strategy"), self.find("fail-on-deserialization-failure")
+        strategy = self.find("failure-strategy")
+        fails = self.find("fail-on-deserialization-failure")
         named = strategy.text if strategy is not None else "fail"
         if self.said("fail-on-deserialization-failure", read.boolean, True):
             if named != "fail":
                 self.set("failure_routes.DecodeError", "fail", fails)
         elif named != "dead-letter-queue" and fails is not None:
-            why = "a record that cannot be decoded never reaches a handler here, as null or otherwise"
-            self.notes.wrong(fails, f"not supported: {why}; use failure-strategy = dead-letter-queue, or leave it out")
+            why = (
+                "a record that cannot be decoded never reaches a handler here, as null or otherwise"
+            )
+            self.notes.wrong(
+                fails,
+                f"not supported: {why}; use failure-strategy = dead-letter-queue, or leave it out",
+            )
         retries = self.find("delayed-retry-topic.max-retries")
-        if retries is not None and self.said("delayed-retry-topic.max-retries", read.integer, 0) > 0:
+        if (
+            retries is not None
+            and self.said("delayed-retry-topic.max-retries", read.integer, 0) > 0
+        ):
             self.set("delayed_retry.max_retries", read.integer(retries.text), retries)
         for part in ("key", "value"):
             self._check_letters(part)
 
     def _check_letters(self, part: str) -> None:
-        """A serializer of dead letters: they keep their bytes, so it must be the deserializer's counterpart."""
-        written, reads = self.find(f"dead-letter-queue.{part}.serializer"), self.find(f"{part}.deserializer")
+        """A serializer of dead letters: they keep their bytes, so it must be the deserializer's
+        counterpart.
+        """
+        written = self.find(f"dead-letter-queue.{part}.serializer")
+        reads = self.find(f"{part}.deserializer")
         if written is None:
             return
-        counterpart = reads.text.replace("Deserializer", "Serializer") if reads is not None else written.text
-        if written.text not in (counterpart, "org.apache.kafka.common.serialization.ByteArraySerializer"):
+        counterpart = (
+            reads.text.replace("Deserializer", "Serializer") if reads is not None else written.text
+        )
+        if written.text not in (
+            counterpart,
+            "org.apache.kafka.common.serialization.ByteArraySerializer",
+        ):
             self.notes.wrong(written, "not supported: dead letters keep their bytes; leave it out")
 
     def _checkpoint(self) -> None:
         """The store of the strategy of that name."""
-        kind, folder = self.find("checkpoint.state-store"), self.find("checkpoint.file.state-dir")
+        kind = self.find("checkpoint.state-store")
+        folder = self.find("checkpoint.file.state-dir")
         if self._strategy() != "checkpoint":
             for given in filter(None, (kind, folder)):
                 self.notes.warn(given, "has no effect: it goes with commit-strategy = checkpoint")
@@ -135,7 +171,8 @@ class Incoming(Channel):
         if kind is not None and kind.text != "file":
             store = 'store = "redis://host:6379/0", or "postgresql+asyncpg://user@host/database"'
             self.notes.wrong(
-                kind, f"not supported: a bean of Java's; write {store} in [incoming.{self.name}.checkpoint]"
+                kind,
+                f"not supported: a bean of Java's; write {store} in [incoming.{self.name}.checkpoint]",
             )
         elif folder is not None:
             is_absolute = folder.text.startswith("/")

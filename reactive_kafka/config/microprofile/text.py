@@ -41,7 +41,8 @@ def entries(text: str) -> tuple[Entry, ...]:
     """All entries in their order, a key as often as it stands there; for Java the last one counts.
 
     Raises:
-        PropertiesError: An escape is cut off or is half of a character, or there are too many entries.
+        PropertiesError: An escape is cut off or is half of a character, or there are too many
+            entries.
     """
     found: list[Entry] = []
     for logical, line in _logical_lines(text):
@@ -68,7 +69,8 @@ def _logical_lines(text: str) -> Iterator[tuple[str, int]]:
         is_continued = (len(part) - len(part.rstrip("\\"))) % 2 == 1
         if is_continued:
             part = part[:-1]
-            parts += [part] if part or parts else []  # a lone backslash has not begun a line yet
+            # A lone backslash has not begun a line yet.
+            parts += [part] if part or parts else []
         else:
             yield "".join([*parts, part]), first
             parts = []
@@ -87,7 +89,10 @@ def _unescaped(text: str, line: int) -> str:
             raise PropertiesError(r"four hexadecimal digits must follow \u", line)
         return _NAMED.get(found[2], found[2])
 
-    try:  # Java's characters are UTF-16: two escapes may make one of ours
+    # Java's characters are UTF-16: two escapes may make one of ours.
+    try:
         return _ESCAPE.sub(meant, text).encode("utf-16-le", "surrogatepass").decode("utf-16-le")
     except UnicodeDecodeError:
-        raise PropertiesError(r"a \u escape is half of a character: its other half must follow", line) from None
+        raise PropertiesError(
+            r"a \u escape is half of a character: its other half must follow", line
+        ) from None

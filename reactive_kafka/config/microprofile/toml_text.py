@@ -1,4 +1,6 @@
-"""The TOML that an ``application.properties`` means, for whoever moves. No secret stands in it. Pure."""
+"""The TOML that an ``application.properties`` means, for whoever moves. No secret stands in it.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -19,28 +21,38 @@ _DEFAULT = "SmallRye's default"
 
 
 def toml_of(meant: Meant, head: str, warnings: Iterable[str]) -> str:
-    """The text of a file that says the same; *head* and *warnings* are its first lines, as comments."""
-    lines = [f"# {' '.join(line.split())}" for line in (head, *(f"warning: {one}" for one in warnings))]
+    """The text of a file that says the same; *head* and *warnings* are its first lines, as
+    comments.
+    """
+    lines = [
+        f"# {' '.join(line.split())}" for line in (head, *(f"warning: {one}" for one in warnings))
+    ]
     return "\n".join((*lines, *_tables(meant))) + "\n"
 
 
 def _tables(meant: Meant) -> Iterator[str]:
-    leaves = {leaf.path: leaf for leaf in meant.layer.leaves}  # of one path the last one counts
+    # Of one path the last one counts.
+    leaves = {leaf.path: leaf for leaf in meant.layer.leaves}
     tables: dict[KeyPath, list[Leaf]] = {}
     for path, leaf in leaves.items():
         tables.setdefault(path[:-1], []).append(leaf)
     order = ("kafka", "schema_registry", "incoming", "outgoing")
     channels = list(dict.fromkeys(path[:2] for path in tables))
-    for table in sorted(tables, key=lambda path: (order.index(path[0]), channels.index(path[:2]), len(path))):
+    for table in sorted(
+        tables, key=lambda path: (order.index(path[0]), channels.index(path[:2]), len(path))
+    ):
         yield f"\n[{'.'.join(map(_key, table))}]"
         for leaf in tables[table]:
             yield _to_be_set(leaf) if meant.new_id in str(leaf.value) else _line(leaf, meant.given)
 
 
 def _to_be_set(leaf: Leaf) -> str:
-    """A key whose value is another one at each start. Written down it would be one for all replicas, for ever."""
+    """A key whose value is another one at each start. Written down it would be one for all
+    replicas, for ever.
+    """
     key = leaf.path[-1]
-    example, why = "...", "SmallRye takes a new value at each start; set your own"
+    example = "..."
+    why = "SmallRye takes a new value at each start; set your own"
     if key == "group_id":
         example = leaf.path[1]
         why = "SmallRye takes a new group at each start; set the one that all replicas share"
@@ -50,8 +62,10 @@ def _to_be_set(leaf: Leaf) -> str:
 
 
 def _line(leaf: Leaf, given: Mapping[KeyPath, Given]) -> str:
-    key, source = leaf.path[-1], given.get(leaf.path)
-    value, why = _value(leaf.value), "" if source is not None else _DEFAULT
+    key = leaf.path[-1]
+    source = given.get(leaf.path)
+    value = _value(leaf.value)
+    why = "" if source is not None else _DEFAULT
     if source is not None and (is_secret(key) or masked(key, leaf.value) != leaf.value):
         value = f'"${{{_variable(leaf.path, source)}}}"'
         why = f"{_SECRET} {key}{'.file' if '.' in key else '_file'}"
@@ -59,9 +73,12 @@ def _line(leaf: Leaf, given: Mapping[KeyPath, Given]) -> str:
 
 
 def _variable(path: KeyPath, source: Given) -> str:
-    """The variable that a secret is to stand in: the one that it comes from, else one of the property's own name."""
+    """The variable that a secret is to stand in: the one that it comes from, else one of the
+    property's own name.
+    """
     name = source.reference or alpha(source.name)
-    is_part = path == ("schema_registry", "password")  # the property holds the user as well
+    # The property holds the user as well.
+    is_part = path == ("schema_registry", "password")
     return f"{name}_PASSWORD" if is_part else name
 
 

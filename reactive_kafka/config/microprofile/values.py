@@ -1,6 +1,8 @@
-"""The values of a MicroProfile configuration: the environment over the file, profiles, ``${}`` expressions. Pure.
+"""The values of a MicroProfile configuration: the environment over the file, profiles, ``${}``
+expressions. Pure.
 
-Source: SmallRye Config, ``EnvConfigSource``, ``ProfileConfigSourceInterceptor``, ``ExpressionConfigSourceInterceptor``.
+Source: SmallRye Config, ``EnvConfigSource``, ``ProfileConfigSourceInterceptor``,
+``ExpressionConfigSourceInterceptor``.
 """
 
 from __future__ import annotations
@@ -27,16 +29,22 @@ class Given:
     """One value: the name that was asked for, the one that it stands under, and where."""
 
     name: str
-    text: str  # expanded; as it stands there, if that fails
-    written: str  # %dev.kafka.bootstrap.servers
+    # Expanded; as it stands there, if that fails.
+    text: str
+    # %dev.kafka.bootstrap.servers.
+    written: str
     origin: Origin
-    problem: str | None = None  # why its expressions cannot be expanded
-    reference: str | None = None  # the environment variable that it is, if it is nothing else
+    # Why its expressions cannot be expanded.
+    problem: str | None = None
+    # The environment variable that it is, if it is nothing else.
+    reference: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The entries of one file, and the profile that it belongs to: application-dev.properties; None: to all."""
+    """The entries of one file, and the profile that it belongs to: application-dev.properties;
+    None: to all.
+    """
 
     name: str
     entries: Sequence[Entry]
@@ -48,7 +56,8 @@ class _Raw:
     text: str
     written: str
     origin: Origin
-    rank: tuple[int, int]  # of its file and of its profile; the higher one wins
+    # Of its file and of its profile; the higher one wins.
+    rank: tuple[int, int]
 
 
 def alpha(name: str) -> str:
@@ -57,28 +66,43 @@ def alpha(name: str) -> str:
 
 
 def profiles_of(environ: Mapping[str, str], sources: Iterable[Source]) -> tuple[str, ...]:
-    """The active profiles, the strongest last: what the environment says, else ``quarkus.profile``, else prod."""
+    """The active profiles, the strongest last: what the environment says, else ``quarkus.profile``,
+    else prod.
+    """
     chosen = environ.get(PROFILE_VARIABLE) or environ.get("QUARKUS_PROFILE") or ""
     if not chosen:
         for source in sources:
-            chosen = next((one.value for one in reversed(source.entries) if one.key == "quarkus.profile"), chosen)
+            chosen = next(
+                (one.value for one in reversed(source.entries) if one.key == "quarkus.profile"),
+                chosen,
+            )
     return tuple(part.strip() for part in chosen.split(",") if part.strip()) or ("prod",)
 
 
 class Values:
-    """What each property is, for the active profiles; ``read`` are the environment variables that were used."""
+    """What each property is, for the active profiles; ``read`` are the environment variables that
+    were used.
+    """
 
     def __init__(
-        self, sources: Sequence[Source], environ: Mapping[str, str], profiles: Sequence[str], new_id: str
+        self,
+        sources: Sequence[Source],
+        environ: Mapping[str, str],
+        profiles: Sequence[str],
+        new_id: str,
     ) -> None:
         self._environ = environ
         self._spelled = {alpha(name): name for name in sorted(environ, reverse=True)}
         self._profiles = profiles
         self.new_id = new_id
         self._raw: dict[str, _Raw] = {}
-        self._known: dict[str, str | None] = {}  # name -> the value that expressions stand for
-        # Values with expressions, of all profiles: a variable may be one of another profile than the active one.
-        self._with_expressions = [one.value for source in sources for one in source.entries if "${" in one.value]
+        # Name -> the value that expressions stand for.
+        self._known: dict[str, str | None] = {}
+        # Values with expressions, of all profiles: a variable may be one of another profile than
+        # the active one.
+        self._with_expressions = [
+            one.value for source in sources for one in source.entries if "${" in one.value
+        ]
         self._referenced: set[str] | None = None
         self.read: set[str] = set()
         for source in sources:
@@ -87,19 +111,25 @@ class Values:
                 self._add(source.name, file, entry)
 
     def _add(self, file_name: str, file: int, entry: Entry) -> None:
-        match, name, profile = _PROFILES.fullmatch(entry.key), entry.key, 0
+        match = _PROFILES.fullmatch(entry.key)
+        name = entry.key
+        profile = 0
         if match:
             named = [part.strip() for part in match[1].strip("{}").split(",")]
             active = [number for number, one in enumerate(self._profiles, 1) if one in named]
             if not active:
                 return
-            name, profile = match[2], max(active)
+            name = match[2]
+            profile = max(active)
         raw = _Raw(entry.value, entry.key, Origin(file_name, entry.line), (file, profile))
-        if name not in self._raw or self._raw[name].rank <= raw.rank:  # of two alike the last one counts
+        # Of two alike the last one counts.
+        if name not in self._raw or self._raw[name].rank <= raw.rank:
             self._raw[name] = raw
 
     def names(self, prefix: str) -> list[str]:
-        """The names in the files that begin with *prefix*, in their order; an empty value takes nothing away here."""
+        """The names in the files that begin with *prefix*, in their order; an empty value takes
+        nothing away here.
+        """
         return [name for name in self._raw if name.startswith(prefix)]
 
     def is_variable(self, name: str) -> bool:
@@ -140,7 +170,14 @@ class Values:
         if raw is None:
             return None
         try:
-            return Given(name, self._expanded(raw.text, (name,)), raw.written, raw.origin, None, self._reference(raw))
+            return Given(
+                name,
+                self._expanded(raw.text, (name,)),
+                raw.written,
+                raw.origin,
+                None,
+                self._reference(raw),
+            )
         except CannotExpand as error:
             return Given(name, raw.text, raw.written, raw.origin, str(error))
 
@@ -152,21 +189,28 @@ class Values:
         return self._raw.get(name)
 
     def _reference(self, raw: _Raw) -> str | None:
-        """The variable, if the value is that of one: of a name as it may stand in ``${}`` elsewhere too."""
+        """The variable, if the value is that of one: of a name as it may stand in ``${}`` elsewhere
+        too.
+        """
         if raw.origin.is_variable:
             return raw.origin.source.removeprefix(VARIABLE)
         match = re.fullmatch(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}", raw.text)
         return match[1] if match and match[1] in self._environ else None
 
     def _value_of(self, name: str, asked: tuple[str, ...]) -> str | None:
-        """What stands for ``${name}``; *asked* are the properties whose values are being expanded."""
+        """What stands for ``${name}``; *asked* are the properties whose values are being
+        expanded.
+        """
         if name == _UUID:
             return self.new_id
-        if name not in self._known:  # a value that is known is not expanded anew: references may double at each level
+        # A value that is known is not expanded anew: references may double at each level.
+        if name not in self._known:
             raw = self._lookup(name)
             if name in asked:
                 raise CannotExpand("an expression that stands for itself")
-            self._known[name] = (self._expanded(raw.text, (*asked, name)) or None) if raw is not None else None
+            self._known[name] = (
+                (self._expanded(raw.text, (*asked, name)) or None) if raw is not None else None
+            )
         return self._known[name]
 
     def _expanded(self, text: str, asked: tuple[str, ...]) -> str:
@@ -189,5 +233,7 @@ class Values:
             return self._text(expression.default, asked)
         if value is None:
             shown = name if _SHOWN.fullmatch(name) and expression.name == (name,) else "..."
-            raise CannotExpand(f"${{{shown}}} is not set and has no default; set it, or write ${{{shown}:default}}")
+            raise CannotExpand(
+                f"${{{shown}}} is not set and has no default; set it, or write ${{{shown}:default}}"
+            )
         return value

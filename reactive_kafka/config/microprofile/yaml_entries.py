@@ -1,6 +1,8 @@
-"""A YAML file of Quarkus as the properties that it means: tables are names with dots, lists are texts with commas.
+"""A YAML file of Quarkus as the properties that it means: tables are names with dots, lists are
+texts with commas.
 
-Source: ``io.smallrye.config.source.yaml.YamlConfigSource``. It merges all documents of a file; a later one wins.
+Source: ``io.smallrye.config.source.yaml.YamlConfigSource``. It merges all documents of a file; a
+later one wins.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ from reactive_kafka.config.yaml_text import yaml_documents
 from reactive_kafka.errors import ConfigError
 
 MOST_CHARACTERS = 8 * 1024 * 1024
-"""Of all names and values: each value has the names of all its tables, so a few long ones could fill the memory."""
+"""Of all names and values: each value has the names of all its tables, so a few long ones could
+fill the memory.
+"""
 _SPECIAL = re.compile(r"[\\,]")
 _CHANNELS = re.compile(r"(?:%[^.]*\.)?mp\.messaging\.(?:incoming|outgoing)")
 _TRUE = frozenset({"yes", "true", "on"})
@@ -23,7 +27,8 @@ def yaml_entries(source: str, text: str) -> tuple[Entry, ...]:
     """All entries in their order; of two of one name the last one counts.
 
     Raises:
-        ConfigError: It is not YAML, has a key twice in one table, is nested or expands too far, or has no tables.
+        ConfigError: It is not YAML, has a key twice in one table, is nested or expands too far, or
+            has no tables.
         MissingExtraError: There is no PyYAML.
     """
     flat = _Flat(source)
@@ -31,7 +36,9 @@ def yaml_entries(source: str, text: str) -> tuple[Entry, ...]:
         if root.id == "mapping":
             flat.add(root, "", 1)
         elif not _is_null(root):
-            raise ConfigError(f"{source}, line {root.start_mark.line + 1}: expected tables such as mp: at the top")
+            raise ConfigError(
+                f"{source}, line {root.start_mark.line + 1}: expected tables such as mp: at the top"
+            )
     return tuple(flat.entries)
 
 
@@ -61,10 +68,13 @@ class _Flat:
 
     def _name_of(self, name: str, key: Any, value: Any) -> str:
         if key.id != "scalar":
-            raise ConfigError(f"{self._source}, line {key.start_mark.line + 1}: expected a name as key")
+            raise ConfigError(
+                f"{self._source}, line {key.start_mark.line + 1}: expected a name as key"
+            )
         own = "" if _is_null(key) else str(key.value)
         if not own:
-            return name  # ~ has the value of the table itself
+            # ~ has the value of the table itself.
+            return name
         if "." in own and own[0] != '"' and value.id == "mapping" and _CHANNELS.fullmatch(name):
             own = f'"{own}"'
         return f"{name}.{own}" if name else own
@@ -76,7 +86,9 @@ class _Flat:
     def _measure(self, text: str, line: int, more: int = 0) -> None:
         self._characters += len(text) + more
         if self._characters > MOST_CHARACTERS:
-            raise ConfigError(f"{self._source}, line {line}: its names and values have too many characters")
+            raise ConfigError(
+                f"{self._source}, line {line}: its names and values have too many characters"
+            )
 
 
 def _is_null(node: Any) -> bool:
@@ -84,7 +96,9 @@ def _is_null(node: Any) -> bool:
 
 
 def _text(node: Any) -> str:
-    """A value as Java writes it: nothing for null, true and false, and all else as it stands there."""
+    """A value as Java writes it: nothing for null, true and false, and all else as it stands
+    there.
+    """
     if _is_null(node):
         return ""
     if str(node.tag).endswith(":bool"):

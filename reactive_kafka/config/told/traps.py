@@ -19,29 +19,35 @@ DEFAULT_FILE = "reactive-kafka.toml"
 OURS = "REACTIVE_KAFKA_"
 SERVERS_VARIABLE = "REACTIVE_KAFKA_BOOTSTRAP_SERVERS"
 """Read by the commands that have ``--bootstrap-servers``, and by no application."""
-VARIABLES = frozenset({
-    FILE_VARIABLE,
-    PROFILE_VARIABLE,
-    SERVERS_VARIABLE,
-    "REACTIVE_KAFKA_APP_DIR",
-    "REACTIVE_KAFKA_BROKER_KIND",
-    "REACTIVE_KAFKA_BROKER_PORT",
-    "REACTIVE_KAFKA_CACHE",
-    "REACTIVE_KAFKA_EXIT_ON_FAILURE",
-    "REACTIVE_KAFKA_LOG_CONFIG",
-    "REACTIVE_KAFKA_LOG_FORMAT",
-    "REACTIVE_KAFKA_LOG_LEVEL",
-    "REACTIVE_KAFKA_PORT",
-    "REACTIVE_KAFKA_TEST_BOOTSTRAP",
-})  # fmt: skip
+VARIABLES = frozenset(
+    {
+        FILE_VARIABLE,
+        PROFILE_VARIABLE,
+        SERVERS_VARIABLE,
+        "REACTIVE_KAFKA_APP_DIR",
+        "REACTIVE_KAFKA_BROKER_KIND",
+        "REACTIVE_KAFKA_BROKER_PORT",
+        "REACTIVE_KAFKA_CACHE",
+        "REACTIVE_KAFKA_EXIT_ON_FAILURE",
+        "REACTIVE_KAFKA_LOG_CONFIG",
+        "REACTIVE_KAFKA_LOG_FORMAT",
+        "REACTIVE_KAFKA_LOG_LEVEL",
+        "REACTIVE_KAFKA_PORT",
+        "REACTIVE_KAFKA_TEST_BOOTSTRAP",
+    }
+)
 """Those with single underscores that something of this package reads."""
 _OF_KUBERNETES = re.compile(r"SERVICE_(HOST|PORT(_.+)?)|PORT_\d+_(TCP|UDP|SCTP)(_.+)?")
 """What Kubernetes itself sets in every pod, where there is a Service called reactive-kafka."""
 CHANNELS_NAMED = 3
 
 
-def traps(settings: Settings, environ: Mapping[str, str], code: bool, paths: Sequence[Path]) -> Iterator[str]:
-    """One line each; *code*: tables made in code are the configuration, or part of it; *paths*: its files."""
+def traps(
+    settings: Settings, environ: Mapping[str, str], code: bool, paths: Sequence[Path]
+) -> Iterator[str]:
+    """One line each; *code*: tables made in code are the configuration, or part of it; *paths*: its
+    files.
+    """
     yield from _passed_over(environ, code, paths)
     yield from _unread(settings, environ)
     yield from shared_groups(settings.incoming.values())
@@ -59,11 +65,17 @@ def _passed_over(environ: Mapping[str, str], code: bool, paths: Sequence[Path]) 
 
 
 def _unread(settings: Settings, environ: Mapping[str, str]) -> Iterator[str]:
-    """Variables that look like ours, and that nobody reads. Their values may be secrets, and are not shown."""
+    """Variables that look like ours, and that nobody reads. Their values may be secrets, and are
+    not shown.
+    """
     spelled: dict[str, str] | None = None
     for variable in environ:
         rest = variable.upper().removeprefix(OURS)
-        if rest == variable.upper() or variable.upper().startswith(PREFIX) or _OF_KUBERNETES.fullmatch(rest):
+        if (
+            rest == variable.upper()
+            or variable.upper().startswith(PREFIX)
+            or _OF_KUBERNETES.fullmatch(rest)
+        ):
             continue
         if variable == SERVERS_VARIABLE:
             if environ[variable] != settings.bootstrap_servers:
@@ -90,7 +102,8 @@ def _spellings(settings: Settings) -> Iterator[tuple[str, str]]:
     tables += [(("kafka",), list(SIDES))]
     for kind, channels in (("incoming", settings.incoming), ("outgoing", settings.outgoing)):
         tables += [((kind, name), [*keys.CHANNEL_SECTIONS[kind].keys, *SIDES]) for name in channels]
-    for path, names in tables:  # of what fits two, the one with its section's name comes later, and counts
+    # Of what fits two, the one with its section's name comes later, and counts.
+    for path, names in tables:
         for name in names:
             parts = [re.sub(r"[^A-Z0-9]", "_", part.upper()) for part in (*path, *name.split("."))]
             yield "_".join(parts), PREFIX + "__".join(parts if path else ["KAFKA", *parts])
@@ -105,7 +118,8 @@ def shared_groups(channels: Iterable[IncomingSettings]) -> Iterator[str]:
             group = (channel.group_id, str(channel.client.get("bootstrap_servers")))
             groups.setdefault(group, []).append((channel, reads))
     for members in groups.values():
-        first, place = members[0][0], members[0][0].place("group_id", members[0][0].group_id)
+        first = members[0][0]
+        place = members[0][0].place("group_id", members[0][0].group_id)
         if any(reads != members[0][1] for _, reads in members):
             who = _named([channel.name for channel, _ in members])
             why = "whenever one of them joins or leaves, all of them let go of their partitions"
@@ -124,7 +138,12 @@ def _common(one: Subscription, other: Subscription) -> str | None:
     if isinstance(one, Pattern) and one == other:
         return f"what fits {one.regex!r}"
     return next(
-        (f"topic {name!r}" for name in (*one.topics, *other.topics) if one.reads(name) and other.reads(name)), None
+        (
+            f"topic {name!r}"
+            for name in (*one.topics, *other.topics)
+            if one.reads(name) and other.reads(name)
+        ),
+        None,
     )
 
 

@@ -1,8 +1,8 @@
 """Settings that have no effect beside the others, or not all of it. Pure.
 
-They are told, and no error: environments switch a strategy by a variable, and its table stays in the file. A default in
-``[kafka]`` need not fit all channels: of tables and of numbers only the channel's own are told. A number that only
-repeats the default is not told.
+They are told, and no error: environments switch a strategy by a variable, and its table stays in
+the file. A default in ``[kafka]`` need not fit all channels: of tables and of numbers only the
+channel's own are told. A number that only repeats the default is not told.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ def _of_commits(view: View) -> Contradictions:
     if view["keep_out_of_order_acks"] and strategy == "ignore":
         why = 'has no effect: kept acks are stored with a committed position, and with commit_strategy = "ignore" '
         yield ("keep_out_of_order_acks", *COMMITS), why + "there is none"
-    if strategy == "ignore" and not _may_delay(view):  # the client that reads retry topics commits, whatever this does
+    # The client that reads retry topics commits, whatever this does.
+    if strategy == "ignore" and not _may_delay(view):
         why = 'has no effect: with commit_strategy = "ignore" nothing is committed'
         if view.differs("commit_interval") and not view["enable_auto_commit"]:
             yield ("commit_interval", *COMMITS), why
@@ -36,7 +37,9 @@ def _of_commits(view: View) -> Contradictions:
         and view.differs("commit_every")
         and strategy not in ("throttled", "checkpoint")
     ):
-        how = {"latest": "commits at each ack", "ignore": "commits nothing"}.get(strategy, "says itself when to commit")
+        how = {"latest": "commits at each ack", "ignore": "commits nothing"}.get(
+            strategy, "says itself when to commit"
+        )
         yield ("commit_every", *COMMITS), f'has no effect: commit_strategy = "{strategy}" {how}'
     if strategy != "checkpoint" and view.own_inside("checkpoint"):
         why = f'has no effect: it goes with commit_strategy = "checkpoint", and it is "{strategy}"'
@@ -60,7 +63,8 @@ def _of_poison(view: View) -> Contradictions:
         view.differs("unprocessed_record_max_age") and age and not view["restart.max_attempts"]
     ):  # restarts look at it too
         yield ("unprocessed_record_max_age", *COMMITS), why
-    # The channel says both itself: what [kafka] says of all channels is meant for those that commit.
+    # The channel says both itself: what [kafka] says of all channels is meant for those that
+    # commit.
     is_meant = not (view.own("commit_strategy") or view.own("enable_auto_commit"))
     if age and (view.differs("on_poison") or (is_meant and view["on_poison"] in NEED_COMMITS)):
         yield ("on_poison", *COMMITS), why
@@ -69,11 +73,19 @@ def _of_poison(view: View) -> Contradictions:
 def _of_attempts(view: View) -> Contradictions:
     for table, at_least, why in (
         # Decorators are read after this, and may ask for more calls, whose waits these are.
-        ("retry", 2, "has no effect without retry= of a decorator: retry.max_attempts = 1 is one call, and no wait"),
+        (
+            "retry",
+            2,
+            "has no effect without retry= of a decorator: retry.max_attempts = 1 is one call, and no wait",
+        ),
         ("restart", 1, "has no effect: restart.max_attempts = 0 lets a failed channel stay down"),
     ):
         if view[f"{table}.max_attempts"] < at_least:
-            keys = ("backoff", "max_backoff", *(("jitter", "never", "only") if table == "retry" else ()))
+            keys = (
+                "backoff",
+                "max_backoff",
+                *(("jitter", "never", "only") if table == "retry" else ()),
+            )
             names = [name for key in keys if view.differs(name := f"{table}.{key}")]
             if names:
                 yield (*names, f"{table}.max_attempts"), why
@@ -96,16 +108,27 @@ def _of_http(view: View) -> Contradictions:
 
 def _of_order(view: View) -> Contradictions:
     if view["key"] is not None and view["ordering"] != "key":
-        yield ("key", "ordering"), f'has no effect: it goes with ordering = "key", and it is "{view["ordering"]}"'
+        yield (
+            ("key", "ordering"),
+            f'has no effect: it goes with ordering = "key", and it is "{view["ordering"]}"',
+        )
     if view.differs("keyless") and view["ordering"] != "key":
-        yield ("keyless", "ordering"), f'has no effect: it goes with ordering = "key", and it is "{view["ordering"]}"'
-    if view.differs("concurrency_per_partition") and view["ordering"] == "partition" and not view.is_spark:
+        yield (
+            ("keyless", "ordering"),
+            f'has no effect: it goes with ordering = "key", and it is "{view["ordering"]}"',
+        )
+    if (
+        view.differs("concurrency_per_partition")
+        and view["ordering"] == "partition"
+        and not view.is_spark
+    ):
         why = 'has no effect: with ordering = "partition" one handler of a partition runs at once'
         yield ("concurrency_per_partition", "ordering"), why
 
 
 def _of_security(view: View) -> Contradictions:
-    # Without a security.protocol at all this is an error: whoever writes a password expects it to be asked for.
+    # Without a security.protocol at all this is an error: whoever writes a password expects it to
+    # be asked for.
     protocol = view["security_protocol"]
     if protocol in ("PLAINTEXT", "SSL"):
         yield SASL, f"has no effect: security.protocol is {protocol}, which has no SASL"
@@ -120,9 +143,16 @@ def _of_events(view: View) -> Contradictions:
 
 
 def _of_schemas(view: View) -> Contradictions:
-    formats = [view[f"{part}_{side}"] for part in ("value", "key") for side in ("serializer", "deserializer")]
+    formats = [
+        view[f"{part}_{side}"]
+        for part in ("value", "key")
+        for side in ("serializer", "deserializer")
+    ]
     if view.own_inside("schema") and not any(name in REGISTERED_FORMATS for name in formats):
-        yield inside("schema"), f"has no effect: it goes with the formats {', '.join(REGISTERED_FORMATS)}"
+        yield (
+            inside("schema"),
+            f"has no effect: it goes with the formats {', '.join(REGISTERED_FORMATS)}",
+        )
 
 
 UNUSED_BY_CLIENTS = (_of_security, _of_schemas)

@@ -1,4 +1,6 @@
-"""Avro as a registry's clients write it: the id of the writer's schema, then the data in that schema; by fastavro."""
+"""Avro as a registry's clients write it: the id of the writer's schema, then the data in that
+schema; by fastavro.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,11 @@ from reactive_kafka.formats.guarding import Decoder, guarded
 from reactive_kafka.formats.models import model_for
 from reactive_kafka.formats.names import FormatError
 from reactive_kafka.formats.registered.avro_branches import branch_reader
-from reactive_kafka.formats.registered.avro_limits import has_weightless_items, is_deep, is_recursive
+from reactive_kafka.formats.registered.avro_limits import (
+    has_weightless_items,
+    is_deep,
+    is_recursive,
+)
 from reactive_kafka.formats.registered.avro_misfits import misfit
 from reactive_kafka.formats.registered.avro_resolution import Step, Unresolved, resolver
 from reactive_kafka.formats.registered.avro_schemas import (
@@ -50,7 +56,8 @@ Write = Callable[[bytes, Any], bytes]
 
 
 def avro_decoder(asked: Wanted, source: Registered) -> Decoder:
-    """Data by the writer's schema, resolved to the reader's where there is one, then into the annotation.
+    """Data by the writer's schema, resolved to the reader's where there is one, then into the
+    annotation.
 
     Raises:
         FormatError: The reader's schema cannot be read.
@@ -61,7 +68,8 @@ def avro_decoder(asked: Wanted, source: Registered) -> Decoder:
     reader = None if file is None else own_schema(file, source.file or "the reader's schema")
     schemas = source.schemas
     readers: dict[bytes, tuple[Read, Callable[[Any], object]]] = schemas.cache()
-    model, members = model_for(asked), named_models(asked)
+    model = model_for(asked)
+    members = named_models(asked)
     takes_all = asked.is_free and asked.base in (Any, object)
     takes_dicts = asked.is_free and asked.base in (dict, dict[str, Any])
 
@@ -69,7 +77,9 @@ def avro_decoder(asked: Wanted, source: Registered) -> Decoder:
         named = named_by(first)
         writer = registered_schema(schemas.find(named), DecodeError, str(named))
         if has_weightless_items(writer.root, writer.named):
-            raise DecodeError(f"{named} of the registry has an array of items that take no bytes, and is not read")
+            raise DecodeError(
+                f"{named} of the registry has an array of items that take no bytes, and is not read"
+            )
         steps = [] if reader is None else [resolver(writer, reader)]
         steps.append(branch_reader(reader or writer, asked.annotation))
         read = _reader(writer, [step for step in steps if step is not None])
@@ -91,16 +101,25 @@ def avro_decoder(asked: Wanted, source: Registered) -> Decoder:
             raise
         except RecursionError:
             raise DecodeError("not read: it is nested too deeply") from None
-        except Exception as error:  # bytes of anybody's; the text may quote them
-            raise DecodeError(f"not data of {named_by(first)}: {type(error).__name__} while reading it") from None
-        return plain if takes_all or (takes_dicts and isinstance(plain, dict)) else from_plain(plain)
+        except Exception as error:
+            # Bytes of anybody's; the text may quote them.
+            raise DecodeError(
+                f"not data of {named_by(first)}: {type(error).__name__} while reading it"
+            ) from None
+        return (
+            plain if takes_all or (takes_dicts and isinstance(plain, dict)) else from_plain(plain)
+        )
 
     return guarded(read, asked, model.explain)
 
 
 def _reader(writer: AvroSchema, steps: list[Step]) -> Read:
     """What reads data of the writer's schema, and takes it through the *steps*."""
-    read = careful_reader() if is_recursive(writer.root, writer.named) else fastavro().schemaless_reader
+    read = (
+        careful_reader()
+        if is_recursive(writer.root, writer.named)
+        else fastavro().schemaless_reader
+    )
     record = writer.record
     is_wrapped = writer.is_wrapped
     is_bytes = type_of(writer.root) == "bytes"
@@ -128,7 +147,8 @@ def _with_length(data: BytesIO) -> BytesIO:
 
 
 def avro_encoder(source: Registered) -> Callable[[object], bytes | None]:
-    """The id of the schema in ``file``, of the value's own type, or of the subject's latest; then the data.
+    """The id of the schema in ``file``, of the value's own type, or of the subject's latest; then
+    the data.
 
     Raises:
         FormatError: The schema cannot be read.
@@ -142,7 +162,9 @@ def avro_encoder(source: Registered) -> Callable[[object], bytes | None]:
     def writer_of(kind: type) -> tuple[bytes, Write]:
         try:
             to_plain = plain_maker(kind)
-            found = own or (None if to_plain is None else own_schema(schema_of_type(kind), kind.__name__))
+            found = own or (
+                None if to_plain is None else own_schema(schema_of_type(kind), kind.__name__)
+            )
         except FormatError as error:
             raise EncodeError(str(error)) from None
         if found is None:
@@ -156,8 +178,11 @@ def avro_encoder(source: Registered) -> Callable[[object], bytes | None]:
             id = schemas.find(IdOf(subject, Schema("AVRO", found.text), source.register))
         try:
             writer = _writer(found, to_plain or _as_it_is)
-        except Exception as error:  # fastavro parses much that is no schema, and the registry has anybody's
-            raise EncodeError(f"schema {id} cannot be used: {type(error).__name__}: {error}") from error
+        except Exception as error:
+            # Fastavro parses much that is no schema, and the registry has anybody's.
+            raise EncodeError(
+                f"schema {id} cannot be used: {type(error).__name__}: {error}"
+            ) from error
         return keep(writers, kind, (head(id), writer))
 
     def write(value: object) -> bytes | None:
@@ -169,8 +194,11 @@ def avro_encoder(source: Registered) -> Callable[[object], bytes | None]:
             return write_data(first, value)
         except EncodeError as error:
             raise EncodeError(f"{kind.__name__} does not fit the Avro schema: {error}") from None
-        except Exception as error:  # the text may quote the value
-            raise EncodeError(f"{kind.__name__} does not fit the Avro schema: {type(error).__name__}") from error
+        except Exception as error:
+            # The text may quote the value.
+            raise EncodeError(
+                f"{kind.__name__} does not fit the Avro schema: {type(error).__name__}"
+            ) from error
 
     return write
 
@@ -204,7 +232,8 @@ def _writer(schema: AvroSchema, to_plain: Callable[[Any], Any]) -> Write:
         except RecursionError:
             raise
         except Exception as error:
-            # Models and enums may stand in lists and dicts of no model. To look for them costs what writing does.
+            # Models and enums may stand in lists and dicts of no model. To look for them costs what
+            # writing does.
             plainer = plain_inside(plain)
             if plainer != plain:
                 return encoded(first, plainer, value)
@@ -217,7 +246,8 @@ def _writer(schema: AvroSchema, to_plain: Callable[[Any], Any]) -> Write:
 
 
 def check_written(kind: Any) -> None:
-    """Check that the schema of a model, dataclass or struct can be made of it; other types have none.
+    """Check that the schema of a model, dataclass or struct can be made of it; other types have
+    none.
 
     Raises:
         FormatError: It cannot; the text names class and field.
@@ -226,8 +256,11 @@ def check_written(kind: Any) -> None:
         return
     try:
         own_schema(schema_of_type(kind), kind.__name__)
-    except (NameError, TypeError) as error:  # of annotations that cannot be resolved
-        raise FormatError(f"{kind.__name__} has no Avro schema: {type(error).__name__}: {error}") from error
+    except (NameError, TypeError) as error:
+        # Of annotations that cannot be resolved.
+        raise FormatError(
+            f"{kind.__name__} has no Avro schema: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _as_it_is(value: Any) -> Any:

@@ -1,11 +1,11 @@
 """The branch of a union that data was written as decides which class it is read as. Pure.
 
-Two records may have the same fields, or all fields of the one may be in the other. So fields do not say what a record
-is: the branch is on the wire, and a class is meant for the record of its name. Only where no class is called like a
-record of the union do the fields decide, as they do in JSON.
+Two records may have the same fields, or all fields of the one may be in the other. So fields do not
+say what a record is: the branch is on the wire, and a class is meant for the record of its name.
+Only where no class is called like a record of the union do the fields decide, as they do in JSON.
 
-Data is as fastavro reads it with ``return_named_type``: in a union, what has a named type is a pair of the type's full
-name and the datum.
+Data is as fastavro reads it with ``return_named_type``: in a union, what has a named type is a pair
+of the type's full name and the datum.
 """
 
 from __future__ import annotations
@@ -18,8 +18,20 @@ from pydantic import RootModel
 
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.formats.models import model_for
-from reactive_kafka.formats.registered.avro_resolution import Later, Step, as_it_is, each_item, each_value
-from reactive_kafka.formats.registered.avro_schemas import NAMED, RECORDS, AvroSchema, short_name, type_of
+from reactive_kafka.formats.registered.avro_resolution import (
+    Later,
+    Step,
+    as_it_is,
+    each_item,
+    each_value,
+)
+from reactive_kafka.formats.registered.avro_schemas import (
+    NAMED,
+    RECORDS,
+    AvroSchema,
+    short_name,
+    type_of,
+)
 from reactive_kafka.formats.registered.fields import fields_of
 from reactive_kafka.formats.registered.plain import is_model
 from reactive_kafka.formats.wanted import is_union, name_of, wanted
@@ -28,7 +40,9 @@ _SEQUENCES = (list, tuple, set, frozenset, Sequence)
 
 
 class NamedRecord(dict[str, Any]):
-    """A record that was one of several in a union, as plain data: it is written as the same one again."""
+    """A record that was one of several in a union, as plain data: it is written as the same one
+    again.
+    """
 
     def __init__(self, name: str, fields: Mapping[str, Any]) -> None:
         super().__init__(fields)
@@ -44,9 +58,11 @@ class NamedRecord(dict[str, Any]):
 
 
 def branch_reader(schema: AvroSchema, annotation: Any) -> Step | None:
-    """What makes plain data, with an instance of its class where a branch says which; None: it is plain already.
+    """What makes plain data, with an instance of its class where a branch says which; None: it is
+    plain already.
 
-    A record is refused with a DecodeError where *annotation* has classes for other branches of its union only.
+    A record is refused with a DecodeError where *annotation* has classes for other branches of its
+    union only.
     """
     return _Branches(schema).reader(schema.root, annotation)
 
@@ -94,7 +110,9 @@ class _Branches:
 
         return of_union
 
-    def _of_branch(self, record: Any, records: list[Any], annotation: Any, classes: Mapping[str, Any]) -> Step:
+    def _of_branch(
+        self, record: Any, records: list[Any], annotation: Any, classes: Mapping[str, Any]
+    ) -> Step:
         name = record["name"]
         kind = classes.get(short_name(name))
         if len(records) == 1:
@@ -111,7 +129,9 @@ class _Branches:
         return self.reader(record, Any) or as_it_is
 
     def _of_record(self, record: Any, annotation: Any) -> Step | None:
-        """Its fields, by what the class of its name asks for, or the only class that is asked for."""
+        """Its fields, by what the class of its name asks for, or the only class that is asked
+        for.
+        """
         classes = _classes_of(annotation)
         only = next(iter(classes.values())) if len(classes) == 1 else None
         kind = classes.get(short_name(record["name"]), only)
@@ -137,7 +157,9 @@ class _Branches:
 
 
 def _classes_of(annotation: Any) -> dict[str, Any]:
-    """Name -> the models that *annotation* asks for. Two of one name are told apart by their fields."""
+    """Name -> the models that *annotation* asks for. Two of one name are told apart by their
+    fields.
+    """
     found = [one for one in _members_of(annotation) if is_model(one)]
     names = [one.__name__ for one in found]
     return {one.__name__: one for one in found if names.count(one.__name__) == 1}
@@ -152,7 +174,10 @@ def _members_of(annotation: Any) -> list[Any]:
 
 def _takes_any_record(annotation: Any) -> bool:
     """Whether a dict of any fields is asked for."""
-    return any(one in (Any, object, dict) or typing.get_origin(one) is dict for one in _members_of(annotation))
+    return any(
+        one in (Any, object, dict) or typing.get_origin(one) is dict
+        for one in _members_of(annotation)
+    )
 
 
 def _annotations_of(kind: Any) -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""What the data of an Avro schema could do to whoever reads it: fill the stack, or the memory. Pure.
+"""What the data of an Avro schema could do to whoever reads it: fill the stack, or the memory.
+Pure.
 
-The compiled code of fastavro goes down into nested data without a look at the depth, so that ten kilobytes of a schema
-that refers to itself end the process, and so does a value to be written; and it believes how many items an array has,
-though items may take no bytes.
+The compiled code of fastavro goes down into nested data without a look at the depth, so that ten
+kilobytes of a schema that refers to itself end the process, and so does a value to be written; and
+it believes how many items an array has, though items may take no bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ def is_recursive(schema: Any, named: Types) -> bool:
 
 
 def has_weightless_items(schema: Any, named: Types) -> bool:
-    """Whether there is an array of items that take no bytes: the data may say any number of them, and be short."""
+    """Whether there is an array of items that take no bytes: the data may say any number of them,
+    and be short.
+    """
     seen: set[str] = set()
     todo = [schema]
     while todo:
@@ -31,7 +34,11 @@ def has_weightless_items(schema: Any, named: Types) -> bool:
             if one in seen:
                 continue
             seen.add(one)
-        elif isinstance(one, Mapping) and one["type"] == "array" and _is_weightless(one["items"], named, frozenset()):
+        elif (
+            isinstance(one, Mapping)
+            and one["type"] == "array"
+            and _is_weightless(one["items"], named, frozenset())
+        ):
             return True
         todo += _parts(one, named)
     return False
@@ -42,14 +49,24 @@ def is_deep(value: Any) -> bool:
     level = [value]
     for _ in range(MOST_LEVELS):
         containers = [one for one in level if isinstance(one, Mapping | list | tuple)]
-        level = [inside for one in containers for inside in (one.values() if isinstance(one, Mapping) else one)]
+        level = [
+            inside
+            for one in containers
+            for inside in (one.values() if isinstance(one, Mapping) else one)
+        ]
         if not level:
             return False
     return True
 
 
 def _is_inside(schema: Any, named: Types, outer: frozenset[str], done: set[str]) -> bool:
-    name = schema if isinstance(schema, str) else schema.get("name") if isinstance(schema, Mapping) else None
+    name = (
+        schema
+        if isinstance(schema, str)
+        else schema.get("name")
+        if isinstance(schema, Mapping)
+        else None
+    )
     if isinstance(schema, str) and name in outer:
         return True
     if name is None:
@@ -69,7 +86,8 @@ def _is_weightless(schema: Any, named: Types, outer: frozenset[str]) -> bool:
             return schema == "null"
         return schema in outer or _is_weightless(named[schema], named, outer | {schema})
     if isinstance(schema, list):
-        return False  # which of its types it is takes a byte
+        # Which of its types it is takes a byte.
+        return False
     kind = schema["type"]
     if kind in ("record", "error"):
         return all(_is_weightless(one, named, outer) for one in _parts(schema, named))

@@ -14,7 +14,9 @@ from reactive_kafka.formats.registered.avro_written import may_be_missing
 
 
 def misfit(schema: AvroSchema, plain: Any) -> str | None:
-    """Why plain data could not be written, with the name of the field; None: the reason is not known."""
+    """Why plain data could not be written, with the name of the field; None: the reason is not
+    known.
+    """
     return _misfit(schema, schema.root, plain, "the value")
 
 
@@ -56,17 +58,24 @@ def _of_record(schema: AvroSchema, record: Any, plain: Any, at: str) -> str | No
 
 def _of_container(schema: AvroSchema, kind: Any, plain: Any, at: str) -> str | None:
     if kind["type"] == "map":
-        inner, what, fits = kind["values"], "dict", isinstance(plain, Mapping)
+        inner = kind["values"]
+        what = "dict"
+        fits = isinstance(plain, Mapping)
     else:
-        inner, what, fits = kind["items"], "list", isinstance(plain, list | tuple | set | frozenset)
+        inner = kind["items"]
+        what = "list"
+        fits = isinstance(plain, list | tuple | set | frozenset)
     if not fits:
         return f"{at} takes a {what}, not {type(plain).__name__}"
     values = plain.values() if isinstance(plain, Mapping) else plain
-    return next((found for one in values if (found := _misfit(schema, inner, one, at)) is not None), None)
+    return next(
+        (found for one in values if (found := _misfit(schema, inner, one, at)) is not None), None
+    )
 
 
 def _of_decimal(kind: Any, plain: Decimal, at: str) -> str | None:
-    precision, scale = kind["precision"], kind.get("scale", 0)
+    precision = kind["precision"]
+    scale = kind.get("scale", 0)
     _, digits, exponent = plain.as_tuple()
     if isinstance(exponent, int) and len(digits) <= precision and -exponent <= scale:
         return None
@@ -75,7 +84,9 @@ def _of_decimal(kind: Any, plain: Decimal, at: str) -> str | None:
 
 def _takes(what: str, *classes: type) -> Callable[[Any, Any, str], str | None]:
     def says(kind: Any, plain: Any, at: str) -> str | None:
-        return None if isinstance(plain, classes) else f"{at} takes {what}, not {type(plain).__name__}"
+        return (
+            None if isinstance(plain, classes) else f"{at} takes {what}, not {type(plain).__name__}"
+        )
 
     return says
 
@@ -85,7 +96,11 @@ def _of_enum(kind: Any, plain: Any, at: str) -> str | None:
 
 
 def _of_bytes(kind: Any, plain: Any, at: str) -> str | None:
-    what = "a Decimal" if isinstance(kind, Mapping) and kind.get("logicalType") == "decimal" else "bytes"
+    what = (
+        "a Decimal"
+        if isinstance(kind, Mapping) and kind.get("logicalType") == "decimal"
+        else "bytes"
+    )
     return _takes(what, bytes, bytearray)(kind, plain, at)
 
 

@@ -1,10 +1,11 @@
-"""Data of one Avro schema as data of another: the writer's, as fastavro has read it, becomes the reader's. Pure.
+"""Data of one Avro schema as data of another: the writer's, as fastavro has read it, becomes the
+reader's. Pure.
 
-fastavro resolves schemas, too. But it gives each record the JSON of a default, forgets which branch of the reader's
-union a record is of, and applies the logical types of the writer only.
+fastavro resolves schemas, too. But it gives each record the JSON of a default, forgets which branch
+of the reader's union a record is of, and applies the logical types of the writer only.
 
-Data is as fastavro reads it with ``return_named_type``: in a union, what has a named type is a pair of the type's full
-name and the datum.
+Data is as fastavro reads it with ``return_named_type``: in a union, what has a named type is a pair
+of the type's full name and the datum.
 
 Source: Avro specification 1.12, "Schema Resolution".
 """
@@ -68,13 +69,16 @@ class Later:
 
 
 class Unresolved(Exception):
-    """Data of the writer's schema has no place in the reader's. The text names types and fields, and quotes no data."""
+    """Data of the writer's schema has no place in the reader's. The text names types and fields,
+    and quotes no data.
+    """
 
 
 def resolver(writer: AvroSchema, reader: AvroSchema) -> Step | None:
     """What makes data of the reader's schema; None: it is that already.
 
-    A part that does not resolve raises :class:`Unresolved` when there is data of it: another branch may resolve.
+    A part that does not resolve raises :class:`Unresolved` when there is data of it: another branch
+    may resolve.
     """
     return _Resolution(writer, reader).step(writer.root, reader.root)
 
@@ -109,7 +113,8 @@ class _Resolution:
 
     def _matches(self, written: Any, asked: Any) -> bool:
         """Whether the reader's type takes the writer's, without a look at fields and items."""
-        kind, wanted = type_of(written), type_of(asked)
+        kind = type_of(written)
+        wanted = type_of(asked)
         if kind in RECORDS and wanted in RECORDS:
             return _is_called(written, asked)
         if kind in NAMED and kind == wanted:
@@ -143,9 +148,12 @@ class _Resolution:
     def _into_union(self, written: Any, union: list[Any]) -> Step:
         """Into the branch of the same type and name, else into the first one that takes it.
 
-        Source: org.apache.avro.Resolver.ReaderUnion of Java, which prefers the same type to a promotion.
+        Source: org.apache.avro.Resolver.ReaderUnion of Java, which prefers the same type to a
+        promotion.
         """
-        branches = [branch for branch in map(self._reader.full, union) if self._matches(written, branch)]
+        branches = [
+            branch for branch in map(self._reader.full, union) if self._matches(written, branch)
+        ]
         if not branches:
             return _unresolved(f"{_called(written)} is in no type of the reader's union")
         branch = min(branches, key=lambda one: _distance(written, one))
@@ -170,13 +178,17 @@ class _Resolution:
         defaults: list[tuple[str, Callable[[], Any]]] = []
         for field in asked["fields"]:
             name = field["name"]
-            source = next((sources[one] for one in (name, *field.get("aliases", ())) if one in sources), None)
+            source = next(
+                (sources[one] for one in (name, *field.get("aliases", ())) if one in sources), None
+            )
             if source is not None:
                 copied.append((name, source["name"], self.step(source["type"], field["type"])))
             elif "default" in field:
                 defaults.append((name, self._default(field)))
             else:
-                return _unresolved(f"{_called(asked)}.{name} is not in the writer's schema and has no default")
+                return _unresolved(
+                    f"{_called(asked)}.{name} is not in the writer's schema and has no default"
+                )
         is_same = [(name, name, None) for name in sources] == copied and not defaults
         if is_same:
             return None
@@ -198,7 +210,8 @@ class _Resolution:
 
 
 def _of_enums(written: Any, asked: Any) -> Step | None:
-    known, default = frozenset(asked["symbols"]), asked.get("default")
+    known = frozenset(asked["symbols"])
+    default = asked.get("default")
     if known.issuperset(written["symbols"]):
         return None
 
@@ -206,7 +219,9 @@ def _of_enums(written: Any, asked: Any) -> Step | None:
         if symbol in known:
             return symbol
         if default is None:
-            raise Unresolved(f"a symbol of {_called(written)} is unknown to the reader, which has no default")
+            raise Unresolved(
+                f"a symbol of {_called(written)} is unknown to the reader, which has no default"
+            )
         return default
 
     return of_enum
@@ -224,7 +239,8 @@ def each_value(step: Step | None) -> Step | None:
 
 def _of_plain(written: Any, asked: Any) -> Step | None:
     """A value of the writer's logical type is of Python already; else the reader's makes one."""
-    kind, wanted = type_of(written), type_of(asked)
+    kind = type_of(written)
+    wanted = type_of(asked)
     promoted = _PROMOTIONS.get((kind, wanted))
     if logical_reader(written) is not None:
         if promoted is None:
@@ -251,9 +267,14 @@ def _distance(written: Any, asked: Any) -> int:
 
 
 def _is_called(written: Any, asked: Any) -> bool:
-    """Whether the reader's type has the writer's name, without namespaces, or has it among its aliases."""
-    name, short = written["name"], short_name(written["name"])
-    return short_name(asked["name"]) == short or not {name, short}.isdisjoint(asked.get("aliases") or ())
+    """Whether the reader's type has the writer's name, without namespaces, or has it among its
+    aliases.
+    """
+    name = written["name"]
+    short = short_name(written["name"])
+    return short_name(asked["name"]) == short or not {name, short}.isdisjoint(
+        asked.get("aliases") or ()
+    )
 
 
 def _called(kind: Any) -> str:

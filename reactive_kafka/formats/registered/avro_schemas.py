@@ -1,8 +1,9 @@
-"""Avro schemas as fastavro takes them, and as our own code walks along them. The only module that imports fastavro.
+"""Avro schemas as fastavro takes them, and as our own code walks along them. The only module that
+imports fastavro.
 
-A writer's schema is anybody's, and is read as leniently as Java's library reads it: a default that does not match its
-type does not matter to who reads data, and a logical type that is not valid is ignored. A schema of ours has to be
-right.
+A writer's schema is anybody's, and is read as leniently as Java's library reads it: a default that
+does not match its type does not matter to who reads data, and a logical type that is not valid is
+ignored. A schema of ours has to be right.
 
 Source: Avro specification 1.12, "Complex Types", "Logical Types", "Schema Resolution".
 """
@@ -38,13 +39,15 @@ class AvroSchema:
     record: Any
     """What fastavro is given: a record, ``root`` itself or one whose only field is ``root``.
 
-    The bytes are the same. fastavro would parse a schema that is no record again for each datum, and would not find the
-    types that the schema refers to.
+    The bytes are the same. fastavro would parse a schema that is no record again for each datum,
+    and would not find the types that the schema refers to.
     """
 
     @property
     def is_wrapped(self) -> bool:
-        """Whether ``root`` is no record: data is a dict with the one key :data:`ONLY` to fastavro."""
+        """Whether ``root`` is no record: data is a dict with the one key :data:`ONLY` to
+        fastavro.
+        """
         return self.record is not self.root
 
     @property
@@ -59,7 +62,9 @@ class AvroSchema:
 
 
 def type_of(schema: Any) -> str:
-    """The name of its type: ``record``, ``union``, ``long`` and so on, or the full name that it refers to."""
+    """The name of its type: ``record``, ``union``, ``long`` and so on, or the full name that it
+    refers to.
+    """
     if isinstance(schema, list):
         return "union"
     return str(schema["type"]) if isinstance(schema, Mapping) else str(schema)
@@ -82,14 +87,17 @@ def fastavro() -> Any:
 
 
 def careful_reader() -> Any:
-    """The reader of fastavro that is not compiled: Python counts how deep it is, where the other ends the process."""
+    """The reader of fastavro that is not compiled: Python counts how deep it is, where the other
+    ends the process.
+    """
     from fastavro._read_py import schemaless_reader
 
     return schemaless_reader
 
 
 def loaded(file: str) -> Any:
-    """The JSON of the schema in a file. Types that it only names come from files of these names beside it.
+    """The JSON of the schema in a file. Types that it only names come from files of these names
+    beside it.
 
     FormatError: the file cannot be read, or is no Avro schema.
     """
@@ -100,31 +108,38 @@ def loaded(file: str) -> Any:
         return _clean(library.schema.load_schema(file))
     except OSError as error:
         raise FormatError(f"{file} cannot be read: {error.strerror}") from error
-    except Exception as error:  # whatever a library makes of text that is no schema
+    except Exception as error:
+        # Whatever a library makes of text that is no schema.
         raise FormatError(f"{file} is no Avro schema: {type(error).__name__}: {error}") from error
 
 
 def own_schema(schema: Any, what: str) -> AvroSchema:
     """The schema of a file or type of ours.
 
-    FormatError: it is none. That of a type may have a default of another type, or a name that Avro does not take.
+    FormatError: it is none. That of a type may have a default of another type, or a name that Avro
+    does not take.
     """
     invalid = next(_invalid_logical_types(schema), None)
     if invalid is not None:
         raise FormatError(f"{what} has no Avro schema: {invalid}")
     try:
         found = _parsed(schema, {})
-    except Exception as error:  # of several kinds
+    except Exception as error:
+        # Of several kinds.
         raise FormatError(f"{what} has no Avro schema: {type(error).__name__}: {error}") from error
     for record, field in _fields(found):
         try:
             default_value(found, field["type"], field["default"])
         except ValueError as error:
-            raise FormatError(f"{what} has no Avro schema: {record}.{field['name']}: {error}") from None
+            raise FormatError(
+                f"{what} has no Avro schema: {record}.{field['name']}: {error}"
+            ) from None
     return found
 
 
-def registered_schema(schema: Schema, refused: type[DecodeError] | type[EncodeError], what: str) -> AvroSchema:
+def registered_schema(
+    schema: Schema, refused: type[DecodeError] | type[EncodeError], what: str
+) -> AvroSchema:
     """A schema of the registry, with the types that it refers to; *refused*: it cannot be used."""
     if schema.kind != "AVRO":
         raise refused(f"{what} is no Avro schema, but one of {schema.kind}")
@@ -132,14 +147,20 @@ def registered_schema(schema: Schema, refused: type[DecodeError] | type[EncodeEr
     named: dict[str, Any] = {}
     try:
         for text in schema.texts().values():
-            library.parse_schema(lenient(_of_text(text)), named_schemas=named, _ignore_default_error=True)
+            library.parse_schema(
+                lenient(_of_text(text)), named_schemas=named, _ignore_default_error=True
+            )
         return _parsed(lenient(_of_text(schema.text)), named)
-    except Exception as error:  # the registry's, and anybody's
-        raise refused(f"{what} of the registry cannot be used: {type(error).__name__}: {error}") from error
+    except Exception as error:
+        # The registry's, and anybody's.
+        raise refused(
+            f"{what} of the registry cannot be used: {type(error).__name__}: {error}"
+        ) from error
 
 
 def lenient(schema: Any) -> Any:
-    """A copy in which each logical type that is not valid is left out, so that its data is what the type below it says.
+    """A copy in which each logical type that is not valid is left out, so that its data is what the
+    type below it says.
 
     Source: Avro specification, "Logical Types": such a type is ignored.
     """
@@ -149,7 +170,11 @@ def lenient(schema: Any) -> Any:
         return schema
     if isinstance(schema.get("type"), Mapping | list) and "name" not in schema:
         return lenient(schema["type"])
-    found = {key: value for key, value in schema.items() if key != "logicalType" or _why_invalid(schema) is None}
+    found = {
+        key: value
+        for key, value in schema.items()
+        if key != "logicalType" or _why_invalid(schema) is None
+    }
     for key in ("type", "items", "values"):
         if key in found:
             found[key] = lenient(found[key])
@@ -161,15 +186,18 @@ def lenient(schema: Any) -> Any:
 def default_value(schema: AvroSchema, kind: Any, default: Any) -> Any:
     """The value that the JSON of a default stands for, made again by each call.
 
-    In a union, a value of a named type is a pair of the type's full name and the value, as fastavro reads and writes
-    it. ValueError: it does not match its type. Source: Avro specification, "Complex Types", the table of defaults.
+    In a union, a value of a named type is a pair of the type's full name and the value, as fastavro
+    reads and writes it. ValueError: it does not match its type. Source: Avro specification,
+    "Complex Types", the table of defaults.
     """
     kind = schema.full(kind)
     name = type_of(kind)
     if name == "union":
         return _default_of_union(schema, kind, default)
     if name in RECORDS and isinstance(default, Mapping):
-        return {field["name"]: _default_of_field(schema, field, default) for field in kind["fields"]}
+        return {
+            field["name"]: _default_of_field(schema, field, default) for field in kind["fields"]
+        }
     if name == "array" and isinstance(default, list):
         return [default_value(schema, kind["items"], one) for one in default]
     if name == "map" and isinstance(default, Mapping):
@@ -190,10 +218,11 @@ def logical_reader(kind: Any) -> Callable[[Any], Any] | None:
 
 
 def with_default_values(schema: AvroSchema) -> Any:
-    """What fastavro is given to write with, so that a field that is missing is written with its default.
+    """What fastavro is given to write with, so that a field that is missing is written with its
+    default.
 
-    fastavro would write a default as it stands in the JSON, where bytes and times are text and numbers. A default that
-    does not match its type is left out: the field has to be there then.
+    fastavro would write a default as it stands in the JSON, where bytes and times are text and
+    numbers. A default that does not match its type is left out: the field has to be there then.
     """
     writer: AvroSchema = copy.deepcopy(schema)
     for _, field in _fields(writer):
@@ -207,7 +236,12 @@ def with_default_values(schema: AvroSchema) -> Any:
 def _fields(schema: AvroSchema) -> list[tuple[str, dict[str, Any]]]:
     """The fields that have a default, each with the name of its record."""
     kinds = schema.named.values() if schema.is_wrapped else (schema.record, *schema.named.values())
-    found = [(kind["name"], field) for kind in kinds for field in kind.get("fields", ()) if "default" in field]
+    found = [
+        (kind["name"], field)
+        for kind in kinds
+        for field in kind.get("fields", ())
+        if "default" in field
+    ]
     # fastavro has a record twice, with the same fields.
     return list({id(field): (name, field) for name, field in found}.values())
 
@@ -231,13 +265,16 @@ def _of_text(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        return text  # a bare name: some registries store "string" without its quotes
+        # A bare name: some registries store "string" without its quotes.
+        return text
 
 
 def _clean(schema: Any) -> Any:
     """Without what fastavro has added for itself."""
     if isinstance(schema, Mapping):
-        return {key: _clean(value) for key, value in schema.items() if not str(key).startswith("__")}
+        return {
+            key: _clean(value) for key, value in schema.items() if not str(key).startswith("__")
+        }
     return [_clean(one) for one in schema] if isinstance(schema, list) else schema
 
 
@@ -256,10 +293,14 @@ def _invalid_logical_types(schema: Any) -> Iterator[str]:
 
 
 def _why_invalid(schema: Mapping[str, Any]) -> str | None:
-    """Why a logical type is to be ignored. Those that fastavro does not know, it ignores by itself."""
+    """Why a logical type is to be ignored. Those that fastavro does not know, it ignores by
+    itself.
+    """
     if schema.get("logicalType") != "decimal":
         return None
-    base, precision, scale = schema.get("type"), schema.get("precision"), schema.get("scale", 0)
+    base = schema.get("type")
+    precision = schema.get("precision")
+    scale = schema.get("scale", 0)
     if base not in ("bytes", "fixed"):
         return "a decimal is of bytes or fixed"
     if type(precision) is not int or precision < 1:
@@ -267,12 +308,18 @@ def _why_invalid(schema: Mapping[str, Any]) -> str | None:
     if type(scale) is not int or not 0 <= scale <= precision:
         return "the scale of a decimal is an integer from 0 to its precision"
     size = schema.get("size")
-    if base == "fixed" and type(size) is int and precision > math.floor(math.log10(2) * (8 * size - 1)):
+    if (
+        base == "fixed"
+        and type(size) is int
+        and precision > math.floor(math.log10(2) * (8 * size - 1))
+    ):
         return f"a decimal of precision {precision} does not fit {size} bytes"
     return None
 
 
-def _default_of_field(schema: AvroSchema, field: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
+def _default_of_field(
+    schema: AvroSchema, field: Mapping[str, Any], given: Mapping[str, Any]
+) -> Any:
     """A field inside of a record's default, which may leave it to the field's own default."""
     name = field["name"]
     if name not in given and "default" not in field:
@@ -305,7 +352,9 @@ def _is_plain_default(name: str, kind: Any, default: Any) -> bool:
         return default in kind["symbols"]
     if name == "fixed" and isinstance(default, str):
         return len(default) == kind["size"] and _is_latin(default)
-    return isinstance(default, str) and (name == "string" or (name == "bytes" and _is_latin(default)))
+    return isinstance(default, str) and (
+        name == "string" or (name == "bytes" and _is_latin(default))
+    )
 
 
 def _is_latin(text: str) -> bool:

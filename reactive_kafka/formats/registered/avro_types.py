@@ -29,7 +29,9 @@ _PLAIN: dict[Any, Any] = {
 }
 _BASES = {str: "string", int: "long", float: "double", bool: "boolean", list: "array", dict: "map"}
 _LATE = ("double", _PLAIN[date])
-"""Branches of a union that would take values of others: an int is written as a double, and a datetime as a date."""
+"""Branches of a union that would take values of others: an int is written as a double, and a
+datetime as a date.
+"""
 _AVRO_NAME = "[A-Za-z_][A-Za-z0-9_]*"
 
 
@@ -37,7 +39,8 @@ def schema_of_type(kind: Any) -> Any:
     """The record schema of a model class, named as the class, with the defaults that JSON can say.
 
     Raises:
-        FormatError: A field has a type that says too little (a Decimal, Any): the schema is to be in a file.
+        FormatError: A field has a type that says too little (a Decimal, Any): the schema is to be
+            in a file.
     """
     return _of_class(kind, {})
 
@@ -46,9 +49,13 @@ def _of_class(kind: Any, named: dict[type, str]) -> Any:
     if kind in named:
         return named[kind]
     if kind.__name__ in named.values():
-        raise FormatError(f"two classes of one schema are called {kind.__name__}: write the schema into a file")
+        raise FormatError(
+            f"two classes of one schema are called {kind.__name__}: write the schema into a file"
+        )
     if not kind.__name__.isidentifier():
-        raise FormatError(f"{kind.__name__} cannot be the name of an Avro record: write the schema into a file")
+        raise FormatError(
+            f"{kind.__name__} cannot be the name of an Avro record: write the schema into a file"
+        )
     named[kind] = kind.__name__
     fields = []
     for one in fields_of(kind):
@@ -71,7 +78,9 @@ def _with_default(field: dict[str, Any], default: Any) -> dict[str, Any]:
     branches = field["type"]
     if isinstance(branches, list) and default is not None:
         branches = [one for one in branches if one != "null"] + ["null"] * ("null" in branches)
-        if len(branches) > 2 or ("null" not in branches and _BASES.get(type(default)) != _base_of(branches[0])):
+        if len(branches) > 2 or (
+            "null" not in branches and _BASES.get(type(default)) != _base_of(branches[0])
+        ):
             return field
         field = field | {"type": branches}
     return field | {"default": default} if _is_json(default) else field
@@ -84,8 +93,9 @@ def _is_json(value: Any) -> bool:
 def _smaller_first(members: tuple[Any, ...]) -> list[Any]:
     """The members of a union, with smaller models first.
 
-    The order decides nothing here, where a class names its branch. It is the order of schemas that are registered
-    already, and right for other libraries, which take a dict for the first record that has most of its fields.
+    The order decides nothing here, where a class names its branch. It is the order of schemas that
+    are registered already, and right for other libraries, which take a dict for the first record
+    that has most of its fields.
     """
     models = [one for one in members if is_model(wanted(one).base)]
     ordered = iter(sorted(models, key=lambda one: len(fields_of(wanted(one).base))))
@@ -97,7 +107,8 @@ def _of(annotation: Any, named: dict[type, str]) -> Any:
     if asked.accepts_none and asked.base not in (types.NoneType, None, Any, object):
         inner = _of(asked.base, named)
         return ["null", *(inner if isinstance(inner, list) else [inner])]
-    base, arguments = asked.base, typing.get_args(asked.base)
+    base = asked.base
+    arguments = typing.get_args(asked.base)
     origin = typing.get_origin(base)
     if base in _PLAIN:
         return _PLAIN[base]
@@ -117,7 +128,9 @@ def _of(annotation: Any, named: dict[type, str]) -> Any:
 
 
 def _of_enum(kind: type[Enum], named: dict[type, str]) -> Any:
-    """An enum is written by its values, as in JSON: as Avro's enum where these can be its symbols."""
+    """An enum is written by its values, as in JSON: as Avro's enum where these can be its
+    symbols.
+    """
     values = [one.value for one in kind]
     if all(type(one) is int for one in values):
         return "long"
@@ -130,7 +143,9 @@ def _of_enum(kind: type[Enum], named: dict[type, str]) -> Any:
     if kind in named:
         return named[kind]
     if kind.__name__ in named.values():
-        raise FormatError(f"two classes of one schema are called {kind.__name__}: write the schema into a file")
+        raise FormatError(
+            f"two classes of one schema are called {kind.__name__}: write the schema into a file"
+        )
     named[kind] = kind.__name__
     return {"type": "enum", "name": kind.__name__, "symbols": values}
 

@@ -1,11 +1,14 @@
-"""What fastavro is given to write: each union's branch is chosen, and what it would write wrongly is refused. Pure.
+"""What fastavro is given to write: each union's branch is chosen, and what it would write wrongly
+is refused. Pure.
 
-fastavro takes a dict for the first record of a union that most of its fields are in, an int for the first number, a
-datetime without a zone for one in the zone of the host, 7.5 for the integer 7, and any text for a UUID. Here a class
-names its branch, a value goes to the type that holds exactly it, and what fits several records alike is refused.
-What does not fit at all raises in fastavro, and :mod:`.avro_misfits` finds out why.
+fastavro takes a dict for the first record of a union that most of its fields are in, an int for the
+first number, a datetime without a zone for one in the zone of the host, 7.5 for the integer 7, and
+any text for a UUID. Here a class names its branch, a value goes to the type that holds exactly it,
+and what fits several records alike is refused. What does not fit at all raises in fastavro, and
+:mod:`.avro_misfits` finds out why.
 
-Every step takes a datum twice: as plain data, and as the object that it was made of, whose class names the branch.
+Every step takes a datum twice: as plain data, and as the object that it was made of, whose class
+names the branch.
 """
 
 from __future__ import annotations
@@ -24,7 +27,13 @@ from pydantic import RootModel
 
 from reactive_kafka.errors import EncodeError
 from reactive_kafka.formats.registered.avro_branches import NamedRecord
-from reactive_kafka.formats.registered.avro_schemas import NAMED, RECORDS, AvroSchema, short_name, type_of
+from reactive_kafka.formats.registered.avro_schemas import (
+    NAMED,
+    RECORDS,
+    AvroSchema,
+    short_name,
+    type_of,
+)
 from reactive_kafka.formats.registered.fields import fields_of
 from reactive_kafka.formats.registered.plain import is_model
 
@@ -92,7 +101,8 @@ class _Preparation:
             if plain is None:
                 return None
             if isinstance(plain, tuple) and len(plain) == 2 and isinstance(plain[0], str):
-                index, plain = choice.named(plain[0]), plain[1]
+                index = choice.named(plain[0])
+                plain = plain[1]
                 it = plain
             else:
                 index = choice.index_of(plain, it)
@@ -133,7 +143,9 @@ class _Record:
 @cache
 def _attributes_of(kind: Hashable) -> Mapping[str, str] | None:
     """Name in the data -> attribute, of a model; None: it is none."""
-    return {field.written_as: field.attribute for field in fields_of(kind)} if is_model(kind) else None
+    return (
+        {field.written_as: field.attribute for field in fields_of(kind)} if is_model(kind) else None
+    )
 
 
 def _part_of(it: Any, attributes: Mapping[str, str] | None, name: str, value: Any) -> Any:
@@ -204,7 +216,9 @@ def _of_integer(name: str, logical: Any, at: str) -> Check:
         if check is not None and check(plain, at):
             return plain
         if isinstance(plain, bool) or not hasattr(plain, "__index__"):
-            raise EncodeError(f"{at} takes {logical if check else 'an integer'}, not {type(plain).__name__}")
+            raise EncodeError(
+                f"{at} takes {logical if check else 'an integer'}, not {type(plain).__name__}"
+            )
         return of_integer(operator.index(plain))
 
     return of_integer
@@ -286,14 +300,18 @@ class _Union:
         self._union = union
         self._at = at
         self._classes: dict[type, int | None] = {}
-        self.hints = [branch["name"] if type_of(branch) in NAMED else type_of(branch) for branch in union]
+        self.hints = [
+            branch["name"] if type_of(branch) in NAMED else type_of(branch) for branch in union
+        ]
         """What fastavro calls each branch."""
 
     def named(self, name: str) -> int:
         """The branch of a name: the full one, or the short one of a single branch."""
         if name in self.hints:
             return self.hints.index(name)
-        found = [index for index, hint in enumerate(self.hints) if short_name(hint) == short_name(name)]
+        found = [
+            index for index, hint in enumerate(self.hints) if short_name(hint) == short_name(name)
+        ]
         if len(found) != 1:
             raise EncodeError(f"{self._at} is of a type that the schema's union does not have")
         return found[0]
@@ -303,19 +321,27 @@ class _Union:
         if isinstance(it, NamedRecord) and it.name in self.hints:
             return self.hints.index(it.name)
         by_class = self._by_class(type(it))
-        if by_class is not None and isinstance(plain, Mapping) == (type_of(self._union[by_class]) in RECORDS):
+        if by_class is not None and isinstance(plain, Mapping) == (
+            type_of(self._union[by_class]) in RECORDS
+        ):
             return by_class
         if isinstance(plain, Mapping):
             return self._of_mapping(plain)
         rank, index = min((_rank(branch, plain), index) for index, branch in enumerate(self._union))
         if rank == _NEVER:
-            raise EncodeError(f"{self._at} is a {type(it).__name__}, which the schema's union does not have")
+            raise EncodeError(
+                f"{self._at} is a {type(it).__name__}, which the schema's union does not have"
+            )
         return index
 
     def _by_class(self, kind: type) -> int | None:
-        """The branch that is called like the class of a model or enum, or like a class that it is derived from."""
+        """The branch that is called like the class of a model or enum, or like a class that it is
+        derived from.
+        """
         if kind not in self._classes:
-            self._classes[kind] = self._called_like(kind) if is_model(kind) or issubclass(kind, Enum) else None
+            self._classes[kind] = (
+                self._called_like(kind) if is_model(kind) or issubclass(kind, Enum) else None
+            )
         return self._classes[kind]
 
     def _called_like(self, kind: type) -> int | None:
@@ -362,7 +388,9 @@ class _Union:
         if name not in RECORDS:
             return _rank(kind, value) < _NEVER
         return isinstance(value, Mapping) and all(
-            self._holds(field["type"], value[field["name"]]) if field["name"] in value else may_be_missing(field)
+            self._holds(field["type"], value[field["name"]])
+            if field["name"] in value
+            else may_be_missing(field)
             for field in kind["fields"]
         )
 
@@ -373,8 +401,11 @@ def may_be_missing(field: Mapping[str, Any]) -> bool:
     return "default" in field or kind == "null" or (isinstance(kind, list) and "null" in kind)
 
 
-_RAW, _NEVER = 8, 9
-"""The ranks of a value that is read as another one, of the logical type, and of one that is not taken."""
+_RAW = 8
+_NEVER = 9
+"""The ranks of a value that is read as another one, of the logical type, and of one that is not
+taken.
+"""
 
 
 def _rank(branch: Any, value: Any) -> int:

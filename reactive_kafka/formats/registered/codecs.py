@@ -1,4 +1,6 @@
-"""The formats whose schemas are in a registry. Each of them loads its library when a channel has it."""
+"""The formats whose schemas are in a registry. Each of them loads its library when a channel has
+it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from reactive_kafka.formats.wanted import Wanted
 
 
 def load_file(name: str, file: str) -> Any:
-    """The schema of a file, as :attr:`Registered.loaded` has it; it can be pickled. FormatError: it is none."""
+    """The schema of a file, as :attr:`Registered.loaded` has it; it can be pickled. FormatError: it
+    is none.
+    """
     load: Any
     if name == "avro":
         from reactive_kafka.formats.registered.avro import loaded as load
@@ -23,7 +27,9 @@ def load_file(name: str, file: str) -> Any:
 
 
 def registered_decoder(name: str, asked: Wanted, source: Registered) -> Decoder:
-    """Bytes -> value; besides what every decoder does it raises SchemaMissing where a schema is still to come."""
+    """Bytes -> value; besides what every decoder does it raises SchemaMissing where a schema is
+    still to come.
+    """
     decoder: Any
     if name == "avro":
         from reactive_kafka.formats.registered.avro import avro_decoder as decoder

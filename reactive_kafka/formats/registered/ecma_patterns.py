@@ -1,13 +1,16 @@
-r"""Regular expressions as JSON Schema has them (ECMA-262, with code points), in the syntax of Python's `re`. Pure.
+r"""Regular expressions as JSON Schema has them (ECMA-262, with code points), in the syntax of
+Python's `re`. Pure.
 
-Python would take most of them, and a few in another sense: `\d` would match digits of every script, `$` would match
-before a last line feed, `\p{L}` is an error. What another dialect has and ECMA has not (`(?i)`, `\A`, `\Z`, `(?P<x>)`)
-means here what it means in Python, because schemas in use have it.
+Python would take most of them, and a few in another sense: `\d` would match digits of every script,
+`$` would match before a last line feed, `\p{L}` is an error. What another dialect has and ECMA has
+not (`(?i)`, `\A`, `\Z`, `(?P<x>)`) means here what it means in Python, because schemas in use have
+it.
 
-A translation has no numbered groups, so translations can be joined by `|`, as jsonschema joins those of
-`patternProperties`.
+A translation has no numbered groups, so translations can be joined by `|`, as jsonschema joins
+those of `patternProperties`.
 
-Source: ECMA-262, section 22.2 with annex B; the names of \p are those of Unicode's property General_Category.
+Source: ECMA-262, section 22.2 with annex B; the names of \p are those of Unicode's property
+General_Category.
 """
 
 from __future__ import annotations
@@ -127,7 +130,8 @@ class _Translation:
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
         self._at = 0
-        # the names that groups have in the translation, by number from 1: all different from those of other patterns
+        # the names that groups have in the translation, by number from 1: all different from those
+        # of other patterns
         self._prefix = f"g{crc32(pattern.encode('utf-8', 'surrogatepass')):x}"
         self._groups: list[str] = []
         self._numbers: dict[str, int] = {}
@@ -139,7 +143,8 @@ class _Translation:
         flags = _FLAGS.match(self._pattern)
         if flags is None or flags[2] == ":":
             return "".join(self._parts())
-        # at the start they are about the whole pattern, and Python would have them before all joined patterns
+        # at the start they are about the whole pattern, and Python would have them before all
+        # joined patterns
         self._at = flags.end()
         return f"(?{flags[1]}:{''.join(self._parts())})"
 
@@ -148,7 +153,8 @@ class _Translation:
             yield self._part()
 
     def _part(self) -> str:
-        pattern, at = self._pattern, self._at
+        pattern = self._pattern
+        at = self._at
         quantifier = _QUANTIFIER.match(pattern, at)
         if quantifier is not None:
             self._at = quantifier.end()
@@ -176,7 +182,8 @@ class _Translation:
 
     def _group(self) -> str:
         """What an opening parenthesis begins."""
-        pattern, at = self._pattern, self._at
+        pattern = self._pattern
+        at = self._at
         flags = _FLAGS.match(pattern, at - 1)
         if flags is not None and flags[2] == ":":
             return self._opened(flags[0], flags.end())
@@ -189,7 +196,8 @@ class _Translation:
             found = _NAME.match(pattern, start)
             if found is None:
                 raise PatternError(f"a group that is not known begins at {at - 1}")
-            name, self._at = found[1], found.end()
+            name = found[1]
+            self._at = found.end()
         own_name = f"{self._prefix}_{len(self._groups)}"
         self._groups.append(own_name)
         if name is not None:
@@ -223,7 +231,9 @@ class _Translation:
         return _shown(self._set_or_character(sign))
 
     def _repeated(self, number: int) -> str:
-        """What a reference back matches: the text of a group, or nothing where that has matched nothing so far."""
+        """What a reference back matches: the text of a group, or nothing where that has matched
+        nothing so far.
+        """
         if number > self._pattern.count("("):
             raise PatternError(f"it refers to group {number}, and has no such group")
         if number not in self._closed:
@@ -239,7 +249,9 @@ class _Translation:
         members: list[tuple[int, int]] = []
         while (sign := self._next("a class has no end")) != "]":
             first = self._member(sign)
-            is_range = self._pattern.startswith("-", self._at) and not self._pattern.startswith("-]", self._at)
+            is_range = self._pattern.startswith("-", self._at) and not self._pattern.startswith(
+                "-]", self._at
+            )
             if isinstance(first, int) and is_range:
                 self._at += 1
                 last = self._member(self._next("a class has no end"))
@@ -283,7 +295,9 @@ class _Translation:
                 found = _with_property(short)
             else:
                 named_so = _BRACES.match(self._pattern, self._at)
-                raise PatternError(f"\\{sign}{named_so[0] if named_so else ''} is no general category")
+                raise PatternError(
+                    f"\\{sign}{named_so[0] if named_so else ''} is no general category"
+                )
             return found if sign == "p" else _complement(found)
         if sign in _CONTROLS:
             return _CONTROLS[sign]
@@ -332,7 +346,9 @@ class _Translation:
 
 @lru_cache
 def _with_property(name: str) -> Ranges:
-    """The characters of a general category, by its short or long name, or of one of the few other sets."""
+    """The characters of a general category, by its short or long name, or of one of the few other
+    sets.
+    """
     if name in _OWN_SETS:
         return _OWN_SETS[name]
     category = _CATEGORY_NAMES.get(name, name)
@@ -350,7 +366,9 @@ def _with_property(name: str) -> Ranges:
 
 @lru_cache(maxsize=1)
 def _categories() -> dict[str, list[tuple[int, int]]]:
-    """General category -> its ranges; a tenth of a second, once, and only where a pattern asks for one."""
+    """General category -> its ranges; a tenth of a second, once, and only where a pattern asks for
+    one.
+    """
     found: dict[str, list[tuple[int, int]]] = {}
     start = 0
     for category, run in groupby(map(unicodedata.category, map(chr, range(sys.maxunicode + 1)))):
@@ -404,4 +422,10 @@ def _escaped(point: int) -> str:
     character = chr(point)
     if character.isascii() and character.isalnum():
         return character
-    return f"\\x{point:02x}" if point < 0x100 else f"\\u{point:04x}" if point < 0x10000 else f"\\U{point:08x}"
+    return (
+        f"\\x{point:02x}"
+        if point < 0x100
+        else f"\\u{point:04x}"
+        if point < 0x10000
+        else f"\\U{point:08x}"
+    )

@@ -1,4 +1,6 @@
-"""The fields of a model: a pydantic model, a dataclass or a struct, each by the names that data has for it. Pure."""
+"""The fields of a model: a pydantic model, a dataclass or a struct, each by the names that data has
+for it. Pure.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ class DataField(NamedTuple):
     """Further names that it is read under."""
     annotation: Any
     default: Any
-    """:data:`MISSING` if there is none. Of those that a factory makes, only an empty list or dict is one."""
+    """:data:`MISSING` if there is none. Of those that a factory makes, only an empty list or dict
+    is one.
+    """
 
 
 def fields_of(kind: Any) -> list[DataField]:
@@ -43,7 +47,13 @@ def fields_of(kind: Any) -> list[DataField]:
         import msgspec
 
         return [
-            _field(one.name, one.encode_name, None, hints[one.name], _given(one.default, msgspec.NODEFAULT, one))
+            _field(
+                one.name,
+                one.encode_name,
+                None,
+                hints[one.name],
+                _given(one.default, msgspec.NODEFAULT, one),
+            )
             for one in msgspec.structs.fields(kind)
         ]
     return [
@@ -58,7 +68,9 @@ def fields_of(kind: Any) -> list[DataField]:
     ]
 
 
-def _field(attribute: str, name: str, said: FieldInfo | None, annotation: Any, default: Any) -> DataField:
+def _field(
+    attribute: str, name: str, said: FieldInfo | None, annotation: Any, default: Any
+) -> DataField:
     if said is None:
         return DataField(attribute, name, (), annotation, default)
     written = said.serialization_alias or said.alias or name
@@ -77,4 +89,8 @@ def _said_of(annotation: Any) -> FieldInfo | None:
 def _given(default: Any, nothing: Any, field: Any) -> Any:
     if default is not nothing:
         return default
-    return field.default_factory() if getattr(field, "default_factory", None) in (list, dict) else MISSING
+    return (
+        field.default_factory()
+        if getattr(field, "default_factory", None) in (list, dict)
+        else MISSING
+    )

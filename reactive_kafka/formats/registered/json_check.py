@@ -1,4 +1,6 @@
-"""Documents are checked with JSON Schemas that are compiled once; reasons quote no value of the data."""
+"""Documents are checked with JSON Schemas that are compiled once; reasons quote no value of the
+data.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +47,9 @@ class Unchecked(NamedTuple):
 class Compiled:
     """A schema that documents are checked with.
 
-    A pattern that Python cannot express refuses nothing: an error counts only if it is there both ways, where such
-    patterns match everything (and ask nothing of the properties that they name), and where they match nothing.
+    A pattern that Python cannot express refuses nothing: an error counts only if it is there both
+    ways, where such patterns match everything (and ask nothing of the properties that they name),
+    and where they match nothing.
 
     Raises:
         Exception: Whatever a library makes of text that is no schema.
@@ -66,7 +69,10 @@ class Compiled:
             if self._second is None:
                 wrong = next(self._first.validator.iter_errors(value), None)
                 return None if wrong is None else self._first.reason(wrong)
-            one_way = {self._first.place(error): error for error in self._first.validator.iter_errors(value)}
+            one_way = {
+                self._first.place(error): error
+                for error in self._first.validator.iter_errors(value)
+            }
             if not one_way:
                 return None
             for error in self._second.validator.iter_errors(value):
@@ -114,12 +120,17 @@ class _Variant:
         self.validator = extended(document, registry=documents.registry)
 
     def reason(self, error: Any) -> str:
-        """What refuses what, without a value of the data: only names that the schema has are shown of it."""
+        """What refuses what, without a value of the data: only names that the schema has are shown
+        of it.
+        """
         steps = list(error.absolute_schema_path)
         references = [str(step) for step in steps if isinstance(step, _Followed)]
         schema_path = self._written_as([step for step in steps if not isinstance(step, _Followed)])
         shown = set(schema_path)
-        data_path = [str(one) if isinstance(one, int) or str(one) in shown else "*" for one in error.absolute_path]
+        data_path = [
+            str(one) if isinstance(one, int) or str(one) in shown else "*"
+            for one in error.absolute_path
+        ]
         place = f"the data at {'/'.join(data_path)}" if data_path else "the data"
         if references:
             place += f", by way of $ref {', '.join(map(repr, references))}"
@@ -154,7 +165,9 @@ class _Variant:
         return found
 
     def _prepare(self, schema: dict[str, Any], documents: Documents) -> None:
-        """Put Python's patterns into a schema, and what stands for `false` where an error would not say where."""
+        """Put Python's patterns into a schema, and what stands for `false` where an error would not
+        say where.
+        """
         pattern = schema.get("pattern")
         if isinstance(pattern, str):
             schema["pattern"] = self._translated(pattern, schema, documents, "pattern")
@@ -176,7 +189,9 @@ class _Variant:
         for keyword in ("properties", "patternProperties"):
             named = schema.get(keyword)
             if isinstance(named, dict):
-                schema[keyword] = {name: _NOTHING if inside is False else inside for name, inside in named.items()}
+                schema[keyword] = {
+                    name: _NOTHING if inside is False else inside for name, inside in named.items()
+                }
 
     def _follow_patterns(self, schema: dict[str, Any]) -> None:
         """Change references by way of a pattern, which has become another."""
@@ -192,7 +207,9 @@ class _Variant:
                         steps[index] = quote(found.replace("~", "~0").replace("/", "~1"), safe="")
                 schema[keyword] = "/".join(steps)
 
-    def _translated(self, pattern: str, schema: dict[str, Any], documents: Documents, keyword: str) -> str:
+    def _translated(
+        self, pattern: str, schema: dict[str, Any], documents: Documents, keyword: str
+    ) -> str:
         try:
             found = translated(pattern)
         except PatternError as error:
@@ -205,7 +222,9 @@ class _Variant:
 
 
 def _following(keyword: Any) -> Any:
-    """The keyword `$ref` as jsonschema has it, with errors that name the reference which led to them."""
+    """The keyword `$ref` as jsonschema has it, with errors that name the reference which led to
+    them.
+    """
     from referencing.exceptions import Unresolvable
 
     def follow(validator: Any, reference: Any, instance: Any, schema: Any) -> Iterator[Any]:

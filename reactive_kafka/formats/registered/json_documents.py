@@ -1,6 +1,8 @@
-"""Documents of JSON Schema: which draft one is of, which schemas are in it, and which others it refers to.
+"""Documents of JSON Schema: which draft one is of, which schemas are in it, and which others it
+refers to.
 
-The library `referencing` resolves references; what is here decides which documents it knows, and under which URIs.
+The library `referencing` resolves references; what is here decides which documents it knows, and
+under which URIs.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from reactive_kafka.formats.names import FormatError
 from reactive_kafka.formats.registered.schemas import Reference, Schema
 
 Lookup = Callable[[Any, str], Any]
-"""A resolver, and a reference as it is written -> what it leads to, as the resolver has it; None: nowhere."""
+"""A resolver, and a reference as it is written -> what it leads to, as the resolver has it; None:
+nowhere.
+"""
 _MOST_SHOWN = 200
 REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
@@ -26,9 +30,9 @@ REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 def draft_of(document: Any) -> Any:
     """jsonschema's class for the draft that a document is of.
 
-    A document without `$schema`, or with one that is no draft's, is of 2020-12, in which pydantic writes. It is of
-    draft 7, which Confluent supposes, if it is invalid in 2020-12 for nothing but what was allowed before: an array in
-    `items`, a fragment in `$id`.
+    A document without `$schema`, or with one that is no draft's, is of 2020-12, in which pydantic
+    writes. It is of draft 7, which Confluent supposes, if it is invalid in 2020-12 for nothing but
+    what was allowed before: an array in `items`, a fragment in `$id`.
 
     Raises:
         jsonschema.SchemaError: It is no valid schema.
@@ -56,12 +60,16 @@ def draft_of(document: Any) -> Any:
 
 
 def why_not(error: Exception) -> str:
-    """Why a text is no schema, of what a library raised: with the place and the words of an invalid schema."""
+    """Why a text is no schema, of what a library raised: with the place and the words of an invalid
+    schema.
+    """
     from jsonschema.exceptions import SchemaError
 
     if not isinstance(error, SchemaError):
         return type(error).__name__
-    return f"{'/'.join(map(str, error.absolute_path)) or 'the schema'}: {error.message[:_MOST_SHOWN]}"
+    return (
+        f"{'/'.join(map(str, error.absolute_path)) or 'the schema'}: {error.message[:_MOST_SHOWN]}"
+    )
 
 
 def specification_of(draft: Any) -> Any:
@@ -74,9 +82,10 @@ def specification_of(draft: Any) -> Any:
 class Documents:
     """A document and all that it refers to, by every URI that may lead there.
 
-    The name of a reference is relative to the document that has it. Other clients resolve it against the root
-    document, or take it as it is: what they find is found here too. A document without `$schema` is read in the draft
-    of the one that refers to it: the specification leaves that open, and Confluent's validators do the same.
+    The name of a reference is relative to the document that has it. Other clients resolve it
+    against the root document, or take it as it is: what they find is found here too. A document
+    without `$schema` is read in the draft of the one that refers to it: the specification leaves
+    that open, and Confluent's validators do the same.
     """
 
     def __init__(self, schema: Schema, document: Any, specification: Any) -> None:
@@ -100,16 +109,24 @@ class Documents:
                 inner = outer.detect(contents)
                 found = inner.create_resource(contents)
                 self._by_uri[uri] = found
-                # the library resolves against where a document was found, whatever its identifier is
-                for other in (urljoin(at, reference.name), urljoin(base, reference.name), reference.name):
+                # the library resolves against where a document was found, whatever its identifier
+                # is
+                for other in (
+                    urljoin(at, reference.name),
+                    urljoin(base, reference.name),
+                    reference.name,
+                ):
                     others.setdefault(other, found)
                 pending.append((reference.schema, uri, urljoin(uri, found.id() or ""), inner))
         registry: Registry[Any] = Registry().with_resources((others | self._by_uri).items())
-        # at once: otherwise each look for an identifier inside of a document would go through all of it
+        # at once: otherwise each look for an identifier inside of a document would go through all
+        # of it
         self.registry = registry.crawl()
 
     def subschemas(self, lookup: Lookup) -> Iterator[dict[str, Any]]:
-        """Every schema that is inside of the document, or is referred to, once; data in `enum` is none."""
+        """Every schema that is inside of the document, or is referred to, once; data in `enum` is
+        none.
+        """
         seen: set[int] = set()
         pending = [(self._document, self._specification, self.registry.resolver(self.base))]
         while pending:
@@ -120,14 +137,18 @@ class Documents:
             yield schema
             for inside in rules.subresources_of(schema):
                 inner = rules.detect(inside)
-                pending.append((inside, inner, resolver.in_subresource(inner.create_resource(inside))))
+                pending.append(
+                    (inside, inner, resolver.in_subresource(inner.create_resource(inside)))
+                )
             for reference in references_in(schema):
                 found = lookup(resolver, reference)
                 if found is not None:
                     pending.append((found.contents, rules.detect(found.contents), found.resolver))
 
     def path_of(self, schema: dict[str, Any]) -> list[str]:
-        """Where a subschema is: names and indexes, behind the URI of its document unless that is the root."""
+        """Where a subschema is: names and indexes, behind the URI of its document unless that is
+        the root.
+        """
         for uri, resource in self._by_uri.items():
             path = _path_to(resource.contents, schema)
             if path is not None:
@@ -149,7 +170,8 @@ def found_by(resolver: Any, reference: str) -> Any:
 
     try:
         return resolver.lookup(reference)
-    except (Unresolvable, ValueError, TypeError, AttributeError):  # a pointer into a number, or a text
+    except (Unresolvable, ValueError, TypeError, AttributeError):
+        # A pointer into a number, or a text.
         return None
 
 
@@ -174,7 +196,8 @@ def _path_to(document: Any, schema: dict[str, Any]) -> tuple[str, ...] | None:
 
 
 def loaded(file: str) -> Schema:
-    """The schema of a file, with the neighbouring files that it refers to, directly or through others.
+    """The schema of a file, with the neighbouring files that it refers to, directly or through
+    others.
 
     Raises:
         FormatError: A file cannot be read, or they refer to each other in a circle.
@@ -186,7 +209,9 @@ def loaded(file: str) -> Schema:
 
 
 def _with_references(path: Path, top: Path, inside: tuple[Path, ...]) -> Schema:
-    """The schema of one file. Subjects are called as their files are, seen from *top*: two may have the same name."""
+    """The schema of one file. Subjects are called as their files are, seen from *top*: two may have
+    the same name.
+    """
     if path in inside:
         raise FormatError(f"{path} refers to itself, by way of {len(inside)} files")
     try:
@@ -207,15 +232,18 @@ def _with_references(path: Path, top: Path, inside: tuple[Path, ...]) -> Schema:
             # The reference leads nowhere. Compiling the schema raises for it.
             continue
         subject = name if urlsplit(name).scheme else Path(os.path.relpath(other, top)).as_posix()
-        references.append(Reference(name, subject, 0, _with_references(other, top, (*inside, path))))
+        references.append(
+            Reference(name, subject, 0, _with_references(other, top, (*inside, path)))
+        )
     return Schema("JSON", text, tuple(references))
 
 
 def _outside_of(document: Any) -> dict[str, str]:
-    """What a document refers to outside of itself: the name that is written there -> the path of its file.
+    """What a document refers to outside of itself: the name that is written there -> the path of
+    its file.
 
-    Paths are relative to the document, whose own identifier may say where that is: below the identifier
-    `https://example.com/schemas/order.json`, `line.json` is a file beside it, and so is
+    Paths are relative to the document, whose own identifier may say where that is: below the
+    identifier `https://example.com/schemas/order.json`, `line.json` is a file beside it, and so is
     `https://example.com/schemas/line.json`. What is on another host has no file.
     """
     from referencing import Registry
@@ -248,8 +276,11 @@ def _outside_of(document: Any) -> dict[str, str]:
 
 
 def _place(uri: str, base: str) -> str | None:
-    """Where the file of a document is, seen from the one that has the identifier *base*; None: elsewhere."""
-    to, here = urlsplit(uri), urlsplit(base)
+    """Where the file of a document is, seen from the one that has the identifier *base*; None:
+    elsewhere.
+    """
+    to = urlsplit(uri)
+    here = urlsplit(base)
     if not to.scheme and not to.netloc and (here.scheme or not here.path):
         # nothing to be relative to: no identifier, or one such as `urn:example:order`
         return unquote(to.path)

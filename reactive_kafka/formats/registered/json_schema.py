@@ -1,4 +1,6 @@
-"""JSON with a schema, as a registry's clients write it: the id of the schema, then the JSON; checked by jsonschema."""
+"""JSON with a schema, as a registry's clients write it: the id of the schema, then the JSON;
+checked by jsonschema.
+"""
 
 from __future__ import annotations
 
@@ -36,14 +38,17 @@ from reactive_kafka.formats.wanted import Wanted
 
 
 def json_schema_decoder(asked: Wanted, source: Registered) -> Decoder:
-    """JSON that fits the reader's schema, if there is one; else the model; else the schema that it was written with.
+    """JSON that fits the reader's schema, if there is one; else the model; else the schema that it
+    was written with.
 
     Raises:
         FormatError: The reader's schema cannot be read.
         MissingExtraError: There is no jsonschema.
     """
-    check_of = _check_finder(source, is_asked=asked.is_free)  # else the model says what it is to be
-    model, members = model_for(asked), named_models(asked)
+    # Else the model says what it is to be.
+    check_of = _check_finder(source, is_asked=asked.is_free)
+    model = model_for(asked)
+    members = named_models(asked)
     readers: dict[bytes, Read] = source.schemas.cache()
     read_model = model.from_json()
 
@@ -55,20 +60,24 @@ def json_schema_decoder(asked: Wanted, source: Registered) -> Decoder:
 
     def read(value: bytes) -> object:
         first = head_of(value)
-        check, data = check_of(first), value[len(first) :]
+        check = check_of(first)
+        data = value[len(first) :]
         read_json = (readers.get(first) or reader_of(first)) if members else read_model
         if check is _fits:
             return read_json(data)
         document = from_json(data)
         if why := check(document):
-            raise DecodeError(f"does not fit the JSON Schema, {source.file or named_by(first)}: {why}")
+            raise DecodeError(
+                f"does not fit the JSON Schema, {source.file or named_by(first)}: {why}"
+            )
         return document if asked.base in (Any, object) else read_json(data)
 
     return guarded(read, asked, model.explain)
 
 
 def json_schema_text(source: Registered) -> Decoder:
-    """The JSON of a record as it stands there, if it fits the reader's schema: for readers that check for themselves.
+    """The JSON of a record as it stands there, if it fits the reader's schema: for readers that
+    check for themselves.
 
     Raises:
         FormatError: The reader's schema cannot be read.
@@ -80,13 +89,15 @@ def json_schema_text(source: Registered) -> Decoder:
         if value is None:
             return None
         first = head_of(value)
-        check, data = check_of(first), value[len(first) :]
+        check = check_of(first)
+        data = value[len(first) :]
         if check is _fits:
             return data
         try:
             document = from_json(data)
         except ValueError:
-            return data  # which whoever reads it will see
+            # Which whoever reads it will see.
+            return data
         if why := check(document):
             raise DecodeError(f"does not fit the JSON Schema, {source.file}: {why}")
         return data
@@ -95,7 +106,8 @@ def json_schema_text(source: Registered) -> Decoder:
 
 
 def _check_finder(source: Registered, *, is_asked: bool) -> Callable[[bytes], Check]:
-    """What finds the check of a record by its head: that of the reader's schema, or of the writer's if it *is_asked*.
+    """What finds the check of a record by its head: that of the reader's schema, or of the writer's
+    if it *is_asked*.
 
     Raises:
         FormatError: The reader's schema cannot be read.
@@ -104,7 +116,9 @@ def _check_finder(source: Registered, *, is_asked: bool) -> Callable[[bytes], Ch
     jsonschema_or_why()
     checks: dict[bytes, Check] = source.schemas.cache()
     reader = source.own(loaded)
-    own = None if reader is None else _checked(reader, FormatError, str(source.file), source.schemas)
+    own = (
+        None if reader is None else _checked(reader, FormatError, str(source.file), source.schemas)
+    )
 
     def check_of(first: bytes) -> Check:
         if (known := checks.get(first)) is not None:
@@ -122,7 +136,8 @@ def _check_finder(source: Registered, *, is_asked: bool) -> Callable[[bytes], Ch
 
 
 def json_schema_encoder(source: Registered) -> Callable[[object], bytes | None]:
-    """The id of the schema in ``file``, of the value's own type, or of the subject's latest; then the JSON.
+    """The id of the schema in ``file``, of the value's own type, or of the subject's latest; then
+    the JSON.
 
     Raises:
         FormatError: The schema cannot be read.
@@ -172,12 +187,16 @@ def _document(text: str) -> Any:
 
 
 def _checked(schema: Schema, refused: type[Exception], what: str, told: Schemas) -> Check:
-    """The check of a schema. What it refers to is taken from the registry, and never fetched from elsewhere."""
+    """The check of a schema. What it refers to is taken from the registry, and never fetched from
+    elsewhere.
+    """
     try:
         compiled = Compiled(schema)
-    except Exception as error:  # whatever a library makes of text that is no schema
+    except Exception as error:
+        # Whatever a library makes of text that is no schema.
         raise refused(f"{what} is no JSON Schema that can be used: {why_not(error)}") from error
-    # a file is refused at the start; of the registry's schemas, data may never come by that reference
+    # a file is refused at the start; of the registry's schemas, data may never come by that
+    # reference
     if compiled.nowhere and refused is FormatError:
         raise refused(f"{what} refers to {compiled.nowhere[0]!r}, which leads nowhere")
     for pattern, path, why in compiled.unchecked:

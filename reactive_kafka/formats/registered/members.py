@@ -1,6 +1,8 @@
-"""The members of a union that a handler asks for: the name in a record's schema says which of them the record is.
+"""The members of a union that a handler asks for: the name in a record's schema says which of them
+the record is.
 
-Their fields may be the same: a ``Placed`` that is read as ``Cancelled`` would be no error, and wrong.
+Their fields may be the same: a ``Placed`` that is read as ``Cancelled`` would be no error, and
+wrong.
 """
 
 from __future__ import annotations
@@ -21,9 +23,15 @@ def members_of(asked: Wanted) -> list[Any]:
 
 
 def named_models(asked: Wanted) -> dict[str, Model]:
-    """Name of the class -> how it is read, of the models in a union. Two of one name are told apart by their fields."""
+    """Name of the class -> how it is read, of the models in a union. Two of one name are told apart
+    by their fields.
+    """
     members = members_of(asked)
     if len(members) == 1:
         return {}
     names = [one.__name__ for one in members if is_model(one)]
-    return {one.__name__: model_for(wanted(one)) for one in members if is_model(one) and names.count(one.__name__) == 1}
+    return {
+        one.__name__: model_for(wanted(one))
+        for one in members
+        if is_model(one) and names.count(one.__name__) == 1
+    }

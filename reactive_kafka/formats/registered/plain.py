@@ -1,6 +1,8 @@
-"""Models and dataclasses as plain data: dicts, lists and the values in them, times and decimals as they are.
+"""Models and dataclasses as plain data: dicts, lists and the values in them, times and decimals as
+they are.
 
-Members of an enum are their values, as in JSON. Tuples are lists: to fastavro a tuple in a union names its branch.
+Members of an enum are their values, as in JSON. Tuples are lists: to fastavro a tuple in a union
+names its branch.
 """
 
 from __future__ import annotations
@@ -25,17 +27,24 @@ _MADE_PLAIN = frozenset({"enum", "tuple", "any"})
 
 def is_struct(kind: Any) -> bool:
     """Whether it is a struct of msgspec's."""
-    msgspec = sys.modules.get("msgspec")  # imported by now if there is any struct
+    # Imported by now if there is any struct.
+    msgspec = sys.modules.get("msgspec")
     return msgspec is not None and isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
 
 def is_model(kind: Any) -> bool:
-    """Whether it is a pydantic model, a dataclass or a struct: a class that says which fields its values have."""
-    return isinstance(kind, type) and (dataclasses.is_dataclass(kind) or issubclass(kind, BaseModel) or is_struct(kind))
+    """Whether it is a pydantic model, a dataclass or a struct: a class that says which fields its
+    values have.
+    """
+    return isinstance(kind, type) and (
+        dataclasses.is_dataclass(kind) or issubclass(kind, BaseModel) or is_struct(kind)
+    )
 
 
 def plain_maker(kind: type) -> Callable[[Any], Any] | None:
-    """What makes plain data of values of a type, fields under their aliases; None: they are plain."""
+    """What makes plain data of values of a type, fields under their aliases; None: they are
+    plain.
+    """
     if is_struct(kind):
         import msgspec
 

@@ -1,6 +1,8 @@
-"""protoc, which makes serialized files of ``.proto`` text; it runs as a process, as the text may be anybody's.
+"""protoc, which makes serialized files of ``.proto`` text; it runs as a process, as the text may be
+anybody's.
 
-In this process it would write what it finds to the standard error, past the log and past the error that we raise.
+In this process it would write what it finds to the standard error, past the log and past the error
+that we raise.
 """
 
 from __future__ import annotations
@@ -57,7 +59,8 @@ def protoc(roots: Sequence[Path], name: str, given: Any) -> Any:
 
 
 def _run(arguments: list[str], folder: Path, scratch: str) -> None:
-    # The child finds grpc_tools where this process did. Its working directory is empty: nothing is imported from there.
+    # The child finds grpc_tools where this process did. Its working directory is empty: nothing is
+    # imported from there.
     search_path = os.pathsep.join(str(Path(place).absolute()) for place in sys.path if place)
     try:
         done = subprocess.run(

@@ -1,7 +1,8 @@
-"""Files of Protobuf messages: from ``.proto`` text, generated classes or a registry, to classes of messages.
+"""Files of Protobuf messages: from ``.proto`` text, generated classes or a registry, to classes of
+messages.
 
-A registry's clients name a message by where it stands in its file: the number of the outermost message, then that of
-one inside of it, and so on.
+A registry's clients name a message by where it stands in its file: the number of the outermost
+message, then that of one inside of it, and so on.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ def schema_of_file(file: Any) -> Schema:
     file.CopyToProto(proto)
     proto.ClearField("source_code_info")
     references = tuple(
-        Reference(one.name, one.name, 0, schema_of_file(one)) for one in file.dependencies if not is_built_in(one.name)
+        Reference(one.name, one.name, 0, schema_of_file(one))
+        for one in file.dependencies
+        if not is_built_in(one.name)
     )
     return Schema("PROTOBUF", text_of(proto.SerializeToString(deterministic=True)), references)
 
@@ -64,13 +67,18 @@ def text_of(descriptor: bytes) -> str:
 def is_serialized(text: str) -> bool:
     """Whether a schema is a file that needs no compiler."""
     try:
-        return bool(protobuf().descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text, validate=True)))
+        return bool(
+            protobuf().descriptor_pb2.FileDescriptorProto.FromString(
+                base64.b64decode(text, validate=True)
+            )
+        )
     except (binascii.Error, ValueError, protobuf().message.DecodeError):
         return False
 
 
 def file_of(schema: Schema) -> Any:
-    """The file descriptor of a schema whose texts are serialized files; any error means that they are none.
+    """The file descriptor of a schema whose texts are serialized files; any error means that they
+    are none.
 
     FormatError: it imports a file that it does not refer to, and that is not built in.
     """
@@ -78,7 +86,9 @@ def file_of(schema: Schema) -> Any:
     pool = found.descriptor_pool.DescriptorPool()
     referred_to = _referred_to(schema)
     for name, text in {**referred_to, "": schema.text}.items():
-        proto = found.descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
+        proto = found.descriptor_pb2.FileDescriptorProto.FromString(
+            base64.b64decode(text, validate=True)
+        )
         proto.name = name or "the schema.proto"
         for needed in proto.dependency:
             if needed not in referred_to:
@@ -88,7 +98,9 @@ def file_of(schema: Schema) -> Any:
 
 
 def _referred_to(schema: Schema) -> dict[str, str]:
-    """Name -> text of the references. Built-in files are left out, because our copy of them always counts."""
+    """Name -> text of the references. Built-in files are left out, because our copy of them always
+    counts.
+    """
     return {name: text for name, text in schema.texts().items() if not is_built_in(name)}
 
 
@@ -104,7 +116,8 @@ def _add_known(pool: Any, name: str) -> None:
 
 def message_at(file: Any, indexes: Sequence[int]) -> Any:
     """The descriptor of a message; IndexError: there is none."""
-    messages = list(file.message_types_by_name.values())  # in their order
+    # In their order.
+    messages = list(file.message_types_by_name.values())
     found = None
     for index in indexes:
         if index < 0:
@@ -121,7 +134,9 @@ def indexes_of(descriptor: Any) -> list[int]:
     found: list[int] = []
     while descriptor is not None:
         outer = descriptor.containing_type
-        beside = descriptor.file.message_types_by_name.values() if outer is None else outer.nested_types
+        beside = (
+            descriptor.file.message_types_by_name.values() if outer is None else outer.nested_types
+        )
         found.insert(0, [one.full_name for one in beside].index(descriptor.full_name))
         descriptor = outer
     return found
@@ -140,7 +155,9 @@ def write_indexes(indexes: Sequence[int]) -> bytes:
 
 
 def read_indexes(value: bytes, at: int) -> tuple[tuple[int, ...], int]:
-    """The indexes that stand at a place, and where they end; a ValueError or IndexError if none do."""
+    """The indexes that stand at a place, and where they end; a ValueError or IndexError if none
+    do.
+    """
     count, at = _read_varint(value, at)
     if not 0 <= count <= MOST_INDEXES:
         raise ValueError
@@ -174,11 +191,13 @@ def _read_varint(value: bytes, at: int) -> tuple[int, int]:
 
 
 def compiled(file: str) -> Any:
-    """The file descriptor of a ``.proto`` file. Its imports are looked for in its folder, then in each folder above.
+    """The file descriptor of a ``.proto`` file. Its imports are looked for in its folder, then in
+    each folder above.
 
     FormatError: there is no such file, or protoc does not take it; the text says why.
     """
-    # Path.resolve() would follow links, and the file of a mounted ConfigMap is a link to another folder.
+    # Path.resolve() would follow links, and the file of a mounted ConfigMap is a link to another
+    # folder.
     path = Path(os.path.abspath(file))  # noqa: PTH100
     if not path.is_file():
         raise FormatError(f"{file} cannot be read: there is no such file")
@@ -189,10 +208,14 @@ def compiled(file: str) -> Any:
 
 
 def compiled_text(schema: Schema) -> str:
-    """``.proto`` text, whose references are serialized files, as one itself; FormatError as in :func:`compiled`."""
+    """``.proto`` text, whose references are serialized files, as one itself; FormatError as in
+    :func:`compiled`.
+    """
     with tempfile.TemporaryDirectory(prefix="reactive-kafka-") as folder:
         Path(folder, "the_schema.proto").write_text(schema.text, encoding="utf-8")
-        return text_of(_compiled([Path(folder)], "the_schema.proto", _referred_to(schema)).serialized_pb)
+        return text_of(
+            _compiled([Path(folder)], "the_schema.proto", _referred_to(schema)).serialized_pb
+        )
 
 
 def _compiled(roots: list[Path], name: str, referred_to: dict[str, str]) -> Any:
@@ -217,7 +240,8 @@ def _compiled(roots: list[Path], name: str, referred_to: dict[str, str]) -> Any:
             raise missing from error
         raise
     pool = found.descriptor_pool.DescriptorPool()
-    for proto in files.file:  # protoc has put what others import before them
+    # Protoc has put what others import before them.
+    for proto in files.file:
         pool.AddSerializedFile(proto.SerializeToString())
     return pool.FindFileByName(name)
 

@@ -1,11 +1,14 @@
-"""Protobuf files that Confluent's serialisers bring along: Google's own and common types, and Confluent's.
+"""Protobuf files that Confluent's serialisers bring along: Google's own and common types, and
+Confluent's.
 
-A schema imports them without a reference, so that a registry does not have them. Their content is always that of this
-module, even if a registry or a folder has another file of the same name: Confluent's serialisers do the same.
+A schema imports them without a reference, so that a registry does not have them. Their content is
+always that of this module, even if a registry or a folder has another file of the same name:
+Confluent's serialisers do the same.
 
-Google's common types (``google/type``) come from the package googleapis-common-protos. Confluent's files are small
-enough to be written down here: ``confluent/meta.proto`` has options for documentation, tags and rules,
-``confluent/type/decimal.proto`` and ``variant.proto`` have one message each.
+Google's common types (``google/type``) come from the package googleapis-common-protos. Confluent's
+files are small enough to be written down here: ``confluent/meta.proto`` has options for
+documentation, tags and rules, ``confluent/type/decimal.proto`` and ``variant.proto`` have one
+message each.
 """
 
 from __future__ import annotations
@@ -32,8 +35,8 @@ _COMMON_FILES = (
     "quaternion",
     "timeofday",
 )
-# Confluent's serialisers do not have these: they are registered and referred to. A schema without such a reference is
-# read all the same.
+# Confluent's serialisers do not have these: they are registered and referred to. A schema without
+# such a reference is read all the same.
 _MORE_COMMON_FILES = ("decimal", "interval", "localized_text", "phone_number")
 _META_NUMBER = 1088
 """The number of Confluent's options on files, messages, fields, enums and their values."""
@@ -50,7 +53,9 @@ def is_built_in(name: str) -> bool:
 
 
 def known_names() -> list[str]:
-    """The common types and Confluent's files, those first that others import. protoc has Google's own."""
+    """The common types and Confluent's files, those first that others import. protoc has Google's
+    own.
+    """
     return [*_CONFLUENTS, *_COMMON_NAMES]
 
 
@@ -75,7 +80,9 @@ def known_file(name: str) -> Any:
 
 
 def _descriptor(name: str) -> Any:
-    """The file of the process: it has one of each name, and the application may have generated its own."""
+    """The file of the process: it has one of each name, and the application may have generated its
+    own.
+    """
     from google.protobuf.descriptor_pool import Default
 
     pool = Default()
@@ -158,7 +165,9 @@ def _meta(file: Any) -> None:
         ("enum", "EnumOptions"),
         ("enum_value", "EnumValueOptions"),
     ):
-        option = _filled(file.extension.add(), f"{what}_meta", _META_NUMBER, "MESSAGE", of=".confluent.Meta")
+        option = _filled(
+            file.extension.add(), f"{what}_meta", _META_NUMBER, "MESSAGE", of=".confluent.Meta"
+        )
         option.extendee = f".google.protobuf.{options}"
 
 
@@ -182,11 +191,15 @@ def _old_path_of_decimal(file: Any) -> None:
     file.public_dependency.append(0)
 
 
-def _add_field(message: Any, name: str, number: int, kind: str, of: str = "", is_repeated: bool = False) -> None:
+def _add_field(
+    message: Any, name: str, number: int, kind: str, of: str = "", is_repeated: bool = False
+) -> None:
     _filled(message.field.add(), name, number, kind, of, is_repeated)
 
 
-def _filled(field: Any, name: str, number: int, kind: str, of: str = "", is_repeated: bool = False) -> Any:
+def _filled(
+    field: Any, name: str, number: int, kind: str, of: str = "", is_repeated: bool = False
+) -> Any:
     field.name = name
     field.number = number
     field.type = getattr(field, f"TYPE_{kind}")

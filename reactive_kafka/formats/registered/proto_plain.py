@@ -1,6 +1,7 @@
 """Protobuf messages as plain data, and back: dicts, lists, and Python's own times.
 
-Enums are their names. A field that may be absent, and is, is None. Google's wrappers are what they wrap.
+Enums are their names. A field that may be absent, and is, is None. Google's wrappers are what they
+wrap.
 """
 
 from __future__ import annotations
@@ -35,9 +36,12 @@ _LIST = "google.protobuf.ListValue"
 _VALUE = "google.protobuf.Value"
 _JSON = frozenset({_STRUCT, _LIST, _VALUE})
 _TYPE_KEY = "@type"
-_ENUM = 14  # FieldDescriptor.TYPE_ENUM
-_BOOL = 8  # FieldDescriptor.TYPE_BOOL
-_FLOATS = (1, 2)  # FieldDescriptor.TYPE_DOUBLE, TYPE_FLOAT
+# FieldDescriptor.TYPE_ENUM.
+_ENUM = 14
+# FieldDescriptor.TYPE_BOOL.
+_BOOL = 8
+# FieldDescriptor.TYPE_DOUBLE, TYPE_FLOAT.
+_FLOATS = (1, 2)
 
 
 def to_plain(message: Any, exact: bool = False) -> Any:
@@ -45,9 +49,9 @@ def to_plain(message: Any, exact: bool = False) -> Any:
 
     Args:
         message: Of any type.
-        exact: True if the data must be written back unchanged. A time keeps its nanoseconds in a subclass of datetime
-            or timedelta, and an absent ``Value`` is left out, because None is its null. False: times are ordinary
-            ones, and an absent ``Value`` is None.
+        exact: True if the data must be written back unchanged. A time keeps its nanoseconds in a
+            subclass of datetime or timedelta, and an absent ``Value`` is left out, because None is
+            its null. False: times are ordinary ones, and an absent ``Value`` is None.
     """
     name = message.DESCRIPTOR.full_name
     if name == _TIMESTAMP:
@@ -108,7 +112,8 @@ def _of_json(message: Any, name: str) -> Any:
 
 
 def _of_any(message: Any) -> Any:
-    """A message of a type that is known here as Protobuf's JSON has it; else its bytes, with the URL of its type.
+    """A message of a type that is known here as Protobuf's JSON has it; else its bytes, with the
+    URL of its type.
 
     Its schema may be out of reach, and the record is useful without it.
     """
@@ -124,7 +129,9 @@ def _of_any(message: Any) -> Any:
 
 
 def _pools(message: Any) -> tuple[Any, Any]:
-    """Where types are looked for: among those of the schema, then among the generated classes of the process."""
+    """Where types are looked for: among those of the schema, then among the generated classes of
+    the process.
+    """
     from google.protobuf.descriptor_pool import Default
 
     return message.DESCRIPTOR.file.pool, Default()
@@ -147,7 +154,8 @@ def fill(message: Any, plain: Any, path: str = "") -> None:
         path: Of the message in the value that is written, for errors: ``order.at``.
 
     Raises:
-        EncodeError: A field does not fit, or its time has no zone; the text names the field and quotes nothing.
+        EncodeError: A field does not fit, or its time has no zone; the text names the field and
+            quotes nothing.
         ValueError, TypeError: The message itself does not fit.
     """
     name = message.DESCRIPTOR.full_name
@@ -173,13 +181,17 @@ def fill(message: Any, plain: Any, path: str = "") -> None:
         _check_choices(message.DESCRIPTOR, plain)
         for key, value in plain.items():
             if key not in fields:
-                raise EncodeError(f"{path or 'it'} has a key that is no field of {message.DESCRIPTOR.full_name}")
+                raise EncodeError(
+                    f"{path or 'it'} has a key that is no field of {message.DESCRIPTOR.full_name}"
+                )
             if value is not None:
                 _fill_or_say(message, fields[key], value, f"{path}.{key}" if path else key)
             elif _is_null(fields[key], plain):
                 getattr(message, key).null_value = 0
     else:
-        raise EncodeError(f"{path or 'it'} takes a message, a model or a dict, not {type(plain).__name__}")
+        raise EncodeError(
+            f"{path or 'it'} takes a message, a model or a dict, not {type(plain).__name__}"
+        )
 
 
 def _fill_any(message: Any, plain: Any, path: str) -> None:
@@ -233,16 +245,22 @@ def _has(pool: Any, url: str) -> bool:
 
 
 def _check_choices(descriptor: Any, plain: Mapping[str, Any]) -> None:
-    """EncodeError: several fields of one ``oneof`` are given. A message would keep the last one and lose the others."""
+    """EncodeError: several fields of one ``oneof`` are given. A message would keep the last one and
+    lose the others.
+    """
     for name, fields in _choices(descriptor):
         given = [field for field in fields if plain.get(field) is not None]
         if len(given) > 1:
-            raise EncodeError(f"{descriptor.name}.{name} is one of its fields, and {' and '.join(given)} are given")
+            raise EncodeError(
+                f"{descriptor.name}.{name} is one of its fields, and {' and '.join(given)} are given"
+            )
 
 
 @lru_cache(maxsize=1024)
 def _choices(descriptor: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Each ``oneof`` of a message that has several fields, with their names: an ``optional`` field is one alone."""
+    """Each ``oneof`` of a message that has several fields, with their names: an ``optional`` field
+    is one alone.
+    """
     return tuple(
         (one_of.name, tuple(field.name for field in one_of.fields))
         for one_of in descriptor.oneofs
@@ -251,14 +269,18 @@ def _choices(descriptor: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 
 def _is_null(field: Any, plain: Mapping[str, Any]) -> bool:
-    """Whether None is the null of a ``Value``. Of several fields that exclude each other one may be given."""
+    """Whether None is the null of a ``Value``. Of several fields that exclude each other one may be
+    given.
+    """
     if not _is_value(field):
         return False
     one_of = field.containing_oneof
     if one_of is None:
         return True
     others = [one for one in one_of.fields if one.name != field.name]
-    return not any(plain.get(one.name) is not None or (one.name in plain and _is_value(one)) for one in others)
+    return not any(
+        plain.get(one.name) is not None or (one.name in plain and _is_value(one)) for one in others
+    )
 
 
 def _is_value(field: Any) -> bool:
@@ -268,7 +290,9 @@ def _is_value(field: Any) -> bool:
 
 
 def _fill_or_say(message: Any, field: Any, value: Any, path: str) -> None:
-    """Fill a field; EncodeError: it does not fit, with the path of the field and nothing of the value."""
+    """Fill a field; EncodeError: it does not fit, with the path of the field and nothing of the
+    value.
+    """
     try:
         _fill_field(message, field, value, path)
     except EncodeError:
@@ -343,7 +367,8 @@ def _scalar(value: Any, field: Any) -> Any:
 
 
 def _is_repeated(field: Any) -> bool:
-    repeated = getattr(field, "is_repeated", None)  # the older ``label`` is deprecated where that exists
+    # The older ``label`` is deprecated where that exists.
+    repeated = getattr(field, "is_repeated", None)
     return bool(field.label == 3 if repeated is None else repeated)
 
 

@@ -1,7 +1,7 @@
 """Times of Protobuf, which have nanoseconds, as Python's, which have microseconds. Pure.
 
-A time with a fraction of a microsecond keeps it in an attribute, so that it can be written back unchanged. What is
-calculated from such a time is an ordinary one.
+A time with a fraction of a microsecond keeps it in an attribute, so that it can be written back
+unchanged. What is calculated from such a time is an ordinary one.
 """
 
 from __future__ import annotations
@@ -72,7 +72,9 @@ def has_zone(value: datetime | str) -> bool:
 
 
 def write_datetime(timestamp: Any, value: datetime) -> None:
-    """Set a ``Timestamp`` to an aware datetime, and to its nanoseconds if it has any, as pandas.Timestamp has."""
+    """Set a ``Timestamp`` to an aware datetime, and to its nanoseconds if it has any, as
+    pandas.Timestamp has.
+    """
     timestamp.FromDatetime(value)
     timestamp.nanos += getattr(value, "nanosecond", 0)
 
@@ -88,7 +90,9 @@ def json_time(value: datetime) -> str:
 
 
 def write_timedelta(duration: Any, value: timedelta) -> None:
-    """Set a ``Duration`` to a timedelta, and to its nanoseconds if it has any, as pandas.Timedelta has."""
+    """Set a ``Duration`` to a timedelta, and to its nanoseconds if it has any, as pandas.Timedelta
+    has.
+    """
     whole = timedelta(value.days, value.seconds, value.microseconds)
     duration.FromNanoseconds(whole // _MICROSECOND * _NS_IN_US + getattr(value, "nanoseconds", 0))
 

@@ -1,4 +1,6 @@
-"""Protobuf as a registry's clients write it: a schema's id, the message's place in its file, then the message."""
+"""Protobuf as a registry's clients write it: a schema's id, the message's place in its file, then
+the message.
+"""
 
 from __future__ import annotations
 
@@ -46,8 +48,8 @@ FromPlain = Callable[[Any], object]
 def protobuf_decoder(asked: Wanted, source: Registered) -> Decoder:
     """A message of the generated class, or its plain data in the annotation.
 
-    The schema says which message it is. It is read as the generated class, else as the message of that name in the
-    reader's file, else as the writer's.
+    The schema says which message it is. It is read as the generated class, else as the message of
+    that name in the reader's file, else as the writer's.
 
     Raises:
         FormatError: The reader's file cannot be read.
@@ -59,7 +61,11 @@ def protobuf_decoder(asked: Wanted, source: Registered) -> Decoder:
     file = source.own(loaded)
     own = None if file is None else {one.full_name: one for one in messages_of(file_of(file))}
     kinds = members_of(asked)
-    generated = {one.DESCRIPTOR.full_name: one for one in kinds} if all(is_message(one) for one in kinds) else None
+    generated = (
+        {one.DESCRIPTOR.full_name: one for one in kinds}
+        if all(is_message(one) for one in kinds)
+        else None
+    )
     model = None if generated is not None else model_for(asked)
     members = {} if generated is not None else named_models(asked)
     is_plain = asked.is_free and asked.base in (Any, object, dict, dict[str, Any])
@@ -70,7 +76,9 @@ def protobuf_decoder(asked: Wanted, source: Registered) -> Decoder:
         name = written.full_name
         if generated is not None:
             if name not in generated:
-                raise DecodeError(f"{id} has a message {name}, but the handler asks for {asked.name}")
+                raise DecodeError(
+                    f"{id} has a message {name}, but the handler asks for {asked.name}"
+                )
             return keep(readers, (first, indexes), (generated[name], None))
         if own is not None and name not in own:
             raise DecodeError(f"{id} has a message {name}, which {source.file} does not have")
@@ -85,12 +93,16 @@ def protobuf_decoder(asked: Wanted, source: Registered) -> Decoder:
             indexes, at = ((0,), at + 1) if value[at] == 0 else read_indexes(value, at)
         except (IndexError, ValueError):
             named_by(first)
-            raise DecodeError("it names no message: its place in the schema is to follow the id") from None
+            raise DecodeError(
+                "it names no message: its place in the schema is to follow the id"
+            ) from None
         kind, from_plain = readers.get((first, indexes)) or reader_of(first, indexes)
         try:
             message = kind.FromString(value[at:])
         except errors.DecodeError:
-            raise DecodeError(f"not a message {kind.DESCRIPTOR.full_name} of {named_by(first)}") from None
+            raise DecodeError(
+                f"not a message {kind.DESCRIPTOR.full_name} of {named_by(first)}"
+            ) from None
         return message if from_plain is None else from_plain(to_plain(message, is_plain))
 
     def explain(error: Exception) -> DecodeError:
@@ -103,7 +115,8 @@ def protobuf_decoder(asked: Wanted, source: Registered) -> Decoder:
 
 
 def protobuf_encoder(source: Registered) -> Callable[[object], bytes | None]:
-    """Messages of generated classes with their own schema; models and dicts by that of ``file``, or the latest.
+    """Messages of generated classes with their own schema; models and dicts by that of ``file``, or
+    the latest.
 
     Raises:
         FormatError: The schema cannot be read.
@@ -115,7 +128,11 @@ def protobuf_encoder(source: Registered) -> Callable[[object], bytes | None]:
     file = None if source.file is None else compiled(source.file)
 
     def registered(descriptor: Any) -> bytes:
-        ask = IdOf(source.subject_of(descriptor.full_name), schema_of_file(descriptor.file), source.register)
+        ask = IdOf(
+            source.subject_of(descriptor.full_name),
+            schema_of_file(descriptor.file),
+            source.register,
+        )
         return head(schemas.find(ask)) + write_indexes(indexes_of(descriptor))
 
     def writer_of(kind: type) -> tuple[bytes, Write]:
@@ -152,9 +169,14 @@ def protobuf_encoder(source: Registered) -> Callable[[object], bytes | None]:
         try:
             return first + write_message(value)
         except EncodeError as error:
-            raise EncodeError(f"{kind.__name__} does not fit the Protobuf message: {error}") from None
-        except Exception as error:  # the text may quote the value
-            raise EncodeError(f"{kind.__name__} does not fit the Protobuf message: {type(error).__name__}") from error
+            raise EncodeError(
+                f"{kind.__name__} does not fit the Protobuf message: {error}"
+            ) from None
+        except Exception as error:
+            # The text may quote the value.
+            raise EncodeError(
+                f"{kind.__name__} does not fit the Protobuf message: {type(error).__name__}"
+            ) from error
 
     return write
 
@@ -168,7 +190,9 @@ def loaded(file: str) -> Schema:
     try:
         file_of(schema)
     except TypeError as error:
-        raise FormatError(f"{file} does not fit the files that are built in and that it imports: {error}") from error
+        raise FormatError(
+            f"{file} does not fit the files that are built in and that it imports: {error}"
+        ) from error
     return schema
 
 
@@ -184,8 +208,11 @@ def _file(schema: Schema, refused: type[Exception], what: str) -> Any:
         return file_of(schema)
     except FormatError as error:
         raise refused(f"{what} of the registry cannot be used: {error}") from None
-    except Exception as error:  # the registry's, and anybody's
-        raise refused(f"{what} of the registry cannot be used: {type(error).__name__}: {error}") from error
+    except Exception as error:
+        # The registry's, and anybody's.
+        raise refused(
+            f"{what} of the registry cannot be used: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _message(schema: Schema, indexes: tuple[int, ...], refused: type[Exception], what: str) -> Any:

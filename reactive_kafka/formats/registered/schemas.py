@@ -1,7 +1,8 @@
-"""Schemas that a registry has, what is known of them here, and how a record names the one it was written with. Pure.
+"""Schemas that a registry has, what is known of them here, and how a record names the one it was
+written with. Pure.
 
-Codecs look here, on the record's way, and ask nobody: what is not here yet they raise as :class:`SchemaMissing`, and
-whoever may wait has it fetched. Source: Confluent's
+Codecs look here, on the record's way, and ask nobody: what is not here yet they raise as
+:class:`SchemaMissing`, and whoever may wait has it fetched. Source: Confluent's
 wire format: a zero, then the schema's id in four bytes; or a header with a one and its GUID.
 """
 
@@ -25,15 +26,21 @@ Strategy = Literal["topic", "record", "topic-record"]
 Part = Literal["value", "key"]
 
 MOST_KNOWN = 1_000
-"""So many schemas, and what was compiled of them, are kept of a channel; the one that came first goes."""
-HEAD, GUID_HEAD = 5, 17
+"""So many schemas, and what was compiled of them, are kept of a channel; the one that came first
+goes.
+"""
+HEAD = 5
+GUID_HEAD = 17
 """Bytes before what the format itself has written: with the schema's id, and with its GUID."""
-VALUE_HEADER, KEY_HEADER = "__value_schema_id", "__key_schema_id"
+VALUE_HEADER = "__value_schema_id"
+KEY_HEADER = "__key_schema_id"
 """Headers that may name the schema of a record's value, and that of its key."""
 
 
 class Reference(NamedTuple):
-    """Another schema that one names: ``name`` is its type, import or ``$ref``. Version 0: it is registered first."""
+    """Another schema that one names: ``name`` is its type, import or ``$ref``. Version 0: it is
+    registered first.
+    """
 
     name: str
     subject: str
@@ -85,7 +92,9 @@ class Latest(NamedTuple):
 
 
 class IdOf(NamedTuple):
-    """The id of a schema under a subject, where it is registered if that is wanted; answered by an ``int``."""
+    """The id of a schema under a subject, where it is registered if that is wanted; answered by an
+    ``int``.
+    """
 
     subject: str
     schema: Schema
@@ -120,7 +129,8 @@ class SchemaMissing(SchemaAwayError):
         return isinstance(self.ask, ById | ByGuid)
 
     def arrives(self) -> Future[bool]:
-        """Done when there is an answer, whatever it is; False: none will come. Whoever waits no more cancels it.
+        """Done when there is an answer, whatever it is; False: none will come. Whoever waits no
+        more cancels it.
 
         SchemaAwayError: the application does not run.
         """
@@ -176,7 +186,9 @@ class Schemas:
         return made
 
     def connect(self, asker: Asker | None) -> None:
-        """Ask this one from now on. It may be another registry, which gives other ids: nothing is known then."""
+        """Ask this one from now on. It may be another registry, which gives other ids: nothing is
+        known then.
+        """
         self.asker = asker
         self._answers.clear()
         for made in self._compiled:
@@ -186,7 +198,9 @@ class Schemas:
                 asker.remark(self, text)
 
     def remark(self, text: str) -> None:
-        """Report a problem of a schema that can be used all the same: at once, or when the application starts."""
+        """Report a problem of a schema that can be used all the same: at once, or when the
+        application starts.
+        """
         if self.asker is not None:
             self.asker.remark(self, text)
         elif text not in self.remarks:
@@ -198,12 +212,15 @@ class Schemas:
         if answer is None:
             raise SchemaMissing(self, ask)
         if isinstance(answer, Exception):
-            raise type(answer)(*answer.args)  # each record's own: an error gathers its tracebacks
+            # Each record's own: an error gathers its tracebacks.
+            raise type(answer)(*answer.args)
         return answer
 
     def of_records(self) -> dict[Ask, Any]:
         """The answers about records that have come, errors among them."""
-        return {ask: answer for ask, answer in self._answers.items() if isinstance(ask, ById | ByGuid)}
+        return {
+            ask: answer for ask, answer in self._answers.items() if isinstance(ask, ById | ByGuid)
+        }
 
     def answered(self, ask: Ask, answer: Any) -> None:
         """Keep an answer, or the DecodeError or EncodeError that it is."""
@@ -231,10 +248,12 @@ class Registered:
     schemas: Schemas
     topic: str
     part: Part = "value"
-    file: str | None = None  # of the reader's schema, or of the writer's
+    # Of the reader's schema, or of the writer's.
+    file: str | None = None
     subject: Strategy = "topic"
     register: bool = True
-    loaded: Any = None  # what is in the file, where that has been read already
+    # What is in the file, where that has been read already.
+    loaded: Any = None
 
     def own(self, load: Callable[[str], Any]) -> Any:
         """The schema of the file, which *load* reads; None: there is no file."""
@@ -248,7 +267,9 @@ class Registered:
 
 
 def head_of(value: bytes) -> bytes:
-    """What comes before a record's data, if it is one that names a schema: :func:`named_by` finds out."""
+    """What comes before a record's data, if it is one that names a schema: :func:`named_by` finds
+    out.
+    """
     return value[: GUID_HEAD if value[:1] == b"\1" else HEAD]
 
 
@@ -266,7 +287,8 @@ def framed(
 ) -> bytes | None:
     """The value or key of a record as if its schema stood before it, where it stands in a header.
 
-    DecodeError: the header is there, and names none. What follows would be taken for the rest of a name.
+    DecodeError: the header is there, and names none. What follows would be taken for the rest of a
+    name.
     """
     for name, content in headers:
         if name == named_in and content is not None and data is not None:

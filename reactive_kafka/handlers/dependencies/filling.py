@@ -1,4 +1,6 @@
-"""The dependencies of one run: those of the application are made and ended once, those of a call each time."""
+"""The dependencies of one run: those of the application are made and ended once, those of a call
+each time.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ class Scope:
         late: The last of them, which are made and ended in the thread of a function that blocks.
         given: The function's parameters -> values that are the same each time.
         takes: Its other needs.
-        subject: What tells the message or the batch of a call by its argument; None: no dependency asks for it.
+        subject: What tells the message or the batch of a call by its argument; None: no dependency
+            asks for it.
     """
 
     def __init__(
@@ -94,7 +97,8 @@ class Scope:
                     for making in self._late:
                         made[making.asked] = making.enter(making.arguments(made, subject), inside)
                     result = self._function(argument, **self._values(made))
-                    if inspect.isawaitable(result):  # a plain wrapper around an async function
+                    # A plain wrapper around an async function.
+                    if inspect.isawaitable(result):
                         kept.append(inside.pop_all())
                     return (result,)
 
@@ -111,7 +115,8 @@ class Dependencies:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._of_app = [Making(step, {}, step.needs) for step in graph.of_app]
-        self._bound: list[tuple[dict[str, Any], tuple[Need, ...]]] = []  # filled when the application's are made
+        # Filled when the application's are made.
+        self._bound: list[tuple[dict[str, Any], tuple[Need, ...]]] = []
         self._asked_to_end = asyncio.Event()
         self._handle: Handle | None = None
         self._error: BaseException | None = None
@@ -120,15 +125,24 @@ class Dependencies:
         """The same handler, called with its one argument alone."""
         if not handler.needs:
             return handler
-        function, steps = handler.function, self._graph.of_call(handler.needs)
+        function = handler.function
+        steps = self._graph.of_call(handler.needs)
         if not steps:
             given = self._bind(handler.needs)
             return replace(handler, function=lambda argument: function(argument, **given), needs=())
         scope = self._scope(function, handler.needs, steps, handler.shape, on_loop=handler.is_async)
-        call = scope.yielding if handler.yields else scope.awaited if handler.is_async else scope.in_thread
+        call = (
+            scope.yielding
+            if handler.yields
+            else scope.awaited
+            if handler.is_async
+            else scope.in_thread
+        )
         return replace(handler, function=call, is_async=True, needs=())
 
-    def source(self, function: Function, needs: tuple[Need, ...]) -> Callable[[], AsyncIterator[Any]]:
+    def source(
+        self, function: Function, needs: tuple[Need, ...]
+    ) -> Callable[[], AsyncIterator[Any]]:
         """The same source, called with nothing."""
         if not needs:
             return function
@@ -136,10 +150,19 @@ class Dependencies:
         return scope.yielding
 
     def _scope(
-        self, function: Function, needs: tuple[Need, ...], steps: Sequence[Step], shape: Shape | None, *, on_loop: bool
+        self,
+        function: Function,
+        needs: tuple[Need, ...],
+        steps: Sequence[Step],
+        shape: Shape | None,
+        *,
+        on_loop: bool,
     ) -> Scope:
         late = set[Factory]() if on_loop else _late(steps)
-        makings = {step.asked: Making(step, self._bind(step.needs), _of_calls(step.needs)) for step in steps}
+        makings = {
+            step.asked: Making(step, self._bind(step.needs), _of_calls(step.needs))
+            for step in steps
+        }
         subject = _subject_of(shape) if any(step.subjects for step in steps) else None
         return Scope(
             function,
@@ -159,8 +182,8 @@ class Dependencies:
     async def open(self, fails: Fails, is_ending: Callable[[], bool]) -> None:
         """Make those of the application.
 
-        They live in a task of their own, in which they are ended, too: what one of them does to its task, as the task
-        group of one whose child fails, is for *fails*.
+        They live in a task of their own, in which they are ended, too: what one of them does to its
+        task, as the task group of one whose child fails, is for *fails*.
 
         Raises:
             BaseException: What a factory has raised; those that were made by then are ended.
@@ -225,10 +248,13 @@ def _of_calls(needs: Iterable[Need]) -> list[Need]:
 
 
 def _late(steps: Sequence[Step]) -> set[Factory]:
-    """What can be made in the thread of the function: plain functions and classes that nothing async needs."""
+    """What can be made in the thread of the function: plain functions and classes that nothing
+    async needs.
+    """
     late = set[Factory]()
     early = set[Factory]()
-    for step in reversed(steps):  # each before those that it needs
+    # Each before those that it needs.
+    for step in reversed(steps):
         if step.asked in early or step.kind in (Kind.AWAITED, Kind.ENTERED):
             early.update([step.asked, *(need.depends.factory for need in step.needs)])
         else:

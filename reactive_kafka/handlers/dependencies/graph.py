@@ -1,4 +1,6 @@
-"""Which dependencies an application has, what each of them needs, and in which order they are made. No I/O."""
+"""Which dependencies an application has, what each of them needs, and in which order they are made.
+No I/O.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Any
 
-from reactive_kafka.handlers.dependencies.depends import EXAMPLE, Depends, Factory, Need, Scope, depends_in
+from reactive_kafka.handlers.dependencies.depends import (
+    EXAMPLE,
+    Depends,
+    Factory,
+    Need,
+    Scope,
+    depends_in,
+)
 from reactive_kafka.handlers.functions import code_of, is_coroutine, owner_of, resolve
 from reactive_kafka.handlers.signature import HandlerSpec, Shape, name_and_place, name_of_handler
 from reactive_kafka.handlers.spec import SourceSpec
@@ -25,9 +34,11 @@ class Kind(Enum):
     """How a factory is called."""
 
     AWAITED = "awaited"
-    CALLED = "called"  # a class: its call returns at once
+    # A class: its call returns at once.
+    CALLED = "called"
     IN_THREAD = "in a thread"
-    ENTERED = "entered"  # an async generator function, or one that returns an async context manager
+    # An async generator function, or one that returns an async context manager.
+    ENTERED = "entered"
     ENTERED_IN_THREAD = "entered in a thread"
 
 
@@ -35,12 +46,15 @@ class Kind(Enum):
 class Step:
     """One dependency: what makes it, and out of what."""
 
-    asked: Factory  # as annotated, which is what it is known by
-    factory: Factory  # what is called, which overrides may have put in its place
+    # As annotated, which is what it is known by.
+    asked: Factory
+    # What is called, which overrides may have put in its place.
+    factory: Factory
     scope: Scope
     kind: Kind
     needs: tuple[Need, ...] = ()
-    subjects: tuple[tuple[str, Shape], ...] = ()  # parameters that get the message or the batch of the call
+    # Parameters that get the message or the batch of the call.
+    subjects: tuple[tuple[str, Shape], ...] = ()
 
     @property
     def is_ended(self) -> bool:
@@ -58,7 +72,8 @@ class Needing:
 
     who: str
     needs: tuple[Need, ...]
-    shape: Shape | None  # what it is called with; None: it is a source
+    # What it is called with; None: it is a source.
+    shape: Shape | None
 
 
 def needing(handlers: Iterable[HandlerSpec | None], sources: Iterable[SourceSpec]) -> list[Needing]:
@@ -76,11 +91,15 @@ class Graph:
         overrides: What is called in place of a factory.
     """
 
-    def __init__(self, needing: Iterable[Needing], overrides: Mapping[Factory, Factory] | None = None) -> None:
+    def __init__(
+        self, needing: Iterable[Needing], overrides: Mapping[Factory, Factory] | None = None
+    ) -> None:
         self.problems: list[str] = []
         self._overrides = overrides or {}
-        self._steps: dict[Factory, Step] = {}  # each behind those that it needs
-        self._asked: dict[Factory, tuple[Scope, str]] = {}  # by whom first, and with which scope
+        # Each behind those that it needs.
+        self._steps: dict[Factory, Step] = {}
+        # By whom first, and with which scope.
+        self._asked: dict[Factory, tuple[Scope, str]] = {}
         for one in needing:
             for need in one.needs:
                 self._visit(need.depends, f"parameter {need.parameter} of {one.who}", ())
@@ -94,19 +113,27 @@ class Graph:
 
     def of_call(self, needs: Sequence[Need]) -> tuple[Step, ...]:
         """What is made for each call with these needs, in the order of being made."""
-        wanted, asked = set[Factory](), [need.depends.factory for need in needs]
+        wanted = set[Factory]()
+        asked = [need.depends.factory for need in needs]
         while asked:
-            step = self._steps.get(asked.pop())  # None: there is a problem with it
+            # None: there is a problem with it.
+            step = self._steps.get(asked.pop())
             if step is not None and step.asked not in wanted:
                 wanted.add(step.asked)
                 asked += [need.depends.factory for need in step.needs]
-        return tuple(step for step in self._steps.values() if step.scope == "call" and step.asked in wanted)
+        return tuple(
+            step for step in self._steps.values() if step.scope == "call" and step.asked in wanted
+        )
 
     def _visit(self, depends: Depends, who: str, way: tuple[Factory, ...]) -> None:
         factory = depends.factory
         if factory in way:
-            circle = " -> ".join(name_of_handler(one) for one in (*way[way.index(factory) :], factory))
-            self.problems.append(f"dependencies need each other, so that none can be made first: {circle}")
+            circle = " -> ".join(
+                name_of_handler(one) for one in (*way[way.index(factory) :], factory)
+            )
+            self.problems.append(
+                f"dependencies need each other, so that none can be made first: {circle}"
+            )
             return
         if factory not in self._asked:
             self._asked[factory] = depends.scope, who
@@ -133,7 +160,11 @@ class Graph:
                     f"{name_of_handler(need.depends.factory)} with scope 'call', which ends before it: "
                     'give that scope="app", too'
                 )
-            self._visit(need.depends, f"parameter {need.parameter} of {name_of_handler(factory)}", (*way, factory))
+            self._visit(
+                need.depends,
+                f"parameter {need.parameter} of {name_of_handler(factory)}",
+                (*way, factory),
+            )
         if depends.scope == "app" and step.subjects:
             parameter, shape = step.subjects[0]
             self.problems.append(
@@ -157,39 +188,56 @@ def _step(depends: Depends, factory: Factory) -> Step:
     """How a dependency is made. ValueError: its factory cannot be called, and why."""
     if not callable(factory):
         raise ValueError(f"is overridden with {factory!r}: expected a function or a class")
-    needs, subjects = list[Need](), list[tuple[str, Shape]]()
+    needs = list[Need]()
+    subjects = list[tuple[str, Shape]]()
     for parameter in _parameters(factory):
         annotation = _annotation(parameter, factory)
         found = depends_in(annotation)
-        asked = typing.get_args(annotation)[0] if typing.get_origin(annotation) is Annotated else annotation
+        asked = (
+            typing.get_args(annotation)[0]
+            if typing.get_origin(annotation) is Annotated
+            else annotation
+        )
         subject = _SUBJECTS.get(typing.get_origin(asked) or asked)
         if isinstance(parameter.default, Depends):
-            raise ValueError(f"has Depends(...) as the default of {parameter.name}: annotate it, as in {EXAMPLE}")
+            raise ValueError(
+                f"has Depends(...) as the default of {parameter.name}: annotate it, as in {EXAMPLE}"
+            )
         if (found or subject) and parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
-            raise ValueError(f"has the positional-only parameter {parameter.name}: dependencies are given by name")
+            raise ValueError(
+                f"has the positional-only parameter {parameter.name}: dependencies are given by name"
+            )
         if found is not None:
             needs.append(Need(parameter.name, found))
         elif subject is not None:
             subjects.append((parameter.name, subject))
         elif parameter.default is _EMPTY:
-            raise ValueError(f"has the parameter {parameter.name}, which nothing fills: annotate it, as in {EXAMPLE}")
-    return Step(depends.factory, factory, depends.scope, _kind_of(factory), tuple(needs), tuple(subjects))
+            raise ValueError(
+                f"has the parameter {parameter.name}, which nothing fills: annotate it, as in {EXAMPLE}"
+            )
+    return Step(
+        depends.factory, factory, depends.scope, _kind_of(factory), tuple(needs), tuple(subjects)
+    )
 
 
 def _parameters(factory: Factory) -> list[inspect.Parameter]:
     try:
         parameters = inspect.signature(factory).parameters.values()
-    except (ValueError, TypeError):  # a builtin without one: the call will tell
+    except (ValueError, TypeError):
+        # A builtin without one: the call will tell.
         return []
     return [one for one in parameters if one.kind not in _REST]
 
 
 def _annotation(parameter: inspect.Parameter, factory: Factory) -> Any:
-    """The annotation without text in it; Any where it has a default and names what does not exist."""
+    """The annotation without text in it; Any where it has a default and names what does not
+    exist.
+    """
     written_at = factory.__init__ if inspect.isclass(factory) else factory
     try:
         return resolve(parameter.annotation, written_at)
-    except Exception as error:  # an annotation is the user's code and may raise anything
+    except Exception as error:
+        # An annotation is the user's code and may raise anything.
         if parameter.default is not _EMPTY and "Depends" not in str(parameter.annotation):
             return Any
         what = f"the annotation {parameter.annotation!r} at {parameter.name!r}, which cannot be resolved"
@@ -201,7 +249,8 @@ def _kind_of(factory: Factory) -> Kind:
         return Kind.CALLED
     if is_coroutine(factory):
         return Kind.AWAITED
-    for code in (code_of(factory), owner_of(factory)):  # behind @asynccontextmanager, too
+    # Behind @asynccontextmanager, too.
+    for code in (code_of(factory), owner_of(factory)):
         if inspect.isasyncgenfunction(code):
             return Kind.ENTERED
         if inspect.isgeneratorfunction(code):

@@ -17,7 +17,8 @@ from reactive_kafka.handlers.signature import name_and_place
 
 
 class Ends:
-    """What is done when a scope is over, the last first; each is told what was raised, and none can swallow it.
+    """What is done when a scope is over, the last first; each is told what was raised, and none can
+    swallow it.
 
     An AsyncExitStack would not tell those around one that swallows it, and takes 4 us more a call.
     """
@@ -39,16 +40,21 @@ class Ends:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if isinstance(error, LeftInThreadError):
-            return  # a thread still uses what would be ended
+            # A thread still uses what would be ended.
+            return
         thrown = error
         while self._ends:
             try:
                 await self._ends.pop()(None if thrown is None else type(thrown), thrown, trace)
             except BaseException as raised:
-                thrown, trace = raised, raised.__traceback__
+                thrown = raised
+                trace = raised.__traceback__
         if thrown is not None and thrown is not error:
             raise thrown
 
@@ -71,9 +77,12 @@ class Making:
         self._subjects = tuple(parameter for parameter, _ in step.subjects)
         self._context = _context_of(step.factory) if step.is_ended else None
         ways: dict[Kind, Callable[[dict[str, Any], Ends], Awaitable[Any]]] = {
-            Kind.AWAITED: self._awaited, Kind.CALLED: self._called, Kind.IN_THREAD: self._in_thread,
-            Kind.ENTERED: self._entered, Kind.ENTERED_IN_THREAD: self._entered_in_thread,
-        }  # fmt: skip
+            Kind.AWAITED: self._awaited,
+            Kind.CALLED: self._called,
+            Kind.IN_THREAD: self._in_thread,
+            Kind.ENTERED: self._entered,
+            Kind.ENTERED_IN_THREAD: self._entered_in_thread,
+        }
         self.make = ways[step.kind]
 
     @property
@@ -100,7 +109,8 @@ class Making:
         return await in_thread(partial(self.factory, **arguments))
 
     async def _entered(self, arguments: dict[str, Any], ends: Ends) -> Any:
-        assert self._context is not None  # noqa: S101  # for the type checker
+        # For the type checker.
+        assert self._context is not None  # noqa: S101
         manager = self._context(**arguments)
         value = await manager.__aenter__()
         ends.push(manager)
@@ -108,7 +118,8 @@ class Making:
 
     async def _entered_in_thread(self, arguments: dict[str, Any], ends: Ends) -> Any:
         inside = ExitStack()
-        # Before it is entered: a caller that is cancelled meanwhile does not see the value, and is to end it.
+        # Before it is entered: a caller that is cancelled meanwhile does not see the value, and is
+        # to end it.
         ends.push_in_thread(inside)
         return await in_thread(partial(self.enter, arguments, inside))
 
@@ -117,7 +128,9 @@ class Making:
         if self._context is None:
             value = self.factory(**arguments)
             if inspect.isawaitable(value):
-                raise TypeError(f"{name_and_place(self.factory)} has returned an awaitable: define it with async def")
+                raise TypeError(
+                    f"{name_and_place(self.factory)} has returned an awaitable: define it with async def"
+                )
             return value
         manager = self._context(**arguments)
         value = manager.__enter__()
@@ -137,7 +150,8 @@ def _context_of(factory: Factory) -> Callable[..., Any]:
     if inspect.isgeneratorfunction(code):
         return contextmanager(factory)
 
-    def context(**arguments: Any) -> Any:  # of a decorated one: @asynccontextmanager, or what hands a generator on
+    # Of a decorated one: @asynccontextmanager, or what hands a generator on.
+    def context(**arguments: Any) -> Any:
         made = factory(**arguments)
         if inspect.isasyncgen(made):
             return asynccontextmanager(lambda: made)()

@@ -13,19 +13,22 @@ from reactive_kafka.handlers.calls import as_async
 
 
 class LeftInThreadError(asyncio.CancelledError):
-    """The caller was cancelled twice, and has left a thread behind that goes on with what it has."""
+    """The caller was cancelled twice, and has left a thread behind that goes on with what it
+    has.
+    """
 
 
 async def in_thread(function: Callable[[], Any]) -> Any:
     """What *function* returns or raises in a thread of its own; an awaitable is awaited here.
 
     Cancellation:
-        It ends once the thread has come to its end, whose outcome is dropped. Where it is cancelled again meanwhile,
-        it raises LeftInThreadError at once.
+        It ends once the thread has come to its end, whose outcome is dropped. Where it is cancelled
+        again meanwhile, it raises LeftInThreadError at once.
     """
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
-    begun: dict[str, str] = {}  # by whom: the thread, or a caller that was cancelled before; the first one counts
+    # By whom: the thread, or a caller that was cancelled before; the first one counts.
+    begun: dict[str, str] = {}
 
     def end() -> None:
         if not ended.done():
@@ -39,7 +42,8 @@ async def in_thread(function: Callable[[], Any]) -> Any:
         finally:
             try:
                 loop.call_soon_threadsafe(end)
-            except RuntimeError:  # the loop is closed: it was left behind
+            except RuntimeError:
+                # The loop is closed: it was left behind.
                 pass
 
     try:

@@ -1,7 +1,7 @@
 """What happens, as values: the code reports events, and observers decide what to make of them.
 
-``level`` is how loud a log line about the event is, ``text()`` one sentence for people. Reasons may hold
-anything that a record or a broker brought: an observer that shows them makes them safe.
+``level`` is how loud a log line about the event is, ``text()`` one sentence for people. Reasons may
+hold anything that a record or a broker brought: an observer that shows them makes them safe.
 """
 
 from reactive_kafka.observe.events.base import *  # noqa: F403

@@ -22,8 +22,10 @@ class Event:
     """Something that happened, in the application as a whole unless it names a channel."""
 
     level: ClassVar[Level] = "info"
-    template: ClassVar[str] = ""  # of ``text()``: fields by their names
-    identity: ClassVar[tuple[str, ...]] = ()  # events of one class that differ in one of these fields are not repeats
+    # Of ``text()``: fields by their names.
+    template: ClassVar[str] = ""
+    # Events of one class that differ in one of these fields are not repeats.
+    identity: ClassVar[tuple[str, ...]] = ()
 
     def text(self) -> str:
         """One sentence for people."""
@@ -42,7 +44,9 @@ class Event:
         return self.level
 
     def _filled(self, **more: str) -> str:
-        return self.template.format(**{one.name: getattr(self, one.name) for one in fields(self)}, **more)
+        return self.template.format(
+            **{one.name: getattr(self, one.name) for one in fields(self)}, **more
+        )
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
@@ -51,12 +55,14 @@ def event(
 ) -> Callable[[type[_Event]], type[_Event]]:
     """Make an event of a class: a frozen dataclass with keyword arguments.
 
-    *template* is the text of its log line, with fields by their names; without one the class defines ``text``. *level*
-    is by default that of its base, and *apart* are the fields that tell events apart, besides those of its base.
+    *template* is the text of its log line, with fields by their names; without one the class
+    defines ``text``. *level* is by default that of its base, and *apart* are the fields that tell
+    events apart, besides those of its base.
     """
 
     def make(kind: type[_Event]) -> type[_Event]:
-        # Set before the dataclass is made: with slots that is a second class, which copies what this one has.
+        # Set before the dataclass is made: with slots that is a second class, which copies what
+        # this one has.
         kind.template = template
         kind.level = level or kind.level
         kind.identity = (*kind.identity, *apart)
@@ -103,11 +109,15 @@ class Observer(Protocol):
 
 
 def checked(observer: Observer) -> Observer:
-    """The observer, if it is one. ConfigError: it has no ``on``, or one that is not called at once."""
+    """The observer, if it is one. ConfigError: it has no ``on``, or one that is not called at
+    once.
+    """
     on = getattr(observer, "on", None)
     if not callable(on) or inspect.iscoroutinefunction(on):
         problem = "an async `on`, which nobody would await" if callable(on) else "no method `on`"
-        raise ConfigError(f"the observer {observer!r} has {problem}: write `def on(self, event: Event) -> None`")
+        raise ConfigError(
+            f"the observer {observer!r} has {problem}: write `def on(self, event: Event) -> None`"
+        )
     return observer
 
 
@@ -126,8 +136,8 @@ class Guard:
         try:
             return what(*arguments)
         except Exception:
-            # Records must go on whatever a log sink does. Logging may be what is broken, so the first error goes to
-            # stderr, and the same again each time would be a flood.
+            # Records must go on whatever a log sink does. Logging may be what is broken, so the
+            # first error goes to stderr, and the same again each time would be a flood.
             if not self._is_broken:
                 self._is_broken = True
                 traceback.print_exc(file=sys.stderr)

@@ -25,10 +25,14 @@ class ChannelStateChanged(ChannelEvent):
 
 @event(apart=("reasons", "partitions"))
 class ChannelPaused(ChannelEvent):
-    """The application paused or resumed the channel or some of its partitions, or changed the reasons."""
+    """The application paused or resumed the channel or some of its partitions, or changed the
+    reasons.
+    """
 
-    reasons: tuple[str, ...]  # why the whole channel is paused now; empty: it is not
-    partitions: frozenset[TopicPartition] = frozenset()  # those that are paused by themselves
+    # Why the whole channel is paused now; empty: it is not.
+    reasons: tuple[str, ...]
+    # Those that are paused by themselves.
+    partitions: frozenset[TopicPartition] = frozenset()
 
     def text(self) -> str:
         some = f"{', '.join(map(str, sorted(self.partitions)))} paused" if self.partitions else ""
@@ -43,7 +47,9 @@ class ChannelFailed(TracedProblem):
 
 @event("{doing} failed: {reason}")
 class EndFailed(TracedProblem):
-    """A step in the end of a channel (``*``: of the application) failed; the other steps are taken."""
+    """A step in the end of a channel (``*``: of the application) failed; the other steps are
+    taken.
+    """
 
     doing: str
 
@@ -57,19 +63,24 @@ class HookFailed(TracedProblem):
 
 @event("the broker is away: {reason}")
 class BrokerUnavailable(Problem):
-    """The broker cannot be reached; the channel keeps trying. Reported once for each outage, and each new reason."""
+    """The broker cannot be reached; the channel keeps trying. Reported once for each outage, and
+    each new reason.
+    """
 
 
 @event("the broker is back after {away_s:.1f} s")
 class BrokerAvailable(ChannelEvent):
     """The end of :class:`BrokerUnavailable`: all clients of the channel work again."""
 
-    away_s: float  # since the first failure
+    # Since the first failure.
+    away_s: float
 
 
 @event("schema registry {url}: {asked}: {reason}; it is asked again", apart=("asked",))
 class SchemaUnavailable(Problem):
-    """Records, or what is sent, wait for an answer of the schema registry; it is asked until there is one."""
+    """Records, or what is sent, wait for an answer of the schema registry; it is asked until there
+    is one.
+    """
 
     url: str
     asked: str
@@ -81,13 +92,14 @@ class SchemaAvailable(ChannelEvent):
 
     url: str
     asked: str
-    away_s: float  # since it was asked first
+    # Since it was asked first.
+    away_s: float
 
 
 @event("{reason}")
 class SchemaNotChecked(Problem):
-    """A pattern in a JSON Schema cannot be checked, and refuses nothing: it is none of ECMA-262, or Python cannot
-    express it. Reported once for each schema."""
+    """A pattern in a JSON Schema cannot be checked, and refuses nothing: it is none of ECMA-262, or
+    Python cannot express it. Reported once for each schema."""
 
 
 @event(apart=("kind", "generation"))
@@ -105,7 +117,9 @@ class Rebalanced(ChannelEvent):
 
 @event(level="warning")
 class ConsumersIdle(ChannelEvent):
-    """Some of the channel's ``consumers`` have no partition: the group has more members than there are partitions."""
+    """Some of the channel's ``consumers`` have no partition: the group has more members than there
+    are partitions.
+    """
 
     idle: int
     consumers: int
@@ -122,11 +136,16 @@ class NotWritable(Problem):
     topic: str
 
 
-@event("the group has not answered for as long as its session: no record is started until it does", level="warning")
+@event(
+    "the group has not answered for as long as its session: no record is started until it does",
+    level="warning",
+)
 class SessionOver(ChannelEvent):
-    """The session has passed without an answer of the group: no record is started until there is one.
+    """The session has passed without an answer of the group: no record is started until there is
+    one.
 
-    Other members may have the partitions by now. Which ones go on is known when the group answers again.
+    Other members may have the partitions by now. Which ones go on is known when the group answers
+    again.
     """
 
 
@@ -137,7 +156,9 @@ class SessionUp(ChannelEvent):
 
 @event("the embedded broker listens on {address}")
 class EmbeddedBrokerStarted(Event):
-    """The embedded broker listens; any Kafka client of this machine can use it, for as long as the application runs."""
+    """The embedded broker listens; any Kafka client of this machine can use it, for as long as the
+    application runs.
+    """
 
     address: str
 
@@ -153,4 +174,6 @@ class LoopBlocked(Event):
     where: str = ""
 
     def text(self) -> str:
-        return f"the event loop was blocked for {self.lag_s:.2f} s" + (f", in {self.where}" if self.where else "")
+        return f"the event loop was blocked for {self.lag_s:.2f} s" + (
+            f", in {self.where}" if self.where else ""
+        )

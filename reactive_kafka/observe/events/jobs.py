@@ -1,4 +1,6 @@
-"""Events about jobs, which the clock calls. The channel is that of the partition whose owner runs it, or ``*``."""
+"""Events about jobs, which the clock calls. The channel is that of the partition whose owner runs
+it, or ``*``.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,11 @@ class JobFailed(TracedProblem):
     job: str
 
 
-@event("the job {job} took {took_s:.1f} s: what was due meanwhile is left out", level="warning", apart=("job",))
+@event(
+    "the job {job} took {took_s:.1f} s: what was due meanwhile is left out",
+    level="warning",
+    apart=("job",),
+)
 class JobLate(ChannelEvent):
     """A job was due again before it had ended; reported once until it ends in time."""
 
@@ -25,7 +31,8 @@ class JobLeft(ChannelEvent):
     """A job ran when its partition went, or the application stopped, and did not end in time."""
 
     job: str
-    is_in_thread: bool = False  # which nothing can end
+    # Which nothing can end.
+    is_in_thread: bool = False
 
     def text(self) -> str:
         what = "its thread goes on" if self.is_in_thread else "it was cancelled"

@@ -1,4 +1,6 @@
-"""Events about what a channel reads: topics and their leaders, where reading begins, what cannot be read."""
+"""Events about what a channel reads: topics and their leaders, where reading begins, what cannot be
+read.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from reactive_kafka.observe.events.base import (
 from reactive_kafka.observe.text import first_of
 from reactive_kafka.records import TopicPartition
 
-MOST_NAMED = 10  # partitions, or moves of them, in one line
+# Partitions, or moves of them, in one line.
+MOST_NAMED = 10
 
 
 @event()
@@ -26,7 +29,11 @@ class PositionsUnknown(Problem):
 
     def what(self) -> str:
         """What is not known, and why."""
-        what = f"positions of {count_of(len(self.partitions), 'partition')}" if self.partitions else "the topics"
+        what = (
+            f"positions of {count_of(len(self.partitions), 'partition')}"
+            if self.partitions
+            else "the topics"
+        )
         return f"{what} are not known: {self.reason}"
 
     def text(self) -> str:
@@ -52,7 +59,10 @@ class TopicFound(ChannelEvent):
     topic: str
 
 
-@event("a range of {partition} goes up to {until}, and its log ends at {end}: that is the end here", level="warning")
+@event(
+    "a range of {partition} goes up to {until}, and its log ends at {end}: that is the end here",
+    level="warning",
+)
 class RangeBeyondEnd(ChannelEvent):
     """A run that ends by itself cannot wait for records that nobody has written."""
 
@@ -61,7 +71,10 @@ class RangeBeyondEnd(ChannelEvent):
     end: int
 
 
-@event("no topic matches the pattern {pattern!r} yet; topics that appear later are read", level="warning")
+@event(
+    "no topic matches the pattern {pattern!r} yet; topics that appear later are read",
+    level="warning",
+)
 class NothingMatches(ChannelEvent):
     """No topic matches the channel's pattern yet; topics that appear later are read."""
 
@@ -81,10 +94,13 @@ class LeadersBack(ChannelEvent):
 
 
 @event(
-    "the last stable offset of {partition} stands at {stable}, the end is {end}: an open transaction", level="warning"
+    "the last stable offset of {partition} stands at {stable}, the end is {end}: an open transaction",
+    level="warning",
 )
 class TransactionHangs(PartitionEvent):
-    """A partition whose committed records are read gives none for long, although there are more; reported once."""
+    """A partition whose committed records are read gives none for long, although there are more;
+    reported once.
+    """
 
     stable: int
     end: int
@@ -92,24 +108,42 @@ class TransactionHangs(PartitionEvent):
 
 @event(level="warning")
 class OffsetReset(PartitionEvent):
-    """``auto_offset_reset`` chose the position: nothing was committed, or the log no longer holds it.
+    """``auto_offset_reset`` chose the position: nothing was committed, or the log no longer holds
+    it.
 
     Or ``on_recreated_topic`` did: then there is a *reason*.
     """
 
-    from_offset: int | None  # None: nothing was committed
+    # None: nothing was committed.
+    from_offset: int | None
     to_offset: int
-    to: str  # earliest, latest
-    skipped: int | None = None  # records passed over unread; None: not known
-    reason: str | None = None  # why what was committed is void; None: auto_offset_reset chose
+    # Earliest, latest.
+    to: str
+    # Records passed over unread; None: not known.
+    skipped: int | None = None
+    # Why what was committed is void; None: auto_offset_reset chose.
+    reason: str | None = None
 
     def loudness(self) -> Level:
-        """A warning, but where a group begins with a log: it passes nothing over, and has lost nothing."""
-        return "info" if self.from_offset is None and self.reason is None and self.to_offset == 0 else self.level
+        """A warning, but where a group begins with a log: it passes nothing over, and has lost
+        nothing.
+        """
+        return (
+            "info"
+            if self.from_offset is None and self.reason is None and self.to_offset == 0
+            else self.level
+        )
 
     def kind(self) -> Hashable:
         """Equal for resets that one line tells of."""
-        return OffsetReset, self.channel, self.to, self.from_offset is None, self.reason, self.loudness()
+        return (
+            OffsetReset,
+            self.channel,
+            self.to,
+            self.from_offset is None,
+            self.reason,
+            self.loudness(),
+        )
 
     def move(self) -> str:
         """From where to where."""
@@ -136,7 +170,9 @@ class PartitionsReset(ChannelEvent):
         moves: dict[str, list[TopicPartition]] = {}
         for reset in self.resets:
             moves.setdefault(reset.move(), []).append(reset.partition)
-        places = [f"{move} ({first_of(sorted(those), MOST_NAMED)})" for move, those in moves.items()]
+        places = [
+            f"{move} ({first_of(sorted(those), MOST_NAMED)})" for move, those in moves.items()
+        ]
         lost = sum(reset.skipped or 0 for reset in self.resets)
         skipped = f", {lost} records skipped" if lost else ""
         why = "" if first.reason is None else f"; {first.reason}"
@@ -158,7 +194,9 @@ class ReadFailed(PartitionEvent):
 
 @event(level="warning", apart=("offset",))
 class UnreadableSkipped(PartitionEvent):
-    """Offsets from ``offset`` up to ``until`` (exclusive) cannot be read and were passed over, by ``on_unreadable``."""
+    """Offsets from ``offset`` up to ``until`` (exclusive) cannot be read and were passed over, by
+    ``on_unreadable``.
+    """
 
     offset: int
     until: int
@@ -166,8 +204,6 @@ class UnreadableSkipped(PartitionEvent):
 
     def text(self) -> str:
         last = self.until - 1
-        one, several = (
-            f"offset {last} cannot be read and was",
-            f"offsets {self.offset} to {last} cannot be read and were",
-        )
+        one = f"offset {last} cannot be read and was"
+        several = f"offsets {self.offset} to {last} cannot be read and were"
         return f"{self.partition}: {one if last == self.offset else several} skipped: {self.reason}"

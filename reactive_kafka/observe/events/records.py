@@ -1,4 +1,6 @@
-"""Events about records and Spark batches: what failed and what became of it, poison, and what was left behind."""
+"""Events about records and Spark batches: what failed and what became of it, poison, and what was
+left behind.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,14 @@ from dataclasses import field
 from typing import Literal
 
 from reactive_kafka.observe.batches import count_of, progress_text, ranges_text, short_id
-from reactive_kafka.observe.events.base import ChannelEvent, Event, Level, PartitionEvent, Problem, event
+from reactive_kafka.observe.events.base import (
+    ChannelEvent,
+    Event,
+    Level,
+    PartitionEvent,
+    Problem,
+    event,
+)
 from reactive_kafka.observe.facts import SparkBatchFacts
 from reactive_kafka.observe.text import first_of
 
@@ -29,12 +38,16 @@ class RecordPoisoned(PartitionEvent):
     offset: int
     age_s: float
     limit_s: float
-    waiting: int  # records received behind it and not settled
+    # Records received behind it and not settled.
+    waiting: int
     on_poison: str
-    is_forgotten: bool = False  # its handler has returned, and acks are by hand
+    # Its handler has returned, and acks are by hand.
+    is_forgotten: bool = False
 
     def text(self) -> str:
-        return self._filled() + ("; its handler has returned without ack() or nack()" if self.is_forgotten else "")
+        return self._filled() + (
+            "; its handler has returned without ack() or nack()" if self.is_forgotten else ""
+        )
 
 
 @event("no longer poison: {partition} offset {offset} was settled after {age_s:.1f} s")
@@ -51,11 +64,14 @@ class FailureEvent(PartitionEvent):
 
     offset: int
     reason: str
-    error: BaseException | None = field(default=None, compare=False)  # for its traceback
+    # For its traceback.
+    error: BaseException | None = field(default=None, compare=False)
 
     def kind(self) -> str:
         """The class of the error: failures of one kind are alike."""
-        return self.reason.partition(":")[0] if self.error is None else type(self.error).__qualname__
+        return (
+            self.reason.partition(":")[0] if self.error is None else type(self.error).__qualname__
+        )
 
     def key(self) -> Hashable:
         return (Event.key(self), self.kind())
@@ -63,7 +79,9 @@ class FailureEvent(PartitionEvent):
 
 @event()
 class RecordFailed(FailureEvent):
-    """What became of a record that has failed for good. Its offset has to appear in the log, even in a flood."""
+    """What became of a record that has failed for good. Its offset has to appear in the log, even
+    in a flood.
+    """
 
     def text(self) -> str:
         records = f"{self.partition} offset {self.offset}"
@@ -101,7 +119,9 @@ class RecordDelayed(RecordWritten):
 
 @event("{records} {was} put off, next call in {delay_s:g} s through {to}", level="info")
 class RecordPutOff(RecordDelayed):
-    """A handler has called ``retry_later``: its record was written to a retry topic. Nothing has failed."""
+    """A handler has called ``retry_later``: its record was written to a retry topic. Nothing has
+    failed.
+    """
 
 
 @event("{records} {was} nacked and {stays} uncommitted", level="error")
@@ -111,7 +131,9 @@ class RecordLeft(RecordFailed):
 
 @event("{records} {was} nacked back to the sender")
 class RecordHandedBack(RecordFailed):
-    """The handler of a memory channel has nacked a value: what it was made of is nacked, too, for the same reason."""
+    """The handler of a memory channel has nacked a value: what it was made of is nacked, too, for
+    the same reason.
+    """
 
 
 @event("{records}: the handler raised after {its_record_had_its} verdict")
@@ -121,7 +143,8 @@ class HandlerFailed(RecordFailed):
 
 @event("{records} {was} settled, and the output is lost", level="error")
 class OutputLost(RecordFailed):
-    """An output could not be written, and its record had been acked: by hand, or by a checkpoint transaction.
+    """An output could not be written, and its record had been acked: by hand, or by a checkpoint
+    transaction.
 
     The record is not handled again. A replay of its offset makes the output once more.
     """
@@ -134,7 +157,9 @@ class AlsoFailed(RecordFailed):
 
 @event("{partition} offset {offset}: attempt {attempt} failed, next in {wait_s:g} s: {reason}")
 class HandlerRetried(FailureEvent):
-    """A handler failed and is called again in *wait_s* seconds; *attempt* is the call that failed, from 1."""
+    """A handler failed and is called again in *wait_s* seconds; *attempt* is the call that failed,
+    from 1.
+    """
 
     attempt: int
     wait_s: float
@@ -149,7 +174,9 @@ SKIPPED = {
 
 @event(apart=("why",))
 class RecordsSkipped(ChannelEvent):
-    """So many *records* were settled without a call of a handler since the last such event of the channel."""
+    """So many *records* were settled without a call of a handler since the last such event of the
+    channel.
+    """
 
     why: Literal["filter", "age", "unmatched"]
     records: int
@@ -160,7 +187,9 @@ class RecordsSkipped(ChannelEvent):
 
 @event(level="warning")
 class HandlerAbandoned(ChannelEvent):
-    """A revocation or a stop stopped waiting: *records* are unsettled and will be delivered again."""
+    """A revocation or a stop stopped waiting: *records* are unsettled and will be delivered
+    again.
+    """
 
     during: Literal["revocation", "stop"]
     records: int
@@ -174,7 +203,9 @@ class HandlerAbandoned(ChannelEvent):
 
 @event()
 class StopWaits(ChannelEvent):
-    """A stop waits for *records* that run or are not settled, for at most *left_s* more; reported once."""
+    """A stop waits for *records* that run or are not settled, for at most *left_s* more; reported
+    once.
+    """
 
     records: int
     oldest: tuple[str, ...]
@@ -182,14 +213,14 @@ class StopWaits(ChannelEvent):
 
     def text(self) -> str:
         where = f" ({first_of(self.oldest, 5)})" if self.oldest else ""
-        return (
-            f"stop: waits for {count_of(self.records)} without a verdict{where}, for at most {self.left_s:.1f} s more"
-        )
+        return f"stop: waits for {count_of(self.records)} without a verdict{where}, for at most {self.left_s:.1f} s more"
 
 
 @event()
 class Unwritten(Problem):
-    """A channel stopped, and these records it had accepted are not known to be written, or settled by a handler."""
+    """A channel stopped, and these records it had accepted are not known to be written, or settled
+    by a handler.
+    """
 
     records: int
 
@@ -221,7 +252,9 @@ class SparkBatchEvent(ChannelEvent):
 
 @event(apart=("outcome",))
 class SparkBatchEnded(SparkBatchEvent):
-    """A Spark batch has ended. Where the outcome is ``ok``, the job could not use *rejected* of its records."""
+    """A Spark batch has ended. Where the outcome is ``ok``, the job could not use *rejected* of its
+    records.
+    """
 
     outcome: Literal["ok", "failed", "cancelled", "lost"]
     records: int
@@ -255,7 +288,9 @@ class SparkBatchProgress(SparkBatchEvent):
 
 @event()
 class SparkBatchSplit(SparkBatchEvent):
-    """A Spark batch failed on some of its *records*, as ``SparkBatchEnded`` said, and runs again in *parts*."""
+    """A Spark batch failed on some of its *records*, as ``SparkBatchEnded`` said, and runs again in
+    *parts*.
+    """
 
     records: int
     parts: int

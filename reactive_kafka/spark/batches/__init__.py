@@ -1,1 +1,3 @@
-"""Batches of records for Spark: ranges, columns, attempts, outcomes. Nothing here starts a session."""
+"""Batches of records for Spark: ranges, columns, attempts, outcomes. Nothing here starts a
+session.
+"""

@@ -1,8 +1,10 @@
-"""The queued records of a Spark channel: how many to fetch, and when and where they are cut into batches. Pure.
+"""The queued records of a Spark channel: how many to fetch, and when and where they are cut into
+batches. Pure.
 
-A batch takes a run of records from each of several partitions. Planned ranges that have not been run in this
-assignment (after a crash, a change of owner or a cancelled job) come first, and whole: a range is run again exactly as
-it was cut, or a sink that goes by the range's id would hold records twice.
+A batch takes a run of records from each of several partitions. Planned ranges that have not been
+run in this assignment (after a crash, a change of owner or a cancelled job) come first, and whole:
+a range is run again exactly as it was cut, or a sink that goes by the range's id would hold records
+twice.
 """
 
 from __future__ import annotations
@@ -22,37 +24,52 @@ from reactive_kafka.partitions.budget import MAX_WINDOW_RECORDS
 from reactive_kafka.spark.batches.columns import PIECE_RECORDS
 from reactive_kafka.spark.batches.runs import RecordRun, end_of, give_back, run_of
 
-WAITING_BATCHES = 2  # with this many times ``batch_max_bytes`` queued nothing more is fetched
-Weigh = Callable[[Sequence[Any]], int]  # the bytes of a piece of records
+# With this many times ``batch_max_bytes`` queued nothing more is fetched.
+WAITING_BATCHES = 2
+# The bytes of a piece of records.
+Weigh = Callable[[Sequence[Any]], int]
 
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """What closes a batch, whichever comes first. An empty batch takes one record, however large it is."""
+    """What closes a batch, whichever comes first. An empty batch takes one record, however large it
+    is.
+    """
 
     max_records: int
     max_bytes: int
     max_wait_s: float
-    # Take equally from all partitions, so that executors, which read one partition each, end together. Otherwise one
-    # partition is emptied after the other, which leaves some for a concurrent job.
+    # Take equally from all partitions, so that executors, which read one partition each, end
+    # together. Otherwise one partition is emptied after the other, which leaves some for a
+    # concurrent job.
     is_even: bool = False
 
 
 class BatchQueue:
-    """Cuts the records in a channel's lanes into batches; *is_free*: whether records may be taken from a lane."""
+    """Cuts the records in a channel's lanes into batches; *is_free*: whether records may be taken
+    from a lane.
+    """
 
-    def __init__(self, settings: IncomingSettings, lanes: Lanes, is_free: Callable[[Lane], bool]) -> None:
+    def __init__(
+        self, settings: IncomingSettings, lanes: Lanes, is_free: Callable[[Lane], bool]
+    ) -> None:
         spark = settings.spark
         is_even = spark.max_concurrent_jobs == 1 or lanes.shared
-        self._limits = BatchLimits(spark.batch_max_records, spark.batch_max_bytes, spark.batch_max_wait_s, is_even)
+        self._limits = BatchLimits(
+            spark.batch_max_records, spark.batch_max_bytes, spark.batch_max_wait_s, is_even
+        )
         self._lanes = lanes
         self._is_free = is_free
         self._ships_all = spark.mode == "records"
-        self._retry_topics = frozenset(settings.delayed_retry.topics if settings.delayed_retry else ())
+        self._retry_topics = frozenset(
+            settings.delayed_retry.topics if settings.delayed_retry else ()
+        )
         self._weighed: set[Lane] = set()
 
     def wants(self, lane: Lane, records: int) -> int:
-        """How many records one poll should bring: small pieces, whole planned ranges, and no more than memory holds."""
+        """How many records one poll should bring: small pieces, whole planned ranges, and no more
+        than memory holds.
+        """
         if not lane.waiting and self._is_free(lane):
             forget_empty_plans(lane)
         tracker = lane.tracker
@@ -62,8 +79,10 @@ class BatchQueue:
             return min(to_come, most)
         self._weight(lane)
         queued = sum(one.weight for one in self._weighed if not one.revoked)
-        if lane.waiting and queued >= WAITING_BATCHES * self._limits.max_bytes:  # an empty lane gets a piece all the
-            return 0  # same: no partition starves because of the others
+        # An empty lane gets a piece all the.
+        if lane.waiting and queued >= WAITING_BATCHES * self._limits.max_bytes:
+            # same: no partition starves because of the others.
+            return 0
         return min(records, most)
 
     def due(self) -> float:
@@ -73,7 +92,8 @@ class BatchQueue:
         return max(batch_due(self._free_lanes(), limits, self._weight), self._lanes.whole_at)
 
     def ahead(self, held: Iterable[Lane]) -> list[RecordRun]:
-        """The next batch, if nothing can be added to it any more, for whoever prepares it: its records stay queued.
+        """The next batch, if nothing can be added to it any more, for whoever prepares it: its
+        records stay queued.
 
         *held*: the lanes that the batch before has been taken from.
         """
@@ -81,7 +101,11 @@ class BatchQueue:
         free += [
             lane
             for lane in held
-            if not lane.queued and lane.state is OPEN and lane.advance() and self._is_free(lane) and has_room(lane)
+            if not lane.queued
+            and lane.state is OPEN
+            and lane.advance()
+            and self._is_free(lane)
+            and has_room(lane)
         ]
         if batch_due(free, replace(self._limits, max_wait_s=inf), self._weight) == inf:
             return []
@@ -107,10 +131,13 @@ class BatchQueue:
         return [lane for lane in free if has_room(lane)]
 
     def _weight(self, lane: Lane) -> int:
-        """The bytes queued in a lane; its pieces are weighed again when the number of records has changed."""
+        """The bytes queued in a lane; its pieces are weighed again when the number of records has
+        changed.
+        """
         self._weighed.add(lane)
         if lane.weighed != lane.waiting:
-            lane.weighed, lane.weight = lane.waiting, sum(weigh(piece) for _, piece in lane.pieces())
+            lane.weighed = lane.waiting
+            lane.weight = sum(weigh(piece) for _, piece in lane.pieces())
         return lane.weight
 
 
@@ -124,10 +151,13 @@ class Waiting(NamedTuple):
     """The records of one lane that may go into the next batch."""
 
     lane: Lane
-    records: int  # of its next ones
+    # Of its next ones.
+    records: int
     arrived: float
-    planned: PlannedRange | None = None  # the range that they are, to be run as a whole; None: cut them anywhere
-    is_whole: bool = False  # all records of the planned range are here
+    # The range that they are, to be run as a whole; None: cut them anywhere.
+    planned: PlannedRange | None = None
+    # All records of the planned range are here.
+    is_whole: bool = False
 
 
 def next_plan(lane: Lane) -> PlannedRange | None:
@@ -139,13 +169,17 @@ def next_plan(lane: Lane) -> PlannedRange | None:
 
 
 def next_offset(lane: Lane) -> int:
-    """The offset of the first queued record of a lane; the position to read from if none is queued."""
+    """The offset of the first queued record of a lane; the position to read from if none is
+    queued.
+    """
     first = next(lane.pieces(), None)
     return lane.tracker.position if first is None else lane.tracker.offset_of(first[0])
 
 
 def has_room(lane: Lane) -> bool:
-    """Whether one more range can be planned: the offset metadata of a commit holds a limited number."""
+    """Whether one more range can be planned: the offset metadata of a commit holds a limited
+    number.
+    """
     if next_plan(lane) is not None:
         return True
     at = next_offset(lane)
@@ -153,7 +187,9 @@ def has_room(lane: Lane) -> bool:
 
 
 def forget_empty_plans(lane: Lane) -> None:
-    """Finish planned ranges of which no record is left in the log: they would hold back the committed position."""
+    """Finish planned ranges of which no record is left in the log: they would hold back the
+    committed position.
+    """
     at = next_offset(lane)
     for planned in lane.tracker.plans:
         if planned.until <= at and not lane.workers:
@@ -173,8 +209,11 @@ def waiting_in(lane: Lane) -> Waiting:
 
 
 def _records_below(lane: Lane, offset: int) -> int:
-    """How many of the next records of a lane are below an offset, up to the first gap in their arrival numbers."""
-    found, end = 0, None
+    """How many of the next records of a lane are below an offset, up to the first gap in their
+    arrival numbers.
+    """
+    found = 0
+    end = None
     for first, records in lane.pieces():
         if end not in (None, first):
             break
@@ -187,7 +226,9 @@ def _records_below(lane: Lane, offset: int) -> int:
 
 
 def batch_due(lanes: Iterable[Lane], limits: BatchLimits, weight: Callable[[Lane], int]) -> float:
-    """When, on the clock of arrivals, a batch may be taken from lanes with work; infinite if there is none to take."""
+    """When, on the clock of arrivals, a batch may be taken from lanes with work; infinite if there
+    is none to take.
+    """
     waiting = [waiting_in(lane) for lane in lanes]
     if whole := [one.arrived for one in waiting if one.is_whole]:
         return min(whole)
@@ -200,17 +241,22 @@ def batch_due(lanes: Iterable[Lane], limits: BatchLimits, weight: Callable[[Lane
 
 
 def take_batch(lanes: Iterable[Lane], limits: BatchLimits, weigh: Weigh) -> list[RecordRun]:
-    """The next batch of lanes with work: whole planned ranges, else new ones; in the lanes' order, each ascending."""
+    """The next batch of lanes with work: whole planned ranges, else new ones; in the lanes' order,
+    each ascending.
+    """
     waiting = [waiting_in(lane) for lane in lanes]
     if planned := [one for one in waiting if one.is_whole]:
         return _take_planned(planned, limits, weigh)
-    return _take_fresh([one for one in waiting if one.planned is None and one.records], limits, weigh)
+    return _take_fresh(
+        [one for one in waiting if one.planned is None and one.records], limits, weigh
+    )
 
 
 def _take_planned(waiting: list[Waiting], limits: BatchLimits, weigh: Weigh) -> list[RecordRun]:
     """The first range however large it is, and others as far as there is room."""
     batch: list[RecordRun] = []
-    room, bytes_left = limits.max_records, limits.max_bytes
+    room = limits.max_records
+    bytes_left = limits.max_bytes
     for one in waiting:
         if batch and one.records > room:
             continue
@@ -220,13 +266,15 @@ def _take_planned(waiting: list[Waiting], limits: BatchLimits, weigh: Weigh) -> 
             give_back(slices)
             continue
         batch.append(run_of(slices, one.planned))
-        room, bytes_left = room - one.records, bytes_left - weight
+        room = room - one.records
+        bytes_left = bytes_left - weight
     return batch
 
 
 def _take_fresh(waiting: list[Waiting], limits: BatchLimits, weigh: Weigh) -> list[RecordRun]:
     batch: list[RecordRun] = []
-    room, bytes_left = limits.max_records, limits.max_bytes
+    room = limits.max_records
+    bytes_left = limits.max_bytes
     shares = _even_shares(waiting, room) if limits.is_even else [one.records for one in waiting]
     for one, share in zip(waiting, shares, strict=True):
         slices: list[Slice] = []
@@ -241,13 +289,17 @@ def _take_fresh(waiting: list[Waiting], limits: BatchLimits, weigh: Weigh) -> li
                 bytes_left = 0
             if fits:
                 slices.append(Slice(one.lane, part.records[:fits], part.first))
-            left, room, bytes_left = left - fits, room - fits, bytes_left - weight
+            left = left - fits
+            room = room - fits
+            bytes_left = bytes_left - weight
         batch += _runs_of(slices)
     return batch
 
 
 def _even_shares(waiting: Sequence[Waiting], room: int) -> list[int]:
-    """How many records to take of each lane: all that there is room for, and as evenly as they have them."""
+    """How many records to take of each lane: all that there is room for, and as evenly as they have
+    them.
+    """
     shares = [0] * len(waiting)
     fewest_first = sorted(range(len(waiting)), key=lambda at: waiting[at].records)
     for others, at in zip(range(len(waiting), 0, -1), fewest_first, strict=True):

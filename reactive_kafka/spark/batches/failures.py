@@ -1,4 +1,6 @@
-"""What is to blame if a Spark job fails, and what follows: another attempt, smaller parts, or a nack. Pure."""
+"""What is to blame if a Spark job fails, and what follows: another attempt, smaller parts, or a
+nack. Pure.
+"""
 
 from __future__ import annotations
 
@@ -23,19 +25,26 @@ LONGEST_REASON = 300
 
 
 class UnfitExecutorsError(ClusterError):
-    """Spark lacks something that somebody has to install there: a data source, a Java class, a Python module.
+    """Spark lacks something that somebody has to install there: a data source, a Java class, a
+    Python module.
 
-    The function needs it, or reading the channel's format does. No record can be to blame, so none is nacked.
+    The function needs it, or reading the channel's format does. No record can be to blame, so none
+    is nacked.
     """
 
 
-CANNOT_READ = "reactive-kafka: executors cannot read the format"  # how what they raise then begins
-BadCodeError = OffloadError  # the function, the sink or the source: it would fail for every record
-_LOST_TYPES = frozenset({"ConnectionError", "EOFError", "Py4JNetworkError", "Py4JError", "RpcError"})
+# How what they raise then begins.
+CANNOT_READ = "reactive-kafka: executors cannot read the format"
+# The function, the sink or the source: it would fail for every record.
+BadCodeError = OffloadError
+_LOST_TYPES = frozenset(
+    {"ConnectionError", "EOFError", "Py4JNetworkError", "Py4JError", "RpcError"}
+)
 _LOST_TEXTS = (
     "SparkContext was shut down",
     "Cannot call methods on a stopped SparkContext",
-    "'NoneType' object has no attribute 'sc'",  # of a session whose context was stopped
+    # Of a session whose context was stopped.
+    "'NoneType' object has no attribute 'sc'",
     "'NoneType' object has no attribute 'setLocalProperty'",
     "INVALID_HANDLE.SESSION_",
     "[NO_ACTIVE_SESSION]",
@@ -44,35 +53,74 @@ _LOST_TEXTS = (
 )
 _TEXTS: Mapping[type[OffloadError], tuple[str, ...]] = {
     UnfitExecutorsError: (
-        CANNOT_READ, "DATA_SOURCE_NOT_FOUND", "Failed to find data source",
-        "java.lang.ClassNotFoundException", "java.lang.NoClassDefFoundError",
+        CANNOT_READ,
+        "DATA_SOURCE_NOT_FOUND",
+        "Failed to find data source",
+        "java.lang.ClassNotFoundException",
+        "java.lang.NoClassDefFoundError",
     ),
     ClusterError: (
-        "PYTHON_VERSION_MISMATCH", "Python in worker has different version", "Python worker failed to connect back",
-        "Cannot run program",  # no Python at all where the executors are
-        "All masters are unresponsive", "Master removed our application", "Application has been killed",
-        "org.apache.kafka.common.errors.TimeoutException",  # executors did not reach Kafka
+        "PYTHON_VERSION_MISMATCH",
+        "Python in worker has different version",
+        "Python worker failed to connect back",
+        # No Python at all where the executors are.
+        "Cannot run program",
+        "All masters are unresponsive",
+        "Master removed our application",
+        "Application has been killed",
+        # Executors did not reach Kafka.
+        "org.apache.kafka.common.errors.TimeoutException",
         "org.apache.kafka.common.errors.DisconnectException",
         "java.util.concurrent.TimeoutException: Cannot fetch record for offset",
     ),
     DataLossError: ("KafkaIllegalStateException", "KAFKA_DATA_LOSS", "OffsetOutOfRangeException"),
     WorkerLostError: ("Python worker exited unexpectedly", "ExecutorLostFailure", "FetchFailed"),
     BadCodeError: (
-        "org.apache.kafka.common.errors.",  # rights, certificates
-        "SPARK_JOB_CANCELLED", "OPERATION_CANCELED",  # by the function itself: the jobs that we cancel are not judged
-        "java.net.ConnectException", "java.net.UnknownHostException", "java.net.SocketTimeoutException",  # a sink
-        "No space left on device", "Mkdirs failed to create", "AccessControlException",
+        # Rights, certificates.
+        "org.apache.kafka.common.errors.",
+        # By the function itself: the jobs that we cancel are not judged.
+        "SPARK_JOB_CANCELLED",
+        "OPERATION_CANCELED",
+        # A sink.
+        "java.net.ConnectException",
+        "java.net.UnknownHostException",
+        "java.net.SocketTimeoutException",
+        "No space left on device",
+        "Mkdirs failed to create",
+        "AccessControlException",
     ),
-}  # fmt: skip
+}
 """What texts of Spark's own errors say; the first match counts."""
-_BAD_CODE_TYPES = frozenset({
-    "AnalysisException", "ParseException", "UnsupportedOperationException", "SparkNoSuchElementException",
-    "PicklingError", "PySparkTypeError", "PySparkValueError", "PySparkAttributeError", "PySparkNotImplementedError",
-    "PySparkRuntimeError", "PySparkImportError", "ImportError", "NameError", "SyntaxError", "NotImplementedError",
-    "OSError",  # a file, a socket, a database that is away
-    "OperationalError", "InterfaceError",  # the names in every database driver
-})  # fmt: skip
-_BAD_DATA_TYPES = {"NumberFormatException", "ArithmeticException", "DateTimeException", "SparkRuntimeException"}
+_BAD_CODE_TYPES = frozenset(
+    {
+        "AnalysisException",
+        "ParseException",
+        "UnsupportedOperationException",
+        "SparkNoSuchElementException",
+        "PicklingError",
+        "PySparkTypeError",
+        "PySparkValueError",
+        "PySparkAttributeError",
+        "PySparkNotImplementedError",
+        "PySparkRuntimeError",
+        "PySparkImportError",
+        "ImportError",
+        "NameError",
+        "SyntaxError",
+        "NotImplementedError",
+        # A file, a socket, a database that is away.
+        "OSError",
+        # The names in every database driver.
+        "OperationalError",
+        "InterfaceError",
+    }
+)
+_BAD_DATA_TYPES = {
+    "NumberFormatException",
+    "ArithmeticException",
+    "DateTimeException",
+    "SparkRuntimeException",
+}
 _BAD_CODE_IN_PYTHON = re.compile(
     r"(\w+\.)*(ImportError|NameError|SyntaxError|NotImplementedError|"
     r"Connection\w*Error|TimeoutError|OperationalError|InterfaceError)\b"
@@ -82,72 +130,98 @@ _LACKS_A_MODULE = re.compile(r"(\w+\.)*ModuleNotFoundError\b")
 """The same, where a package is missing; so begins that of the function's own error."""
 _IN_A_TASK = re.compile(
     "Job aborted due to stage failure|TASK_WRITE_FAILED|java.lang.OutOfMemoryError|maxResultSize|"
-    r"Caused by: org\.apache\.spark\."  # toLocalIterator passes errors on as they are
+    # ToLocalIterator passes errors on as they are.
+    r"Caused by: org\.apache\.spark\."
     r"(Spark(Runtime|Arithmetic|NumberFormat|DateTime|ArrayIndexOutOfBounds)|api\.python\.Python)Exception"
 )
 _LOST_RECORDS = re.compile(r"Could not read records in offset \[\d+, \d+\) for topic partition \S+")
 
 
 def looks_lost(error: BaseException) -> bool:
-    """Whether the driver may be gone. The session has to be asked: a function's own sockets raise the same errors."""
+    """Whether the driver may be gone. The session has to be asked: a function's own sockets raise
+    the same errors.
+    """
     names = _names(error)
     text = _text_of(error)
     if "Py4JJavaError" not in names and names & _LOST_TYPES:
         return True
-    # While a session stops, a job fails with whatever the driver comes upon: INTERNAL_ERROR, a NullPointerException.
+    # While a session stops, a job fails with whatever the driver comes upon: INTERNAL_ERROR, a
+    # NullPointerException.
     if "Py4JJavaError" in names and not _IN_A_TASK.search(text):
         return True
     return any(known in text for known in _LOST_TEXTS)
 
 
 def blame_for(error: BaseException) -> type[OffloadError]:
-    """Judge an error of a function or of Spark. The session lives on, and the job was not cancelled.
+    """Judge an error of a function or of Spark. The session lives on, and the job was not
+    cancelled.
 
-    BadDataError: some of the records, which smaller batches can show. DataLossError: records of a range that are no
-    longer in the log, where smaller ranges do not help. WorkerLostError: a process that ran a task; an accident once,
-    bad data the second time. ClusterError: not the batch, which runs again. UnfitExecutorsError: it cannot run there,
-    whatever its records are.
+    BadDataError: some of the records, which smaller batches can show. DataLossError: records of a
+    range that are no longer in the log, where smaller ranges do not help. WorkerLostError: a
+    process that ran a task; an accident once, bad data the second time. ClusterError: not the
+    batch, which runs again. UnfitExecutorsError: it cannot run there, whatever its records are.
     """
-    text, names = _text_of(error), _names(error)
+    text = _text_of(error)
+    names = _names(error)
     # Texts of a function's own errors mean nothing.
-    if "PySparkException" in names or "Py4JError" in names or type(error).__module__.startswith("grpc"):
+    if (
+        "PySparkException" in names
+        or "Py4JError" in names
+        or type(error).__module__.startswith("grpc")
+    ):
         for blame, texts in _TEXTS.items():
             if any(known in text for known in texts):
                 return blame
     if _LACKS_A_MODULE.match(reason_of(error)):
         return UnfitExecutorsError
-    if names & _BAD_DATA_TYPES:  # before bad code: a NumberFormatException is an IllegalArgumentException, too
+    # Before bad code: a NumberFormatException is an IllegalArgumentException, too.
+    if names & _BAD_DATA_TYPES:
         return BadDataError
-    if names & _BAD_CODE_TYPES or "IllegalArgumentException" in names or _BAD_CODE_IN_PYTHON.match(reason_of(error)):
+    if (
+        names & _BAD_CODE_TYPES
+        or "IllegalArgumentException" in names
+        or _BAD_CODE_IN_PYTHON.match(reason_of(error))
+    ):
         return BadCodeError
-    if "Py4JError" in names:  # in the driver it is the function's own doing, in a task the records'
+    # In the driver it is the function's own doing, in a task the records'
+    if "Py4JError" in names:
         return BadDataError if _IN_A_TASK.search(text) else BadCodeError
     return BadDataError
 
 
 def reason_of(error: BaseException) -> str:
-    """An error of the function or of Spark in one line: Spark's own texts have pages of stack traces."""
+    """An error of the function or of Spark in one line: Spark's own texts have pages of stack
+    traces.
+    """
     said = _text_of(error)
     if lost := _LOST_RECORDS.search(said):
         return f"Kafka has lost records: {lost[0]}"
     lines = [line for line in said.split("JVM stacktrace:")[0].splitlines() if line.strip()]
-    if inner := _python_error(lines):  # raised on an executor; the names of Spark's wrappers say nothing
+    # Raised on an executor; the names of Spark's wrappers say nothing.
+    if inner := _python_error(lines):
         return inner[:LONGEST_REASON]
     if lines and lines[0].startswith("An error occurred while calling"):
-        lines = lines[1:]  # the next line names the Java exception
+        # The next line names the Java exception.
+        lines = lines[1:]
     text = lines[0].strip().removeprefix(": ") if lines else ""
     return f"{type(error).__name__}: {text}"[:LONGEST_REASON] if text else type(error).__name__
 
 
 def _python_error(lines: list[str]) -> str | None:
-    """The last line of the first Python traceback in *lines*: the first line after its frames that is not indented."""
-    starts = (number for number, line in enumerate(lines) if "Traceback (most recent call last)" in line)
+    """The last line of the first Python traceback in *lines*: the first line after its frames that
+    is not indented.
+    """
+    starts = (
+        number for number, line in enumerate(lines) if "Traceback (most recent call last)" in line
+    )
     frames = lines[next(starts, len(lines)) + 1 :]
     return next((line.strip() for line in frames if not line[0].isspace()), None)
 
 
 def _text_of(error: BaseException) -> str:
-    """The error's text; none if it was in a driver that is gone: Py4J asks for it only when somebody wants it."""
+    """The error's text; none if it was in a driver that is gone: Py4J asks for it only when
+    somebody wants it.
+    """
     try:
         return str(error)
     except Exception:
@@ -158,9 +232,12 @@ def _names(error: BaseException) -> frozenset[str]:
     return frozenset(one.__name__ for one in type(error).__mro__)
 
 
-MOST_LOST_ALONE = 2  # a batch that was running alone this many times when the driver died is a bad batch
-MOST_WORKERS_LOST = 2  # one that was running this many times when Python workers died has a record that kills them
-AFTER_CLUSTER_FAULT_S = 1.0  # the pause: a cluster in trouble refuses jobs at once
+# A batch that was running alone this many times when the driver died is a bad batch.
+MOST_LOST_ALONE = 2
+# One that was running this many times when Python workers died has a record that kills them.
+MOST_WORKERS_LOST = 2
+# The pause: a cluster in trouble refuses jobs at once.
+AFTER_CLUSTER_FAULT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +245,8 @@ class Again:
     """Run the batch again after a wait."""
 
     after_s: float
-    alone: bool  # while no other job runs
+    # While no other job runs.
+    alone: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +265,9 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """The job may still be running, or none can: the records stay unsettled, and the channel stops."""
+    """The job may still be running, or none can: the records stay unsettled, and the channel
+    stops.
+    """
 
     error: OffloadError
 
@@ -198,13 +278,19 @@ Next = Again | Split | Failed | Leave
 class Attempts:
     """The attempts of one batch, the first with a *number*, and what follows each failure."""
 
-    def __init__(self, retry: RetrySettings, routes: Mapping[str, bool], *, splits: bool, number: int = 1) -> None:
-        self._retry = retry  # of failures that are the batch's own
+    def __init__(
+        self, retry: RetrySettings, routes: Mapping[str, bool], *, splits: bool, number: int = 1
+    ) -> None:
+        # Of failures that are the batch's own.
+        self._retry = retry
         self._routes = routes
-        self._splits = splits  # whether bad records are searched for
+        # Whether bad records are searched for.
+        self._splits = splits
         self._failures = self._lost_alone = self._workers_lost = 0
-        self.begun = number - 1  # the number of the last attempt that has begun, from 1
-        self.alone = False  # whether no other job may run at the same time
+        # The number of the last attempt that has begun, from 1.
+        self.begun = number - 1
+        # Whether no other job may run at the same time.
+        self.alone = False
 
     def begin(self) -> int:
         """An attempt begins: its number."""
@@ -217,7 +303,8 @@ class Attempts:
             return Leave(error)
         if isinstance(error, SessionLostError):
             self._lost_alone += error.was_alone
-            self.alone = True  # if the driver dies again this batch is to blame
+            # If the driver dies again this batch is to blame.
+            self.alone = True
             return Failed(error) if self._lost_alone >= MOST_LOST_ALONE else Again(0.0, alone=True)
         if isinstance(error, WorkerLostError):
             self._workers_lost += 1
@@ -236,6 +323,10 @@ class Attempts:
         wait_s = after_attempt(self._failures, error, self._retry, self._routes, chance)
         if wait_s is not None:
             return Again(wait_s, self.alone)
-        if self._splits and isinstance(error, BadDataError) and not isinstance(error, JobTimeoutError):
+        if (
+            self._splits
+            and isinstance(error, BadDataError)
+            and not isinstance(error, JobTimeoutError)
+        ):
             return Split(error)
         return Failed(error)

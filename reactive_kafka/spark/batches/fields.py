@@ -13,18 +13,24 @@ from reactive_kafka.spark.batches.scalars import BytesForm, TimeForm
 
 
 class UnreadableModelError(ValueError):
-    """The fields are unknown, or cannot be found in JSON; the text follows the name of the model or field."""
+    """The fields are unknown, or cannot be found in JSON; the text follows the name of the model or
+    field.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class ModelField:
     """One field of a model."""
 
-    name: str  # in Python, and of its column
-    json_name: str  # the alias, if there is one
+    # In Python, and of its column.
+    name: str
+    # The alias, if there is one.
+    json_name: str
     annotation: Any
-    required: bool  # it has no default
-    decimal: tuple[int, int] | None = None  # all digits and those after the point, if the model limits both
+    # It has no default.
+    required: bool
+    # All digits and those after the point, if the model limits both.
+    decimal: tuple[int, int] | None = None
 
 
 class Forms(NamedTuple):
@@ -34,7 +40,9 @@ class Forms(NamedTuple):
     times: TimeForm
 
     def of_part(self, own: Forms | None) -> Forms:
-        """The forms of a model inside of this one, which says *own*: msgspec reads a struct with all that is in it."""
+        """The forms of a model inside of this one, which says *own*: msgspec reads a struct with
+        all that is in it.
+        """
         return self if own is None or self.times is TimeForm.MSGSPEC else own
 
 
@@ -47,7 +55,8 @@ class ModelFields:
     """The fields of a model, in its order."""
 
     fields: tuple[ModelField, ...]
-    forms: Forms | None = None  # None: those of the model around it
+    # None: those of the model around it.
+    forms: Forms | None = None
 
 
 def is_model(kind: Any) -> bool:
@@ -58,7 +67,9 @@ def is_model(kind: Any) -> bool:
 
 
 def fields_of(model: type) -> ModelFields:
-    """The fields of a model; UnreadableModelError if an annotation has an unknown name, or an alias is not one name."""
+    """The fields of a model; UnreadableModelError if an annotation has an unknown name, or an alias
+    is not one name.
+    """
     try:
         if _is_struct(model):
             return ModelFields(tuple(_of_struct(model)), MSGSPEC_FORMS)
@@ -80,7 +91,8 @@ def _forms(config: Any) -> Forms:
 
 
 def _is_struct(kind: type) -> bool:
-    msgspec = sys.modules.get("msgspec")  # imported, if there is a struct
+    # Imported, if there is a struct.
+    msgspec = sys.modules.get("msgspec")
     return msgspec is not None and issubclass(kind, msgspec.Struct)
 
 
@@ -88,7 +100,9 @@ def _of_struct(model: Any) -> Iterator[ModelField]:
     import msgspec
 
     if model.__struct_config__.array_like:
-        raise UnreadableModelError("it is read from JSON arrays (array_like), and columns come from objects")
+        raise UnreadableModelError(
+            "it is read from JSON arrays (array_like), and columns come from objects"
+        )
     for field in msgspec.structs.fields(model):
         yield ModelField(field.name, field.encode_name, _without_unset(field.type), field.required)
 
@@ -109,8 +123,12 @@ def _of_model(model: Any, config: Any) -> Iterator[ModelField]:
         if alias is None or config.get("validate_by_alias") is False:
             alias = name
         if not isinstance(alias, str):
-            raise UnreadableModelError(f"field {name!r} has an alias that is no single name: {alias!r}")
-        yield ModelField(name, alias, field.annotation, field.is_required(), _limits(field.metadata))
+            raise UnreadableModelError(
+                f"field {name!r} has an alias that is no single name: {alias!r}"
+            )
+        yield ModelField(
+            name, alias, field.annotation, field.is_required(), _limits(field.metadata)
+        )
 
 
 def _pydantic_fields(model: Any) -> Any:
@@ -129,8 +147,11 @@ def _of_dataclass(model: Any) -> Iterator[ModelField]:
     missing = dataclasses.MISSING
     for field in dataclasses.fields(model):
         if field.init:
-            hint, required = hints[field.name], field.default is missing and field.default_factory is missing
-            yield ModelField(field.name, field.name, hint, required, _limits(getattr(hint, "__metadata__", ())))
+            hint = hints[field.name]
+            required = field.default is missing and field.default_factory is missing
+            yield ModelField(
+                field.name, field.name, hint, required, _limits(getattr(hint, "__metadata__", ()))
+            )
 
 
 def _limits(metadata: Any) -> tuple[int, int] | None:

@@ -1,4 +1,6 @@
-"""The function that ``@app.spark`` decorated: its form, its payload's columns, whether it fits its channel. No I/O."""
+"""The function that ``@app.spark`` decorated: its form, its payload's columns, whether it fits its
+channel. No I/O.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +29,17 @@ from reactive_kafka.spark.batches.single import SingleObject
 MISFIT = "_misfit"
 PARSED = "_parsed"
 PAYLOAD = "_payload"
-NO_VALUE, NO_JSON, IN_ENVELOPE, NO_DATA, UNREAD, FIRST_FIELD = range(6)  # codes of a row that does not fit
+# Codes of a row that does not fit.
+NO_VALUE, NO_JSON, IN_ENVELOPE, NO_DATA, UNREAD, FIRST_FIELD = range(6)
 TEXT = "CAST(value AS STRING)"
 READ = "_read"
-"""Column with the JSON of a record that is none itself, what is wrong with it, and the schema that it waits for."""
-MOST_ASKED = 500  # schemas that are asked for before a batch is read again
-# A CloudEvent in structured mode. Its fields are not those of the value, and a model of optional ones would not tell.
+"""Column with the JSON of a record that is none itself, what is wrong with it, and the schema that
+it waits for.
+"""
+# Schemas that are asked for before a batch is read again.
+MOST_ASKED = 500
+# A CloudEvent in structured mode. Its fields are not those of the value, and a model of optional
+# ones would not tell.
 ENVELOPE = (
     "exists(headers, one -> lower(one.key) = 'content-type' "
     "AND startswith(lower(ltrim(CAST(one.value AS STRING))), 'application/cloudevents'))"
@@ -41,12 +48,16 @@ Function = Callable[..., Any]
 RIGHT_FORM = "def name(df: DataFrame, batch: SparkBatch) -> None"
 # Has a payload -> the values of ``value_deserializer`` that change nothing.
 MADE_JSON = (EVENTS, *REGISTERED_FORMATS)
-"""Formats whose values are no JSON: their records are read by this package, on executors, to become some."""
+"""Formats whose values are no JSON: their records are read by this package, on executors, to become
+some.
+"""
 _VALUES = {False: (None, "bytes"), True: (None, "bytes", "json", *MADE_JSON)}
 
 
 class Unfit(NamedTuple):
-    """What was found of a batch before its function is called: records that do not fit, and schemas to ask for."""
+    """What was found of a batch before its function is called: records that do not fit, and schemas
+    to ask for.
+    """
 
     records: Sequence[tuple[TopicPartition, int, BaseException]]
     asks: Sequence[Ask]
@@ -57,17 +68,22 @@ class Payload:
     """How a channel's records get the columns of a model."""
 
     schema: PayloadSchema
-    show_corrupt: bool = False  # keep rows that do not fit, with the record's text in a column ``_corrupt``
-    finds_events: bool = True  # of ``cloud_events``: an event in an envelope does not fit
-    texts: TextSource | None = None  # makes JSON of values that are none; *records* have a column for that then
+    # Keep rows that do not fit, with the record's text in a column ``_corrupt``
+    show_corrupt: bool = False
+    # Of ``cloud_events``: an event in an envelope does not fit.
+    finds_events: bool = True
+    # Makes JSON of values that are none; *records* have a column for that then.
+    texts: TextSource | None = None
     single: SingleObject = field(default_factory=SingleObject, repr=False, compare=False)
 
     def parsed(self, records: Any) -> Any:
-        """*records* with Kafka's columns, the payload as one column, and a code if it does not fit."""
+        """*records* with Kafka's columns, the payload as one column, and a code if it does not
+        fit.
+        """
         names = KAFKA_COLUMNS if self.texts is None else (*KAFKA_COLUMNS, READ)
-        # "stack" makes one row of one row. Spark's optimizer would copy a plain column of from_json into every
-        # expression that uses one of its fields, and parse each text a dozen times: 5.8 s for 50,000 records instead
-        # of 0.8 s.
+        # "stack" makes one row of one row. Spark's optimizer would copy a plain column of from_json
+        # into every expression that uses one of its fields, and parse each text a dozen times: 5.8
+        # s for 50,000 records instead of 0.8 s.
         parsed = self.single.parsed(self._text, self.schema.struct)
         rows = records.selectExpr(*names, f"stack(1, {parsed}) AS {PARSED}")
         # And the same again: what is wrong is seen from what was made, without making it twice.
@@ -87,7 +103,9 @@ class Payload:
 
     @property
     def is_looked_through(self) -> bool:
-        """Whether :meth:`unfit` has something to find, so that a batch is read before its function is called."""
+        """Whether :meth:`unfit` has something to find, so that a batch is read before its function
+        is called.
+        """
         return self.texts is not None or not self.show_corrupt
 
     def unfit(self, parsed: Any) -> Unfit:
@@ -104,7 +122,9 @@ class Payload:
         missing: dict[str, None] = {}
         known: dict[str, BaseException] = {}
         for piece in parsed.where(found).selectExpr(*columns).toArrow().to_batches():
-            for topic, partition, offset, code, *read in zip(*(one.to_pylist() for one in piece.columns), strict=True):
+            for topic, partition, offset, code, *read in zip(
+                *(one.to_pylist() for one in piece.columns), strict=True
+            ):
                 problem, name = read or (None, None)
                 if name is not None:
                     missing[name] = None
@@ -125,7 +145,11 @@ class Payload:
         """SQL: the code of what is wrong with a row; null if it fits."""
         text = self._text
         no_json = self.single.misfit(PARSED, text)
-        none, no_data = ("CAST(NULL AS INT)",) * 2 if self.schema.accepts_none else (str(NO_VALUE), str(NO_DATA))
+        none, no_data = (
+            ("CAST(NULL AS INT)",) * 2
+            if self.schema.accepts_none
+            else (str(NO_VALUE), str(NO_DATA))
+        )
         misfits = enumerate(self._field_misfits, FIRST_FIELD)
         fields = " ".join(f"WHEN {one.condition} THEN {code}" for code, one in misfits)
         first = f"WHEN {ENVELOPE} THEN {IN_ENVELOPE}" if self.finds_events else ""
@@ -164,7 +188,8 @@ class SparkFunction:
 
     function: Function
     payload: Payload | None = None
-    model: Any = None  # what the payload's columns are those of
+    # What the payload's columns are those of.
+    model: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,18 +201,28 @@ class SparkDecoration:
     show_corrupt: bool = False
 
     def needs_texts(self, incoming: IncomingSettings) -> bool:
-        """Whether the channel has a payload whose columns are not those of its values themselves."""
+        """Whether the channel has a payload whose columns are not those of its values
+        themselves.
+        """
         return self.model is not None and incoming.value_deserializer in MADE_JSON
 
     def planned(
-        self, incoming: IncomingSettings, who: str, problems: list[str], texts: TextSource | None = None
+        self,
+        incoming: IncomingSettings,
+        who: str,
+        problems: list[str],
+        texts: TextSource | None = None,
     ) -> SparkFunction:
-        """The function as it runs on the channel; what does not fit is added to *problems*. *who* is the decorator."""
+        """The function as it runs on the channel; what does not fit is added to *problems*. *who*
+        is the decorator.
+        """
         problems += _not_for_spark(incoming, who, has_payload=self.model is not None)
         payload = None
         try:
             if self.model is not None:
-                schema = payload_schema(self.model, who, base64=texts is not None and texts.is_binary)
+                schema = payload_schema(
+                    self.model, who, base64=texts is not None and texts.is_binary
+                )
                 payload = Payload(schema, self.show_corrupt, incoming.cloud_events, texts)
         except ConfigError as error:
             problems += error.problems
@@ -211,7 +246,9 @@ def _not_for_spark(incoming: IncomingSettings, who: str, *, has_payload: bool) -
         formats = ", ".join(("json", *MADE_JSON))
         columns = f"gets the bytes in the column value, and with payload = Model the columns of a model ({formats})"
         yield f"{place}: {who} {columns}"
-    if incoming.key_deserializer not in (None, "bytes") and _is_its_own(incoming, "key_deserializer"):
+    if incoming.key_deserializer not in (None, "bytes") and _is_its_own(
+        incoming, "key_deserializer"
+    ):
         place = incoming.place("key_deserializer", incoming.key_deserializer)
         yield f"{place}: {who} gets the bytes in the column key"
 
@@ -222,15 +259,20 @@ def _is_its_own(incoming: IncomingSettings, key: str) -> bool:
 
 
 def check_spark_function(function: Function, channel: str) -> None:
-    """Raise ConfigError unless *function* is a plain function of a DataFrame and a batch: the text shows that form."""
+    """Raise ConfigError unless *function* is a plain function of a DataFrame and a batch: the text
+    shows that form.
+    """
     if problem := _problem_with(function):
         name = getattr(function, "__qualname__", repr(function))
-        raise ConfigError(f'@app.spark("{channel}"): {name} {problem}; the right form is: {RIGHT_FORM}')
+        raise ConfigError(
+            f'@app.spark("{channel}"): {name} {problem}; the right form is: {RIGHT_FORM}'
+        )
 
 
 def _problem_with(function: Function) -> str | None:
     of_an_object = getattr(type(function), "__call__")  # noqa: B004, B009 - its code, not whether it has one
-    for code in (function, getattr(function, "func", None), of_an_object):  # "func": of a functools.partial
+    # "func": of a functools.partial.
+    for code in (function, getattr(function, "func", None), of_an_object):
         if inspect.iscoroutinefunction(code) or inspect.isasyncgenfunction(code):
             return "is async, but runs in a worker thread: leave out 'async'"
         if inspect.isgeneratorfunction(code):
@@ -243,7 +285,11 @@ def _problem_with(function: Function) -> str | None:
         why = "and nothing fills more than two: what a connection is made of cannot go along to Spark's executors"
         return f"takes {len(names)} parameters ({', '.join(names)}), {why}"
     if len(names) != 2:
-        return f"takes {len(names)} parameters ({', '.join(names)})" if names else "takes no parameters"
+        return (
+            f"takes {len(names)} parameters ({', '.join(names)})"
+            if names
+            else "takes no parameters"
+        )
     if names[0] == "batch" or names[1] == "df":
         return f"takes them the wrong way round ({', '.join(names)})"
     return None

@@ -1,4 +1,6 @@
-"""One channel's batches: those that run, their progress, the last ones, and counts. The time is passed in."""
+"""One channel's batches: those that run, their progress, the last ones, and counts. The time is
+passed in.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,14 @@ KEPT_BATCHES = 20
 class JobProgress:
     """Stages and tasks of all Spark jobs that one run of a function has started so far."""
 
-    stages: int = 0  # those that Spark knows; the ones that it skips do not count once their job has ended
+    # Those that Spark knows; the ones that it skips do not count once their job has ended.
+    stages: int = 0
     stages_done: int = 0
     tasks: int = 0
     tasks_done: int = 0
     tasks_active: int = 0
-    tasks_failed: int = 0  # includes those that ran again
+    # Includes those that ran again.
+    tasks_failed: int = 0
 
     def __add__(self, other: JobProgress) -> JobProgress:
         return JobProgress(*map(add, astuple(self), astuple(other)))
@@ -36,15 +40,22 @@ class BatchRun:
     ranges: tuple[SparkRange, ...]
     records: int
     attempt: int
-    timeout_s: float  # how long it may run
-    started: float | None = None  # when its function was called; None: it waits for its turn, or for Spark
-    progress: JobProgress = JobProgress()  # the last look at its tasks, which may come a moment after its end
-    share: float = 0.0  # of its work that is done, for bars: from 0 to 1, and it never falls
+    # How long it may run.
+    timeout_s: float
+    # When its function was called; None: it waits for its turn, or for Spark.
+    started: float | None = None
+    # The last look at its tasks, which may come a moment after its end.
+    progress: JobProgress = JobProgress()
+    # Of its work that is done, for bars: from 0 to 1, and it never falls.
+    share: float = 0.0
     outcome: BatchOutcome | None = None
-    reason: str | None = None  # why it was not ok
+    # Why it was not ok.
+    reason: str | None = None
     rejected: int = 0
-    took_s: float = 0.0  # how long it has run, once it has ended
-    ended_at: float | None = None  # in seconds since the epoch
+    # How long it has run, once it has ended.
+    took_s: float = 0.0
+    # In seconds since the epoch.
+    ended_at: float | None = None
 
     @property
     def id(self) -> str:
@@ -65,27 +76,39 @@ class BatchRun:
             since_s = self.took_s
             tasks["tasks_active"] = 0
         if self.outcome == "ok":
-            # Spark reports the end of tasks up to a second late, so the last look may have missed some.
+            # Spark reports the end of tasks up to a second late, so the last look may have missed
+            # some.
             tasks["tasks_done"] = tasks["tasks"]
             tasks["stages_done"] = tasks["stages"]
             share = 1.0
         return SparkBatchFacts(
-            id=self.id, ranges=tuple(map(str, self.ranges)), records=self.records, attempt=self.attempt,
-            since_s=since_s, timeout_s=self.timeout_s, **tasks, share=share,
-            rejected=self.rejected, outcome=self.outcome, reason=self.reason, ended_at=self.ended_at,
-        )  # fmt: skip
+            id=self.id,
+            ranges=tuple(map(str, self.ranges)),
+            records=self.records,
+            attempt=self.attempt,
+            since_s=since_s,
+            timeout_s=self.timeout_s,
+            **tasks,
+            share=share,
+            rejected=self.rejected,
+            outcome=self.outcome,
+            reason=self.reason,
+            ended_at=self.ended_at,
+        )
 
 
 def share_after(share: float, progress: JobProgress) -> float:
     """The share of a run's work that is done, from 0 to 1, after another look at its jobs.
 
-    It never falls. A look may find a smaller share than the one before: the function starts its Spark jobs one after
-    the other, so tasks are added; a stage that has failed begins again; Spark forgets stages that ended long ago.
+    It never falls. A look may find a smaller share than the one before: the function starts its
+    Spark jobs one after the other, so tasks are added; a stage that has failed begins again; Spark
+    forgets stages that ended long ago.
 
     Args:
         share: What the looks before have come to; 0.0 before the first one.
     """
-    # The function counts as one more task. Otherwise the bar would be full after each job, and stay full in the next.
+    # The function counts as one more task. Otherwise the bar would be full after each job, and stay
+    # full in the next.
     found = min(progress.tasks_done, progress.tasks) / (progress.tasks + 1)
     return max(share, found)
 
@@ -108,13 +131,16 @@ class Ledger:
         self._batch_records = run.records
         self._bisection_jobs += is_part
 
-    def end(self, run: BatchRun, outcome: BatchOutcome, now: float, wall: float) -> SparkBatchFacts | None:
+    def end(
+        self, run: BatchRun, outcome: BatchOutcome, now: float, wall: float
+    ) -> SparkBatchFacts | None:
         """*run* is over. None if it was cancelled while it waited: it does not count."""
         self._running.remove(run)
         if run.started is None and outcome == "cancelled":
             return None
         run.took_s = 0.0 if run.started is None else now - run.started
-        run.outcome, run.ended_at = outcome, wall
+        run.outcome = outcome
+        run.ended_at = wall
         self._last.append(run)
         self._outcomes[outcome] += 1
         self._durations.observe(run.took_s)
@@ -125,9 +151,20 @@ class Ledger:
         """The facts, with the state of the session."""
         tasks = sum((run.progress for run in self._running), JobProgress())
         return SparkFacts(
-            channel=self._channel, ready=ready, reason=reason, mode=self._mode,
-            jobs=dict(self._outcomes), job_durations=self._durations, batch_records=self._batch_records,
-            tasks={"active": tasks.tasks_active, "completed": tasks.tasks_done, "failed": tasks.tasks_failed},
-            running=tuple(run.facts(now) for run in self._running), last=tuple(run.facts(now) for run in self._last),
-            rejected=self._rejected, bisection_jobs=self._bisection_jobs,
-        )  # fmt: skip
+            channel=self._channel,
+            ready=ready,
+            reason=reason,
+            mode=self._mode,
+            jobs=dict(self._outcomes),
+            job_durations=self._durations,
+            batch_records=self._batch_records,
+            tasks={
+                "active": tasks.tasks_active,
+                "completed": tasks.tasks_done,
+                "failed": tasks.tasks_failed,
+            },
+            running=tuple(run.facts(now) for run in self._running),
+            last=tuple(run.facts(now) for run in self._last),
+            rejected=self._rejected,
+            bisection_jobs=self._bisection_jobs,
+        )

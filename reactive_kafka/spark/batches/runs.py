@@ -1,4 +1,6 @@
-"""Consecutive records of one partition that a Spark job handles as one range, and the search for bad ones. Pure."""
+"""Consecutive records of one partition that a Spark job handles as one range, and the search for
+bad ones. Pure.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,10 @@ class RecordRun:
     """Consecutive records of one lane, taken for a batch."""
 
     lane: Lane
-    slices: tuple[Slice, ...]  # at least one, as the lane kept the records: Arrow columns or Python ranges of offsets
-    planned: PlannedRange  # the range that they are run as
+    # At least one, as the lane kept the records: Arrow columns or Python ranges of offsets.
+    slices: tuple[Slice, ...]
+    # The range that they are run as.
+    planned: PlannedRange
 
     @property
     def tracker(self) -> OffsetTracker:
@@ -46,7 +50,8 @@ class RecordRun:
     def offsets(self) -> Sequence[int]:
         """The offsets, ascending; a ``range`` where there are no gaps."""
         offset_of = self.tracker.offset_of
-        first, last = offset_of(self.first), offset_of(self.end - 1)
+        first = offset_of(self.first)
+        last = offset_of(self.end - 1)
         if last - first + 1 == self.records:
             return range(first, last + 1)
         return [offset_of(index) for index in range(self.first, self.end)]
@@ -57,27 +62,38 @@ class RecordRun:
 
     def part(self, group_id: str) -> BatchPart:
         """What the runner is handed."""
-        return BatchPart(self.range_of(group_id), tuple(one.records for one in self.slices), self.records)
+        return BatchPart(
+            self.range_of(group_id), tuple(one.records for one in self.slices), self.records
+        )
 
     def between(self, first: int, end: int, planned: PlannedRange) -> RecordRun:
         """The records of arrival numbers *first* up to *end*, planned as a range of their own."""
         slices = []
         for one in self.slices:
-            low, high = max(first, one.first), min(end, end_of(one))
+            low = max(first, one.first)
+            high = min(end, end_of(one))
             if low < high:
-                slices.append(Slice(self.lane, one.records[low - one.first : high - one.first], low))
+                slices.append(
+                    Slice(self.lane, one.records[low - one.first : high - one.first], low)
+                )
         return RecordRun(self.lane, tuple(slices), planned)
 
     def index_of(self, offset: int) -> int | None:
-        """Arrival number of the record with this offset; None if no record that may still be unsettled has it."""
-        first = max(self.first, self.tracker.base)  # the tracker has forgotten the offsets before its base
+        """Arrival number of the record with this offset; None if no record that may still be
+        unsettled has it.
+        """
+        # The tracker has forgotten the offsets before its base.
+        first = max(self.first, self.tracker.base)
         at = first + bisect_left(range(first, self.end), offset, key=self.tracker.offset_of)
         return at if at < self.end and self.tracker.offset_of(at) == offset else None
 
 
 def run_of(slices: Sequence[Slice], planned: PlannedRange | None = None) -> RecordRun:
-    """Consecutive slices of one lane as a run; without a plan it becomes a new range, up to its last record."""
-    lane, offset_of = slices[0].lane, slices[0].lane.tracker.offset_of
+    """Consecutive slices of one lane as a run; without a plan it becomes a new range, up to its
+    last record.
+    """
+    lane = slices[0].lane
+    offset_of = slices[0].lane.tracker.offset_of
     if planned is None:
         planned = PlannedRange(offset_of(slices[0].first), offset_of(end_of(slices[-1]) - 1) + 1)
     return RecordRun(lane, tuple(slices), planned)
@@ -111,32 +127,41 @@ def give_back(slices: Sequence[Slice]) -> None:
         one.lane.give_back(one.records, one.first)
 
 
-LEAST_JOBS, JOBS_PER_HALVING = 64, 4
-FOUND_ALONE = 10  # so many bad records are found alone, wherever they are
+LEAST_JOBS = 64
+JOBS_PER_HALVING = 4
+# So many bad records are found alone, wherever they are.
+FOUND_ALONE = 10
 Found = tuple[RecordRun, OffloadError]
 
 
 class Bisection:
-    """Says which part of a failed batch is to be run next, smaller and smaller ones, and which records are nacked.
+    """Says which part of a failed batch is to be run next, smaller and smaller ones, and which
+    records are nacked.
 
-    Each record gets one result: worked, or found, which is bad (it has failed alone) or given up with others of its
-    part. The parts of one partition run in the order of their offsets; of several partitions each runs once as a whole
-    before one that has failed is searched, or one that is all bad would leave no job for the others. With *k* bad
-    records of *n* it takes about ``2 k log2(n / k) + 1`` jobs; their number is limited, as :func:`jobs_for` says.
+    Each record gets one result: worked, or found, which is bad (it has failed alone) or given up
+    with others of its part. The parts of one partition run in the order of their offsets; of
+    several partitions each runs once as a whole before one that has failed is searched, or one that
+    is all bad would leave no job for the others. With *k* bad records of *n* it takes about ``2 k
+    log2(n / k) + 1`` jobs; their number is limited, as :func:`jobs_for` says.
     """
 
-    def __init__(self, wholes: Sequence[RecordRun], reason: OffloadError, *, max_jobs: int | None = None) -> None:
-        """*wholes*: the failed batch, one range for each partition; *max_jobs* depends on their records by default,
-        and on how many of them turn out to be bad.
+    def __init__(
+        self, wholes: Sequence[RecordRun], reason: OffloadError, *, max_jobs: int | None = None
+    ) -> None:
+        """*wholes*: the failed batch, one range for each partition; *max_jobs* depends on their
+        records by default, and on how many of them turn out to be bad.
         """
         # Kept, because a tracker that is closed meanwhile has no offsets any more.
         self._offsets = {whole.tracker.partition: (whole.first, whole.offsets) for whole in wholes}
         of_its_size = jobs_for(sum(whole.records for whole in wholes), len(wholes))
         self._few_jobs, self._many_jobs = of_its_size if max_jobs is None else (max_jobs, max_jobs)
-        self.jobs = 0  # so far
-        self._good = self._bad = 0  # records that have worked, and that were found bad alone
+        # So far.
+        self.jobs = 0
+        # Records that have worked, and that were found bad alone.
+        self._good = self._bad = 0
         self._found: list[Found] = []
-        self._stack: list[Found] = [(whole, reason) for whole in reversed(wholes)]  # the next one is the last
+        # The next one is the last.
+        self._stack: list[Found] = [(whole, reason) for whole in reversed(wholes)]
         # The parts before the first job; empty if the ranges stay as they are.
         self.first_split = self._split(reason) if len(wholes) == 1 else ()
         self._keep_the_bound()
@@ -144,7 +169,8 @@ class Bisection:
     @property
     def max_jobs(self) -> int:
         """The most jobs, from what is known so far."""
-        # A batch that is all bad would only show one bad record after the other; what has worked shows that it is not.
+        # A batch that is all bad would only show one bad record after the other; what has worked
+        # shows that it is not.
         return self._many_jobs if self._good > self._bad else self._few_jobs
 
     @property
@@ -153,7 +179,9 @@ class Bisection:
         return tuple(piece for piece, _ in reversed(self._stack))
 
     def next(self) -> RecordRun | None:
-        """The part to run now, until it has worked or failed; None if every record has its result."""
+        """The part to run now, until it has worked or failed; None if every record has its
+        result.
+        """
         return self._stack[-1][0] if self._stack else None
 
     def worked(self) -> RecordRun:
@@ -165,16 +193,25 @@ class Bisection:
         return piece
 
     def failed(self, reason: OffloadError, *, is_data_error: bool) -> tuple[RecordRun, ...]:
-        """The job of the next part has failed: the parts that are run instead, in order; none if it has its result."""
+        """The job of the next part has failed: the parts that are run instead, in order; none if it
+        has its result.
+        """
         self.jobs += 1
         self._bad += self._stack[-1][0].records == 1
-        parts = self._split(reason) if is_data_error and self.jobs < self.max_jobs else self._give_up(reason)
+        parts = (
+            self._split(reason)
+            if is_data_error and self.jobs < self.max_jobs
+            else self._give_up(reason)
+        )
         self._keep_the_bound()
         return parts
 
     def take_found(self) -> list[Found]:
-        """The parts found bad or given up since the last call, with their error or that of the range that held them."""
-        taken, self._found = self._found, []
+        """The parts found bad or given up since the last call, with their error or that of the
+        range that held them.
+        """
+        taken = self._found
+        self._found = []
         return taken
 
     def _split(self, reason: OffloadError) -> tuple[RecordRun, ...]:
@@ -183,7 +220,8 @@ class Bisection:
         piece, _ = self._stack.pop()
         parts = tuple(self._halves(piece))
         is_whole = piece.records == len(self._offsets[piece.tracker.partition][1])
-        at = 0 if is_whole else len(self._stack)  # behind the wholes that have not run yet, or next
+        # Behind the wholes that have not run yet, or next.
+        at = 0 if is_whole else len(self._stack)
         self._stack[at:at] = [(part, reason) for part in reversed(parts)]
         return parts
 
@@ -191,7 +229,8 @@ class Bisection:
         middle = piece.first + (piece.records + 1) // 2
         first, offsets = self._offsets[piece.tracker.partition]
         start, until, failed = piece.planned
-        cut, failed = offsets[middle - first], (*failed, (start, until))
+        cut = offsets[middle - first]
+        failed = (*failed, (start, until))
         yield piece.between(piece.first, middle, PlannedRange(start, cut, failed))
         yield piece.between(middle, piece.end, PlannedRange(cut, until, failed))
 
@@ -206,11 +245,12 @@ class Bisection:
 
 
 def jobs_for(records: int, partitions: int = 1) -> tuple[int, int]:
-    """The most jobs of a bisection of so many records: in general, and while more have worked than were found bad.
+    """The most jobs of a bisection of so many records: in general, and while more have worked than
+    were found bad.
 
-    The second number is what ``FOUND_ALONE`` bad records may take: two jobs for each halving, and one for each
-    partition. The first is enough until as many records have worked as that many bad ones: before, at most
-    ``4 FOUND_ALONE + log2(records) + 1`` jobs have run.
+    The second number is what ``FOUND_ALONE`` bad records may take: two jobs for each halving, and
+    one for each partition. The first is enough until as many records have worked as that many bad
+    ones: before, at most ``4 FOUND_ALONE + log2(records) + 1`` jobs have run.
     """
     halvings = ceil(log2(max(1, records)))
     few = max(LEAST_JOBS, JOBS_PER_HALVING * halvings)

@@ -1,9 +1,10 @@
-"""How Spark reads the values of a model's fields: what ``from_json`` yields, and what the column makes of it, as SQL.
+"""How Spark reads the values of a model's fields: what ``from_json`` yields, and what the column
+makes of it, as SQL.
 
-A value means what it means to a plain handler, or it does not fit. ``from_json`` alone is too lenient: it takes any
-JSON value for text, ``"12:00"`` for today's noon, and rounds decimals. So it yields values as they are written
-(``VARIANT``, which keeps the JSON type), and the rules here decide. No function of these may raise: a record that
-does not fit must not fail the job.
+A value means what it means to a plain handler, or it does not fit. ``from_json`` alone is too
+lenient: it takes any JSON value for text, ``"12:00"`` for today's noon, and rounds decimals. So it
+yields values as they are written (``VARIANT``, which keeps the JSON type), and the rules here
+decide. No function of these may raise: a record that does not fit must not fail the job.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from functools import partial
 from typing import NamedTuple
 
 ToColumn = Callable[[str], str]
-"""SQL of what ``from_json`` yielded -> SQL of the column's value, null or anything if the value does not fit."""
+"""SQL of what ``from_json`` yielded -> SQL of the column's value, null or anything if the value
+does not fit.
+"""
 
 # Dates and times of RFC 3339.
 _DAY = "(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -60,9 +63,12 @@ class Scalar:
 
     json: str
     column: str
-    to_column: ToColumn | None = None  # None: what is read is the column's value
-    expected: str = ""  # what ``to_column`` takes, for people
-    is_misfit: ToColumn | None = None  # SQL: whether it does not fit, if that costs less than the column's value
+    # None: what is read is the column's value.
+    to_column: ToColumn | None = None
+    # What ``to_column`` takes, for people.
+    expected: str = ""
+    # SQL: whether it does not fit, if that costs less than the column's value.
+    is_misfit: ToColumn | None = None
     only: tuple[str, ...] = ()
 
     @property
@@ -75,7 +81,11 @@ class Scalar:
 
     def null(self, at: str) -> str:
         """SQL: whether the value is missing or null."""
-        return f"({at} IS NULL OR is_variant_null({at}))" if self.json == "VARIANT" else f"{at} IS NULL"
+        return (
+            f"({at} IS NULL OR is_variant_null({at}))"
+            if self.json == "VARIANT"
+            else f"{at} IS NULL"
+        )
 
     def misfits(self, at: str, name: str, made: str | None) -> Iterator[Misfit]:
         """What may be wrong with a value that is not null; *name* is its name for people.
@@ -84,7 +94,11 @@ class Scalar:
         """
         if self.to_column is not None:
             value = made or self.to_column(at)
-            wrong = f"(NOT {self.null(at)} AND {value} IS NULL)" if self.is_misfit is None else self.is_misfit(at)
+            wrong = (
+                f"(NOT {self.null(at)} AND {value} IS NULL)"
+                if self.is_misfit is None
+                else self.is_misfit(at)
+            )
             yield Misfit(wrong, f"{name} is no {self.expected}")
             if self.only:
                 condition = f"{value} NOT IN ({', '.join(map(literal, self.only))})"
@@ -134,8 +148,8 @@ def _timestamp(form: TimeForm, at: str) -> str:
         TimeForm.PYDANTIC_TEXT: f"{_DAY}{_TIME}",
         TimeForm.MSGSPEC: f"{_DAY}{_MSGSPEC_TIME}",
     }
-    # Spark has to have the seconds. Without a zone it is UTC, whatever the session's zone is: another session has to
-    # read the same.
+    # Spark has to have the seconds. Without a zone it is UTC, whatever the session's zone is:
+    # another session has to read the same.
     seconds = f"CASE WHEN substr({at}, 17, 1) = ':' THEN '' ELSE ':00' END"
     signs = "IN ('+', '-')"
     has_zone = f"right({at}, 1) IN ('Z', 'z') OR substr({at}, -6, 1) {signs} OR substr({at}, -5, 1) {signs}"
@@ -145,7 +159,9 @@ def _timestamp(form: TimeForm, at: str) -> str:
     cases = f"WHEN {_is(at, patterns[form])} THEN try_cast({text} AS TIMESTAMP_LTZ)"
     if form is TimeForm.PYDANTIC:
         number = f"try_cast({at} AS BIGINT)"
-        milliseconds = f"CASE WHEN abs({number}) > {_MOST_SECONDS} THEN {number} ELSE {number} * 1000 END"
+        milliseconds = (
+            f"CASE WHEN abs({number}) > {_MOST_SECONDS} THEN {number} ELSE {number} * 1000 END"
+        )
         is_known = f"{milliseconds} BETWEEN {_YEAR_1_MS} AND {_YEAR_9999_MS}"
         cases = f"{cases} WHEN {_is(at, '-?[0-9]{1,15}')} AND {is_known} THEN timestamp_millis({milliseconds})"
     return f"CASE {cases} END"
@@ -156,7 +172,8 @@ def _decimal(digits: int, places: int, at: str) -> str:
     value = f"try_cast({text} AS DECIMAL({digits},{places}))"
     plain = f"[+-]?0*[0-9]{{0,{digits - places}}}([.][0-9]{{0,{places}}}0*)?"
     exponent = "[+-]?[0-9]([.][0-9]{1,37})?[eE][+-]?[0-9]{1,2}"
-    # The digits after the point that are left once the exponent has moved it; casting would round further ones.
+    # The digits after the point that are left once the exponent has moved it; casting would round
+    # further ones.
     fraction = f"length(rtrim('0', regexp_extract({text}, '[.]([0-9]*)[eE]', 1)))"
     moved = f"try_cast(regexp_extract({text}, '[eE](.+)', 1) AS INT)"
     is_exact = f"({_is(text, '[+-]?0([.]0*)?[eE].*')} OR {fraction} - {moved} <= {places})"
@@ -179,7 +196,10 @@ BYTES = {
     BytesForm.BASE64: Scalar("VARIANT", "BINARY", _base64, "text in base64"),
     BytesForm.HEX: Scalar("VARIANT", "BINARY", _hex, "text in hexadecimal"),
 }
-TIMESTAMPS = {form: Scalar("STRING", "TIMESTAMP_LTZ", partial(_timestamp, form), form.value) for form in TimeForm}
+TIMESTAMPS = {
+    form: Scalar("STRING", "TIMESTAMP_LTZ", partial(_timestamp, form), form.value)
+    for form in TimeForm
+}
 
 
 def texts(values: tuple[str, ...]) -> Scalar:
@@ -190,7 +210,9 @@ def texts(values: tuple[str, ...]) -> Scalar:
 def decimal(digits: int, places: int) -> Scalar:
     """A decimal of that many digits, *places* of them after the point."""
     expected = f"decimal number with at most {digits - places} digits before the point and {places} after it"
-    return Scalar("VARIANT", f"DECIMAL({digits},{places})", partial(_decimal, digits, places), expected)
+    return Scalar(
+        "VARIANT", f"DECIMAL({digits},{places})", partial(_decimal, digits, places), expected
+    )
 
 
 def literal(text: str) -> str:

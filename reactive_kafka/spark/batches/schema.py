@@ -1,4 +1,6 @@
-"""A payload model as columns: the Spark types of its fields, and what makes a row unfit, as SQL. Pure."""
+"""A payload model as columns: the Spark types of its fields, and what makes a row unfit, as SQL.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,16 @@ from reactive_kafka.spark.batches.fields import (
 )
 from reactive_kafka.spark.batches.scalars import BytesForm, Misfit, Scalar, literal
 
-KAFKA_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+KAFKA_COLUMNS = (
+    "key",
+    "value",
+    "topic",
+    "partition",
+    "offset",
+    "timestamp",
+    "timestampType",
+    "headers",
+)
 CORRUPT = "_corrupt"
 MOST_DIGITS = 38
 ALLOWED = (
@@ -39,7 +50,8 @@ _SCALARS = {
     bool: scalars.BOOLEAN,
     date: scalars.DATE,
     UUID: scalars.UUID_TEXT,
-    Decimal: scalars.decimal(MOST_DIGITS, 18),  # if its model does not limit it
+    # If its model does not limit it.
+    Decimal: scalars.decimal(MOST_DIGITS, 18),
 }
 
 
@@ -128,7 +140,9 @@ class Struct:
 
     @property
     def is_read_as_it_is(self) -> bool:
-        return all(field.name == field.json_name and field.kind.is_read_as_it_is for field in self.fields)
+        return all(
+            field.name == field.json_name and field.kind.is_read_as_it_is for field in self.fields
+        )
 
     def value(self, at: str) -> str:
         """SQL of the column's value; *at* is SQL of what was read."""
@@ -156,7 +170,9 @@ def _part(at: str, field: Field) -> str:
 Kind = Scalar | Many | Struct
 
 
-def _of_value(kind: Kind, may_be_null: bool, at: str, name: str, made: str | None) -> Iterator[Misfit]:
+def _of_value(
+    kind: Kind, may_be_null: bool, at: str, name: str, made: str | None
+) -> Iterator[Misfit]:
     if not may_be_null:
         yield Misfit(kind.null(at), f"{name} is missing or null")
     yield from kind.misfits(at, name, made)
@@ -166,9 +182,11 @@ def _of_value(kind: Kind, may_be_null: bool, at: str, name: str, made: str | Non
 class PayloadSchema:
     """The columns of a payload."""
 
-    model: str  # its name, for people
+    # Its name, for people.
+    model: str
     struct: Struct
-    accepts_none: bool = False  # a record without a value (a tombstone) fits: the payload is ``Model | None``
+    # A record without a value (a tombstone) fits: the payload is ``Model | None``
+    accepts_none: bool = False
 
     def misfits(self, at: str, made: str) -> tuple[Misfit, ...]:
         """What may be wrong with a payload; the first match counts.
@@ -179,7 +197,8 @@ class PayloadSchema:
 
 
 def payload_schema(model: Any, who: str, *, base64: bool = False) -> PayloadSchema:
-    """The columns of a model, or ``Model | None``; *who* decorates. ConfigError has all problems at once.
+    """The columns of a model, or ``Model | None``; *who* decorates. ConfigError has all problems at
+    once.
 
     *base64*: so are bytes in the JSON that is read, whatever the model says of its own.
     """
@@ -214,7 +233,9 @@ class _Reader:
             self._refuse(f"{_field(path)}{name_of(model)} has no fields")
         self._check_names(found.fields, path)
         forms = forms.of_part(found.forms)
-        return Struct(tuple(self._field(field, path, (*outer, model), forms) for field in found.fields))
+        return Struct(
+            tuple(self._field(field, path, (*outer, model), forms) for field in found.fields)
+        )
 
     def _field(self, field: ModelField, path: str, outer: tuple[Any, ...], forms: Forms) -> Field:
         asked = wanted(field.annotation)
@@ -231,25 +252,40 @@ class _Reader:
         if (scalar := _scalar(base, forms)) is not None:
             return scalar
         if base in outer:
-            return self._unknown(path, f"holds itself ({name_of(base)}), and a column has a fixed depth")
+            return self._unknown(
+                path, f"holds itself ({name_of(base)}), and a column has a fixed depth"
+            )
         if is_model(base):
             return self.struct(base, path, outer, forms)
         if (element := _element(base)) is not None:
-            inner, origin = wanted(element), typing.get_origin(base)
+            inner = wanted(element)
+            origin = typing.get_origin(base)
             kind = self._kind(inner, f"{path}[]", outer, forms)
-            return Many(kind, inner.accepts_none, is_map=origin is dict, is_set=origin in (set, frozenset))
-        return self._unknown(path, f"is of type {asked.name}, which no column has; allowed are {ALLOWED}")
+            return Many(
+                kind, inner.accepts_none, is_map=origin is dict, is_set=origin in (set, frozenset)
+            )
+        return self._unknown(
+            path, f"is of type {asked.name}, which no column has; allowed are {ALLOWED}"
+        )
 
     def _decimal(self, digits: int, places: int, path: str) -> Kind:
         if 0 <= places <= digits <= MOST_DIGITS:
             return scalars.decimal(digits, places)
-        return self._unknown(path, f"has {digits} digits, {places} of them decimal; a column has {MOST_DIGITS} at most")
+        return self._unknown(
+            path,
+            f"has {digits} digits, {places} of them decimal; a column has {MOST_DIGITS} at most",
+        )
 
     def _check_names(self, fields: tuple[ModelField, ...], path: str) -> None:
-        names = (("columns", [one.name for one in fields]), ("names in JSON", [one.json_name for one in fields]))
+        names = (
+            ("columns", [one.name for one in fields]),
+            ("names in JSON", [one.json_name for one in fields]),
+        )
         for what, these in names:
             if twins := _first_twins(these):
-                self._refuse(f"{_field(path)}{what} {twins[0]!r} and {twins[1]!r} are the same to Spark")
+                self._refuse(
+                    f"{_field(path)}{what} {twins[0]!r} and {twins[1]!r} are the same to Spark"
+                )
                 return
 
     def check_reserved(self, struct: Struct) -> None:
@@ -307,7 +343,8 @@ def _values_of(base: Any) -> tuple[str, ...] | None:
 
 def _element(base: Any) -> Any:
     """The element type of a list, or of a dict with text keys; None for anything else."""
-    origin, arguments = typing.get_origin(base), typing.get_args(base)
+    origin = typing.get_origin(base)
+    arguments = typing.get_args(base)
     if origin is dict and len(arguments) == 2 and wanted(arguments[0]).base is str:
         return arguments[1]
     is_list = origin in (list, set, frozenset) and len(arguments) == 1

@@ -1,12 +1,12 @@
 """Texts that are one JSON object and nothing more, read by Spark: as SQL. Pure.
 
-``from_json`` stops at the end of the first object, whatever follows. So it reads a list of two, the text and an end
-that this process alone knows::
+``from_json`` stops at the end of the first object, whatever follows. So it reads a list of two, the
+text and an end that this process alone knows::
 
     {"<end>": [<text>, {"<end>": true}]}
 
-The end is the second of two exactly if the text is one value. With a bracket or an object too many the list ends
-early, has more elements, or is no JSON.
+The end is the second of two exactly if the text is one value. With a bracket or an object too many
+the list ends early, has more elements, or is no JSON.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ class SingleObject:
         return f"get({parsed}.{identifier(self._end)}, 0)"
 
     def misfit(self, parsed: str, text: str) -> str:
-        """SQL: whether *text* is not one JSON object, or has parts of other types than the struct's."""
+        """SQL: whether *text* is not one JSON object, or has parts of other types than the
+        struct's.
+        """
         end = identifier(self._end)
         return (
             f"{parsed} IS NULL OR {parsed}.{CORRUPT} IS NOT NULL "
@@ -51,7 +53,9 @@ class SingleObject:
 
 
 def _has_half_a_character(text: str) -> str:
-    """SQL: whether there is one surrogate without the other one, of which Spark makes a question mark."""
+    """SQL: whether there is one surrogate without the other one, of which Spark makes a question
+    mark.
+    """
     without_escapes = f"replace({text}, {_TWO_BACKSLASHES}, ' ')"
     without_pairs = f"regexp_replace({without_escapes}, {_SURROGATES}, ' ')"
     # Few texts have any, and only in these is it looked for.
@@ -62,13 +66,16 @@ def _has_half_a_character(text: str) -> str:
 
 
 def _has_foreign_number(text: str) -> str:
-    """SQL: whether there is +INF, -INF or +Infinity, which Spark takes for numbers. NaN and Infinity are read."""
+    """SQL: whether there is +INF, -INF or +Infinity, which Spark takes for numbers. NaN and
+    Infinity are read.
+    """
     without_escapes = f"replace(replace({text}, {_TWO_BACKSLASHES}, ''), {_ESCAPED_QUOTE}, '')"
     without_strings = f"regexp_replace({without_escapes}, {_STRING}, ' ')"
     return f"((contains({text}, 'INF') OR contains({text}, '+I')) AND {without_strings} RLIKE '[+]I|INF')"
 
 
-_TWO_BACKSLASHES = literal("\\\\")  # an escaped one: a "u" or a quote after it is not escaped
+# An escaped one: a "u" or a quote after it is not escaped.
+_TWO_BACKSLASHES = literal("\\\\")
 _ESCAPED_QUOTE = literal('\\"')
 _STRING = literal('"[^"]*+"')
 _LOWER_ESCAPE = literal(r"\ud")

@@ -1,4 +1,6 @@
-"""The DataFrame of a batch, made before its call: while the job before it runs, or while its plan is stored."""
+"""The DataFrame of a batch, made before its call: while the job before it runs, or while its plan
+is stored.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,16 @@ from reactive_kafka.spark.channel.settle import JobContext
 
 
 class Ahead:
-    """A DataFrame on its way. Made in vain it costs no more than its making: nothing is read or written for it."""
+    """A DataFrame on its way. Made in vain it costs no more than its making: nothing is read or
+    written for it.
+    """
 
     def __init__(self, context: JobContext, runs: Sequence[RecordRun]) -> None:
         self._planned = _planned(runs)
         parts = [run.part(context.group_id) for run in runs]
-        self.frame: asyncio.Task[Made | None] = asyncio.create_task(context.runner.make(parts), name="Spark DataFrame")
+        self.frame: asyncio.Task[Made | None] = asyncio.create_task(
+            context.runner.make(parts), name="Spark DataFrame"
+        )
 
     def only_for(self, runs: Sequence[RecordRun]) -> Ahead | None:
         """It, if these are the records; otherwise it is dropped."""

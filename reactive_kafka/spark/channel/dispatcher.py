@@ -1,4 +1,6 @@
-"""The workers of a Spark channel: they keep columns instead of records, and run a job for each batch."""
+"""The workers of a Spark channel: they keep columns instead of records, and run a job for each
+batch.
+"""
 
 from __future__ import annotations
 
@@ -22,45 +24,63 @@ from reactive_kafka.spark.channel.refetch import Fetch
 from reactive_kafka.spark.channel.runner import SparkRunner
 from reactive_kafka.spark.channel.settle import JobContext, RunOutcome
 
-MOST_RESERVE_S = 10.0  # that a stop leaves for ending jobs; half of its time where that is less
-NOT_OURS_S = 0.5  # the pause after the group has refused a plan: the rebalance that explains it is on its way
-READY_EVERY_S = 0.2  # how often Spark is asked whether it is ready
+# That a stop leaves for ending jobs; half of its time where that is less.
+MOST_RESERVE_S = 10.0
+# The pause after the group has refused a plan: the rebalance that explains it is on its way.
+NOT_OURS_S = 0.5
+# How often Spark is asked whether it is ready.
+READY_EVERY_S = 0.2
 
 
 class SparkDispatcher(Workers):
     """Runs Spark jobs on the records in the lanes, at most ``max_concurrent_jobs`` at once.
 
-    The pieces in the lanes are Arrow record batches, made as records arrive, or Python ranges of offsets that
-    executors will read; the lanes need only their ``len`` and slices.
+    The pieces in the lanes are Arrow record batches, made as records arrive, or Python ranges of
+    offsets that executors will read; the lanes need only their ``len`` and slices.
     """
 
     takes_batches = True
-    works_elsewhere = True  # the poison clock of a record does not run while its job does
+    # The poison clock of a record does not run while its job does.
+    works_elsewhere = True
 
     def __init__(
-        self, setup: WorkerSetup, runner: SparkRunner, signals: WorkerSignals, observer: Observer, fetch: Fetch
+        self,
+        setup: WorkerSetup,
+        runner: SparkRunner,
+        signals: WorkerSignals,
+        observer: Observer,
+        fetch: Fetch,
     ) -> None:
         super().__init__()
         self._setup = setup
         self._clock = setup.clock
         self._context = JobContext(setup.settings, runner, signals, fetch, observer)
         self._queue = BatchQueue(setup.settings, setup.lanes, self._is_free)
-        self._jobs: dict[SparkJob, float] = {}  # when each has begun
-        self._ahead: Ahead | None = None  # of the next batch, which is planned
-        self._unsettled: list[tuple[RecordRun, RunOutcome]] = []  # cut off; go on if their partition is retained
-        self._attempts: dict[str, int] = {}  # id of a range that is to run again -> how often it has run
+        # When each has begun.
+        self._jobs: dict[SparkJob, float] = {}
+        # Of the next batch, which is planned.
+        self._ahead: Ahead | None = None
+        # Cut off; go on if their partition is retained.
+        self._unsettled: list[tuple[RecordRun, RunOutcome]] = []
+        # Id of a range that is to run again -> how often it has run.
+        self._attempts: dict[str, int] = {}
         self._names = count(1)
-        self._not_before = -inf  # until then no batch is taken, and no outcome is carried out
+        # Until then no batch is taken, and no outcome is carried out.
+        self._not_before = -inf
         self._is_running = self._is_closed = False
         self._changed = asyncio.Event()
 
     def keep(self, partition: TopicPartition, records: Any) -> Any:
-        return records if isinstance(records, range) else record_batch(partition, records)  # executors read offsets
+        # Executors read offsets.
+        return records if isinstance(records, range) else record_batch(partition, records)
 
     def wants(self, lane: Lane, records: int) -> int:
-        # To keep what a poll brings takes the loop some ms, which a batch that is about to be called would wait. What
-        # comes behind the next one has time until then: no more than two batches are here.
-        is_hurry = (self._jobs and self._ahead is not None) or any(not job.has_called for job in self._jobs)
+        # To keep what a poll brings takes the loop some ms, which a batch that is about to be
+        # called would wait. What comes behind the next one has time until then: no more than two
+        # batches are here.
+        is_hurry = (self._jobs and self._ahead is not None) or any(
+            not job.has_called for job in self._jobs
+        )
         return 0 if is_hurry else self._queue.wants(lane, records)
 
     def work_is_there(self) -> None:
@@ -75,21 +95,31 @@ class SparkDispatcher(Workers):
             wait_s = self._go_on()
             self._look_ahead()
             with suppress(TimeoutError):
-                async with asyncio.timeout(READY_EVERY_S if wait_s <= 0 else None if wait_s == inf else wait_s):
+                async with asyncio.timeout(
+                    READY_EVERY_S if wait_s <= 0 else None if wait_s == inf else wait_s
+                ):
                     await self._changed.wait()
 
     def _go_on(self) -> float:
-        """Start what may be started; the seconds until there is something to do, as :meth:`_wait_s`."""
+        """Start what may be started; the seconds until there is something to do, as
+        :meth:`_wait_s`.
+        """
         self._go_on_settling()
-        # Records that are still queued can be let go at once when their partition is revoked; those of a job have to
-        # wait for its end. So none are taken before Spark can run them.
-        while (wait_s := self._wait_s(self._clock.monotonic())) <= 0 and self._context.runner.engine.ready:
+        # Records that are still queued can be let go at once when their partition is revoked; those
+        # of a job have to wait for its end. So none are taken before Spark can run them.
+        while (
+            wait_s := self._wait_s(self._clock.monotonic())
+        ) <= 0 and self._context.runner.engine.ready:
             runs = self._queue.take()
-            self._start(runs, 1 + max(self._attempts.pop(self._context.id_of(run), 0) for run in runs))
+            self._start(
+                runs, 1 + max(self._attempts.pop(self._context.id_of(run), 0) for run in runs)
+            )
         return wait_s
 
     def _wait_s(self, now: float) -> float:
-        """The seconds until there is something to do, infinite if unknown; 0 or less: a batch may be taken."""
+        """The seconds until there is something to do, infinite if unknown; 0 or less: a batch may
+        be taken.
+        """
         due = inf
         if len(self._jobs) < self._setup.settings.spark.max_concurrent_jobs:
             due = max(self._queue.due(), self._not_before)
@@ -98,10 +128,11 @@ class SparkDispatcher(Workers):
         return due - now
 
     def _look_ahead(self) -> None:
-        """While a batch runs: plan the next one if it is full, and have its plan stored and its DataFrame made.
+        """While a batch runs: plan the next one if it is full, and have its plan stored and its
+        DataFrame made.
 
-        It is taken from the lanes no sooner than any other, as a planned range is. With several jobs at once it could
-        hold up records that another job would take.
+        It is taken from the lanes no sooner than any other, as a planned range is. With several
+        jobs at once it could hold up records that another job would take.
         """
         if self._ahead is not None or self._setup.settings.spark.max_concurrent_jobs > 1:
             return
@@ -114,7 +145,8 @@ class SparkDispatcher(Workers):
         self._ahead = Ahead(self._context, runs)
 
         async def store() -> None:
-            await self._context.signals.store_plans(trackers_of(runs))  # in vain: its job asks for it again
+            # In vain: its job asks for it again.
+            await self._context.signals.store_plans(trackers_of(runs))
 
         self._setup.spawn(store, f"Spark plan of {self._setup.settings.name}")
 
@@ -124,11 +156,17 @@ class SparkDispatcher(Workers):
             self._ahead = None
 
     def _is_free(self, lane: Lane) -> bool:
-        """Whether no outcome of a partition is pending, and no job of an earlier assignment of it still runs."""
+        """Whether no outcome of a partition is pending, and no job of an earlier assignment of it
+        still runs.
+        """
         tracker = lane.tracker
-        others = [run.tracker for job in self._jobs for run in job.runs if run.tracker is not tracker]
+        others = [
+            run.tracker for job in self._jobs for run in job.runs if run.tracker is not tracker
+        ]
         unsettled = [run.tracker for run, _ in self._unsettled]
-        return all(one.partition != tracker.partition for one in others) and tracker not in unsettled
+        return (
+            all(one.partition != tracker.partition for one in others) and tracker not in unsettled
+        )
 
     def _go_on_settling(self) -> None:
         """Carry out the outcomes that were cut off, of partitions that have been retained."""
@@ -138,10 +176,13 @@ class SparkDispatcher(Workers):
             self._unsettled = [one for one in self._unsettled if one[0].lane.revoked]
             self._start([run for run, _ in retained], 1, [outcome for _, outcome in retained])
 
-    def _start(self, runs: Sequence[RecordRun], attempt: int, outcomes: Sequence[RunOutcome] | None = None) -> None:
+    def _start(
+        self, runs: Sequence[RecordRun], attempt: int, outcomes: Sequence[RunOutcome] | None = None
+    ) -> None:
         ahead = None
         if outcomes is None and self._ahead is not None:
-            ahead, self._ahead = self._ahead.only_for(runs), None
+            ahead = self._ahead.only_for(runs)
+            self._ahead = None
         lanes = lanes_of(runs)
 
         def calls() -> None:
@@ -152,8 +193,9 @@ class SparkDispatcher(Workers):
         untold = [self._setup.lanes.whole_taken()] if outcomes is None else []
 
         def starts() -> None:
-            # Counts for ``rate_limit``, the first time. Not when it was taken: it may have waited for its turn, and the
-            # next one would come right behind it. This knows nothing of the job, or a cycle would keep its records.
+            # Counts for ``rate_limit``, the first time. Not when it was taken: it may have waited
+            # for its turn, and the next one would come right behind it. This knows nothing of the
+            # job, or a cycle would keep its records.
             if untold:
                 untold.pop()(records)
                 self._changed.set()
@@ -171,7 +213,9 @@ class SparkDispatcher(Workers):
                     untold.pop()(0)
                 self._ended(job)
             if not self._is_closed:
-                self._go_on()  # at once, and not in the turn of another task: what a poll brings would come in between
+                # At once, and not in the turn of another task: what a poll brings would come in
+                # between.
+                self._go_on()
 
         self._setup.spawn(run, f"spark batch {next(self._names)} of {self._setup.settings.name}")
 
@@ -206,7 +250,9 @@ class SparkDispatcher(Workers):
         return min(MOST_RESERVE_S, most_s / 2) if self._jobs else 0.0
 
     async def cut_off(self) -> None:
-        """Cancel the jobs of revoked lanes. Records without an outcome are put back: the next owner runs them again."""
+        """Cancel the jobs of revoked lanes. Records without an outcome are put back: the next owner
+        runs them again.
+        """
         jobs = [job for job in self._jobs if job.is_revoked]
         for job in jobs:
             job.cut_off()
@@ -216,7 +262,9 @@ class SparkDispatcher(Workers):
         await asyncio.gather(*(job.over.wait() for job in self._jobs))
 
     def abandon(self, lane: Lane) -> None:
-        """A partition is gone, or read again from elsewhere: cancel its job. Until that has ended no other starts."""
+        """A partition is gone, or read again from elsewhere: cancel its job. Until that has ended
+        no other starts.
+        """
         if self._ahead is not None and self._ahead.has(lane):
             self._drop_ahead()
         for job in self._jobs:

@@ -1,4 +1,6 @@
-"""One batch on its way through Spark: planned, run, run again or split, and its records settled or nacked."""
+"""One batch on its way through Spark: planned, run, run again or split, and its records settled or
+nacked.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,10 @@ from reactive_kafka.spark.channel.settle import JobContext, RunOutcome, RunSettl
 class JobState(StrEnum):
     """What a job does at the moment.
 
-    ``working``: it stores plans, runs on Spark, or waits for another attempt; ``settling``: outcomes are carried out;
-    ``cancelled``: it was cut off, and what it runs on Spark is being ended; ``cut short``: it was cut off while it
-    settled, and waits for no nack; ``over``: nothing of it runs.
+    ``working``: it stores plans, runs on Spark, or waits for another attempt; ``settling``:
+    outcomes are carried out; ``cancelled``: it was cut off, and what it runs on Spark is being
+    ended; ``cut short``: it was cut off while it settled, and waits for no nack; ``over``: nothing
+    of it runs.
     """
 
     WORKING = "working"
@@ -35,52 +38,91 @@ class JobState(StrEnum):
 
 
 JOB_TRANSITIONS: dict[JobState, dict[str, JobState]] = {
-    JobState.WORKING: {"settle": JobState.SETTLING, "cut off": JobState.CANCELLED, "end": JobState.OVER},
-    JobState.SETTLING: {
-        "settle": JobState.SETTLING, "go on": JobState.WORKING, "cut off": JobState.CUT_SHORT, "end": JobState.OVER
+    JobState.WORKING: {
+        "settle": JobState.SETTLING,
+        "cut off": JobState.CANCELLED,
+        "end": JobState.OVER,
     },
-    JobState.CANCELLED: {"settle": JobState.CUT_SHORT, "cut off": JobState.CANCELLED, "end": JobState.OVER},
-    JobState.CUT_SHORT: {"settle": JobState.CUT_SHORT, "cut off": JobState.CUT_SHORT, "end": JobState.OVER},
+    JobState.SETTLING: {
+        "settle": JobState.SETTLING,
+        "go on": JobState.WORKING,
+        "cut off": JobState.CUT_SHORT,
+        "end": JobState.OVER,
+    },
+    JobState.CANCELLED: {
+        "settle": JobState.CUT_SHORT,
+        "cut off": JobState.CANCELLED,
+        "end": JobState.OVER,
+    },
+    JobState.CUT_SHORT: {
+        "settle": JobState.CUT_SHORT,
+        "cut off": JobState.CUT_SHORT,
+        "end": JobState.OVER,
+    },
     JobState.OVER: {"cut off": JobState.OVER},
-}  # fmt: skip
+}
 """state -> event -> next state.
 
-``settle``: the outcome of runs is known; ``go on``: other parts of the batch are to run; ``cut off``: the partition is
-going or gone, or the channel stops; ``end``: its task has ended."""
+``settle``: the outcome of runs is known; ``go on``: other parts of the batch are to run; ``cut
+off``: the partition is going or gone, or the channel stops; ``end``: its task has ended."""
 
 
 class SparkJob:
     """The records of one batch, from when they were taken until nothing of them runs any more."""
 
     def __init__(
-        self, context: JobContext, runs: Sequence[RecordRun], attempt: int, calls: Callable[[], None],
-        starts: Callable[[], None], outcomes: Sequence[RunOutcome] | None = None, ahead: Ahead | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        context: JobContext,
+        runs: Sequence[RecordRun],
+        attempt: int,
+        calls: Callable[[], None],
+        starts: Callable[[], None],
+        outcomes: Sequence[RunOutcome] | None = None,
+        ahead: Ahead | None = None,
+    ) -> None:
         self.runs = runs
-        self.has_called = outcomes is not None  # the function, or it never will
-        self._calls = calls  # told that the first call is next
-        self._starts = starts  # told of each call
-        self.left: Sequence[RecordRun] = runs if outcomes is None else ()  # without an outcome, in their order
-        self.retries = 0  # attempts after the first one
-        self.was_refused = False  # the group did not take the plan, so that nothing was run
-        self.only_settles = outcomes is not None  # nothing runs on Spark
+        # The function, or it never will.
+        self.has_called = outcomes is not None
+        # Told that the first call is next.
+        self._calls = calls
+        # Told of each call.
+        self._starts = starts
+        # Without an outcome, in their order.
+        self.left: Sequence[RecordRun] = runs if outcomes is None else ()
+        # Attempts after the first one.
+        self.retries = 0
+        # The group did not take the plan, so that nothing was run.
+        self.was_refused = False
+        # Nothing runs on Spark.
+        self.only_settles = outcomes is not None
         self._context = context
-        self._outcomes = outcomes or ()  # of the runs, if they are known, and all that is left is to carry them out
-        self._ahead = ahead  # the DataFrame of the first attempt, if it is being made already
-        self._bisects = context.settings.spark.on_failure == "bisect"  # bad records of a failed batch are searched for
-        # The number of the first attempt is more than 1 if an earlier job of these records was cancelled.
+        # Of the runs, if they are known, and all that is left is to carry them out.
+        self._outcomes = outcomes or ()
+        # The DataFrame of the first attempt, if it is being made already.
+        self._ahead = ahead
+        # Bad records of a failed batch are searched for.
+        self._bisects = context.settings.spark.on_failure == "bisect"
+        # The number of the first attempt is more than 1 if an earlier job of these records was
+        # cancelled.
         self.attempts = Attempts(
-            context.settings.retry, context.settings.routes_after_retries, splits=self._bisects, number=attempt
+            context.settings.retry,
+            context.settings.routes_after_retries,
+            splits=self._bisects,
+            number=attempt,
         )
         self._settler = RunSettler(context)
-        self.unsettled = self._settler.unsettled  # runs whose outcome was not carried out to the end
+        # Runs whose outcome was not carried out to the end.
+        self.unsettled = self._settler.unsettled
         self._state = JobState.SETTLING if self.only_settles else JobState.WORKING
         self._no_waits: Future[None] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[None] | None = None
-        self.over = asyncio.Event()  # set when nothing of it runs any more
+        # Set when nothing of it runs any more.
+        self.over = asyncio.Event()
 
     async def run(self) -> None:
-        """Work on the batch until it is over, or was cut off; if it is cancelled, its job on Spark ends first."""
+        """Work on the batch until it is over, or was cut off; if it is cancelled, its job on Spark
+        ends first.
+        """
         self._task = asyncio.create_task(self._work(), name=f"{asyncio.current_task()}")
         if self._state is JobState.CANCELLED:
             self._task.cancel()
@@ -95,7 +137,8 @@ class SparkJob:
             self._change("end")
             self.over.set()
         if not self._task.cancelled() or not was_cut_off:
-            self._task.result()  # a cancellation that is not ours must not pass for the end of a batch
+            # A cancellation that is not ours must not pass for the end of a batch.
+            self._task.result()
 
     @property
     def is_revoked(self) -> bool:
@@ -132,8 +175,13 @@ class SparkJob:
             outcome = await self._execute(self.runs, self.attempts, ahead)
         finally:
             ahead.drop()
-        # Where executors did not find all records, they may be missing in one range only, and the others work.
-        is_partly = len(self.runs) > 1 and isinstance(outcome, Failed) and isinstance(outcome.error, DataLossError)
+        # Where executors did not find all records, they may be missing in one range only, and the
+        # others work.
+        is_partly = (
+            len(self.runs) > 1
+            and isinstance(outcome, Failed)
+            and isinstance(outcome.error, DataLossError)
+        )
         if isinstance(outcome, Split | Failed) and (is_partly or isinstance(outcome, Split)):
             await self._find_bad_records(outcome.error)
         elif outcome is not None:
@@ -145,14 +193,18 @@ class SparkJob:
         if not await self._context.signals.store_plans(trackers_of(runs)):
             self.was_refused = True
             return False
-        # A range that the group's position turned out to lie inside of was divided, and is not planned any more.
+        # A range that the group's position turned out to lie inside of was divided, and is not
+        # planned any more.
         return not self.is_revoked and all(run.planned in run.tracker.plans for run in runs)
 
     async def _execute(
         self, runs: Sequence[RecordRun], attempts: Attempts, ahead: Ahead | None = None
     ) -> RunOutcome | Split | None:
-        """Run records until their outcome is known; None if there is none: waits have ended, or the channel stops."""
-        context, group_id = self._context, self._context.group_id
+        """Run records until their outcome is known; None if there is none: waits have ended, or the
+        channel stops.
+        """
+        context = self._context
+        group_id = self._context.group_id
         parts = [run.part(group_id) for run in runs]
         supersedes = tuple(
             spark_range(group_id, run.tracker.partition, start, until).id
@@ -162,11 +214,17 @@ class SparkJob:
         while True:
             try:
                 number = attempts.begin()
-                frame, ahead = None if ahead is None else ahead.frame, None
+                frame = None if ahead is None else ahead.frame
+                ahead = None
                 rejected = await context.runner.run_batch(
-                    parts, number, alone=attempts.alone, supersedes=supersedes, no_waits=self._no_waits, frame=frame,
+                    parts,
+                    number,
+                    alone=attempts.alone,
+                    supersedes=supersedes,
+                    no_waits=self._no_waits,
+                    frame=frame,
                     on_call=self._starts,
-                )  # fmt: skip
+                )
                 return None if rejected is None else Worked(rejected)
             except OffloadError as error:
                 if isinstance(error.__cause__, SystemExit | KeyboardInterrupt):
@@ -200,17 +258,21 @@ class SparkJob:
         return True
 
     async def _find_bad_records(self, error: OffloadError) -> None:
-        """Run parts of the batch, smaller and smaller, until each record has its outcome or the job ends."""
+        """Run parts of the batch, smaller and smaller, until each record has its outcome or the job
+        ends.
+        """
         if len({run.tracker.partition for run in self.runs}) == len(self.runs):
             await self._search(self.runs, error)
             return
-        # Several ranges of one partition, as delayed retries have them: each is searched alone, since a bisection
-        # tells the parts of its ranges apart by their partition.
+        # Several ranges of one partition, as delayed retries have them: each is searched alone,
+        # since a bisection tells the parts of its ranges apart by their partition.
         for at, run in enumerate(self.runs, 1):
             if not await self._search([run], error, self.runs[at:]):
                 return
 
-    async def _search(self, wholes: Sequence[RecordRun], error: OffloadError, later: Sequence[RecordRun] = ()) -> bool:
+    async def _search(
+        self, wholes: Sequence[RecordRun], error: OffloadError, later: Sequence[RecordRun] = ()
+    ) -> bool:
         """Search one range of each of some partitions; False if the job is not to go on."""
         # A part has one attempt, counted on from those of the whole that held it.
         number = self.attempts.begun + (len(wholes) > 1)
@@ -220,7 +282,9 @@ class SparkJob:
             self._replan(wholes[0], bisection.first_split, error)
         while True:
             self.left = [*bisection.left, *later]
-            if not await self._settle_parts([(run, Failed(reason)) for run, reason in bisection.take_found()]):
+            if not await self._settle_parts(
+                [(run, Failed(reason)) for run, reason in bisection.take_found()]
+            ):
                 return False
             run = bisection.next()
             if run is None:
@@ -245,7 +309,10 @@ class SparkJob:
         run.tracker.replan(run.planned, *(part.planned for part in parts))
         self._context.observer.on(
             SparkBatchSplit(
-                channel=self._context.settings.name, id=self._context.id_of(run), records=run.records,
-                parts=len(parts), reason=str(error),
+                channel=self._context.settings.name,
+                id=self._context.id_of(run),
+                records=run.records,
+                parts=len(parts),
+                reason=str(error),
             )
-        )  # fmt: skip
+        )

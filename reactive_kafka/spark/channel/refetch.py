@@ -1,4 +1,6 @@
-"""Single records of a run with their bytes: out of the columns, or read again where executors have read them."""
+"""Single records of a run with their bytes: out of the columns, or read again where executors have
+read them.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,14 @@ from reactive_kafka.spark.batches.runs import RecordRun, end_of
 from reactive_kafka.subscription import Partitions
 
 Fetch = Callable[[TopicPartition, Collection[int]], AsyncGenerator[Sequence[RawRecord]]]
-"""Reads records by their offsets, in pieces, ascending, without those that are not in the log any more."""
+"""Reads records by their offsets, in pieces, ascending, without those that are not in the log any
+more.
+"""
 
-PIECE_RECORDS = 500  # the most records in memory at once, in addition to those of one fetch
-SKIP_OFFSETS = 100  # unwanted records in a row that are read and dropped; a longer gap is skipped by a seek
+# The most records in memory at once, in addition to those of one fetch.
+PIECE_RECORDS = 500
+# Unwanted records in a row that are read and dropped; a longer gap is skipped by a seek.
+SKIP_OFFSETS = 100
 PATIENCE_S = 30.0
 POLL_S = 0.5
 BACKOFF = Backoff(0.25, 5.0)
@@ -33,13 +39,18 @@ _OF_A_MEMBER = ("group_instance_id", "enable_auto_commit", "auto_commit_interval
 async def raw_records(
     run: RecordRun, indexes: Collection[int], fetch: Fetch
 ) -> AsyncGenerator[list[tuple[int, RawRecord]]]:
-    """Some records of a run with their arrival numbers (*indexes*), in pieces; those in columns first."""
+    """Some records of a run with their arrival numbers (*indexes*), in pieces; those in columns
+    first.
+    """
     wanted = None if len(indexes) == run.records else set(indexes)
-    at: dict[int, int] = {}  # offset -> arrival number, of the records to be fetched
+    # Offset -> arrival number, of the records to be fetched.
+    at: dict[int, int] = {}
     for part in run.slices:
         if isinstance(part.records, range):
             offsets = enumerate(part.records, part.first)
-            at.update((offset, index) for index, offset in offsets if wanted is None or index in wanted)
+            at.update(
+                (offset, index) for index, offset in offsets if wanted is None or index in wanted
+            )
         else:
             for piece in _of_columns(part, wanted):
                 yield piece
@@ -59,7 +70,11 @@ def _of_columns(part: Slice, wanted: set[int] | None) -> Iterator[list[tuple[int
     found = [at - part.first for at in sorted(wanted.intersection(range(part.first, end_of(part))))]
     for begin in range(0, len(found), PIECE_RECORDS):
         piece = found[begin : begin + PIECE_RECORDS]
-        yield [(part.first + at, record) for at in piece for record in columns.records(kept[at : at + 1])]
+        yield [
+            (part.first + at, record)
+            for at in piece
+            for record in columns.records(kept[at : at + 1])
+        ]
 
 
 async def records_of(
@@ -71,13 +86,15 @@ async def records_of(
     patience_s: float = PATIENCE_S,
     observer: Observer | None = None,
 ) -> AsyncGenerator[Sequence[RawRecord], None]:
-    """Read the records with these offsets, ascending, in pieces of at most ``PIECE_RECORDS``, none empty.
+    """Read the records with these offsets, ascending, in pieces of at most ``PIECE_RECORDS``, none
+    empty.
 
-    Those that are not in the log (any more), or that the channel's isolation level hides, are left out. The client
-    belongs to no group. It is closed with the iterator: leave it early through ``contextlib.aclosing``. Raises
-    TransientBrokerError, caused by the last error, if there was no progress for *patience_s*, or another BrokerError.
-    What cannot be read is passed over with ``on_unreadable = "skip"``, which the *observer* is told, waited for with
-    ``"wait"``, and raised as CorruptRecordError with ``"fail"``.
+    Those that are not in the log (any more), or that the channel's isolation level hides, are left
+    out. The client belongs to no group. It is closed with the iterator: leave it early through
+    ``contextlib.aclosing``. Raises TransientBrokerError, caused by the last error, if there was no
+    progress for *patience_s*, or another BrokerError. What cannot be read is passed over with
+    ``on_unreadable = "skip"``, which the *observer* is told, waited for with ``"wait"``, and raised
+    as CorruptRecordError with ``"fail"``.
     """
     reader = _Reader(connector, settings, partition, patience_s, observer)
     wanted = offsets if isinstance(offsets, range) else frozenset(offsets)
@@ -86,7 +103,11 @@ async def records_of(
             position = stretch.start
             while position < stretch.stop:
                 records, position = await reader.take(position, stretch.stop)
-                found = [record for record in records if record.offset in stretch and record.offset in wanted]
+                found = [
+                    record
+                    for record in records
+                    if record.offset in stretch and record.offset in wanted
+                ]
                 if found:
                     yield found
     finally:
@@ -94,7 +115,9 @@ async def records_of(
 
 
 def stretches(offsets: Iterable[int]) -> list[range]:
-    """The stretches to read, ascending, each from a wanted offset to the last one before a gap that is skipped."""
+    """The stretches to read, ascending, each from a wanted offset to the last one before a gap that
+    is skipped.
+    """
     if isinstance(offsets, range) and offsets.step == 1:
         return [offsets] if offsets else []
     found: list[range] = []
@@ -116,11 +139,15 @@ class _Reader:
     patience_s: float
     observer: Observer | None
     consumer: Consumer | None = None
-    at: int | None = None  # the client's position
-    end: int = 0  # of the log, as it was at the last seek
+    # The client's position.
+    at: int | None = None
+    # Of the log, as it was at the last seek.
+    end: int = 0
 
     async def take(self, position: int, until: int) -> tuple[Sequence[RawRecord], int]:
-        """Some records from *position* on, and the position after them; *until* if there are no more before that."""
+        """Some records from *position* on, and the position after them; *until* if there are no
+        more before that.
+        """
         waits = Waits(BACKOFF)
         reason: TransientBrokerError | None = None
         try:
@@ -140,7 +167,8 @@ class _Reader:
             raise TransientBrokerError(f"{text}: {reason or 'no records came'}") from reason
 
     async def _take(self, position: int, until: int) -> tuple[Sequence[RawRecord], int]:
-        consumer, partition = await self._connected(), self.partition
+        consumer = await self._connected()
+        partition = self.partition
         if self.at != position:
             begin = (await consumer.beginning_offsets([partition]))[partition]
             self.end = (await consumer.end_offsets([partition]))[partition]
@@ -152,7 +180,8 @@ class _Reader:
         poll = await consumer.poll({partition: min(PIECE_RECORDS, until - position)}, POLL_S)
         if (error := poll.errors.get(partition)) is not None:
             self.at = None
-            if isinstance(error, OffsetOutOfRangeError):  # deleted meanwhile: look where the log begins now
+            # Deleted meanwhile: look where the log begins now.
+            if isinstance(error, OffsetOutOfRangeError):
                 raise TransientBrokerError(str(error)) from error
             if isinstance(error, CorruptRecordError) and self.settings.on_unreadable != "fail":
                 return (), self._passed(error)
@@ -165,27 +194,41 @@ class _Reader:
         """The position behind what cannot be read; where it is waited for, TransientBrokerError."""
         if self.settings.on_unreadable == "wait":
             raise TransientBrokerError(str(error)) from error
-        until = error.until or error.offset + 1  # without an end it is passed over offset by offset
+        # Without an end it is passed over offset by offset.
+        until = error.until or error.offset + 1
         if self.observer is not None:
-            channel, partition = self.settings.name, self.partition
+            channel = self.settings.name
+            partition = self.partition
             told = UnreadableSkipped(
-                channel=channel, partition=partition, offset=error.offset, until=until, reason=error.reason
+                channel=channel,
+                partition=partition,
+                offset=error.offset,
+                until=until,
+                reason=error.reason,
             )
             self.observer.on(told)
         return until
 
     async def _connected(self) -> Consumer:
         if self.consumer is None:
-            properties = {name: value for name, value in self.settings.client.items() if name not in _OF_A_MEMBER}
+            properties = {
+                name: value
+                for name, value in self.settings.client.items()
+                if name not in _OF_A_MEMBER
+            }
             self.consumer = self.connector.consumer(
-                name=f"{self.settings.name}-again", subscription=Partitions((self.partition,)), group_id=None,
+                name=f"{self.settings.name}-again",
+                subscription=Partitions((self.partition,)),
+                group_id=None,
                 properties=properties,
-            )  # fmt: skip
+            )
             await start_without_group(self.consumer)
         return self.consumer
 
     async def close(self) -> None:
         """Close the client; the next read makes a new one."""
-        consumer, self.consumer, self.at = self.consumer, None, None
+        consumer = self.consumer
+        self.consumer = None
+        self.at = None
         if consumer is not None:
             await consumer.stop()

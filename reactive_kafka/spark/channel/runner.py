@@ -1,4 +1,6 @@
-"""A channel's batches on Spark: calls the user's function with their rows, and reports and counts the outcomes."""
+"""A channel's batches on Spark: calls the user's function with their rows, and reports and counts
+the outcomes.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,12 @@ from reactive_kafka.errors import ClusterError, DecodeError
 from reactive_kafka.formats import SchemaMissing, Schemas
 from reactive_kafka.formats.registered.schemas import Ask
 from reactive_kafka.observe.batches import count_of, ranges_text
-from reactive_kafka.observe.events import PROGRESS_EVERY_S, Observer, SparkBatchEnded, SparkBatchProgress
+from reactive_kafka.observe.events import (
+    PROGRESS_EVERY_S,
+    Observer,
+    SparkBatchEnded,
+    SparkBatchProgress,
+)
 from reactive_kafka.observe.facts import SparkFacts
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.batch import BatchPart, Rejected, Rejects, SparkBatch
@@ -29,13 +36,17 @@ from reactive_kafka.spark.session.texts import with_texts
 from reactive_kafka.tracing.calls import CallSpans
 from reactive_kafka.tracing.names import MOST_LINKS, Place
 
-Answers = dict[Ask, Any]  # of a schema registry, as far as a batch needs them
-Source = Callable[[Any, Sequence[BatchPart]], Any]  # session, parts of a batch -> a DataFrame of their rows
+# Of a schema registry, as far as a batch needs them.
+Answers = dict[Ask, Any]
+# Session, parts of a batch -> a DataFrame of their rows.
+Source = Callable[[Any, Sequence[BatchPart]], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A batch cannot be read before these questions have their answers; its function was not called."""
+    """A batch cannot be read before these questions have their answers; its function was not
+    called.
+    """
 
     asks: Sequence[Ask]
 
@@ -56,12 +67,17 @@ class SparkRunner:
     function: SparkFunction
     settings: IncomingSettings
     _: KW_ONLY
-    observer: Observer  # is told how batches go on, and how they end
-    source: Source | None = None  # makes the DataFrame of a batch; None: its pieces are columns, shipped from here
+    # Is told how batches go on, and how they end.
+    observer: Observer
+    # Makes the DataFrame of a batch; None: its pieces are columns, shipped from here.
+    source: Source | None = None
     clock: Clock = SYSTEM_CLOCK
-    schemas: Schemas | None = None  # those of a registry that the channel's format needs
-    spans: CallSpans | None = None  # makes a span of each run
-    progress_every_s: float = PROGRESS_EVERY_S  # how often the observer is told that a batch still runs
+    # Those of a registry that the channel's format needs.
+    schemas: Schemas | None = None
+    # Makes a span of each run.
+    spans: CallSpans | None = None
+    # How often the observer is told that a batch still runs.
+    progress_every_s: float = PROGRESS_EVERY_S
 
     def __post_init__(self) -> None:
         self._channel = self.settings.name
@@ -69,39 +85,59 @@ class SparkRunner:
 
     def facts(self) -> SparkFacts:
         """The session's state, and this channel's batches."""
-        return self._ledger.facts(self.clock.monotonic(), ready=self.engine.ready, reason=self.engine.reason)
+        return self._ledger.facts(
+            self.clock.monotonic(), ready=self.engine.ready, reason=self.engine.reason
+        )
 
     async def make(self, parts: Sequence[BatchPart]) -> Made | None:
-        """A DataFrame of *parts*, for :meth:`run_batch`; None: its call makes one, and tells what is in the way."""
+        """A DataFrame of *parts*, for :meth:`run_batch`; None: its call makes one, and tells what
+        is in the way.
+        """
         return await self.engine.make(lambda spark: Made(spark, self._rows(spark, parts)))
 
     async def run_batch(
-        self, parts: Sequence[BatchPart], attempt: int, *, alone: bool = False, supersedes: tuple[str, ...] = (),
-        no_waits: Future[None] | None = None, frame: Future[Made | None] | None = None,
+        self,
+        parts: Sequence[BatchPart],
+        attempt: int,
+        *,
+        alone: bool = False,
+        supersedes: tuple[str, ...] = (),
+        no_waits: Future[None] | None = None,
+        frame: Future[Made | None] | None = None,
         on_call: Callable[[], None] = lambda: None,
-    ) -> Sequence[Rejected] | None:  # fmt: skip
-        """Run the function on *parts*, at least one; when this returns, all but the rejected records are done.
+    ) -> Sequence[Rejected] | None:
+        """Run the function on *parts*, at least one; when this returns, all but the rejected
+        records are done.
 
-        These are the ones with corrupt payloads and those that the function rejected, by partition and offset, each
-        once. One error may serve many. A rejected offset need not be that of a record. *alone*: no other job may run
-        at the same time; *supersedes*: the ids of the failed ranges that these ranges were parts of; *frame*: what
-        :meth:`make` has been asked for these parts; *on_call*: is told, on the event loop, that the function is called.
+        These are the ones with corrupt payloads and those that the function rejected, by partition
+        and offset, each once. One error may serve many. A rejected offset need not be that of a
+        record. *alone*: no other job may run at the same time; *supersedes*: the ids of the failed
+        ranges that these ranges were parts of; *frame*: what :meth:`make` has been asked for these
+        parts; *on_call*: is told, on the event loop, that the function is called.
 
-        Schemas that are not known here are asked for, and the batch waits for them, without a time of its own. None:
-        *no_waits* was done meanwhile, or the application stops, and the records are neither done nor failed.
+        Schemas that are not known here are asked for, and the batch waits for them, without a time
+        of its own. None: *no_waits* was done meanwhile, or the application stops, and the records
+        are neither done nor failed.
 
         Raises:
             OffloadError: With one line of text; the user's error is ``__cause__``.
-            CancelledError: The job was cancelled and awaited; the records are neither done nor failed.
+            CancelledError: The job was cancelled and awaited; the records are neither done nor
+                failed.
         """
-        ranges = tuple(sorted((part.range for part in parts), key=lambda one: (one.topic, one.partition, one.start)))
+        ranges = tuple(
+            sorted(
+                (part.range for part in parts),
+                key=lambda one: (one.topic, one.partition, one.start),
+            )
+        )
         settings = self.settings.spark
         run = BatchRun(ranges, sum(part.records for part in parts), attempt, settings.timeout_s)
 
         loop = asyncio.get_running_loop()
 
         def note(progress: JobProgress) -> None:
-            # Looks come from threads, and the one of an earlier call may come late: the loop takes them in turn.
+            # Looks come from threads, and the one of an earlier call may come late: the loop takes
+            # them in turn.
             loop.call_soon_threadsafe(run.look, progress)
 
         again = f", attempt {attempt}" if attempt > 1 else ""
@@ -117,20 +153,27 @@ class SparkRunner:
                 while True:
                     call = partial(self._call, parts, run, supersedes, known, made, told)
                     result = await self.engine.run(
-                        call if self.spans is None else partial(copy_context().run, call), timeout_s=run.timeout_s,
-                        description=description, pool=settings.pool or self._channel, alone=alone, on_progress=note,
+                        call if self.spans is None else partial(copy_context().run, call),
+                        timeout_s=run.timeout_s,
+                        description=description,
+                        pool=settings.pool or self._channel,
+                        alone=alone,
+                        on_progress=note,
                         cancel_limit_s=max(1.0, self.settings.drain_timeout_s),
-                    )  # fmt: skip
+                    )
                     if not isinstance(result, Missing):
                         break
                     run.started = None
                     if not await self._ask(result.asks, known, no_waits):
-                        outcome, run.reason = "cancelled", "its schemas are not there, and its records come again"
+                        outcome = "cancelled"
+                        run.reason = "its schemas are not there, and its records come again"
                         return None
-            outcome, run.rejected = "ok", len(result)
+            outcome = "ok"
+            run.rejected = len(result)
             return result
         except asyncio.CancelledError:
-            outcome, run.reason = "cancelled", "its records are not settled, and come again"
+            outcome = "cancelled"
+            run.reason = "its records are not settled, and come again"
             raise
         except Exception as error:
             outcome = "lost" if isinstance(error, ClusterError) else "failed"
@@ -139,10 +182,13 @@ class SparkRunner:
         finally:
             self._end(run, outcome)
 
-    async def _ask(self, asks: Sequence[Ask], known: Answers, no_waits: Future[None] | None) -> bool:
+    async def _ask(
+        self, asks: Sequence[Ask], known: Answers, no_waits: Future[None] | None
+    ) -> bool:
         """Wait until *known* has the answers; False: they are not waited for any more."""
         schemas = self.schemas
-        assert schemas is not None  # noqa: S101  # made for every channel whose records name schemas
+        # Made for every channel whose records name schemas.
+        assert schemas is not None  # noqa: S101
         waiters = [SchemaMissing(schemas, ask).arrives() for ask in asks]
         left: set[Future[Any]] = set(waiters)
         try:
@@ -156,7 +202,8 @@ class SparkRunner:
             for one in waiters:
                 one.cancel()
         for ask in asks:
-            with suppress(SchemaMissing):  # it was let go again meanwhile
+            # It was let go again meanwhile.
+            with suppress(SchemaMissing):
                 try:
                     known[ask] = schemas.find(ask)
                 except DecodeError as error:
@@ -164,9 +211,15 @@ class SparkRunner:
         return True
 
     def _call(
-        self, parts: Sequence[BatchPart], run: BatchRun, supersedes: tuple[str, ...], known: Answers,
-        made: Made | None, told: Callable[[], object], spark: Any,
-    ) -> list[Rejected] | Missing:  # fmt: skip
+        self,
+        parts: Sequence[BatchPart],
+        run: BatchRun,
+        supersedes: tuple[str, ...],
+        known: Answers,
+        made: Made | None,
+        told: Callable[[], object],
+        spark: Any,
+    ) -> list[Rejected] | Missing:
         """Call the function; runs in a thread for jobs."""
         run.started = self.clock.monotonic()
         batch = SparkBatch(run.id, run.ranges, spark, run.attempt, supersedes)
@@ -193,7 +246,8 @@ class SparkRunner:
         if not payload.is_looked_through:
             yield payload.fitting(payload.parsed(records))
             return
-        # Kept on the executors: otherwise every job of the function would read and parse the batch again.
+        # Kept on the executors: otherwise every job of the function would read and parse the batch
+        # again.
         parsed = payload.parsed(records).persist()
         try:
             unfit = payload.unfit(parsed)
@@ -201,25 +255,35 @@ class SparkRunner:
                 rejects.note(*one)
             yield Missing(unfit.asks) if unfit.asks else payload.fitting(parsed)
         finally:
-            with suppress(Exception):  # with the session the data is gone, too; the job's error must be seen
+            # With the session the data is gone, too; the job's error must be seen.
+            with suppress(Exception):
                 parsed.unpersist()
 
     def _span(self, parts: Sequence[BatchPart], run: BatchRun) -> AbstractContextManager[None]:
-        """The span of a run, with links to the contexts of its records, which are here where columns are."""
+        """The span of a run, with links to the contexts of its records, which are here where
+        columns are.
+        """
         if self.spans is None:
             return nullcontext()
-        pieces = ((part.range, piece) for part in parts for piece in part.pieces) if self.source is None else ()
+        pieces = (
+            ((part.range, piece) for part in parts for piece in part.pieces)
+            if self.source is None
+            else ()
+        )
         places = (
             Place(TopicPartition(of.topic, of.partition), offset, headers)
             for of, piece in pieces
             for offset, headers in first_headers(piece, MOST_LINKS)
         )
-        return self.spans.of_many({one.topic for one in run.ranges}, run.records, places, run.attempt)
+        return self.spans.of_many(
+            {one.topic for one in run.ranges}, run.records, places, run.attempt
+        )
 
     @contextmanager
     def _telling(self, run: BatchRun) -> Iterator[None]:
         """Report the progress of the batch from time to time."""
-        loop, timer = asyncio.get_running_loop(), None
+        loop = asyncio.get_running_loop()
+        timer = None
 
         def tell() -> None:
             nonlocal timer
@@ -239,10 +303,17 @@ class SparkRunner:
         if facts is not None:
             self.observer.on(
                 SparkBatchEnded(
-                    channel=self._channel, id=run.id, outcome=outcome, records=run.records, duration_s=facts.since_s,
-                    ranges=facts.ranges, attempt=run.attempt, rejected=run.rejected, reason=run.reason,
+                    channel=self._channel,
+                    id=run.id,
+                    outcome=outcome,
+                    records=run.records,
+                    duration_s=facts.since_s,
+                    ranges=facts.ranges,
+                    attempt=run.attempt,
+                    rejected=run.rejected,
+                    reason=run.reason,
                 )
-            )  # fmt: skip
+            )
 
 
 def ship(spark: Any, parts: Sequence[BatchPart]) -> Any:

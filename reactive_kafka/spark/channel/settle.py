@@ -1,4 +1,6 @@
-"""What Spark jobs share, and how a run's outcome is carried out: settled as a range, or nacked record by record."""
+"""What Spark jobs share, and how a run's outcome is carried out: settled as a range, or nacked
+record by record.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ from reactive_kafka.verdicts.message import new_message
 logger = logging.getLogger("reactive_kafka.spark")
 T = TypeVar("T")
 
-READ_AGAIN_S = 1.0  # the wait before records that could not be read for their nacks are read again
+# The wait before records that could not be read for their nacks are read again.
+READ_AGAIN_S = 1.0
 
 # Why records are nacked, by arrival number; or one reason for all of them.
 Reasons = Mapping[int, BaseException] | OffloadError
@@ -51,7 +54,8 @@ class JobContext:
     settings: IncomingSettings
     runner: SparkRunner
     signals: WorkerSignals
-    fetch: Fetch  # for the dead letters of records that executors have read
+    # For the dead letters of records that executors have read.
+    fetch: Fetch
     observer: Observer
 
     @property
@@ -67,7 +71,9 @@ class JobContext:
     def commits(self) -> bool:
         """Whether positions are committed at all."""
         settings = self.settings
-        return settings.commit_strategy != "ignore" and bool(settings.group_id or settings.checkpoint)
+        return settings.commit_strategy != "ignore" and bool(
+            settings.group_id or settings.checkpoint
+        )
 
 
 class RunSettler:
@@ -77,7 +83,8 @@ class RunSettler:
         self._context = context
         self._signals = context.signals
         self._stop: Future[None] = asyncio.get_running_loop().create_future()
-        # Not carried out to the end, because of a stop or because the failure strategy leaves a record as it is.
+        # Not carried out to the end, because of a stop or because the failure strategy leaves a
+        # record as it is.
         self.unsettled: list[tuple[RecordRun, RunOutcome]] = []
 
     def stop(self) -> None:
@@ -101,7 +108,9 @@ class RunSettler:
         if tracker.is_closed:
             return False
         mine = [one for one in rejected if one.partition == tracker.partition]
-        reasons = {index: one.reason for one in mine if (index := run.index_of(one.offset)) is not None}
+        reasons = {
+            index: one.reason for one in mine if (index := run.index_of(one.offset)) is not None
+        }
         at = run.first
         for index in sorted(reasons):
             tracker.settle_range(at, index)
@@ -112,7 +121,9 @@ class RunSettler:
         return self._is_over(run)
 
     def _is_over(self, run: RecordRun) -> bool:
-        """Whether all records are settled. If so the plan is done: the committed position may pass the range."""
+        """Whether all records are settled. If so the plan is done: the committed position may pass
+        the range.
+        """
         tracker = run.tracker
         is_over = tracker.has_settled(run.first, run.end)
         if is_over:
@@ -122,10 +133,12 @@ class RunSettler:
 
     async def _nack(self, run: RecordRun, reasons: Reasons) -> None:
         """Nack records, a piece at a time; those that are not in the log any more are settled."""
-        tracker, lost = run.tracker, reasons
+        tracker = run.tracker
+        lost = reasons
         left = set(range(run.first, run.end)) if isinstance(reasons, OffloadError) else set(reasons)
         if isinstance(reasons, DataLossError):
-            reasons = OffloadError(str(reasons))  # the records that can be read are not lost
+            # The records that can be read are not lost.
+            reasons = OffloadError(str(reasons))
         while not self._stop.done():
             try:
                 async with aclosing(raw_records(run, left, self._context.fetch)) as pieces:
@@ -135,12 +148,18 @@ class RunSettler:
                             return
                 break
             except TransientBrokerError as error:
-                logger.warning("%s: %d records that are to be nacked cannot be read: %s", run.planned, len(left), error)
+                logger.warning(
+                    "%s: %d records that are to be nacked cannot be read: %s",
+                    run.planned,
+                    len(left),
+                    error,
+                )
                 await asyncio.wait({self._stop}, timeout=READ_AGAIN_S)
         if self._stop.done() or tracker.is_closed:
             return
         if isinstance(lost, DataLossError) and run.first in left:
-            # One letter tells of all that is lost. It has the offset of the range's first record, and no content.
+            # One letter tells of all that is lost. It has the offset of the range's first record,
+            # and no content.
             left.discard(run.first)
             nothing = ColumnRecord(run.planned.start, None, None, None, ())
             if not await self._carry_out(tracker, [(run.first, nothing)], lost):
@@ -151,17 +170,23 @@ class RunSettler:
     async def _carry_out(
         self, tracker: OffsetTracker, records: Sequence[tuple[int, RawRecord]], reasons: Reasons
     ) -> bool:
-        """Nack records and wait until that is carried out; False if it was not, and no other is to be nacked."""
+        """Nack records and wait until that is carried out; False if it was not, and no other is to
+        be nacked.
+        """
         waiting: set[Future[bool]] = set()
         for index, record in records:
             if tracker.is_closed or self._stop.done():
                 return False
             message: Delivery = new_message(None, record, tracker, index)
-            verdict = self._signals.nack(message, reasons if isinstance(reasons, OffloadError) else reasons[index])
+            verdict = self._signals.nack(
+                message, reasons if isinstance(reasons, OffloadError) else reasons[index]
+            )
             if verdict.done() and not tracker.has_settled(index, index + 1):
-                earlier = self._signals.verdict_of(message)  # an earlier nack of it is still being carried out
+                # An earlier nack of it is still being carried out.
+                earlier = self._signals.verdict_of(message)
                 if earlier is None:
-                    return False  # the strategy leaves it as it is
+                    # The strategy leaves it as it is.
+                    return False
                 verdict = earlier
             waiting.add(verdict)
         while (waiting := {one for one in waiting if not one.done()}) and not self._stop.done():

@@ -1,7 +1,8 @@
-"""The user's settings in Spark's words: properties of the session, and options for reading Kafka. Pure.
+"""The user's settings in Spark's words: properties of the session, and options for reading Kafka.
+Pure.
 
-PEM files are passed in. Executors may run on other machines, so certificates and keys are sent as text, never as the
-path of a file.
+PEM files are passed in. Executors may run on other machines, so certificates and keys are sent as
+text, never as the path of a file.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from reactive_kafka.errors import ConfigError
 
 LOOPBACK = "127.0.0.1"
 
-# How long executors keep a Kafka consumer, and what it has fetched, after its task. No other job uses it again. The
-# default is five minutes: after 25 small batches of two partitions 100 connections were open.
+# How long executors keep a Kafka consumer, and what it has fetched, after its task. No other job
+# uses it again. The default is five minutes: after 25 small batches of two partitions 100
+# connections were open.
 CONSUMERS: Mapping[str, str] = {
     f"spark.kafka.consumer.{cache}.{name}": "5s"
     for cache in ("cache", "fetchedData.cache")
@@ -26,28 +28,38 @@ CONSUMERS: Mapping[str, str] = {
 }
 
 
-def session_conf(settings: SparkSettings, cores: int, *, jars: Sequence[str] = (), path: str = "") -> dict[str, str]:
-    """Spark's properties; the user's win. *jars*: the Kafka connector; *path*: our PYTHONPATH, for executors here."""
+def session_conf(
+    settings: SparkSettings, cores: int, *, jars: Sequence[str] = (), path: str = ""
+) -> dict[str, str]:
+    """Spark's properties; the user's win. *jars*: the Kafka connector; *path*: our PYTHONPATH, for
+    executors here.
+    """
     conf = {
         "spark.app.name": "reactive-kafka",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.scheduler.mode": "FAIR",
-        "spark.python.task.killTimeout": "200ms",  # a cancelled Python task ends in 0.2 s instead of 2 s
+        # A cancelled Python task ends in 0.2 s instead of 2 s.
+        "spark.python.task.killTimeout": "200ms",
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.execution.arrow.localRelationThreshold": "1m",  # larger batches are cut into partitions
+        # Larger batches are cut into partitions.
+        "spark.sql.execution.arrow.localRelationThreshold": "1m",
     }
     if on_this_machine(settings.master):
         conf["spark.driver.host"] = conf["spark.driver.bindAddress"] = LOOPBACK
     if settings.master.startswith("local"):
         conf["spark.sql.shuffle.partitions"] = str(local_cores(settings.master, cores))
-    elif on_this_machine(settings.master):  # a worker passes on none of our environment
+    elif on_this_machine(settings.master):
+        # A worker passes on none of our environment.
         conf["spark.executorEnv.PYTHONPATH"] = path
     if jars:
         conf.update(CONSUMERS)
     # Spark shows Hadoop's properties also under Hadoop's own names.
-    hidden = [f"\\Q{name.removeprefix('spark.hadoop.')}\\E" for name in (*SECRET, *secret_names(settings))]
-    conf["spark.redaction.regex"] = "|".join((SECRET_NAMES, *hidden))  # its pages and its event log show none of them
+    hidden = [
+        f"\\Q{name.removeprefix('spark.hadoop.')}\\E" for name in (*SECRET, *secret_names(settings))
+    ]
+    # Its pages and its event log show none of them.
+    conf["spark.redaction.regex"] = "|".join((SECRET_NAMES, *hidden))
     conf.update({name: spelled(value) for name, value in settings.conf.items()})
     conf["spark.master"] = spelled(settings.master)
     if jars:
@@ -63,29 +75,40 @@ def secret_names(settings: SparkSettings) -> list[str]:
 
 def properties_text(properties: Mapping[str, str]) -> str:
     """The text of a file of Java's properties. Source: java.util.Properties.load."""
-    lines = (f"{_escaped(name, ' =:#!')}={_escaped(value, ' ')}\n" for name, value in properties.items())
+    lines = (
+        f"{_escaped(name, ' =:#!')}={_escaped(value, ' ')}\n" for name, value in properties.items()
+    )
     return "".join(lines)
 
 
 def _escaped(text: str, special: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    escaped = (
+        text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    )
     return "".join(f"\\{char}" if char in special else char for char in escaped)
 
 
 def driver_environment(
     settings: SparkSettings, environ: Mapping[str, str], *, java_home: str, python: str, path: str
 ) -> dict[str, str]:
-    """What is added to the environment while a session is opened; *environ*, the process's, wins but for JAVA_HOME."""
+    """What is added to the environment while a session is opened; *environ*, the process's, wins
+    but for JAVA_HOME.
+    """
     ours = {}
-    if name := settings.conf.get("spark.pyspark.python"):  # read by Spark's own scripts only
+    # Read by Spark's own scripts only.
+    if name := settings.conf.get("spark.pyspark.python"):
         ours["PYSPARK_PYTHON"] = spelled(name)
     elif on_this_machine(settings.master):
-        ours["PYSPARK_PYTHON"] = python  # executors need its version; on other machines it has another path
+        # Executors need its version; on other machines it has another path.
+        ours["PYSPARK_PYTHON"] = python
     if settings.master.startswith("local") and "PYSPARK_PYTHON" not in environ:
         ours["PYTHONPATH"] = path
     if on_this_machine(settings.master):
-        ours["SPARK_LOCAL_IP"] = LOOPBACK  # the machine's name need not resolve
-    kept = {name: value for name, value in ours.items() if name == "PYTHONPATH" or name not in environ}
+        # The machine's name need not resolve.
+        ours["SPARK_LOCAL_IP"] = LOOPBACK
+    kept = {
+        name: value for name, value in ours.items() if name == "PYTHONPATH" or name not in environ
+    }
     return {**kept, "JAVA_HOME": java_home}
 
 
@@ -95,7 +118,9 @@ def on_this_machine(master: str) -> bool:
 
 
 def masters_in(master: str) -> list[tuple[str, int]]:
-    """Host and port of each master of a standalone cluster (``spark://a:7077,b:7077``); none in any other URL."""
+    """Host and port of each master of a standalone cluster (``spark://a:7077,b:7077``); none in any
+    other URL.
+    """
     hosts = master.removeprefix("spark://").split(",") if master.startswith("spark://") else []
     found = [one.rpartition(":") for one in hosts]
     return [(host.strip("[]"), int(port)) for host, _, port in found if host and port.isdecimal()]
@@ -114,25 +139,55 @@ def spelled(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-PASSED = frozenset({
-    "security_protocol", "request_timeout_ms", "retry_backoff_ms", "metadata_max_age_ms", "connections_max_idle_ms",
-    "max_poll_records", "fetch_min_bytes", "fetch_max_bytes", "fetch_max_wait_ms", "max_partition_fetch_bytes",
-    "check_crcs", "client_rack",
-})  # fmt: skip
+PASSED = frozenset(
+    {
+        "security_protocol",
+        "request_timeout_ms",
+        "retry_backoff_ms",
+        "metadata_max_age_ms",
+        "connections_max_idle_ms",
+        "max_poll_records",
+        "fetch_min_bytes",
+        "fetch_max_bytes",
+        "fetch_max_wait_ms",
+        "max_partition_fetch_bytes",
+        "check_crcs",
+        "client_rack",
+    }
+)
 """Properties that mean the same in Java, under Kafka's names."""
 
-OURS_ALONE = frozenset({
-    "bootstrap_servers",  # passed separately
-    "client_id",  # many Java clients in one process would share it
-    "group_instance_id", "session_timeout_ms", "heartbeat_interval_ms", "max_poll_interval_ms", "rebalance_timeout_ms",
-    "partition_assignment_strategy", "exclude_internal_topics",
-})  # fmt: skip
+OURS_ALONE = frozenset(
+    {
+        # Passed separately.
+        "bootstrap_servers",
+        # Many Java clients in one process would share it.
+        "client_id",
+        "group_instance_id",
+        "session_timeout_ms",
+        "heartbeat_interval_ms",
+        "max_poll_interval_ms",
+        "rebalance_timeout_ms",
+        "partition_assignment_strategy",
+        "exclude_internal_topics",
+    }
+)
 """Properties that are left out; most are those of a group member, and executors join no group."""
 
-_TRANSLATED = frozenset({
-    "isolation_level", "sasl_mechanism", "sasl_plain_username", "sasl_plain_password", "ssl_cafile", "ssl_cadata",
-    "ssl_certfile", "ssl_keyfile", "ssl_password", "ssl_check_hostname",
-})  # fmt: skip
+_TRANSLATED = frozenset(
+    {
+        "isolation_level",
+        "sasl_mechanism",
+        "sasl_plain_username",
+        "sasl_plain_password",
+        "ssl_cafile",
+        "ssl_cadata",
+        "ssl_certfile",
+        "ssl_keyfile",
+        "ssl_password",
+        "ssl_check_hostname",
+    }
+)
 _RECORDS_MODE = 'or use mode = "records", which reads with this process\'s own client'
 _NO_TICKET = "executors have no Kerberos ticket of ours: use SCRAM or TLS"
 _REFUSED: Mapping[str, str] = {
@@ -149,16 +204,22 @@ _MECHANISMS: Mapping[str, str] = {
     "SCRAM-SHA-512": f"{_LOGIN_MODULE}.scram.ScramLoginModule",
 }
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
-_KEY = re.compile(r"-----BEGIN (?P<kind>[A-Z ]*)PRIVATE KEY-----.+?-----END (?P=kind)PRIVATE KEY-----", re.DOTALL)
-_PBES2 = bytes.fromhex("06092a864886f70d01050d")  # the object identifier, in a key, of openssl's default encryption
-SECRET = ("kafka.sasl.jaas.config", "kafka.ssl.keystore.key", "kafka.ssl.key.password")  # options with secret values
+_KEY = re.compile(
+    r"-----BEGIN (?P<kind>[A-Z ]*)PRIVATE KEY-----.+?-----END (?P=kind)PRIVATE KEY-----", re.DOTALL
+)
+# The object identifier, in a key, of openssl's default encryption.
+_PBES2 = bytes.fromhex("06092a864886f70d01050d")
+# Options with secret values.
+SECRET = ("kafka.sasl.jaas.config", "kafka.ssl.keystore.key", "kafka.ssl.key.password")
 
 
 def kafka_options(settings: IncomingSettings, read: Callable[[str], str]) -> dict[str, str]:
-    """Spark's ``kafka.*`` options for the channel's client properties, without the brokers' addresses.
+    """Spark's ``kafka.*`` options for the channel's client properties, without the brokers'
+    addresses.
 
-    They contain secrets: never log them. The properties of a group member are left out: Spark would refuse them. *read*
-    gives the text of a PEM file, or an OSError. Raises ConfigError if a property has no equivalent in Java's client.
+    They contain secrets: never log them. The properties of a group member are left out: Spark would
+    refuse them. *read* gives the text of a PEM file, or an OSError. Raises ConfigError if a
+    property has no equivalent in Java's client.
     """
     client = settings.client
     if refused := [problem for name in client if (problem := _refusal(settings, name)) is not None]:
@@ -175,7 +236,9 @@ def kafka_options(settings: IncomingSettings, read: Callable[[str], str]) -> dic
 
 def _refusal(settings: IncomingSettings, name: str) -> str | None:
     if name == "sasl_mechanism" and settings.client[name] not in _MECHANISMS:
-        reason = f"executors log in with {', '.join(_MECHANISMS)} only: use one of them, {_RECORDS_MODE}"
+        reason = (
+            f"executors log in with {', '.join(_MECHANISMS)} only: use one of them, {_RECORDS_MODE}"
+        )
     elif name in PASSED | OURS_ALONE | _TRANSLATED:
         return None
     elif name in _REFUSED:
@@ -192,13 +255,17 @@ def _problem(settings: IncomingSettings, name: str, reason: str) -> str:
 def _sasl(settings: IncomingSettings) -> dict[str, str]:
     client = settings.client
     mechanism = str(client.get("sasl_mechanism", "PLAIN"))
-    user, password = (_quoted(spelled(client.get(f"sasl_plain_{name}", ""))) for name in ("username", "password"))
+    user, password = (
+        _quoted(spelled(client.get(f"sasl_plain_{name}", ""))) for name in ("username", "password")
+    )
     login = f"{_MECHANISMS[mechanism]} required username={user} password={password};"
     return {"sasl.mechanism": mechanism, "sasl.jaas.config": login}
 
 
 def _quoted(text: str) -> str:
-    """*text* as a quoted string of JAAS, which would end at a line's end. Source: java.io.StreamTokenizer."""
+    """*text* as a quoted string of JAAS, which would end at a line's end. Source:
+    java.io.StreamTokenizer.
+    """
     for char, escaped in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r")):
         text = text.replace(char, escaped)
     return f'"{text}"'
@@ -228,9 +295,18 @@ def _key_store(settings: IncomingSettings, read: Callable[[str], str]) -> dict[s
         raise ConfigError(_problem(settings, key_name, "the file holds no private key in PEM form"))
     if key["kind"] not in ("", "ENCRYPTED ") or "Proc-Type:" in key[0]:
         make = "openssl pkcs8 -topk8 -in KEY -out NEW"
-        raise ConfigError(_problem(settings, key_name, f"Java reads keys in PKCS #8 form only: make one with {make}"))
-    store = {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": chain, "ssl.keystore.key": key[0]}
-    if not key["kind"]:  # with a plain key Java takes a password for an error
+        raise ConfigError(
+            _problem(
+                settings, key_name, f"Java reads keys in PKCS #8 form only: make one with {make}"
+            )
+        )
+    store = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.certificate.chain": chain,
+        "ssl.keystore.key": key[0],
+    }
+    # With a plain key Java takes a password for an error.
+    if not key["kind"]:
         return store
     if "ssl_password" not in settings.client:
         raise ConfigError(_problem(settings, key_name, "the key is encrypted: set ssl_password"))

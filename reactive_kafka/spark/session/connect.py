@@ -1,4 +1,6 @@
-"""Opens sessions on a Spark Connect server: the driver is there, and no Java is needed here. Everything blocks."""
+"""Opens sessions on a Spark Connect server: the driver is there, and no Java is needed here.
+Everything blocks.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +33,15 @@ from reactive_kafka.spark.session.debug_lines import hide
 logger = logging.getLogger("reactive_kafka.spark")
 
 OPEN_LIMIT_S = 20.0
-KILL_MARGIN_S = 3.0  # beyond spark.python.task.killTimeout: executors look for killed tasks every 2 s
+# Beyond spark.python.task.killTimeout: executors look for killed tasks every 2 s.
+KILL_MARGIN_S = 3.0
 _NEEDED = ("pyspark", "pyarrow", "pandas", "grpc", "grpc_status", "google.rpc", "zstandard")
 
 
 def check_connect() -> None:
-    """Raise MissingExtraError unless the packages of a Connect session are installed; nothing is imported."""
+    """Raise MissingExtraError unless the packages of a Connect session are installed; nothing is
+    imported.
+    """
     if not all(_is_installed(name) for name in _NEEDED):
         raise MissingExtraError("[spark] remote", "connect")
 
@@ -44,14 +49,17 @@ def check_connect() -> None:
 def _is_installed(name: str) -> bool:
     try:
         return find_spec(name) is not None
-    except (ModuleNotFoundError, ValueError):  # its parent is missing; somebody put None in sys.modules
+    except (ModuleNotFoundError, ValueError):
+        # Its parent is missing; somebody put None in sys.modules.
         return False
 
 
 def version_trouble(client: str, server: str) -> str | None:
     """Why these two versions of Spark do not work together; None if they do."""
-    # Source: Spark Connect overview, "upgradability": a server serves older clients of its major version.
-    ours, theirs = _minor(client), _minor(server)
+    # Source: Spark Connect overview, "upgradability": a server serves older clients of its major
+    # version.
+    ours = _minor(client)
+    theirs = _minor(server)
     if ours[:1] == theirs[:1] and ours <= theirs:
         return None
     wanted = ".".join(map(str, theirs))
@@ -63,9 +71,20 @@ def _minor(version: str) -> tuple[int, ...]:
 
 
 def seconds(duration: str) -> float:
-    """A duration as Spark writes it (``200ms``, ``2s``; a bare number is milliseconds), in seconds."""
+    """A duration as Spark writes it (``200ms``, ``2s``; a bare number is milliseconds), in
+    seconds.
+    """
     match = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", duration.lower())
-    units = {"": 0.001, "us": 1e-6, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+    units = {
+        "": 0.001,
+        "us": 1e-6,
+        "ms": 0.001,
+        "s": 1.0,
+        "m": 60.0,
+        "min": 60.0,
+        "h": 3600.0,
+        "d": 86400.0,
+    }
     if match is None or match[2] not in units:
         raise OffloadError(f"{duration!r} is no duration of Spark's")
     return int(match[1]) * units[match[2]]
@@ -74,16 +93,22 @@ def seconds(duration: str) -> float:
 class ConnectMaker:
     """Opens sessions on the server that ``[spark] remote`` names."""
 
-    longest_retry_s = 5.0  # an attempt is cheap, and a server that is back should be found soon
+    # An attempt is cheap, and a server that is back should be found soon.
+    longest_retry_s = 5.0
 
     def __init__(self, settings: SparkSettings) -> None:
         self._settings = settings
-        self._opening: Any = None  # the client of an open() that is under way
-        self._left_out: list[str] = []  # properties that the last session was opened without
-        self._left: dict[str, str | None] = {}  # id of a session that was left behind -> the server's own id
+        # The client of an open() that is under way.
+        self._opening: Any = None
+        # Properties that the last session was opened without.
+        self._left_out: list[str] = []
+        # Id of a session that was left behind -> the server's own id.
+        self._left: dict[str, str | None] = {}
 
     def open(self) -> ConnectSession:
-        """Open a session, and end the jobs of those that were left behind. Takes less than half a minute."""
+        """Open a session, and end the jobs of those that were left behind. Takes less than half a
+        minute.
+        """
         import pyspark
         from pyspark.sql.connect.session import SparkSession
 
@@ -100,7 +125,8 @@ class ConnectMaker:
             with limited(OPEN_LIMIT_S, partial(close, client)):
                 if trouble := version_trouble(pyspark.__version__, spark.version):
                     raise OffloadError(trouble)
-                conf, secrets = self._settings.conf, secret_names(self._settings)
+                conf = self._settings.conf
+                secrets = secret_names(self._settings)
                 hide((*secrets, *(spelled(conf[name]) for name in secrets if name in conf)))
                 self._tell_left_out(_configure(spark, self._settings.conf))
                 kill_timeout_s = seconds(str(spark.conf.get("spark.python.task.killTimeout", "2s")))
@@ -112,14 +138,18 @@ class ConnectMaker:
             raise OffloadError(f"{shown(remote)}: {said(error)}") from error
         finally:
             self._opening = None
-        return ConnectSession(spark, running, shown(remote), kill_timeout_s + KILL_MARGIN_S, self._left)
+        return ConnectSession(
+            spark, running, shown(remote), kill_timeout_s + KILL_MARGIN_S, self._left
+        )
 
     def abort(self) -> None:
-        if (client := self._opening) is not None:  # open() may end meanwhile
+        # open() may end meanwhile.
+        if (client := self._opening) is not None:
             close(client)
 
     def _tell_left_out(self, names: list[str]) -> None:
-        if names and names != self._left_out:  # not again for each session
+        # Not again for each session.
+        if names and names != self._left_out:
             logger.warning(
                 "[spark.conf] %s: only the start of a Spark Connect server can set this; it is left out",
                 ", ".join(map(repr, names)),
@@ -152,15 +182,20 @@ def shown(remote: str) -> str:
 def _builder(remote: str) -> Any:
     from pyspark.sql.connect.client import DefaultChannelBuilder
 
-    # A pool of its own, or a new channel would share the old one's pause between attempts to connect.
+    # A pool of its own, or a new channel would share the old one's pause between attempts to
+    # connect.
     return DefaultChannelBuilder(remote, [("grpc.use_local_subchannel_pool", 1)])
 
 
 def _patient_for_a_moment(client: Any) -> Any:
     from pyspark.sql.connect.client.retries import DefaultPolicy
 
-    warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]")  # our own log has the reason
-    client.set_retry_policies([DefaultPolicy(max_retries=3, initial_backoff=50, backoff_multiplier=2)])  # not minutes
+    # Our own log has the reason.
+    warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]")
+    # Not minutes.
+    client.set_retry_policies(
+        [DefaultPolicy(max_retries=3, initial_backoff=50, backoff_multiplier=2)]
+    )
     return client
 
 
@@ -170,18 +205,22 @@ def _client_of(remote: str, session_id: str, observed: str | None) -> Any:
     builder = _builder(remote)
     builder.set("session_id", session_id)
     client = _patient_for_a_moment(SparkConnectClient(builder))
-    client._server_session_id = observed  # a restarted server then refuses it, instead of making a session
+    # A restarted server then refuses it, instead of making a session.
+    client._server_session_id = observed
     return client
 
 
 def _configure(spark: Any, conf: Mapping[str, Any]) -> list[str]:
-    """Set the properties of a session; the names of those that its server does not let a session set."""
+    """Set the properties of a session; the names of those that its server does not let a session
+    set.
+    """
     refused = []
     for name, value in {"spark.sql.session.timeZone": "UTC", **conf}.items():
         try:
             spark.conf.set(name, spelled(value))
         except Exception as error:
-            if "CANNOT_MODIFY" not in str(error):  # of its driver, its executors, or fixed for all sessions
+            # Of its driver, its executors, or fixed for all sessions.
+            if "CANNOT_MODIFY" not in str(error):
                 raise
             refused.append(name)
     return refused

@@ -1,4 +1,6 @@
-"""A session on a Spark Connect server, and the operations that one run of a function starts. Everything blocks."""
+"""A session on a Spark Connect server, and the operations that one run of a function starts.
+Everything blocks.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,16 @@ T = TypeVar("T")
 
 WARM_UP_LIMIT_S = 60.0
 # A server's errors for a session, or a driver of its own, that is gone for good.
-_GONE = ("INVALID_HANDLE.SESSION_", "NO_ACTIVE_SESSION", "SparkContext was shut down", "on a stopped SparkContext")
-_IS_REMOTE = "SPARK_CONNECT_MODE_ENABLED"  # makes pyspark.sql.functions those of Connect
-_remote_ones: set[object] = set()  # the sessions that need it
+_GONE = (
+    "INVALID_HANDLE.SESSION_",
+    "NO_ACTIVE_SESSION",
+    "SparkContext was shut down",
+    "on a stopped SparkContext",
+)
+# Makes pyspark.sql.functions those of Connect.
+_IS_REMOTE = "SPARK_CONNECT_MODE_ENABLED"
+# The sessions that need it.
+_remote_ones: set[object] = set()
 _lock = threading.Lock()
 
 
@@ -34,13 +43,22 @@ class ConnectSession:
     driver_pid = None
 
     def __init__(
-        self, spark: Any, running: threading.local, name: str, settle_s: float, left: dict[str, str | None]
+        self,
+        spark: Any,
+        running: threading.local,
+        name: str,
+        settle_s: float,
+        left: dict[str, str | None],
     ) -> None:
         self.spark = spark
-        self.running = running  # its attribute ``group`` is the group that runs in a thread
-        self.settle_s = settle_s  # how long after a cancellation a task may still be active; the server cannot be asked
-        self._name = name  # the server's address, for people
-        self._left = left  # gets our id -> the server's, if the server was not told to forget the session
+        # Its attribute ``group`` is the group that runs in a thread.
+        self.running = running
+        # How long after a cancellation a task may still be active; the server cannot be asked.
+        self.settle_s = settle_s
+        # The server's address, for people.
+        self._name = name
+        # Gets our id -> the server's, if the server was not told to forget the session.
+        self._left = left
         self._lost = self._released = self._closed = False
         spark.registerProgressHandler(self._on_progress)
 
@@ -48,25 +66,33 @@ class ConnectSession:
         return self._lost or self._closed
 
     def trouble(self) -> str | None:
-        """Ask the server for one setting of the session. Only a job can show whether it has executors."""
+        """Ask the server for one setting of the session. Only a job can show whether it has
+        executors.
+        """
         try:
             self.spark.conf.get("spark.sql.session.timeZone")
-        except Exception as error:  # gRPC's, Spark's or Python's; none may end the heartbeat
+        except Exception as error:
+            # GRPC's, Spark's or Python's; none may end the heartbeat.
             self.note(error)
             return f"{self._name}: {said(error)}"
         return None
 
     def note(self, error: BaseException) -> None:
         """Keep in mind that the session is lost, if *error* says so."""
-        is_unreachable = type(error).__name__ == "SparkConnectGrpcException" and "StatusCode.UNAVAILABLE" in str(error)
+        is_unreachable = type(
+            error
+        ).__name__ == "SparkConnectGrpcException" and "StatusCode.UNAVAILABLE" in str(error)
         self._lost = self._lost or is_gone(error) or is_unreachable
 
     def warm_up(self) -> None:
-        """Run a job of one row, with Python on an executor; OffloadError if it failed, or was not done in time."""
+        """Run a job of one row, with Python on an executor; OffloadError if it failed, or was not
+        done in time.
+        """
         group = self.group("warm-up", "default")
 
         def give_up() -> None:
-            with suppress(Exception):  # the server may be gone
+            # The server may be gone.
+            with suppress(Exception):
                 group.cancel()
 
         try:
@@ -74,14 +100,18 @@ class ConnectSession:
                 group.run(_one_row)
         except Exception as error:
             text = f"not even a job of one row was done in {WARM_UP_LIMIT_S:g} s: has the server free executors?"
-            raise OffloadError(f"{self._name}: {text if group.cancelled else said(error)}") from error
+            raise OffloadError(
+                f"{self._name}: {text if group.cancelled else said(error)}"
+            ) from error
 
     def group(self, description: str, pool: str) -> ConnectJobGroup:
-        return ConnectJobGroup(self)  # the clients of a Connect server have neither descriptions nor pools
+        # The clients of a Connect server have neither descriptions nor pools.
+        return ConnectJobGroup(self)
 
     def stop(self) -> None:
         """Tell the server to cancel what runs and to forget the session."""
-        with suppress(Exception):  # a server that is gone has nothing to forget
+        # A server that is gone has nothing to forget.
+        with suppress(Exception):
             self.spark.client.release_session()
             self._released = True
 
@@ -89,21 +119,30 @@ class ConnectSession:
         """Close the connection; jobs that still wait for the server fail."""
         if self._closed:
             return
-        self._closed, client = True, self.spark.client
+        self._closed = True
+        client = self.spark.client
         if not self._released:
             self._left[client._session_id] = client._server_session_id
         close(client)
         self._make_current(None)
         need_remote(self.running, False)
 
-    def _on_progress(self, stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
+    def _on_progress(
+        self, stages: Any, inflight_tasks: int, operation_id: str | None, done: bool
+    ) -> None:
         """Called by pyspark in the thread that waits for the operation."""
         group: ConnectJobGroup | None = getattr(self.running, "group", None)
         if group is not None and operation_id:
-            group.operations[operation_id] = {stage.stage_id: stage for stage in stages or ()}, inflight_tasks, done
+            group.operations[operation_id] = (
+                {stage.stage_id: stage for stage in stages or ()},
+                inflight_tasks,
+                done,
+            )
 
     def _make_current(self, spark: Any) -> None:
-        """Set what ``SparkSession.active()`` returns in this thread, and in those that a function starts."""
+        """Set what ``SparkSession.active()`` returns in this thread, and in those that a function
+        starts.
+        """
         from pyspark.sql.connect.session import SparkSession
 
         with SparkSession._lock:
@@ -133,7 +172,8 @@ class ConnectJobGroup:
         self.cancelled = False
 
     def run(self, job: Callable[[Any], T]) -> T:
-        spark, running = self._session.spark, self._session.running
+        spark = self._session.spark
+        running = self._session.running
         running.group = self
         spark.clearTags()
         spark.addTag(self._tag)
@@ -147,11 +187,14 @@ class ConnectJobGroup:
             raise
         finally:
             self._returned_at = time.monotonic()
-            spark.clearTags()  # also those that the function has added
+            # Also those that the function has added.
+            spark.clearTags()
             del running.group
 
     def about_to_start(self) -> None:
-        """Raise OffloadError instead of sending an operation to the server, if the group was cancelled."""
+        """Raise OffloadError instead of sending an operation to the server, if the group was
+        cancelled.
+        """
         if self.cancelled:
             raise OffloadError("this batch was cancelled: no further Spark job of it starts")
         self._has_started = True
@@ -164,28 +207,42 @@ class ConnectJobGroup:
         """The server's last report, from about every two seconds; it has no failed tasks."""
         operations = list(self.operations.values())
         stages = (_stages_of(known, done, self._went_well) for known, _, done in operations)
-        return sum(chain.from_iterable(stages), JobProgress(tasks_active=sum(it[1] for it in operations if not it[2])))
+        return sum(
+            chain.from_iterable(stages),
+            JobProgress(tasks_active=sum(it[1] for it in operations if not it[2])),
+        )
 
     def is_over(self) -> bool:
-        """Whether no task is active: true at once if all went well, else when killed tasks have had time to end."""
+        """Whether no task is active: true at once if all went well, else when killed tasks have had
+        time to end.
+        """
         if self._went_well or not self._has_started:
             return True
         return time.monotonic() >= self._returned_at + self._session.settle_s
 
 
 def _stages_of(stages: Mapping[int, Any], done: bool, well: bool) -> Iterator[JobProgress]:
-    """The stages of one operation. The server does not report its end: if all went well, what was begun is done."""
-    last_begun = max((number for number, stage in stages.items() if stage.num_completed_tasks), default=-1)
+    """The stages of one operation. The server does not report its end: if all went well, what was
+    begun is done.
+    """
+    last_begun = max(
+        (number for number, stage in stages.items() if stage.num_completed_tasks), default=-1
+    )
     for number, stage in stages.items():
         if done and not stage.num_completed_tasks and number < last_begun:
-            continue  # skipped: Spark had its result
+            # skipped: Spark had its result.
+            continue
         is_done = stage.done or (done and well)
         tasks_done = stage.num_tasks if is_done else stage.num_completed_tasks
-        yield JobProgress(stages=1, stages_done=int(is_done), tasks=stage.num_tasks, tasks_done=tasks_done)
+        yield JobProgress(
+            stages=1, stages_done=int(is_done), tasks=stage.num_tasks, tasks_done=tasks_done
+        )
 
 
 def need_remote(who: object, need: bool) -> None:
-    """Make ``pyspark.sql.functions`` those of Connect, in the whole process, for as long as a session needs that."""
+    """Make ``pyspark.sql.functions`` those of Connect, in the whole process, for as long as a
+    session needs that.
+    """
     with _lock:
         if need:
             _remote_ones.add(who)
@@ -202,7 +259,9 @@ def guard(running: threading.local) -> Any:
     import grpc
 
     class Guard(grpc.UnaryStreamClientInterceptor):  # type: ignore[misc]
-        def intercept_unary_stream(self, continuation: Callable[..., Any], details: Any, request: Any) -> Any:
+        def intercept_unary_stream(
+            self, continuation: Callable[..., Any], details: Any, request: Any
+        ) -> Any:
             group: ConnectJobGroup | None = getattr(running, "group", None)
             if group is not None and details.method.endswith("/ExecutePlan"):
                 group.about_to_start()
@@ -213,7 +272,9 @@ def guard(running: threading.local) -> Any:
 
 @contextmanager
 def limited(limit_s: float, give_up: Callable[[], None]) -> Iterator[None]:
-    """Call *give_up*, from another thread, if the block takes longer than *limit_s*: calls have no deadline."""
+    """Call *give_up*, from another thread, if the block takes longer than *limit_s*: calls have no
+    deadline.
+    """
     late = threading.Timer(limit_s, give_up)
     late.daemon = True
     late.start()
@@ -224,12 +285,16 @@ def limited(limit_s: float, give_up: Callable[[], None]) -> Iterator[None]:
 
 
 def close(client: Any) -> None:
-    """Close a client at once; calls that wait for an answer fail. Its own ``close`` alone would wait for them."""
-    with suppress(Exception):  # whatever state it is in: it is not used again
+    """Close a client at once; calls that wait for an answer fail. Its own ``close`` alone would
+    wait for them.
+    """
+    # Whatever state it is in: it is not used again.
+    with suppress(Exception):
         client._channel.close()
     with suppress(Exception):
         client.close()
-    with suppress(Exception):  # or it would be kept until the process exits, and call the server then
+    # Or it would be kept until the process exits, and call the server then.
+    with suppress(Exception):
         atexit.unregister(client._cleanup_ml_cache)
 
 

@@ -1,4 +1,6 @@
-"""What pyspark's clients print at DEBUG: every call, with its values. Lines with a secret in them are dropped."""
+"""What pyspark's clients print at DEBUG: every call, with its values. Lines with a secret in them
+are dropped.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ _hidden: set[str] = set(SECRET)
 
 
 def hide(texts: Iterable[str]) -> None:
-    """Drop the lines with one of *texts* in them from now on: names of secrets, and the secrets themselves.
+    """Drop the lines with one of *texts* in them from now on: names of secrets, and the secrets
+    themselves.
 
     An answer of Java has a value without its name, so that names are not enough.
     """

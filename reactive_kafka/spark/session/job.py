@@ -11,7 +11,13 @@ from typing import Any, TypeVar
 
 import anyio
 
-from reactive_kafka.errors import ClusterError, JobStuckError, JobTimeoutError, OffloadError, SessionLostError
+from reactive_kafka.errors import (
+    ClusterError,
+    JobStuckError,
+    JobTimeoutError,
+    OffloadError,
+    SessionLostError,
+)
 from reactive_kafka.spark.batches.failures import blame_for, looks_lost, reason_of
 from reactive_kafka.spark.batches.ledger import JobProgress
 from reactive_kafka.spark.session.blocking import CallResult
@@ -20,14 +26,19 @@ from reactive_kafka.spark.session.supervisor import DRIVER, OpenSession, Supervi
 logger = logging.getLogger("reactive_kafka.spark")
 T = TypeVar("T")
 
-LOOK_EVERY_S = 0.5  # at a running job's tasks, and at a job that is being cancelled
-LOSS_LIMIT_S = 2.0  # how long it may take until the end of a driver shows
-DEAF_S = 5.0  # a driver that takes no orders for this long is killed, so that a cancelled job is over
+# At a running job's tasks, and at a job that is being cancelled.
+LOOK_EVERY_S = 0.5
+# How long it may take until the end of a driver shows.
+LOSS_LIMIT_S = 2.0
+# A driver that takes no orders for this long is killed, so that a cancelled job is over.
+DEAF_S = 5.0
 
 
 @dataclass(eq=False)
 class RunningJob:
-    """One run of a function; made for it, and used once. Its fields are the arguments of ``SparkEngine.run``."""
+    """One run of a function; made for it, and used once. Its fields are the arguments of
+    ``SparkEngine.run``.
+    """
 
     supervisor: Supervisor
     opened: OpenSession
@@ -39,13 +50,17 @@ class RunningJob:
 
     def __post_init__(self) -> None:
         self._group = self.opened.session.group(self.description, self.pool)
-        self._troubles_before, self._made_before = self.opened.troubles, self.opened.made
-        # Whether another job has run on the session at any time meanwhile. The one that stopped the session may have
-        # returned before that shows, so the number of jobs at the end would put the blame on the wrong one.
+        self._troubles_before = self.opened.troubles
+        self._made_before = self.opened.made
+        # Whether another job has run on the session at any time meanwhile. The one that stopped the
+        # session may have returned before that shows, so the number of jobs at the end would put
+        # the blame on the wrong one.
         self._had_company = False
 
     async def run(self, job: Callable[[Any], T]) -> T:
-        """Run *job* in a thread, and return what it returns; raises the errors of ``SparkEngine.run``."""
+        """Run *job* in a thread, and return what it returns; raises the errors of
+        ``SparkEngine.run``.
+        """
         body = self.supervisor.jobs.submit(partial(self._group.run, job))
         running = self.opened.running
         for other in running:
@@ -55,7 +70,8 @@ class RunningJob:
         try:
             try:
                 in_time = await self._wait(body)
-            finally:  # timeout and cancellation take one path
+            finally:
+                # Timeout and cancellation take one path.
                 if not in_time:
                     is_over = await to_its_end(self._cancel(body))
             if not in_time:
@@ -67,42 +83,61 @@ class RunningJob:
         finally:
             if body.done():
                 running.discard(self)
-            else:  # left behind: it is company for as long as it runs
+            else:
+                # Left behind: it is company for as long as it runs.
                 body.add_done_callback(lambda _: running.discard(self))
 
     async def _wait(self, body: asyncio.Future[CallResult[T]]) -> bool:
-        """Wait for the function's end, and look at its tasks meanwhile and once more then; False if time ran out."""
+        """Wait for the function's end, and look at its tasks meanwhile and once more then; False if
+        time ran out.
+        """
         clock = asyncio.get_running_loop().time
         deadline = clock() + self.timeout_s
         look: asyncio.Future[Any] | None = None
         while not body.done() and (left := deadline - clock()) > 0:
             await asyncio.wait({body}, timeout=min(LOOK_EVERY_S, left))
-            if look is None or look.done():  # a driver that hangs must not take a thread for each look
-                look = self.supervisor.control.submit(lambda: self.on_progress(self._group.progress()))
+            # A driver that hangs must not take a thread for each look.
+            if look is None or look.done():
+                look = self.supervisor.control.submit(
+                    lambda: self.on_progress(self._group.progress())
+                )
         return body.done()
 
     async def _cancel(self, body: asyncio.Future[CallResult[T]]) -> bool:
-        """Cancel until the function has returned and its last task has ended; False if it has not in time."""
-        control, clock = self.supervisor.control, asyncio.get_running_loop().time
+        """Cancel until the function has returned and its last task has ended; False if it has not
+        in time.
+        """
+        control = self.supervisor.control
+        clock = asyncio.get_running_loop().time
         order: asyncio.Future[Any] | None = None
         given_at = began = clock()
         with anyio.move_on_after(self.cancel_limit_s):
-            while not body.done():  # again and again: the function may catch the error and start the next job
+            # Again and again: the function may catch the error and start the next job.
+            while not body.done():
                 if order is None or order.done():
-                    order, given_at = control.submit(self._group.cancel), clock()
+                    order = control.submit(self._group.cancel)
+                    given_at = clock()
                 await asyncio.wait({body}, timeout=LOOK_EVERY_S)
             while True:
-                order, given_at = control.submit(self._group.is_over), clock()
+                order = control.submit(self._group.is_over)
+                given_at = clock()
                 await asyncio.wait({order})
-                if order.result().value or self.opened.session.has_ended():  # nothing runs without a driver
+                # Nothing runs without a driver.
+                if order.result().value or self.opened.session.has_ended():
                     return True
                 await asyncio.sleep(0.05)
-        is_deaf = order is not None and not order.done() and clock() - given_at >= min(DEAF_S, (clock() - began) / 2)
+        is_deaf = (
+            order is not None
+            and not order.done()
+            and clock() - given_at >= min(DEAF_S, (clock() - began) / 2)
+        )
         if is_deaf and self.supervisor.end_what_hangs(self.opened):
             logger.error("%s: its driver takes no orders, and was ended", self.description)
             await asyncio.wait({body}, timeout=LOSS_LIMIT_S)
             return body.done()
-        logger.error("%s: cancelled, but still running after %g s", self.description, self.cancel_limit_s)
+        logger.error(
+            "%s: cancelled, but still running after %g s", self.description, self.cancel_limit_s
+        )
         return False
 
     def _too_late(self, is_over: bool) -> OffloadError:
@@ -112,16 +147,20 @@ class RunningJob:
         if self.opened.is_over or self.opened.hangs:
             return self._lost()
         if self.opened.troubles > self._troubles_before:
-            return ClusterError(f"{what}, in which Spark was in trouble: {self.opened.reason or 'over now'}")
+            return ClusterError(
+                f"{what}, in which Spark was in trouble: {self.opened.reason or 'over now'}"
+            )
         return JobTimeoutError(what)
 
     async def _judged(self, error: BaseException) -> OffloadError:
         if not self.opened.is_over and looks_lost(error):
-            with anyio.move_on_after(LOSS_LIMIT_S):  # sockets close a moment before the system reports a driver's end
+            # Sockets close a moment before the system reports a driver's end.
+            with anyio.move_on_after(LOSS_LIMIT_S):
                 await self.opened.looked_at()
         if self.opened.is_over:
             return self._lost()
-        blamed, reason = blame_for(error), reason_of(error)
+        blamed = blame_for(error)
+        reason = reason_of(error)
         if blamed is ClusterError:
             self.supervisor.put_in_doubt(self.opened, f"a job failed: {reason}")
         return blamed(f"{self.description}: {reason}")
@@ -136,10 +175,13 @@ class RunningJob:
 
 
 async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
-    """Run *work* to its end, even if the caller is cancelled meanwhile; then the cancellation goes on."""
+    """Run *work* to its end, even if the caller is cancelled meanwhile; then the cancellation goes
+    on.
+    """
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
-    with anyio.CancelScope(shield=True):  # holds back anyio's cancellation, not asyncio's own
+    # Holds back anyio's cancellation, not asyncio's own.
+    with anyio.CancelScope(shield=True):
         while not task.done():
             try:
                 await asyncio.wait({task})

@@ -29,18 +29,25 @@ logger = logging.getLogger("reactive_kafka.spark")
 
 
 class KafkaSource:
-    """Makes DataFrames of ranges that Spark's executors read from Kafka, with the channel's rights and isolation."""
+    """Makes DataFrames of ranges that Spark's executors read from Kafka, with the channel's rights
+    and isolation.
+    """
 
     def __init__(self, settings: IncomingSettings, servers: Callable[[], str]) -> None:
         self._settings = settings
-        self._servers = servers  # asked for the brokers' addresses when a DataFrame is made
+        # Asked for the brokers' addresses when a DataFrame is made.
+        self._servers = servers
         self._options = kafka_options(settings, _read_pem)
 
     def __call__(self, spark: SparkSession, parts: Sequence[BatchPart]) -> DataFrame:
-        """The rows of *parts*, read when a job needs them; it fails if offsets are not in the log any more."""
+        """The rows of *parts*, read when a job needs them; it fails if offsets are not in the log
+        any more.
+        """
         try:
-            self._options = kafka_options(self._settings, _read_pem)  # certificates may have been renewed
-        except ConfigError as error:  # a renewal is under way, perhaps: the options of the start may still work
+            # Certificates may have been renewed.
+            self._options = kafka_options(self._settings, _read_pem)
+        except ConfigError as error:
+            # A renewal is under way, perhaps: the options of the start may still work.
             logger.warning("%s", error)
         # failOnDataLoss: without it Spark skips lost records and reports a success.
         fixed = {"includeHeaders": "true", "failOnDataLoss": "true"}
@@ -49,7 +56,9 @@ class KafkaSource:
             spark.read.format("kafka").options(**options, **offsets_json(ranges)).load()
             for ranges in reads(runs(parts))
         ]
-        if shipped := [piece for part in parts for piece in part.pieces if not isinstance(piece, range)]:
+        if shipped := [
+            piece for part in parts for piece in part.pieces if not isinstance(piece, range)
+        ]:
             frames.append(data_frame(spark, shipped))
         return reduce(lambda one, other: one.union(other), frames)
 
@@ -63,7 +72,9 @@ def runs(parts: Iterable[BatchPart]) -> dict[TopicPartition, list[range]]:
     found: dict[TopicPartition, list[range]] = {}
     for part in parts:
         if offsets := [piece for piece in part.pieces if isinstance(piece, range)]:
-            found.setdefault(TopicPartition(part.range.topic, part.range.partition), []).extend(offsets)
+            found.setdefault(TopicPartition(part.range.topic, part.range.partition), []).extend(
+                offsets
+            )
     return {partition: _joined(offsets) for partition, offsets in found.items()}
 
 
@@ -81,7 +92,8 @@ def reads(offsets: Mapping[TopicPartition, Sequence[range]]) -> list[dict[TopicP
     """The reads that the runs need: one read takes one range of each partition."""
     most = max(map(len, offsets.values()), default=0)
     return [
-        {partition: its[number] for partition, its in offsets.items() if number < len(its)} for number in range(most)
+        {partition: its[number] for partition, its in offsets.items() if number < len(its)}
+        for number in range(most)
     ]
 
 
@@ -92,13 +104,18 @@ def offsets_json(ranges: Mapping[TopicPartition, range]) -> dict[str, str]:
         by_topic.setdefault(topic, {})[number] = offsets
     named = {
         "assign": {topic: list(its) for topic, its in by_topic.items()},
-        "startingOffsets": {topic: {at: one.start for at, one in its.items()} for topic, its in by_topic.items()},
-        "endingOffsets": {topic: {at: one.stop for at, one in its.items()} for topic, its in by_topic.items()},
+        "startingOffsets": {
+            topic: {at: one.start for at, one in its.items()} for topic, its in by_topic.items()
+        },
+        "endingOffsets": {
+            topic: {at: one.stop for at, one in its.items()} for topic, its in by_topic.items()
+        },
     }
     return {option: json.dumps(value) for option, value in named.items()}
 
 
-# Alone: the rest is in PySpark, and the POMs of Spark's own jars would send Maven to further repositories.
+# Alone: the rest is in PySpark, and the POMs of Spark's own jars would send Maven to further
+# repositories.
 CONNECTOR = Artifact("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.1.3", is_alone=True)
 PINNED = (
     CONNECTOR,
@@ -106,7 +123,9 @@ PINNED = (
     Artifact("org.apache.kafka", "kafka-clients", "3.9.1", is_alone=True),
     Artifact("org.apache.commons", "commons-pool2", "2.12.1", is_alone=True),
 )
-"""Known to work with PySpark 4.1.4. Maven need not have all of them in the versions of the newest PySpark."""
+"""Known to work with PySpark 4.1.4. Maven need not have all of them in the versions of the newest
+PySpark.
+"""
 
 _CACHED = f"spark-connector-{CONNECTOR.version}"
 _FETCH = "reactive-kafka spark jars --to DIR"
@@ -117,10 +136,14 @@ def connector_folder() -> Path:
     return cache_directory() / _CACHED
 
 
-def connector_jars(folder: Path | str | None = None, *, pinned: Mapping[str, str] = SHA256) -> list[Path]:
-    """The connector's jars in a folder, or in the cache; ConfigError if one is missing, damaged, or of another version.
+def connector_jars(
+    folder: Path | str | None = None, *, pinned: Mapping[str, str] = SHA256
+) -> list[Path]:
+    """The connector's jars in a folder, or in the cache; ConfigError if one is missing, damaged, or
+    of another version.
 
-    A jar by a pinned name must have the pinned SHA-256. One of another version is the user's own choice.
+    A jar by a pinned name must have the pinned SHA-256. One of another version is the user's own
+    choice.
     """
     place = Path(folder).expanduser().absolute() if folder is not None else connector_folder()
     found = [_only_one(place, artifact) for artifact in PINNED]
@@ -131,15 +154,22 @@ def connector_jars(folder: Path | str | None = None, *, pinned: Mapping[str, str
 
 
 def brings_connector(conf: Mapping[str, Any]) -> bool:
-    """Whether the user's own Spark properties name a Kafka connector, so that ours is not needed."""
-    return any(CONNECTOR.name in spelled(conf.get(name, "")) for name in ("spark.jars", "spark.jars.packages"))
+    """Whether the user's own Spark properties name a Kafka connector, so that ours is not
+    needed.
+    """
+    return any(
+        CONNECTOR.name in spelled(conf.get(name, ""))
+        for name in ("spark.jars", "spark.jars.packages")
+    )
 
 
 def fetch_connector(to: Path | None = None, *, pinned: Mapping[str, str] = SHA256) -> Path:
-    """Fetch the pinned set with Maven, once, into the cache, and copy it to *to*, where other jars stay; the folder.
+    """Fetch the pinned set with Maven, once, into the cache, and copy it to *to*, where other jars
+    stay; the folder.
 
     Raises:
-        KafkaUnavailableError: Maven is missing or could not fetch them, or one is not what was pinned.
+        KafkaUnavailableError: Maven is missing or could not fetch them, or one is not what was
+            pinned.
         ConfigError: The folder has another version of one of them.
     """
     names = [artifact.jar for artifact in PINNED]
@@ -148,10 +178,13 @@ def fetch_connector(to: Path | None = None, *, pinned: Mapping[str, str] = SHA25
         return cached
     for artifact in PINNED:
         if others := [jar.name for jar in _versions(to, artifact) if jar.name != artifact.jar]:
-            raise ConfigError(f"{to} has {', '.join(others)} already, in place of {artifact.jar}: remove it first")
+            raise ConfigError(
+                f"{to} has {', '.join(others)} already, in place of {artifact.jar}: remove it first"
+            )
     to.mkdir(parents=True, exist_ok=True)
     for artifact in PINNED:
-        half = to / f".{artifact.jar}.{os.getpid()}"  # a jar appears complete or not at all
+        # A jar appears complete or not at all.
+        half = to / f".{artifact.jar}.{os.getpid()}"
         try:
             shutil.copyfile(cached / artifact.jar, half)
             half.replace(to / artifact.jar)
@@ -183,7 +216,8 @@ def _check_version(connector: Path, folder: Path) -> None:
     try:
         pyspark = version("pyspark")
     except PackageNotFoundError:
-        return  # reported elsewhere, for every mode
+        # Reported elsewhere, for every mode.
+        return
     made_for = connector.stem.removeprefix(f"{CONNECTOR.name}-")
     minor = made_for.split(".")[:2]
     if minor != pyspark.split(".")[:2]:

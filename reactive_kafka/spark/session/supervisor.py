@@ -1,4 +1,6 @@
-"""Keeps a Spark session up: opens it, checks it every second, replaces it when it is lost or stays in trouble."""
+"""Keeps a Spark session up: opens it, checks it every second, replaces it when it is lost or stays
+in trouble.
+"""
 
 from __future__ import annotations
 
@@ -21,29 +23,37 @@ logger = logging.getLogger("reactive_kafka.spark")
 DRIVER = "Spark's driver (java)"
 ENDED = f"{DRIVER} has ended"
 STARTING = "Spark is starting"
-LAUNCH_LIMIT_S = 20.0  # how long a stop waits for a driver that is being launched, to end it
-FAREWELL_S = 1.0  # how long functions may take to notice that their session is over
-SAID_AGAIN_S = 600.0  # an unchanged reason is logged again after this time
+# How long a stop waits for a driver that is being launched, to end it.
+LAUNCH_LIMIT_S = 20.0
+# How long functions may take to notice that their session is over.
+FAREWELL_S = 1.0
+# An unchanged reason is logged again after this time.
+SAID_AGAIN_S = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionLimits:
     """Times in seconds."""
 
-    heartbeat_s: float = 1.0  # between two looks at the session
-    answer_s: float = 10.0  # a driver that has not answered for this long is not ready
-    # One that has not answered for this long is killed and replaced. Long, because a full garbage collection may take
-    # half a minute, and all running jobs are lost.
+    # Between two looks at the session.
+    heartbeat_s: float = 1.0
+    # A driver that has not answered for this long is not ready.
+    answer_s: float = 10.0
+    # One that has not answered for this long is killed and replaced. Long, because a full garbage
+    # collection may take half a minute, and all running jobs are lost.
     hung_s: float = 60.0
-    # A session in trouble (no executors) for this long is replaced: plain Spark does not recover by itself from a
-    # restart of its master.
+    # A session in trouble (no executors) for this long is replaced: plain Spark does not recover by
+    # itself from a restart of its master.
     trouble_s: float = 30.0
-    # The same for a session that was never ready: a busy cluster gives executors late, and a new session would queue
-    # again from the end.
+    # The same for a session that was never ready: a busy cluster gives executors late, and a new
+    # session would queue again from the end.
     first_trouble_s: float = 300.0
-    retry_s: float = 1.0  # the first wait between attempts to start Spark, or to use it; it doubles each time
-    cancel_s: float = 10.0  # a cancelled job that has not ended after this time is left to itself
-    stop_s: float = 10.0  # a session that has not stopped after this time is ended with its process
+    # The first wait between attempts to start Spark, or to use it; it doubles each time.
+    retry_s: float = 1.0
+    # A cancelled job that has not ended after this time is left to itself.
+    cancel_s: float = 10.0
+    # A session that has not stopped after this time is ended with its process.
+    stop_s: float = 10.0
 
 
 LIMITS = SessionLimits()
@@ -54,19 +64,31 @@ class OpenSession:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.trouble: str | None = None  # why no job should start, according to the last look
-        self.troubled_since: float | None = None  # on the loop's clock
-        self.troubles = 0  # looks that have found it in trouble
-        self.looks = 0  # looks that have been answered
-        self.hurry = asyncio.Event()  # set when somebody cannot wait for the next look
-        self.hangs = False  # the driver has not answered in time
-        self.doubt: str | None = STARTING  # why a job might not run: a small one is tried until it does
-        self.doubted = asyncio.Event()  # set while there is a doubt
+        # Why no job should start, according to the last look.
+        self.trouble: str | None = None
+        # On the loop's clock.
+        self.troubled_since: float | None = None
+        # Looks that have found it in trouble.
+        self.troubles = 0
+        # Looks that have been answered.
+        self.looks = 0
+        # Set when somebody cannot wait for the next look.
+        self.hurry = asyncio.Event()
+        # The driver has not answered in time.
+        self.hangs = False
+        # Why a job might not run: a small one is tried until it does.
+        self.doubt: str | None = STARTING
+        # Set while there is a doubt.
+        self.doubted = asyncio.Event()
         self.doubted.set()
-        self.ended_for: str | None = None  # why we end it though its driver lives
-        self.was_ready = False  # at least once
-        self.running: set[Any] = set()  # the jobs on it, including those left behind
-        self.made = 0  # beginnings and ends of what was made beside the jobs, which may end a driver, too
+        # Why we end it though its driver lives.
+        self.ended_for: str | None = None
+        # At least once.
+        self.was_ready = False
+        # The jobs on it, including those left behind.
+        self.running: set[Any] = set()
+        # Beginnings and ends of what was made beside the jobs, which may end a driver, too.
+        self.made = 0
 
     @property
     def is_over(self) -> bool:
@@ -81,10 +103,17 @@ class OpenSession:
     @property
     def reason(self) -> str:
         """Why it is not ready."""
-        return self.ended_for or self.trouble or (ENDED if self.session.has_ended() else self.doubt) or STARTING
+        return (
+            self.ended_for
+            or self.trouble
+            or (ENDED if self.session.has_ended() else self.doubt)
+            or STARTING
+        )
 
     async def looked_at(self) -> None:
-        """Return when it has turned out to be over, or a look that begins from now on finds it well."""
+        """Return when it has turned out to be over, or a look that begins from now on finds it
+        well.
+        """
         one_is_under_way = self.looks + 1
         self.hurry.set()
         while not self.is_over and (self.looks <= one_is_under_way or self.trouble):  # noqa: ASYNC110 - a process ends
@@ -103,7 +132,9 @@ class OpenSession:
 
 
 class Complaint:
-    """Counts the attempts that failed. Logs their reason once, and again when it changes or has lasted for long."""
+    """Counts the attempts that failed. Logs their reason once, and again when it changes or has
+    lasted for long.
+    """
 
     def __init__(self) -> None:
         self.attempts = 0
@@ -123,8 +154,10 @@ class Supervisor:
 
     def __init__(self, maker: SessionMaker, limits: SessionLimits) -> None:
         self._maker = maker
-        self.jobs = CallThreads("spark-job")  # for users' functions, and for what takes as long
-        self.control = CallThreads("spark-control")  # a question or an order to the driver must not queue behind jobs
+        # For users' functions, and for what takes as long.
+        self.jobs = CallThreads("spark-job")
+        # A question or an order to the driver must not queue behind jobs.
+        self.control = CallThreads("spark-control")
         self._limits = limits
         self._up = asyncio.Event()
         self._opening: asyncio.Future[CallResult[Session]] | None = None
@@ -144,11 +177,13 @@ class Supervisor:
             await self._up.wait()
             if self.current is not None and self.current.is_ready:
                 return self.current
-            self._up.clear()  # the next look finds out why
+            # The next look finds out why.
+            self._up.clear()
 
     async def keep_up(self) -> None:
         """Open a session, and a new one whenever it has to be replaced, for ever."""
-        soon_over, clock = 0, asyncio.get_running_loop().time
+        soon_over = 0
+        clock = asyncio.get_running_loop().time
         while True:
             self.current = opened = OpenSession(await self._open_one())
             began = clock()
@@ -160,7 +195,8 @@ class Supervisor:
             logger.error("%s", self._start_reason)
             await self._end(opened)
             self.current = None
-            # That it started is no progress, nor that one small job ran on it: a session that lasts is.
+            # That it started is no progress, nor that one small job ran on it: a session that lasts
+            # is.
             if opened.was_ready and clock() - began >= self._maker.longest_retry_s:
                 soon_over = 0
             else:
@@ -168,13 +204,21 @@ class Supervisor:
                 soon_over += 1
 
     async def stop(self) -> None:
-        """End the session, its process and the threads; to be called when :meth:`keep_up` has ended."""
+        """End the session, its process and the threads; to be called when :meth:`keep_up` has
+        ended.
+        """
         self._up.clear()
-        opening, opened = self._opening, self.current
+        opening = self._opening
+        opened = self.current
         if opening is not None and not opening.done():
             await asyncio.wait({self.control.submit(self._maker.abort)}, timeout=LAUNCH_LIMIT_S)
             await asyncio.wait({opening}, timeout=LAUNCH_LIMIT_S)
-        if opened is None and opening is not None and opening.done() and opening.result().value is not None:
+        if (
+            opened is None
+            and opening is not None
+            and opening.done()
+            and opening.result().value is not None
+        ):
             opened = OpenSession(opening.result().get())
         if opened is not None:
             await self._end(opened)
@@ -183,7 +227,9 @@ class Supervisor:
         self.control.close()
 
     def put_in_doubt(self, opened: OpenSession, reason: str) -> None:
-        """A job failed through no fault of its own: no other starts until a small one has worked."""
+        """A job failed through no fault of its own: no other starts until a small one has
+        worked.
+        """
         opened.doubt = reason
         opened.doubted.set()
         self._tell(opened)
@@ -207,7 +253,11 @@ class Supervisor:
             if result.value is not None:
                 return result.value
             # Our own errors need no name of their class.
-            why = "no reason given" if result.error is None else reason_of(result.error).removeprefix("OffloadError: ")
+            why = (
+                "no reason given"
+                if result.error is None
+                else reason_of(result.error).removeprefix("OffloadError: ")
+            )
             self._start_reason = f"Spark did not start: {why}"
             await self._try_later(complaint, self._start_reason)
 
@@ -217,7 +267,8 @@ class Supervisor:
 
     @property
     def _backoff(self) -> Backoff:
-        return Backoff(self._limits.retry_s, self._maker.longest_retry_s)  # the maker changes its mind
+        # The maker changes its mind.
+        return Backoff(self._limits.retry_s, self._maker.longest_retry_s)
 
     async def _watch(self, opened: OpenSession) -> str:
         """Look at the session until it has to be replaced; returns why."""
@@ -228,20 +279,25 @@ class Supervisor:
         try:
             while True:
                 if prover.done():
-                    prover.result()  # raises; without the prover no doubt about the session would ever end
+                    # Raises; without the prover no doubt about the session would ever end.
+                    prover.result()
                 if look is None:
-                    look, asked_at = self.control.submit(opened.session.trouble), clock()
+                    look = self.control.submit(opened.session.trouble)
+                    asked_at = clock()
                 await asyncio.wait({look}, timeout=self._limits.heartbeat_s)
                 if opened.session.has_ended():
                     return self._trouble_in(look) or ENDED
                 if look.done():
-                    opened.hangs = opened.hangs and look.result().error is not None  # it may be dying of our signal
+                    # It may be dying of our signal.
+                    opened.hangs = opened.hangs and look.result().error is not None
                     opened.note(self._trouble_in(look), clock())
                     opened.looks += 1
                     look = None
                 elif clock() - asked_at >= self._limits.answer_s:
                     opened.hangs = True
-                    opened.note(f"{DRIVER} has not answered for {clock() - asked_at:.0f} s", asked_at)
+                    opened.note(
+                        f"{DRIVER} has not answered for {clock() - asked_at:.0f} s", asked_at
+                    )
                 self._tell(opened)
                 if self._is_hopeless(opened, clock()):
                     return opened.reason
@@ -255,12 +311,20 @@ class Supervisor:
     @staticmethod
     def _trouble_in(look: asyncio.Future[CallResult[str | None]]) -> str | None:
         result: CallResult[str | None] = look.result() if look.done() else CallResult()
-        return result.value if result.error is None else f"{DRIVER} cannot be asked: {reason_of(result.error)}"
+        return (
+            result.value
+            if result.error is None
+            else f"{DRIVER} cannot be asked: {reason_of(result.error)}"
+        )
 
     def _is_hopeless(self, opened: OpenSession, now: float) -> bool:
         trouble_s = self._limits.trouble_s if opened.was_ready else self._limits.first_trouble_s
         limit_s = self._limits.hung_s if opened.hangs else trouble_s
-        return opened.session.owned and opened.troubled_since is not None and now - opened.troubled_since >= limit_s
+        return (
+            opened.session.owned
+            and opened.troubled_since is not None
+            and now - opened.troubled_since >= limit_s
+        )
 
     async def _prove(self, opened: OpenSession) -> None:
         """Whenever the session is in doubt, try a small job until it works."""
@@ -269,7 +333,8 @@ class Supervisor:
             await opened.doubted.wait()
             error = (await self.jobs.submit(opened.session.warm_up)).error
             if error is None:
-                opened.doubt, complaint = None, Complaint()
+                opened.doubt = None
+                complaint = Complaint()
                 opened.doubted.clear()
                 self._tell(opened)
             else:
@@ -291,7 +356,8 @@ class Supervisor:
             self.end_what_hangs(opened)
         elif session.owned and not session.has_ended():
             await asyncio.wait({self.control.submit(session.stop)}, timeout=self._limits.stop_s)
-        with anyio.move_on_after(FAREWELL_S):  # functions fail because of what was done to their session
+        # Functions fail because of what was done to their session.
+        with anyio.move_on_after(FAREWELL_S):
             while opened.running:  # noqa: ASYNC110 - bounded
                 await asyncio.sleep(0.02)
         await asyncio.wait({self.control.submit(session.end)})

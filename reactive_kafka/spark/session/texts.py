@@ -1,4 +1,6 @@
-"""What runs on executors to read records of formats with schemas, and CloudEvents: it makes JSON of them."""
+"""What runs on executors to read records of formats with schemas, and CloudEvents: it makes JSON of
+them.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,19 @@ _COLUMNS = (
 
 
 def with_texts(records: Any, source: TextSource, answers: Mapping[Ask, Any]) -> Any:
-    """*records* with a column more, made with these answers of the registry; executors need this package for it."""
-    # As bytes: what Spark unpacks itself, and cannot, would end the task before it can say what is missing.
+    """*records* with a column more, made with these answers of the registry; executors need this
+    package for it.
+    """
+    # As bytes: what Spark unpacks itself, and cannot, would end the task before it can say what is
+    # missing.
     sent = pickle.dumps((source, dict(answers)))
-    columns, name, refusal = (*KAFKA_COLUMNS,), READ, f"{CANNOT_READ} {source.format!r}"
+    columns = (*KAFKA_COLUMNS,)
+    name = READ
+    refusal = f"{CANNOT_READ} {source.format!r}"
 
     def read(pieces: Iterator[Any]) -> Iterator[Any]:
-        # By value, since it has no name of its own: it uses nothing of this module but what is bound above.
+        # By value, since it has no name of its own: it uses nothing of this module but what is
+        # bound above.
         import pyarrow as pa
 
         try:
@@ -36,13 +44,19 @@ def with_texts(records: Any, source: TextSource, answers: Mapping[Ask, Any]) -> 
             source, answers = pickle.loads(sent)
             read_text = source.reader(answers)
         except (ImportError, AttributeError) as error:
-            raise RuntimeError(f"{refusal}: {error}: install this version of the package, with its extra") from None
+            raise RuntimeError(
+                f"{refusal}: {error}: install this version of the package, with its extra"
+            ) from None
         text = pa.string()
         kind = pa.struct([("text", text), ("problem", text), ("missing", text)])
         for piece in pieces:
-            values, headers = piece.column("value").to_pylist(), piece.column("headers").to_pylist()
+            values = piece.column("value").to_pylist()
+            headers = piece.column("headers").to_pylist()
             pairs = [[(one["key"], one["value"]) for one in row or ()] for row in headers]
-            found = [pa.array(one, text) for one in read_texts(read_text, zip(values, pairs, strict=True))]
+            found = [
+                pa.array(one, text)
+                for one in read_texts(read_text, zip(values, pairs, strict=True))
+            ]
             made = pa.StructArray.from_arrays(found, fields=list(kind))
             yield pa.RecordBatch.from_arrays([*piece.columns, made], names=[*columns, name])
 

@@ -65,7 +65,10 @@ class Diary:
     async def until_assigned(self, partitions: int) -> None:
         """Wait until reading has begun in that many partitions."""
         channel = self.app.channel("orders")
-        await until(lambda: channel.is_ready and len(channel.assignment) == partitions, "it has its partitions")
+        await until(
+            lambda: channel.is_ready and len(channel.assignment) == partitions,
+            "it has its partitions",
+        )
 
 
 @asynccontextmanager
@@ -76,7 +79,9 @@ async def running(
     channel: Mapping[str, Any] | None = None,
     handler: Callable[..., Any] | None = None,
 ) -> AsyncIterator[Diary]:
-    """An application with the channel ``orders``; by default its handler only keeps the payloads."""
+    """An application with the channel ``orders``; by default its handler only keeps the
+    payloads.
+    """
     settings = {
         "topic": topic,
         "group_id": group,

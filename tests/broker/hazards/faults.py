@@ -1,4 +1,6 @@
-"""What the tests of hazards break things with: an embedded broker that errs on command, behind a rewriting proxy."""
+"""What the tests of hazards break things with: an embedded broker that errs on command, behind a
+rewriting proxy.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ _BROKER = 1
 
 
 class MockBroker(EmbeddedBroker):
-    """The embedded broker with librdkafka's levers. Clients are told the address of *proxy* where there is one."""
+    """The embedded broker with librdkafka's levers. Clients are told the address of *proxy* where
+    there is one.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,8 +32,16 @@ class MockBroker(EmbeddedBroker):
         for name, result, arguments in (
             ("broker_set_down", ctypes.c_int, [pointer, ctypes.c_int32]),
             ("broker_set_up", ctypes.c_int, [pointer, ctypes.c_int32]),
-            ("broker_set_host_port", ctypes.c_int, [pointer, ctypes.c_int32, ctypes.c_char_p, ctypes.c_int]),
-            ("push_request_errors_array", None, [pointer, ctypes.c_int16, ctypes.c_size_t, pointer]),
+            (
+                "broker_set_host_port",
+                ctypes.c_int,
+                [pointer, ctypes.c_int32, ctypes.c_char_p, ctypes.c_int],
+            ),
+            (
+                "push_request_errors_array",
+                None,
+                [pointer, ctypes.c_int16, ctypes.c_size_t, pointer],
+            ),
             ("clear_request_errors", None, [pointer, ctypes.c_int16]),
         ):
             function = getattr(library, f"rd_kafka_mock_{name}")
@@ -46,12 +58,16 @@ class MockBroker(EmbeddedBroker):
     def advertise(self, address: str) -> None:
         """Tell clients this address instead of its own."""
         host, _, port = address.rpartition(":")
-        self._library.rd_kafka_mock_broker_set_host_port(self._running, _BROKER, host.encode(), int(port))
+        self._library.rd_kafka_mock_broker_set_host_port(
+            self._running, _BROKER, host.encode(), int(port)
+        )
 
     def answer_with(self, api: int, code: int, times: int) -> None:
         """Answer the next *times* requests of an API with an error code."""
         codes = (ctypes.c_int * times)(*[code] * times)
-        self._library.rd_kafka_mock_push_request_errors_array(self._running, api, times, ctypes.byref(codes))
+        self._library.rd_kafka_mock_push_request_errors_array(
+            self._running, api, times, ctypes.byref(codes)
+        )
 
     def heal(self, api: int) -> None:
         """Forget the errors that are left for an API."""
@@ -80,7 +96,9 @@ class Rewriting(Direction):
 
 
 class Rig:
-    """A mock broker that is reached through a proxy only; a cluster for :mod:`tests.broker.members`."""
+    """A mock broker that is reached through a proxy only; a cluster for
+    :mod:`tests.broker.members`.
+    """
 
     # The mock lets who joins a group that others have left wait for a session (less one second).
     properties: Mapping[str, object] = {"heartbeat_interval_ms": 200, "session_timeout_ms": 2000}
@@ -102,7 +120,9 @@ class Rig:
         """The mock cannot."""
         raise NotImplementedError
 
-    async def produce_and_leave_a_marker(self, partition: TopicPartition, values: Collection[bytes]) -> None:
+    async def produce_and_leave_a_marker(
+        self, partition: TopicPartition, values: Collection[bytes]
+    ) -> None:
         """The mock cannot."""
         raise NotImplementedError
 

@@ -19,7 +19,9 @@ from tests.broker.hazards.faults import until
 async def consuming(
     bootstrap_servers: str, *topics: str, **properties: Any
 ) -> AsyncIterator[aiokafka.AIOKafkaConsumer]:
-    """A naive consumer that has started; with a group, or with none and all partitions of what it reads."""
+    """A naive consumer that has started; with a group, or with none and all partitions of what it
+    reads.
+    """
     properties.setdefault("auto_offset_reset", "earliest")
     listener = properties.pop("listener", None)
     consumer = aiokafka.AIOKafkaConsumer(bootstrap_servers=bootstrap_servers, **properties)
@@ -34,7 +36,9 @@ async def consuming(
 
 @asynccontextmanager
 async def polling(consumer: aiokafka.AIOKafkaConsumer) -> AsyncIterator[list[KafkaError]]:
-    """Poll in the background, and list the errors: a client that has one to tell does nothing until it is polled."""
+    """Poll in the background, and list the errors: a client that has one to tell does nothing until
+    it is polled.
+    """
     errors: list[KafkaError] = []
     task = asyncio.create_task(_poll(consumer, errors), name="polling")
     try:
@@ -65,14 +69,18 @@ async def end(consumer: aiokafka.AIOKafkaConsumer) -> None:
 
 
 async def buffered(consumer: aiokafka.AIOKafkaConsumer, *partitions: TopicPartition) -> None:
-    """Wait until the client has fetched something of each, and let it hand them out in this order."""
+    """Wait until the client has fetched something of each, and let it hand them out in this
+    order.
+    """
     fetched = consumer._fetcher._records
     await until(lambda: fetched.keys() >= set(partitions), "all of them are fetched")
     for partition in partitions:
         fetched.move_to_end(partition)
 
 
-async def write_batches(bootstrap_servers: str, partition: TopicPartition, *batches: Sequence[bytes]) -> None:
+async def write_batches(
+    bootstrap_servers: str, partition: TopicPartition, *batches: Sequence[bytes]
+) -> None:
     """Append record batches, each of exactly these values."""
     async with aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap_servers) as producer:
         for values in batches:

@@ -16,7 +16,9 @@ from tests.broker.hazards.test_codes import counting
 FOREVER = 10_000
 WATCHED_S = 3.0
 MOST = 12
-"""Requests in that time: what waits 0.1 s each time makes 15 to 30, and what does not wait hundreds."""
+"""Requests in that time: what waits 0.1 s each time makes 15 to 30, and what does not wait
+hundreds.
+"""
 
 UNHEARD_OF = 999
 INIT_PRODUCER_ID = 22
@@ -48,7 +50,9 @@ OF_MEMBERS = (
     Refusal(14, "SyncGroup", 27),
     Refusal(14, "SyncGroup", UNHEARD_OF, "[Error 999]"),
 )
-OF_PRODUCERS = tuple(Refusal(INIT_PRODUCER_ID, "InitProducerId", code) for code in (14, 15, 51, UNHEARD_OF))
+OF_PRODUCERS = tuple(
+    Refusal(INIT_PRODUCER_ID, "InitProducerId", code) for code in (14, 15, 51, UNHEARD_OF)
+)
 
 
 async def watched(rig: Rig, asked: Counter[int], refusal: Refusal) -> None:

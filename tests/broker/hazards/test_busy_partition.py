@@ -24,7 +24,9 @@ HELD_S = 0.5
 
 
 async def longest_s(poll: Callable[[], Awaitable[int]]) -> float:
-    """The longest time that a poll took while records were to come; *poll* says how many it has brought."""
+    """The longest time that a poll took while records were to come; *poll* says how many it has
+    brought.
+    """
     seen, longest = 0, 0.0
     while seen < RECORDS:
         began = time.monotonic()
@@ -32,7 +34,8 @@ async def longest_s(poll: Callable[[], Awaitable[int]]) -> float:
         if seen:
             longest = max(longest, time.monotonic() - began)
         seen += count
-        await asyncio.sleep(WORK_S * count / AT_ONCE)  # the handlers
+        # The handlers.
+        await asyncio.sleep(WORK_S * count / AT_ONCE)
     return longest
 
 
@@ -43,18 +46,24 @@ async def test_h22_naive_a_busy_partition_waits_for_a_quiet_one(cluster: KafkaTe
         consumer.assign([Theirs(topic, 0), Theirs(topic, 1)])
 
         async def poll() -> int:
-            return sum(map(len, (await consumer.getmany(timeout_ms=1_000, max_records=AT_ONCE)).values()))
+            return sum(
+                map(len, (await consumer.getmany(timeout_ms=1_000, max_records=AT_ONCE)).values())
+            )
 
         assert await longest_s(poll) > HELD_S / 2
 
 
-async def test_h22_a_busy_partition_does_not_wait_for_a_quiet_one(cluster: KafkaTestCluster, group: str) -> None:
+async def test_h22_a_busy_partition_does_not_wait_for_a_quiet_one(
+    cluster: KafkaTestCluster, group: str
+) -> None:
     topic = await cluster.create_topic(2)
     await fill(cluster, topic, {0: [VALUE] * RECORDS})
     async with joined(cluster, topic, group) as member:
         budgets = dict.fromkeys(await member.until_assigned(2), AT_ONCE)
 
         async def poll() -> int:
-            return sum(len(chunk.records) for chunk in (await member.consumer.poll(budgets, 1.0)).chunks)
+            return sum(
+                len(chunk.records) for chunk in (await member.consumer.poll(budgets, 1.0)).chunks
+            )
 
         assert await longest_s(poll) < HELD_S / 2

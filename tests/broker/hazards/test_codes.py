@@ -32,7 +32,9 @@ SERVER_ERROR = (-1, "[Error -1]")
 NEW_TO_AIOKAFKA = (91, "[Error 91] RESOURCE_NOT_FOUND")
 KNOWN_TO_NOBODY = (999, "[Error 999]")
 REFUSED = (SERVER_ERROR, NEW_TO_AIOKAFKA, KNOWN_TO_NOBODY)
-"""Of every request: codes that Kafka does not call retriable, in aiokafka's list, in Kafka's alone, and in none."""
+"""Of every request: codes that Kafka does not call retriable, in aiokafka's list, in Kafka's alone,
+and in none.
+"""
 COMMIT = 8
 COORDINATOR = (LOADING, NOT_AVAILABLE, NOT_COORDINATOR)
 APIS = (
@@ -57,8 +59,10 @@ APIS = (
     Api(12, "Heartbeat", (*COORDINATOR, 27, 22, 25), REFUSED),
     Api(14, "SyncGroup", (NOT_AVAILABLE, NOT_COORDINATOR, 22, 25, 27), (NOT_ALLOWED, *REFUSED)),
 )
-SAID = {23: "other members of the group divide the partitions in another way: set partition.assignment.strategy to one "
-    "of theirs, or give this channel a group_id of its own"}  # fmt: skip
+SAID = {
+    23: "other members of the group divide the partitions in another way: set partition.assignment.strategy to one "
+    "of theirs, or give this channel a group_id of its own"
+}
 """Where the broker's own words do not say what to change."""
 FATAL = [(api, code, name) for api in APIS for code, name in api.fatal]
 
@@ -103,12 +107,16 @@ async def test_an_error_that_passes_is_asked_again_and_costs_no_record(
         await until(lambda: len(diary.handled) >= 3, "all is handled", 60)
         await until(lambda: diary.committed() == {0: 3}, "all is committed", 40)
         # Waits between attempts grow up to 5 s.
-        await until(lambda: asked[api.key] > times * len(api.passing), f"{api} is asked again", 40 * times)
+        await until(
+            lambda: asked[api.key] > times * len(api.passing), f"{api} is asked again", 40 * times
+        )
         await until(lambda: diary.app.health().status == "UP", "it is well", 40)
     assert diary.handled == [b"1", b"2", b"3"]
 
 
-@pytest.mark.parametrize(("api", "code", "name"), FATAL, ids=[f"{api}-{name}" for api, _, name in FATAL])
+@pytest.mark.parametrize(
+    ("api", "code", "name"), FATAL, ids=[f"{api}-{name}" for api, _, name in FATAL]
+)
 async def test_an_error_that_does_not_pass_is_told_and_the_right_may_come_later(
     rig: Rig, group: str, api: Api, code: int, name: str
 ) -> None:
@@ -117,7 +125,9 @@ async def test_an_error_that_does_not_pass_is_told_and_the_right_may_come_later(
     await produce(rig, topic, b"1", b"2", b"3")
     rig.broker.answer_with(api.key, code, times=10_000)
     async with running(rig.bootstrap_servers, topic, group) as diary:
-        await until(lambda: name in str(diary.app.health().ready.to_json()), f"readiness names {name}")
+        await until(
+            lambda: name in str(diary.app.health().ready.to_json()), f"readiness names {name}"
+        )
         assert diary.app.health().ready.status == "DOWN"
         assert diary.app.health().live.status == "UP"
         assert SAID.get(code, "") in str(diary.app.health().ready.to_json())
@@ -151,8 +161,12 @@ async def test_while_commits_are_refused_the_window_fills_and_readiness_names_th
     channel = {"max_uncommitted": bound, "max_in_flight": 5}
     async with running(rig.bootstrap_servers, topic, group, channel) as diary:
         await until(lambda: len(diary.handled) >= bound, "the window fills")
-        await until(lambda: name in str(diary.app.health().ready.to_json()), f"readiness names {name}")
-        await until(lambda: "max_uncommitted" in str(diary.app.health().ready.to_json()), "and the bound")
+        await until(
+            lambda: name in str(diary.app.health().ready.to_json()), f"readiness names {name}"
+        )
+        await until(
+            lambda: "max_uncommitted" in str(diary.app.health().ready.to_json()), "and the bound"
+        )
         assert diary.app.health().live.status == "UP"
         before = asked[COMMIT]
         await until(lambda: asked[COMMIT] > before + 3, "commits are tried again and again")

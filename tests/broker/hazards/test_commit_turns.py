@@ -26,7 +26,9 @@ from tests.faults.observer import read_group_logs
 from tests.harness.kafka import KafkaCluster
 
 STALLS_S = 0.5
-"""A heartbeat that is not answered for so long waits for the followers. One that does not takes some milliseconds."""
+"""A heartbeat that is not answered for so long waits for the followers. One that does not takes
+some milliseconds.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +41,9 @@ def three() -> Iterator[KafkaCluster]:
 def connection(member: Member) -> Any:
     """The one to the group's coordinator; None: there is none."""
     client: Any = member.consumer.client  # type: ignore[attr-defined]
-    return client._client._conns.get((client._coordinator.coordinator_id, ConnectionGroup.COORDINATION))
+    return client._client._conns.get(
+        (client._coordinator.coordinator_id, ConnectionGroup.COORDINATION)
+    )
 
 
 class Owed:
@@ -62,15 +66,19 @@ class Owed:
 
 
 @asynccontextmanager
-async def without_followers(cluster: KafkaCluster, like: str, tp: TopicPartition) -> AsyncIterator[None]:
-    """The followers are frozen, and a commit of another group, in the same partition of the offsets, waits for them.
+async def without_followers(
+    cluster: KafkaCluster, like: str, tp: TopicPartition
+) -> AsyncIterator[None]:
+    """The followers are frozen, and a commit of another group, in the same partition of the
+    offsets, waits for them.
 
     Until it is stored the coordinator answers no heartbeat of the groups in that partition either.
     """
     admin = AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
     await admin.start()
     async with asyncio.timeout(PATIENCE_S):
-        while True:  # a cluster that has just begun may move its leaders
+        # A cluster that has just begun may move its leaders.
+        while True:
             (offsets,) = await admin.describe_topics(["__consumer_offsets"])
             partitions = {one["partition"]: one for one in offsets["partitions"]}
             number = java_hash(like) % len(partitions)
@@ -80,12 +88,15 @@ async def without_followers(cluster: KafkaCluster, like: str, tp: TopicPartition
             host, _, port = cluster.nodes[leader].address.rpartition(":")
             raw = await create_conn(host, int(port))
             mine = commit_request(other, NO_MEMBER, {tp: Committed(1)})
-            if len(partitions[number]["isr"]) == len(cluster.nodes) and stored(await raw.send(mine)):
+            if len(partitions[number]["isr"]) == len(cluster.nodes) and stored(
+                await raw.send(mine)
+            ):
                 break
             raw.close()
     await admin.close()
     followers = [node for node in cluster.nodes if node != leader]
-    for _ in range(10):  # a follower may have asked for it just before it was frozen
+    # A follower may have asked for it just before it was frozen.
+    for _ in range(10):
         for node in followers:
             cluster.freeze(node)
         waits = asyncio.ensure_future(raw.send(mine))
@@ -123,13 +134,15 @@ async def test_a_commit_behind_a_heartbeat_that_waits_is_not_sent_and_cannot_lan
 ) -> None:
     """Row A2 of the faults.
 
-    A coordinator handles the requests of a connection one after the other, also those that it got before the client
-    closed it. So what waited there was stored over what a new connection had brought.
+    A coordinator handles the requests of a connection one after the other, also those that it got
+    before the client closed it. So what waited there was stored over what a new connection had
+    brought.
     """
     async with administers(three.bootstrap_servers) as client:
         cluster = KafkaTestCluster(three.bootstrap_servers, client)
         tp = TopicPartition(await cluster.create_topic(1), 0)
-    properties = {"session_timeout_ms": 45_000, "heartbeat_interval_ms": 100}  # no connection is given up meanwhile
+    # No connection is given up meanwhile.
+    properties = {"session_timeout_ms": 45_000, "heartbeat_interval_ms": 100}
     async with joined(cluster, tp.topic, group, properties=properties) as member:
         await member.until_assigned(1)
         await member.consumer.commit({tp: Committed(42)}, member.generation)
@@ -137,16 +150,24 @@ async def test_a_commit_behind_a_heartbeat_that_waits_is_not_sent_and_cannot_lan
             owed = Owed(member)
             await until(owed.waits, "a heartbeat waits for the followers", 4)
             used = owed.used
-            given_up = asyncio.ensure_future(member.consumer.commit({tp: Committed(43)}, member.generation))
+            given_up = asyncio.ensure_future(
+                member.consumer.commit({tp: Committed(43)}, member.generation)
+            )
             assert not await ends_within(given_up, STALLS_S)
             keys = [request.API_KEY for _, request, _ in used._requests]
             given_up.cancel()
             used.close()
-            last = asyncio.ensure_future(member.consumer.commit({tp: Committed(44)}, member.generation))
+            last = asyncio.ensure_future(
+                member.consumer.commit({tp: Committed(44)}, member.generation)
+            )
             assert not await ends_within(last, STALLS_S)
         await last
         await member.consumer.commit({tp: Committed(45)}, member.generation)
-    logged = [one.offset for one in (await read_group_logs(three.bootstrap_servers))[group] if hasattr(one, "offset")]
+    logged = [
+        one.offset
+        for one in (await read_group_logs(three.bootstrap_servers))[group]
+        if hasattr(one, "offset")
+    ]
     assert logged == [42, 44, 45]
     assert keys == [HeartbeatRequest.API_KEY]
 
@@ -154,14 +175,17 @@ async def test_a_commit_behind_a_heartbeat_that_waits_is_not_sent_and_cannot_lan
 async def test_a_commit_that_has_no_turn_is_told_as_not_sent(rig: Rig, group: str) -> None:
     """Row A2 of the faults."""
     tp = TopicPartition(await rig.create_topic(1), 0)
-    properties = {"session_timeout_ms": 30_000, "heartbeat_interval_ms": 100}  # no connection is given up meanwhile
+    # No connection is given up meanwhile.
+    properties = {"session_timeout_ms": 30_000, "heartbeat_interval_ms": 100}
     async with joined(rig, tp.topic, group, properties=properties) as member:
         await member.until_assigned(1)
         used = connection(member)
         await until(lambda: not used._requests, "no heartbeat is on its way")
         rig.proxy.hold()
         await until(lambda: used._requests, "a heartbeat is on its way")
-        with pytest.raises(TransientBrokerError, match=r"commit: not sent, .* no answer within 5 s") as refused:
+        with pytest.raises(
+            TransientBrokerError, match=r"commit: not sent, .* no answer within 5 s"
+        ) as refused:
             await member.consumer.commit({tp: Committed(1)}, member.generation)
         assert not isinstance(refused.value, OutcomeUnknownError)
         rig.proxy.release()

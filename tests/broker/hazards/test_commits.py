@@ -16,7 +16,12 @@ from hypothesis import strategies as st
 from reactive_kafka.broker.aiokafka.inspector import AiokafkaInspector
 from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S
 from reactive_kafka.broker.commit_parts import MOST_STORED_BYTES, parts_of
-from reactive_kafka.errors import BrokerError, NotOwnerError, OutcomeUnknownError, TransientBrokerError
+from reactive_kafka.errors import (
+    BrokerError,
+    NotOwnerError,
+    OutcomeUnknownError,
+    TransientBrokerError,
+)
 from reactive_kafka.records import Committed, TopicPartition
 from tests.broker.hazards.faults import Rig, ends_within, until
 from tests.broker.hazards.naive import consuming
@@ -59,7 +64,8 @@ async def test_h4_naive_commit_that_was_held_up_overwrites_the_next_owner_s_back
     async with consuming(cluster.bootstrap_servers, topic, group_id=group, **by_hand) as one:
         await until(lambda: len(one.assignment()) == 2, "it has both partitions")
         owned = one.assignment()
-        async with one._coordinator._commit_lock:  # as another commit holds it, that is being retried
+        # As another commit holds it, that is being retried.
+        async with one._coordinator._commit_lock:
             late = asyncio.ensure_future(one.commit({tp: OffsetAndMetadata(3, "") for tp in owned}))
             assert not await ends_within(late, 0.05)
             async with sharing(cluster, topic, group) as two:
@@ -67,7 +73,8 @@ async def test_h4_naive_commit_that_was_held_up_overwrites_the_next_owner_s_back
                 await until(lambda: len(one.assignment()) == 1, "the first has joined again")
                 assert await stored(cluster, group, foreign) == 10
                 one._coordinator._commit_lock.release()
-                await late  # accepted
+                # Accepted.
+                await late
                 await one._coordinator._commit_lock.acquire()
                 assert await stored(cluster, group, foreign) == 3
 
@@ -81,9 +88,12 @@ async def test_h4_a_commit_that_was_held_up_over_a_rebalance_stores_nothing(
     async with joined(cluster, topic, group, "one") as one:
         owned = await one.until_assigned(2)
         coordinator: Any = one.consumer._client._coordinator  # type: ignore[attr-defined]
-        async with coordinator._coordinator_lookup_lock:  # as while the coordinator is looked for
+        # As while the coordinator is looked for.
+        async with coordinator._coordinator_lookup_lock:
             node, coordinator.coordinator_id = coordinator.coordinator_id, None
-            late = asyncio.ensure_future(one.consumer.commit(dict.fromkeys(owned, Committed(3)), one.generation))
+            late = asyncio.ensure_future(
+                one.consumer.commit(dict.fromkeys(owned, Committed(3)), one.generation)
+            )
             assert not await ends_within(late, 0.05)
             coordinator.coordinator_id = node
             async with sharing(cluster, topic, group) as two:
@@ -102,7 +112,9 @@ async def test_h4_naive_broker_accepts_the_commit_of_a_partition_that_another_me
     cluster: KafkaTestCluster, group: str
 ) -> None:
     topic = await cluster.create_topic(2)
-    async with consuming(cluster.bootstrap_servers, topic, group_id=group, **cluster.properties) as one:
+    async with consuming(
+        cluster.bootstrap_servers, topic, group_id=group, **cluster.properties
+    ) as one:
         await until(lambda: len(one.assignment()) == 2, "it has both partitions")
         async with sharing(cluster, topic, group) as two:
             [foreign] = two.owned
@@ -137,16 +149,21 @@ async def test_h4_a_refused_commit_is_one_request_and_not_tried_again(rig: Rig, 
         await member.until_assigned(1)
         rig.broker.answer_with(COMMIT_API, COORDINATOR_NOT_AVAILABLE, times=3)
         for _ in range(3):
-            # Kafka answers so also where it has written the commit, and its followers do not confirm that.
+            # Kafka answers so also where it has written the commit, and its followers do not
+            # confirm that.
             with pytest.raises(OutcomeUnknownError, match="GroupCoordinatorNotAvailableError"):
                 await member.consumer.commit({partition: Committed(1)}, member.generation)
         await member.consumer.commit({partition: Committed(1)}, member.generation)
         assert await member.consumer.committed([partition]) == {partition: Committed(1)}
 
 
-async def test_h4_naive_commit_repeats_itself_for_as_long_as_it_is_refused(rig: Rig, group: str) -> None:
+async def test_h4_naive_commit_repeats_itself_for_as_long_as_it_is_refused(
+    rig: Rig, group: str
+) -> None:
     topic = await rig.create_topic(1)
-    async with consuming(rig.bootstrap_servers, topic, group_id=group, **rig.properties) as consumer:
+    async with consuming(
+        rig.bootstrap_servers, topic, group_id=group, **rig.properties
+    ) as consumer:
         await until(consumer.assignment, "it has its partition")
         [partition] = consumer.assignment()
         rig.broker.answer_with(COMMIT_API, COORDINATOR_NOT_AVAILABLE, times=1000)
@@ -159,7 +176,9 @@ async def test_h4_naive_commit_repeats_itself_for_as_long_as_it_is_refused(rig: 
 # -- H5
 
 
-async def test_h5_every_call_has_a_deadline_when_the_broker_does_not_answer(rig: Rig, group: str) -> None:
+async def test_h5_every_call_has_a_deadline_when_the_broker_does_not_answer(
+    rig: Rig, group: str
+) -> None:
     topic = await rig.create_topic(1)
     partition = TopicPartition(topic, 0)
     await fill(rig, topic, {0: ["a"]})
@@ -181,31 +200,42 @@ async def test_h5_every_call_has_a_deadline_when_the_broker_does_not_answer(rig:
                 )
             )
         )
-        # Not before: that a fetch was answered a moment ago is enough for it. It may find the connection given up.
+        # Not before: that a fetch was answered a moment ago is enough for it. It may find the
+        # connection given up.
         unchecked, check_took = await failing(consumer.check)
         rig.proxy.release()
         errors = [unchecked, *(error for error, _ in failed)]
         assert all(isinstance(error, TransientBrokerError) for error in errors), errors
-        assert isinstance(failed[0][0], OutcomeUnknownError)  # it may have been stored
+        # It may have been stored.
+        assert isinstance(failed[0][0], OutcomeUnknownError)
         assert [round(took - CALL_DEADLINE_S) for _, took in failed] == [0] * 5
         assert check_took < CALL_DEADLINE_S + 0.5
         await member.poll_until(lambda poll: True, {})
         await consumer.check()
 
 
-async def test_h5_naive_commit_goes_on_with_the_broker_gone_while_ours_fails_in_time(rig: Rig, group: str) -> None:
+async def test_h5_naive_commit_goes_on_with_the_broker_gone_while_ours_fails_in_time(
+    rig: Rig, group: str
+) -> None:
     topic = await rig.create_topic(1)
     partition = TopicPartition(topic, 0)
     async with (
-        consuming(rig.bootstrap_servers, topic, group_id=f"{group}-naive", **rig.properties) as naive,
+        consuming(
+            rig.bootstrap_servers, topic, group_id=f"{group}-naive", **rig.properties
+        ) as naive,
         joined(rig, topic, group) as member,
     ):
         await until(naive.assignment, "it has its partition")
         await member.until_assigned(1)
         rig.broker.go_down()
-        naive_commit = asyncio.ensure_future(naive.commit({tp: OffsetAndMetadata(1, "") for tp in naive.assignment()}))
-        for _ in range(2):  # the first finds the connection broken, the second looks for a coordinator
-            error, took = await failing(lambda: member.consumer.commit({partition: Committed(1)}, member.generation))
+        naive_commit = asyncio.ensure_future(
+            naive.commit({tp: OffsetAndMetadata(1, "") for tp in naive.assignment()})
+        )
+        # The first finds the connection broken, the second looks for a coordinator.
+        for _ in range(2):
+            error, took = await failing(
+                lambda: member.consumer.commit({partition: Committed(1)}, member.generation)
+            )
             assert isinstance(error, TransientBrokerError)
             assert took < CALL_DEADLINE_S + MARGIN_S
         assert not naive_commit.done()
@@ -266,21 +296,32 @@ async def test_where_a_part_was_stored_the_outcome_is_unknown_even_if_the_rest_w
         wanted = dict.fromkeys(await member.until_assigned(300), Committed(1, "m" * 4096))
         rig.broker.answer_with(COMMIT_API, 0, 1)
         rig.broker.answer_with(COMMIT_API, ILLEGAL_GENERATION, 2)
-        with pytest.raises(OutcomeUnknownError):  # so that a string which was stored is known again
+        # So that a string which was stored is known again.
+        with pytest.raises(OutcomeUnknownError):
             await member.consumer.commit(wanted, member.generation)
-        with pytest.raises(NotOwnerError):  # of the first part: nothing was stored
+        # Of the first part: nothing was stored.
+        with pytest.raises(NotOwnerError):
             await member.consumer.commit(wanted, member.generation)
 
 
-@given(st.dictionaries(st.integers(0, 400), st.sampled_from(["", "short", "m" * 4096, "\u20ac" * 4096]), min_size=1))
+@given(
+    st.dictionaries(
+        st.integers(0, 400), st.sampled_from(["", "short", "m" * 4096, "\u20ac" * 4096]), min_size=1
+    )
+)
 def test_each_position_is_in_one_of_the_requests_and_the_longest_strings_are_in_the_first(
     texts: dict[int, str],
 ) -> None:
-    offsets = {TopicPartition("orders", number): Committed(number, text) for number, text in texts.items()}
+    offsets = {
+        TopicPartition("orders", number): Committed(number, text) for number, text in texts.items()
+    }
     parts = parts_of("billing", offsets)
     assert sum(map(len, parts)) == len(offsets)
     assert {one: at for part in parts for one, at in part.items()} == offsets
-    assert all(sum(len(at.metadata.encode()) for at in part.values()) <= MOST_STORED_BYTES for part in parts)
+    assert all(
+        sum(len(at.metadata.encode()) for at in part.values()) <= MOST_STORED_BYTES
+        for part in parts
+    )
     longest = [max(len(at.metadata) for at in part.values()) for part in parts]
     assert longest == sorted(longest, reverse=True)
     if len(offsets) < 60:

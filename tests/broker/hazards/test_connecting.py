@@ -59,7 +59,9 @@ def credentials(password: str = PASSWORD, mechanism: str = "PLAIN") -> dict[str,
 
 
 def a_consumer(connector: Connector, properties: dict[str, Any]) -> Consumer:
-    return connector.consumer(name="orders", subscription=Topics(("orders",)), group_id="group", properties=properties)
+    return connector.consumer(
+        name="orders", subscription=Topics(("orders",)), group_id="group", properties=properties
+    )
 
 
 def a_producer(connector: Connector, properties: dict[str, Any]) -> Producer:
@@ -88,13 +90,19 @@ Make = Callable[[Connector, dict[str, Any]], Consumer | Producer]
 
 
 @pytest.mark.kafka
-async def test_h8_naive_client_logs_the_password_at_debug(sasl: str, caplog: pytest.LogCaptureFixture) -> None:
-    assert PASSWORD in repr(SaslAuthenticateRequest(f"\0{USER}\0{PASSWORD}".encode()).prepare({36: (0, 0)}))
+async def test_h8_naive_client_logs_the_password_at_debug(
+    sasl: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert PASSWORD in repr(
+        SaslAuthenticateRequest(f"\0{USER}\0{PASSWORD}".encode()).prepare({36: (0, 0)})
+    )
     log = logging.getLogger("aiokafka.conn")
-    kept, log.filters = log.filters, []  # as long as reactive_kafka is not imported
+    # As long as reactive_kafka is not imported.
+    kept, log.filters = log.filters, []
     try:
         with caplog.at_level(logging.DEBUG):
-            known = {**credentials(), "sasl_plain_password": PASSWORD}  # a client of its own is given the text
+            # A client of its own is given the text.
+            known = {**credentials(), "sasl_plain_password": PASSWORD}
             async with aiokafka.AIOKafkaProducer(bootstrap_servers=sasl, **known):
                 pass
     finally:
@@ -118,7 +126,8 @@ async def test_h8_no_line_and_no_error_holds_the_password(
             assert password not in f"{error!r} {error} {error.__cause__!r}"
         finally:
             await client.stop()
-    assert "aiokafka.conn" in {record.name for record in caplog.records}  # the rest of its lines is there
+    # The rest of its lines is there.
+    assert "aiokafka.conn" in {record.name for record in caplog.records}
     assert "canary" not in caplog.text
     assert not any("canary" in str(vars(record)) for record in caplog.records)
 
@@ -148,7 +157,9 @@ async def test_a_wrong_password_is_fatal_and_named(sasl: str, make: Make) -> Non
 @pytest.mark.kafka
 async def test_a_mechanism_that_the_broker_does_not_have_is_named(sasl: str) -> None:
     """Row S1 of the faults."""
-    error = await failing_start(a_consumer(KafkaConnector(sasl), credentials(mechanism="SCRAM-SHA-512")))
+    error = await failing_start(
+        a_consumer(KafkaConnector(sasl), credentials(mechanism="SCRAM-SHA-512"))
+    )
     assert "SCRAM-SHA-512" in str(error) or "UnsupportedSaslMechanism" in str(error)
     assert isinstance(error, FatalBrokerError)
 
@@ -182,7 +193,9 @@ async def test_the_reason_is_told_also_where_the_client_logs_nothing(make: Make)
 
 
 @BOTH
-async def test_addresses_that_are_dead_or_have_no_name_are_passed_over(make: Make, rig: Rig) -> None:
+async def test_addresses_that_are_dead_or_have_no_name_are_passed_over(
+    make: Make, rig: Rig
+) -> None:
     """Row B10 of the faults."""
     dead = f"127.0.0.1:{closed_port()},nowhere.invalid:9092"
     client = make(KafkaConnector(f"{dead},{rig.bootstrap_servers}"), {})
@@ -197,13 +210,17 @@ async def test_addresses_that_are_dead_or_have_no_name_are_passed_over(make: Mak
 @BOTH
 async def test_two_that_start_at_once_are_told_each_its_own_reason(make: Make) -> None:
     ports = [closed_port(), closed_port()]
-    errors = await asyncio.gather(*(failing_start(make(KafkaConnector(f"127.0.0.1:{port}"), {})) for port in ports))
+    errors = await asyncio.gather(
+        *(failing_start(make(KafkaConnector(f"127.0.0.1:{port}"), {})) for port in ports)
+    )
     for error, own, other in zip(errors, ports, reversed(ports), strict=True):
         assert str(own) in str(error)
         assert str(other) not in str(error)
 
 
-async def test_an_application_starts_cold_says_why_it_waits_and_connects_by_itself(group: str) -> None:
+async def test_an_application_starts_cold_says_why_it_waits_and_connects_by_itself(
+    group: str,
+) -> None:
     async with rigged() as rig:
         topic = await rig.create_topic(1)
         rig.broker.go_down()
@@ -211,13 +228,19 @@ async def test_an_application_starts_cold_says_why_it_waits_and_connects_by_itse
             await until(lambda: diary.of(BrokerUnavailable), "it says that nobody is there")
             assert "no broker can be used (" in diary.of(BrokerUnavailable)[0].reason
             health = diary.app.health()
-            assert (health.live.is_up, health.ready.is_up, health.started.is_up) == (True, False, False)
+            assert (health.live.is_up, health.ready.is_up, health.started.is_up) == (
+                True,
+                False,
+                False,
+            )
             rig.broker.come_up()
             await until(lambda: diary.app.health().ready.is_up, "it is ready")
             assert diary.app.health().started.is_up
 
 
-async def test_an_application_goes_on_by_itself_when_its_broker_was_away(rig: Rig, group: str) -> None:
+async def test_an_application_goes_on_by_itself_when_its_broker_was_away(
+    rig: Rig, group: str
+) -> None:
     topic = await rig.create_topic(1)
     async with running(rig.bootstrap_servers, topic, group) as diary:
         await diary.until_assigned(1)

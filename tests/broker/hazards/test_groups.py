@@ -1,4 +1,6 @@
-"""H10: fenced while draining. H13: calls that wait for a rebalance. H14: blocked loops. H16: two of one name."""
+"""H10: fenced while draining. H13: calls that wait for a rebalance. H14: blocked loops. H16: two of
+one name.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ QUICKLY = {"session_timeout_ms": int(SESSION_S * 1000), "heartbeat_interval_ms":
 STATIC = {**QUICKLY, "session_timeout_ms": 6000, "group_instance_id": "orders-1"}
 
 
-class Diary(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
+# Aiokafka is untyped.
+class Diary(ConsumerRebalanceListener):  # type: ignore[misc]
     """A naive listener that counts."""
 
     def __init__(self) -> None:
@@ -58,7 +61,9 @@ def test_h10_naive_rebalance_timeout_is_as_short_as_the_session() -> None:
     assert asyncio.run(of_a_new_consumer()) == (10_000, 10_000)
 
 
-async def test_h10_the_real_consumer_has_a_minute_for_its_drain_and_our_own_defaults(rig: Rig, group: str) -> None:
+async def test_h10_the_real_consumer_has_a_minute_for_its_drain_and_our_own_defaults(
+    rig: Rig, group: str
+) -> None:
     """Row S15 of the faults."""
     topic = await rig.create_topic(1)
     rig.properties = {}
@@ -95,7 +100,8 @@ async def test_h10_a_drain_longer_than_the_session_keeps_the_member_and_its_comm
         result: list[object] = []
 
         async def drain() -> None:
-            await asyncio.sleep(2 * SESSION_S)  # the work that is drained
+            # The work that is drained.
+            await asyncio.sleep(2 * SESSION_S)
             await one.consumer.commit(dict.fromkeys(one.owned, Committed(0)), one.generation)
             result.append("stored")
 
@@ -110,7 +116,9 @@ async def test_h10_a_drain_longer_than_the_session_keeps_the_member_and_its_comm
 
 
 @asynccontextmanager
-async def in_a_rebalance(cluster: KafkaTestCluster, topic: str, group: str, seconds: float) -> AsyncIterator[Member]:
+async def in_a_rebalance(
+    cluster: KafkaTestCluster, topic: str, group: str, seconds: float
+) -> AsyncIterator[Member]:
     """A first member whose revocation takes its time, so that whoever joins next waits."""
     async with joined(cluster, topic, group, "slow") as slow:
         await slow.until_assigned(2)
@@ -122,11 +130,15 @@ async def in_a_rebalance(cluster: KafkaTestCluster, topic: str, group: str, seco
         yield slow
 
 
-async def test_h13_naive_poll_waits_for_the_end_of_a_rebalance(cluster: KafkaTestCluster, group: str) -> None:
+async def test_h13_naive_poll_waits_for_the_end_of_a_rebalance(
+    cluster: KafkaTestCluster, group: str
+) -> None:
     topic = await cluster.create_topic(2)
     async with (
         in_a_rebalance(cluster, topic, group, 1.5),
-        consuming(cluster.bootstrap_servers, topic, group_id=group, **cluster.properties) as consumer,
+        consuming(
+            cluster.bootstrap_servers, topic, group_id=group, **cluster.properties
+        ) as consumer,
     ):
         began = time.monotonic()
         await consumer.getmany(timeout_ms=100)
@@ -146,19 +158,26 @@ async def test_h13_polls_checks_questions_and_stop_do_not_wait_for_a_rebalance(
                     assert await member.polls_nothing({partition: 9}, 0.1)
                     await member.consumer.check()
                     assert await member.consumer.end_offsets([partition]) == {partition: 0}
-            async with asyncio.timeout(PROMPTLY_S):  # it is still the owner, until the revocation is over
+            # It is still the owner, until the revocation is over.
+            async with asyncio.timeout(PROMPTLY_S):
                 await slow.consumer.commit({partition: Committed(0)}, slow.generation)
             began = time.monotonic()
-        assert time.monotonic() - began < 2 * PROMPTLY_S  # two has stopped
+        # Two has stopped.
+        assert time.monotonic() - began < 2 * PROMPTLY_S
         began = time.monotonic()
-    assert time.monotonic() - began < 2 * PROMPTLY_S  # slow has stopped
+    # Slow has stopped.
+    assert time.monotonic() - began < 2 * PROMPTLY_S
 
 
-async def test_h13_naive_stop_waits_for_the_end_of_a_rebalance(cluster: KafkaTestCluster, group: str) -> None:
+async def test_h13_naive_stop_waits_for_the_end_of_a_rebalance(
+    cluster: KafkaTestCluster, group: str
+) -> None:
     topic = await cluster.create_topic(2)
     async with (
         in_a_rebalance(cluster, topic, group, 2.0) as slow,
-        consuming(cluster.bootstrap_servers, topic, group_id=group, **cluster.properties) as consumer,
+        consuming(
+            cluster.bootstrap_servers, topic, group_id=group, **cluster.properties
+        ) as consumer,
     ):
         await slow.until(lambda: slow.events[-1][0] == "revoking")
         stop = asyncio.ensure_future(consumer.stop())
@@ -169,16 +188,23 @@ async def test_h13_naive_stop_waits_for_the_end_of_a_rebalance(cluster: KafkaTes
 # -- H14, a handler that blocks the loop
 
 
-async def test_h14_naive_consumer_is_thrown_out_by_a_handler_that_blocks(cluster: KafkaTestCluster, group: str) -> None:
+async def test_h14_naive_consumer_is_thrown_out_by_a_handler_that_blocks(
+    cluster: KafkaTestCluster, group: str
+) -> None:
     topic = await cluster.create_topic(1)
     diary = Diary()
-    async with consuming(cluster.bootstrap_servers, topic, listener=diary, group_id=group, **QUICKLY):
+    async with consuming(
+        cluster.bootstrap_servers, topic, listener=diary, group_id=group, **QUICKLY
+    ):
         await until(lambda: diary.assigned == [1], "it has its partition")
-        time.sleep(BLOCKED_S)  # noqa: ASYNC251  # the handler
+        # The handler.
+        time.sleep(BLOCKED_S)  # noqa: ASYNC251
         await until(lambda: len(diary.assigned) > 1, "it had to join again")
 
 
-@pytest.mark.parametrize("blocked_s", [1.2, BLOCKED_S, pytest.param(15.0, marks=pytest.mark.long_faults)])
+@pytest.mark.parametrize(
+    "blocked_s", [1.2, BLOCKED_S, pytest.param(15.0, marks=pytest.mark.long_faults)]
+)
 async def test_h14_a_blocked_loop_is_told_and_the_channel_recovers(
     cluster: KafkaTestCluster, group: str, blocked_s: float
 ) -> None:
@@ -191,12 +217,15 @@ async def test_h14_a_blocked_loop_is_told_and_the_channel_recovers(
     async def handle(message: Message[bytes]) -> None:
         seen.append(message.payload)
         if message.payload == b"block" and len(seen) == 1:
-            time.sleep(blocked_s)  # noqa: ASYNC251  # what nobody should do
+            # What nobody should do.
+            time.sleep(blocked_s)  # noqa: ASYNC251
 
     async with running(cluster.bootstrap_servers, topic, group, QUICKLY, handle) as diary:
         await until(lambda: diary.app.facts().loop_lag_s > blocked_s - 0.5, "the lag is told")
         blocked = diary.of(LoopBlocked)[0]
-        assert "test_groups.py" in blocked.where and blocked.where.endswith(" handle"), blocked.where
+        assert "test_groups.py" in blocked.where and blocked.where.endswith(" handle"), (
+            blocked.where
+        )
         await until(lambda: diary.committed() == {0: 2}, "all is committed in spite of it")
         assert seen[0] == b"block"
         assert seen[-1] == b"go on"
@@ -225,10 +254,14 @@ async def test_h16_naive_consumers_of_one_static_name_throw_each_other_out_for_e
 ) -> None:
     topic = await cluster.create_topic(2)
     one, two = Diary(), Diary()
-    async with consuming(cluster.bootstrap_servers, topic, listener=one, group_id=group, **STATIC) as first:
+    async with consuming(
+        cluster.bootstrap_servers, topic, listener=one, group_id=group, **STATIC
+    ) as first:
         await until(lambda: one.assigned == [2], "it has its partitions")
         async with (
-            consuming(cluster.bootstrap_servers, topic, listener=two, group_id=group, **STATIC) as second,
+            consuming(
+                cluster.bootstrap_servers, topic, listener=two, group_id=group, **STATIC
+            ) as second,
             polling(first) as errors,
             polling(second) as others,
         ):
@@ -236,13 +269,18 @@ async def test_h16_naive_consumers_of_one_static_name_throw_each_other_out_for_e
             def refusals(told: list[KafkaError]) -> int:
                 return sum("FENCED_INSTANCE_ID" in str(error) for error in told)
 
-            # One that hears by its heartbeat that its name is taken joins as a new member, and throws the other out.
-            # One that hears it while it joins keeps its member id, and is refused for ever.
+            # One that hears by its heartbeat that its name is taken joins as a new member, and
+            # throws the other out. One that hears it while it joins keeps its member id, and is
+            # refused for ever.
             await until(
-                lambda: min(len(one.assigned), len(two.assigned)) > 3 or max(map(refusals, (errors, others))) > 3,
+                lambda: (
+                    min(len(one.assigned), len(two.assigned)) > 3
+                    or max(map(refusals, (errors, others))) > 3
+                ),
                 "each has had to join again and again, or one is refused again and again",
             )
-            assert {*one.assigned, *two.assigned} == {2}  # each time, each was given everything
+            # Each time, each was given everything.
+            assert {*one.assigned, *two.assigned} == {2}
 
 
 async def test_h16_who_lost_its_static_name_says_so_stays_out_and_leaves_the_other_alone(
@@ -258,7 +296,8 @@ async def test_h16_who_lost_its_static_name_says_so_stays_out_and_leaves_the_oth
             owned = await two.until_assigned(2)
             await until_fenced(one)
             events = list(two.events)
-            for _ in range(5):  # heartbeats of both would have failed in between
+            # Heartbeats of both would have failed in between.
+            for _ in range(5):
                 with pytest.raises(FencedError, match="group_instance_id = 'orders-1'"):
                     await one.consumer.poll({}, 0.2)
                 await two.consumer.poll({}, 0.2)
@@ -290,7 +329,8 @@ async def test_h16_a_static_member_whose_session_has_ended_joins_again_under_its
     async with joined(cluster, topic, group) as member:
         await member.until_assigned(1)
         before = member.generation
-        time.sleep(BLOCKED_S)  # noqa: ASYNC251  # no heartbeat meanwhile
+        # No heartbeat meanwhile.
+        time.sleep(BLOCKED_S)  # noqa: ASYNC251
         await member.until(lambda: member.generation > before)
         assert len(member.owned) == 1
 

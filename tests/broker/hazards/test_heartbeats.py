@@ -39,7 +39,9 @@ async def is_raised(consumer: aiokafka.AIOKafkaConsumer) -> None:
                 await consumer.getmany(timeout_ms=50)
 
 
-async def test_h21_a_member_whose_heartbeats_were_refused_goes_on_with_them(rig: Rig, group: str) -> None:
+async def test_h21_a_member_whose_heartbeats_were_refused_goes_on_with_them(
+    rig: Rig, group: str
+) -> None:
     """Row J8 of the faults."""
     topic = await rig.create_topic(1)
     async with running(rig.bootstrap_servers, topic, group, {"session_timeout_ms": 6000}) as diary:
@@ -51,9 +53,11 @@ async def test_h21_a_member_whose_heartbeats_were_refused_goes_on_with_them(rig:
             seen.append(str(diary.app.health().ready.to_json()))
             return sum(NAME in one for one in seen) > 300
 
-        await until(is_told, "readiness names it")  # for some seconds
+        # For some seconds.
+        await until(is_told, "readiness names it")
         first = next(at for at, one in enumerate(seen) if NAME in one)
-        assert all(NAME in one for one in seen[first:])  # without a break
+        # Without a break.
+        assert all(NAME in one for one in seen[first:])
         rig.broker.heal(HEARTBEAT)
         asked = counting(rig)
         await produce(rig, topic, b"1", b"2")

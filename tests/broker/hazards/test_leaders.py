@@ -1,4 +1,6 @@
-"""H15: a partition without a leader, of a deleted topic for one, is looked up thousands of times a second."""
+"""H15: a partition without a leader, of a deleted topic for one, is looked up thousands of times a
+second.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,8 @@ class Lookups:
         return self.count - before
 
 
-class TakesItsTime(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
+# Aiokafka is untyped.
+class TakesItsTime(ConsumerRebalanceListener):  # type: ignore[misc]
     """A listener that drains for a while."""
 
     def __init__(self) -> None:
@@ -93,7 +96,12 @@ async def test_h15_naive_a_topic_deleted_under_work_is_looked_up_without_a_pause
     async with (
         admin_of(cluster) as admin,
         consuming(
-            cluster.bootstrap_servers, topic, group_id=group, listener=listener, enable_auto_commit=False, **QUICKLY
+            cluster.bootstrap_servers,
+            topic,
+            group_id=group,
+            listener=listener,
+            enable_auto_commit=False,
+            **QUICKLY,
         ) as consumer,
     ):
         await until(lambda: len(consumer.assignment()) == 2, "it has both")
@@ -111,7 +119,9 @@ async def test_h15_naive_a_partition_that_does_not_exist_is_looked_up_without_a_
         assert await Lookups(consumer._client).within(WATCHED_S) > 200 * WATCHED_S
 
 
-async def test_h15_a_topic_deleted_under_work_is_looked_up_now_and_then(cluster: KafkaTestCluster, group: str) -> None:
+async def test_h15_a_topic_deleted_under_work_is_looked_up_now_and_then(
+    cluster: KafkaTestCluster, group: str
+) -> None:
     topic = await cluster.create_topic(2)
     await fill(cluster, topic, {0: "abcde"})
     cluster.properties = QUICKLY
@@ -136,7 +146,9 @@ async def test_h15_a_partition_that_does_not_exist_is_looked_up_now_and_then_and
     cluster.properties = QUICKLY
     async with admin_of(cluster) as admin:
         missing = TopicPartition(topic, 1)
-        async with joined(cluster, None, group, partitions=[missing], starts_by_itself=False) as member:
+        async with joined(
+            cluster, None, group, partitions=[missing], starts_by_itself=False
+        ) as member:
             await member.until_assigned(1)
             member.consumer.start_at({missing: 0})
             client: Any = member.consumer._client  # type: ignore[attr-defined]
@@ -158,10 +170,15 @@ async def test_h15_what_the_client_says_of_it_is_one_line_a_second(
         await member.until(lambda: not member.owned)
         caplog.clear()
         await asyncio.sleep(WATCHED_S)
-        assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) <= WATCHED_S + 1
+        assert (
+            len([record for record in caplog.records if record.levelno >= logging.WARNING])
+            <= WATCHED_S + 1
+        )
 
 
-async def test_h15_a_leader_that_has_moved_is_looked_up_at_once(cluster: KafkaTestCluster, group: str) -> None:
+async def test_h15_a_leader_that_has_moved_is_looked_up_at_once(
+    cluster: KafkaTestCluster, group: str
+) -> None:
     topic = await cluster.create_topic(1)
     async with joined(cluster, topic, group) as member:
         await member.until_assigned(1)

@@ -1,4 +1,6 @@
-"""H17: an answer that is an error reads as "nothing is committed", and a new coordinator tells old positions."""
+"""H17: an answer that is an error reads as "nothing is committed", and a new coordinator tells old
+positions.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,11 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import OffsetAndMetadata
 
-from reactive_kafka.broker.aiokafka.group_positions import UNSTABLE_OFFSET_COMMIT, error_of, positions
+from reactive_kafka.broker.aiokafka.group_positions import (
+    UNSTABLE_OFFSET_COMMIT,
+    error_of,
+    positions,
+)
 from reactive_kafka.broker.aiokafka.offset_requests import (
     OffsetFetch,
     OffsetFetchRequest_v3,
@@ -56,7 +62,9 @@ async def partition(cluster: KafkaTestCluster) -> TopicPartition:
 
 
 def mistake_coordinator(coordinator: Any) -> None:
-    """Let a client take another node for its group's coordinator, as it does after the group has moved."""
+    """Let a client take another node for its group's coordinator, as it does after the group has
+    moved.
+    """
     coordinator.coordinator_id = coordinator.coordinator_id % 3 + 1
 
 
@@ -104,19 +112,28 @@ async def test_h17_a_wrong_coordinator_is_looked_up_again_and_the_position_is_to
 async def test_h17_positions_wait_for_a_commit_that_is_not_on_all_replicas_yet(
     three: KafkaCluster, cluster: KafkaTestCluster, group: str, partition: TopicPartition
 ) -> None:
-    """The commit is in the coordinator's log, a replica is late: who reads now would repeat what is committed then."""
+    """The commit is in the coordinator's log, a replica is late: who reads now would repeat what is
+    committed then.
+    """
     async with joined(cluster, partition.topic, group) as member, inspecting(cluster) as inspector:
         await member.until_assigned(1)
         await member.consumer.commit({partition: Committed(1)}, member.generation)
         coordinator = coordinator_of(member).coordinator_id
-        stranger = inspector.client._client  # type: ignore[attr-defined]  # the member's waits behind its commit
+        # The member's waits behind its commit.
+        stranger = inspector.client._client  # type: ignore[attr-defined]
         three.freeze(coordinator % 3 + 1)
         try:
-            commit = asyncio.ensure_future(member.consumer.commit({partition: Committed(2)}, member.generation))
+            commit = asyncio.ensure_future(
+                member.consumer.commit({partition: Committed(2)}, member.generation)
+            )
             await asyncio.wait([commit], timeout=0.5)
             unstable = OffsetFetchRequest_v7(group, [(partition.topic, [0], {})], False, {})
-            assert positions(await stranger.send(coordinator, Exactly(unstable))) == {partition: Committed(1)}
-            asked = asyncio.ensure_future(stranger.send(coordinator, OffsetFetch(group, [partition])))
+            assert positions(await stranger.send(coordinator, Exactly(unstable))) == {
+                partition: Committed(1)
+            }
+            asked = asyncio.ensure_future(
+                stranger.send(coordinator, OffsetFetch(group, [partition]))
+            )
             await asyncio.wait([asked], timeout=0.5)
             assert not commit.done()
             assert not asked.done()
@@ -150,7 +167,10 @@ async def test_h17_an_answer_that_it_is_still_loading_is_asked_again(rig: Rig, g
 
 @pytest.mark.parametrize("code", [LOADING, 15, 16, UNSTABLE_OFFSET_COMMIT])
 def test_an_error_without_topics_is_an_error(code: int) -> None:
-    for answer in (OffsetFetchRequest_v3.RESPONSE_TYPE(0, [], code), OffsetFetchResponse_v7(0, [], code, {})):
+    for answer in (
+        OffsetFetchRequest_v3.RESPONSE_TYPE(0, [], code),
+        OffsetFetchResponse_v7(0, [], code, {}),
+    ):
         error = error_of(type(answer).decode(answer.encode()))
         assert error is not None
         assert error.retriable  # type: ignore[attr-defined]
@@ -177,7 +197,9 @@ def test_both_versions_ask_and_tell_the_same() -> None:
     answer = old.RESPONSE_TYPE(0, [("orders", rows)], 0)
     assert (error_of(answer), positions(answer)) == (None, told)
     tagged = [(number, offset, 4, text, code, {}) for number, offset, text, code in rows]
-    newer = OffsetFetchResponse_v7.decode(OffsetFetchResponse_v7(0, [("orders", tagged, {})], 0, {}).encode())
+    newer = OffsetFetchResponse_v7.decode(
+        OffsetFetchResponse_v7(0, [("orders", tagged, {})], 0, {}).encode()
+    )
     assert (error_of(newer), positions(newer)) == (None, told)
 
 

@@ -1,4 +1,6 @@
-"""Batches of the formats before 2, which old brokers still hand out, are read within the same bounds."""
+"""Batches of the formats before 2, which old brokers still hand out, are read within the same
+bounds.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,21 @@ def old(magic: int, codec: int, *values: bytes | None) -> bytes:
     """One batch from offset 0 on; without a codec it is a message a record."""
     builder = LegacyRecordBatchBuilder(magic, codec, 1 << 30)
     for offset, value in enumerate(values):
-        builder.append(offset, 1_700_000_000_000 + offset if magic else None, b"key" if offset % 2 else None, value)
+        builder.append(
+            offset,
+            1_700_000_000_000 + offset if magic else None,
+            b"key" if offset % 2 else None,
+            value,
+        )
     return bytes(builder.build())
 
 
-CODECS = [(magic, codec) for magic in (0, 1) for codec in (0, GZIP, SNAPPY, LZ4) if (magic, codec) != (0, LZ4)]
+CODECS = [
+    (magic, codec)
+    for magic in (0, 1)
+    for codec in (0, GZIP, SNAPPY, LZ4)
+    if (magic, codec) != (0, LZ4)
+]
 
 
 @pytest.mark.parametrize(("magic", "codec"), CODECS)
@@ -40,13 +52,16 @@ def test_their_records_are_read(magic: int, codec: int) -> None:
 
 @pytest.mark.parametrize(("magic", "codec"), CODECS)
 @given(st.data())
-def test_a_flipped_byte_is_an_error_with_its_place_or_no_harm(magic: int, codec: int, data: st.DataObject) -> None:
+def test_a_flipped_byte_is_an_error_with_its_place_or_no_harm(
+    magic: int, codec: int, data: st.DataObject
+) -> None:
     """Row F7 of the faults."""
     content = bytearray(old(magic, codec, b"0" * 90, b"1" * 90))
     content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
     try:
         taken, error = all_of(reader_of(bytes(content)))
-    except ValueError as impossible:  # of its first bytes: a fetch with it never gets so far
+    except ValueError as impossible:
+        # Of its first bytes: a fetch with it never gets so far.
         assert not isinstance(impossible, UnicodeError)
         return
     assert error is None or error.offset == (taken[-1][0] + 1 if taken else 0)

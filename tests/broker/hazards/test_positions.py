@@ -1,4 +1,6 @@
-"""H11, H12: a log that is not what it was - truncated, recreated, or deleted past the position - and silent jumps."""
+"""H11, H12: a log that is not what it was - truncated, recreated, or deleted past the position -
+and silent jumps.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,15 @@ from tests.broker.test_kafka import KafkaTestCluster
 
 pytestmark = pytest.mark.kafka
 
-PARTITIONS_OF_A_NEW_TOPIC = 4  # what the broker makes by itself, too
+# What the broker makes by itself, too.
+PARTITIONS_OF_A_NEW_TOPIC = 4
 TOPIC_EXISTS = 36
 TEN = [str(number) for number in range(10)]
 
 
-async def commit(cluster: KafkaTestCluster, group: str, partition: TopicPartition, offset: int) -> None:
+async def commit(
+    cluster: KafkaTestCluster, group: str, partition: TopicPartition, offset: int
+) -> None:
     """Store a position for a group without members."""
     consumer = aiokafka.AIOKafkaConsumer(
         bootstrap_servers=cluster.bootstrap_servers, group_id=group, enable_auto_commit=False
@@ -42,7 +47,9 @@ async def commit(cluster: KafkaTestCluster, group: str, partition: TopicPartitio
 
 
 async def recreate(cluster: KafkaTestCluster, topic: str) -> None:
-    """Delete a topic and make it anew, at once and empty; a reader that asks for it may be the first to make it."""
+    """Delete a topic and make it anew, at once and empty; a reader that asks for it may be the
+    first to make it.
+    """
     admin = AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
     await admin.start()
     try:
@@ -73,12 +80,21 @@ async def test_h12_naive_position_outside_the_log_jumps_to_the_end_and_says_noth
     await default.stop()
     assert (default._auto_offset_reset, default._enable_auto_commit) == ("latest", True)
     async with consuming(
-        cluster.bootstrap_servers, topic, group_id=group, auto_offset_reset="latest", **cluster.properties
+        cluster.bootstrap_servers,
+        topic,
+        group_id=group,
+        auto_offset_reset="latest",
+        **cluster.properties,
     ) as consumer:
         await until(consumer.assignment, "it has its partition")
-        assert await consumer.getmany(timeout_ms=700) == {}  # 5 to 9 are in the log, and nobody will read them
+        # 5 to 9 are in the log, and nobody will read them.
+        assert await consumer.getmany(timeout_ms=700) == {}
         assert await consumer.position(aiokafka.TopicPartition(*partition)) == 10
-    assert not [record for record in caplog.records if record.levelname == "ERROR" and "offset" in record.message]
+    assert not [
+        record
+        for record in caplog.records
+        if record.levelname == "ERROR" and "offset" in record.message
+    ]
 
 
 # -- H12: the policy decides, counted and loud
@@ -89,7 +105,12 @@ async def test_h12_naive_position_outside_the_log_jumps_to_the_end_and_says_noth
     [("earliest", 5, 3, TEN[5:]), ("latest", 10, 8, [])],
 )
 async def test_h12_records_deleted_past_the_committed_position_are_counted_and_told(
-    cluster: KafkaTestCluster, group: str, policy: str, reset_to: int, skipped: int, handled: list[str]
+    cluster: KafkaTestCluster,
+    group: str,
+    policy: str,
+    reset_to: int,
+    skipped: int,
+    handled: list[str],
 ) -> None:
     """Row F4 of the faults."""
     topic = await cluster.create_topic(1)
@@ -97,12 +118,19 @@ async def test_h12_records_deleted_past_the_committed_position_are_counted_and_t
     await fill(cluster, topic, {0: TEN})
     await commit(cluster, group, partition, 2)
     await cluster.delete_records(partition, 5)
-    async with running(cluster.bootstrap_servers, topic, group, {"auto_offset_reset": policy}) as diary:
+    async with running(
+        cluster.bootstrap_servers, topic, group, {"auto_offset_reset": policy}
+    ) as diary:
         await diary.until_assigned(1)
         await fill(cluster, topic, {0: ["next"]})
         await until(lambda: diary.committed() == {0: 11}, "it goes on")
         [reset] = diary.of(OffsetReset)
-        assert (reset.partition, reset.from_offset, reset.to_offset, reset.to) == (partition, 2, reset_to, policy)
+        assert (reset.partition, reset.from_offset, reset.to_offset, reset.to) == (
+            partition,
+            2,
+            reset_to,
+            policy,
+        )
         assert reset.skipped == skipped
         assert reset.level == "warning"
         assert diary.facts.resets[policy] == 1
@@ -118,14 +146,17 @@ async def test_h12_with_policy_none_the_channel_stops_and_nothing_is_skipped(
     await fill(cluster, topic, {0: TEN})
     await commit(cluster, group, partition, 2)
     await cluster.delete_records(partition, 5)
-    async with running(cluster.bootstrap_servers, topic, group, {"auto_offset_reset": "none"}) as diary:
+    async with running(
+        cluster.bootstrap_servers, topic, group, {"auto_offset_reset": "none"}
+    ) as diary:
         await until(lambda: diary.of(ChannelFailed), "it has stopped")
         assert "position 2, its log goes from 5 to 10" in diary.of(ChannelFailed)[0].reason
         assert not diary.app.health().live.is_up
         assert diary.handled == []
     async with joined(cluster, topic, group, starts_by_itself=False) as member:
         await member.until_assigned(1)
-        assert await member.consumer.committed([partition]) == {partition: Committed(2)}  # as it was
+        # As it was.
+        assert await member.consumer.committed([partition]) == {partition: Committed(2)}
 
 
 async def test_h12_records_deleted_under_a_running_reader_are_counted_and_told(
@@ -138,14 +169,20 @@ async def test_h12_records_deleted_under_a_running_reader_are_counted_and_told(
     async with running(cluster.bootstrap_servers, topic, group, {"fetch_max_wait_ms": 50}) as diary:
         await until(lambda: diary.committed() == {0: 1}, "it reads")
         client, theirs = diary.client, aiokafka.TopicPartition(*partition)
-        client._subscription.pause(theirs)  # it falls behind
+        # It falls behind.
+        client._subscription.pause(theirs)
         await until(lambda: not client._fetcher._in_flight, "it fetches nothing more")
         await fill(cluster, topic, {0: TEN})
         await cluster.delete_records(partition, 6)
         client._subscription.resume(theirs)
         await until(lambda: diary.committed() == {0: 11}, "it goes on")
         [_, reset] = diary.of(OffsetReset)
-        assert (reset.from_offset, reset.to_offset, reset.to, reset.skipped) == (1, 6, "earliest", 5)
+        assert (reset.from_offset, reset.to_offset, reset.to, reset.skipped) == (
+            1,
+            6,
+            "earliest",
+            5,
+        )
         assert diary.facts.resets["earliest"] == 2
         assert after(diary) == ["first", *TEN[5:]]
 
@@ -158,10 +195,15 @@ async def test_h11_naive_position_beyond_the_end_of_a_recreated_topic_jumps_with
 ) -> None:
     topic = await cluster.create_topic(1)
     partition = TopicPartition(topic, 0)
-    await commit(cluster, group, partition, 50)  # of a log that had 50 records
+    # Of a log that had 50 records.
+    await commit(cluster, group, partition, 50)
     await fill(cluster, topic, {0: TEN})
     async with consuming(
-        cluster.bootstrap_servers, topic, group_id=group, auto_offset_reset="latest", **cluster.properties
+        cluster.bootstrap_servers,
+        topic,
+        group_id=group,
+        auto_offset_reset="latest",
+        **cluster.properties,
     ) as consumer:
         await until(consumer.assignment, "it has its partition")
         assert await consumer.getmany(timeout_ms=700) == {}
@@ -177,7 +219,9 @@ async def test_h11_a_committed_position_beyond_the_end_is_noticed_counted_and_de
     await fill(cluster, topic, {0: TEN})
     await commit(cluster, group, partition, 50)
     async with running(cluster.bootstrap_servers, topic, group) as diary:
-        await until(lambda: diary.committed() == {0: 10}, "all of the new log is handled and committed")
+        await until(
+            lambda: diary.committed() == {0: 10}, "all of the new log is handled and committed"
+        )
         [reset] = diary.of(OffsetReset)
         assert (reset.from_offset, reset.to_offset, reset.to) == (50, 0, "earliest")
         assert diary.facts.resets["earliest"] == 1
@@ -190,12 +234,17 @@ async def test_h11_a_topic_recreated_under_a_running_reader_is_noticed_and_nothi
     """Row F6 of the faults."""
     topic = await cluster.create_topic(PARTITIONS_OF_A_NEW_TOPIC)
     await fill(cluster, topic, {0: TEN})
-    async with running(cluster.bootstrap_servers, topic, group, {"metadata_max_age_ms": 500}) as diary:
+    async with running(
+        cluster.bootstrap_servers, topic, group, {"metadata_max_age_ms": 500}
+    ) as diary:
         await until(lambda: diary.committed().get(0) == 10, "it reads")
         resets = diary.facts.resets["earliest"]
         await recreate(cluster, topic)
         await fill(cluster, topic, {0: ["new-0", "new-1"]})
-        await until(lambda: after(diary)[10:] == ["new-0", "new-1"], "the new log is handled from its beginning")
+        await until(
+            lambda: after(diary)[10:] == ["new-0", "new-1"],
+            "the new log is handled from its beginning",
+        )
         await until(lambda: diary.committed().get(0) == 2, "and committed")
         assert diary.facts.resets["earliest"] > resets
 
@@ -203,13 +252,17 @@ async def test_h11_a_topic_recreated_under_a_running_reader_is_noticed_and_nothi
 async def test_h11_a_topic_recreated_with_more_records_than_the_position_is_read_from_its_beginning(
     cluster: KafkaTestCluster, group: str
 ) -> None:
-    """Row F6 of the faults: the reader hangs meanwhile, and finds its position in the new log, which is longer."""
+    """Row F6 of the faults: the reader hangs meanwhile, and finds its position in the new log,
+    which is longer.
+    """
     topic = await cluster.create_topic(1)
     await fill(cluster, topic, {0: TEN})
     async with running(cluster.bootstrap_servers, topic, group) as diary:
         await until(lambda: diary.committed() == {0: 10}, "it reads")
         in_new = [f"new-{number}" for number in range(60)]
-        await blocking_the_loop(lambda: recreated_elsewhere(cluster.bootstrap_servers, topic, in_new))
+        await blocking_the_loop(
+            lambda: recreated_elsewhere(cluster.bootstrap_servers, topic, in_new)
+        )
         await until(lambda: set(in_new) <= set(after(diary)), "all of the new log is handled")
         await until(lambda: diary.committed() == {0: 60}, "and committed")
         [reset] = [event for event in diary.of(OffsetReset) if event.reason is not None]
@@ -234,7 +287,8 @@ async def recreated_elsewhere(bootstrap_servers: str, topic: str, values: list[s
     try:
         await admin.delete_topics([topic])
         while (await admin.create_topics([NewTopic(topic, 1, 1)])).topic_errors[0][1]:  # noqa: ASYNC110
-            await asyncio.sleep(0.1)  # the deletion goes on after it was confirmed
+            # The deletion goes on after it was confirmed.
+            await asyncio.sleep(0.1)
     finally:
         await admin.close()
     producer = aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap_servers)

@@ -1,4 +1,6 @@
-"""Each code that a broker may answer records with: written again, refused, or waiting for an operator."""
+"""Each code that a broker may answer records with: written again, refused, or waiting for an
+operator.
+"""
 
 from __future__ import annotations
 
@@ -21,22 +23,30 @@ from tests.broker.members import Cluster, joined, producing, texts
 from tests.broker.test_kafka import KafkaTestCluster
 
 PRODUCE = 0
-DUPLICATE = 46  # what was sent is written already
+# What was sent is written already.
+DUPLICATE = 46
 UNKNOWN = 999
-INVALID_PRODUCER_EPOCH = 47  # aiokafka raises an error of its own for it, without a code
+# Aiokafka raises an error of its own for it, without a code.
+INVALID_PRODUCER_EPOCH = 47
 CODES = [code for code in KNOWN if code not in (0, DUPLICATE)] + [UNKNOWN]
 SENT_AGAIN_BY_THE_CLIENT = {code for code in CODES if class_for(code).retriable}
 REFUSED = [43, 87, UNKNOWN]
 NOT_ALLOWED = 29
 
 
-async def test_what_a_write_raises_follows_from_the_code_and_the_next_one_is_written(rig: Rig) -> None:
+async def test_what_a_write_raises_follows_from_the_code_and_the_next_one_is_written(
+    rig: Rig,
+) -> None:
     to = TopicPartition(await rig.create_topic(1), 0)
     wrong = {}
     async with producing(rig, {"retry_backoff_ms": 1}) as producer:
         for code in CODES:
             rig.broker.answer_with(PRODUCE, code, times=1)
-            expected = None if code in SENT_AGAIN_BY_THE_CLIENT else type(translate(class_for(code)(), is_write=True))
+            expected = (
+                None
+                if code in SENT_AGAIN_BY_THE_CLIENT
+                else type(translate(class_for(code)(), is_write=True))
+            )
             try:
                 await producer.write(to, [RecordBytes(b"%d" % code)])
             except BrokerError as error:
@@ -50,7 +60,9 @@ async def test_what_a_write_raises_follows_from_the_code_and_the_next_one_is_wri
     assert wrong == {}
 
 
-@pytest.mark.parametrize("code", [code for code in SENT_AGAIN_BY_THE_CLIENT if code in (5, 6, 7, 19, 20, 56)])
+@pytest.mark.parametrize(
+    "code", [code for code in SENT_AGAIN_BY_THE_CLIENT if code in (5, 6, 7, 19, 20, 56)]
+)
 async def test_a_write_that_the_client_sends_again_until_its_deadline_says_what_the_broker_answers(
     rig: Rig, code: int
 ) -> None:
@@ -86,7 +98,11 @@ class Service:
 
 @asynccontextmanager
 async def serving(
-    cluster: Rig | KafkaTestCluster, incoming: str, outgoing: str, group: str, given: Mapping[str, Any]
+    cluster: Rig | KafkaTestCluster,
+    incoming: str,
+    outgoing: str,
+    group: str,
+    given: Mapping[str, Any],
 ) -> AsyncIterator[Service]:
     """The service runs; its outgoing channel has the settings *given*."""
     channel = {
@@ -146,7 +162,9 @@ async def test_a_refused_output_is_a_nack_and_what_is_behind_it_is_written(
 
 
 @pytest.mark.parametrize("code", REFUSED)
-async def test_a_refused_send_raises_and_the_next_one_is_written(rig: Rig, group: str, code: int) -> None:
+async def test_a_refused_send_raises_and_the_next_one_is_written(
+    rig: Rig, group: str, code: int
+) -> None:
     topic = await rig.create_topic(1)
     async with serving(rig, await rig.create_topic(1), topic, group, {}) as service:
         emitter = service.app.emitter("invoices")
@@ -166,7 +184,9 @@ async def test_without_the_right_to_write_records_wait_readiness_names_it_and_no
     await produce(rig, incoming, b"1", b"2", b"3")
     rig.broker.answer_with(PRODUCE, NOT_ALLOWED, times=10_000)
     async with serving(rig, incoming, outgoing, group, {"wait_for_write": waits}) as service:
-        await until(lambda: "WRITE for what is written" in service.ready(), "readiness names the right")
+        await until(
+            lambda: "WRITE for what is written" in service.ready(), "readiness names the right"
+        )
         assert outgoing in service.ready()
         assert service.nacks == []
         assert not any(service.committed())
@@ -195,5 +215,7 @@ async def test_a_record_without_a_key_for_a_compacted_topic_is_a_nack_and_keeps_
     async with serving(cluster, incoming, outgoing, group, given) as service:
         await until(lambda: service.committed() == [3], "all are settled, and committed")
         assert len(service.nacks) == 1
-        assert "INVALID_RECORD: the topic is compacted and the record has no key" in service.nacks[0]
+        assert (
+            "INVALID_RECORD: the topic is compacted and the record has no key" in service.nacks[0]
+        )
     assert await written_to(cluster, outgoing, 2) == ["1", "3"]

@@ -51,7 +51,8 @@ async def test_h1_naive_getmany_loses_the_records_drained_before_it_raises(rig: 
         with pytest.raises(CorruptRecordException):
             await consumer.getmany()
         assert rig.answers.rewritten
-        assert await consumer.position(fine) == 3  # past records that nobody was given
+        # Past records that nobody was given.
+        assert await consumer.position(fine) == 3
         rig.answers.rewrite = None
         taken = await consumer.getmany(timeout_ms=700)
         assert fine not in taken
@@ -73,10 +74,14 @@ async def test_h1_a_corrupt_batch_costs_no_record_of_any_partition(rig: Rig, gro
         assert "checksum" in str(error)
         assert member.consumer.positions() == {fine: 3, broken: 0}
         rig.answers.rewrite = None
-        assert texts((await take_in_spite_of_errors(member, 2))[broken]) == [x.decode() for x in BROKEN]
+        assert texts((await take_in_spite_of_errors(member, 2))[broken]) == [
+            x.decode() for x in BROKEN
+        ]
 
 
-async def test_h1_the_application_names_the_corrupt_offset_and_works_on_the_rest(rig: Rig, group: str) -> None:
+async def test_h1_the_application_names_the_corrupt_offset_and_works_on_the_rest(
+    rig: Rig, group: str
+) -> None:
     """Row F7 of the faults."""
     fine, broken = await one_of_two_partitions_breaks(rig)
     async with running(rig.bootstrap_servers, fine.topic, group) as diary:
@@ -87,7 +92,9 @@ async def test_h1_the_application_names_the_corrupt_offset_and_works_on_the_rest
         await until(lambda: diary.facts.not_ready == (why,), "it is not ready", within_s=7)
         assert not diary.app.health().ready.is_up
         rig.answers.rewrite = None
-        await until(lambda: diary.committed() == {0: 3, 1: 2}, "it goes on once the bytes are sound")
+        await until(
+            lambda: diary.committed() == {0: 3, 1: 2}, "it goes on once the bytes are sound"
+        )
         assert sorted(diary.handled) == sorted(FINE + BROKEN)
         await until(lambda: diary.app.health().ready.is_up, "it is ready again")
 
@@ -98,7 +105,8 @@ async def test_an_end_that_the_broker_has_looked_up_before_the_records_is_not_be
     topic = await rig.create_topic(1)
     partition = TopicPartition(topic, 0)
     await write_batches(rig.bootstrap_servers, partition, FINE)
-    ends_at_3, ends_at_1 = (struct.pack(">ihq", 0, 0, end) for end in (3, 1))  # partition, no error, high watermark
+    # Partition, no error, high watermark.
+    ends_at_3, ends_at_1 = (struct.pack(">ihq", 0, 0, end) for end in (3, 1))
     rig.answers.rewrite = lambda piece: piece.replace(ends_at_3, ends_at_1)
     async with joined(rig, topic, group, starts_by_itself=False) as member:
         await member.until_assigned(1)
@@ -126,11 +134,14 @@ async def test_h2_naive_deserializer_that_raises_holds_its_partition_for_ever(ri
             except ValueError:
                 errors += 1
         assert errors >= 8
-        assert seen == 0  # not even the good ones before it
+        # Not even the good ones before it.
+        assert seen == 0
         assert await consumer.position(partition) == 0
 
 
-async def test_h2_a_record_that_cannot_be_decoded_is_nacked_and_the_partition_goes_on(rig: Rig, group: str) -> None:
+async def test_h2_a_record_that_cannot_be_decoded_is_nacked_and_the_partition_goes_on(
+    rig: Rig, group: str
+) -> None:
     topic = await rig.create_topic(1)
     await write_batches(rig.bootstrap_servers, TopicPartition(topic, 0), [b"1", b"2", b"x", b"4"])
     settings = {"value_deserializer": "json", "failure_strategy": "ignore"}
@@ -144,7 +155,9 @@ async def test_h2_a_record_that_cannot_be_decoded_is_nacked_and_the_partition_go
 # -- H3: a poll that was cancelled, or has raised, ends the watch over polls
 
 
-async def test_h3_naive_cancelled_poll_ends_the_protection_of_max_poll_interval(rig: Rig, group: str) -> None:
+async def test_h3_naive_cancelled_poll_ends_the_protection_of_max_poll_interval(
+    rig: Rig, group: str
+) -> None:
     topic = await rig.create_topic(1)
     properties = {**rig.properties, "max_poll_interval_ms": 400}
     async with consuming(rig.bootstrap_servers, topic, group_id=group, **properties) as consumer:
@@ -159,7 +172,9 @@ async def test_h3_naive_cancelled_poll_ends_the_protection_of_max_poll_interval(
         assert consumer._subscription.fetcher_idle_time == 0
 
 
-async def test_h3_who_stops_polling_leaves_the_group_after_cancelled_polls_and_errors_too(rig: Rig, group: str) -> None:
+async def test_h3_who_stops_polling_leaves_the_group_after_cancelled_polls_and_errors_too(
+    rig: Rig, group: str
+) -> None:
     topic = await rig.create_topic(1)
     partition = TopicPartition(topic, 0)
     rig.properties = {**rig.properties, "max_poll_interval_ms": 400}
@@ -178,7 +193,9 @@ async def test_h3_who_stops_polling_leaves_the_group_after_cancelled_polls_and_e
 
 
 async def leaves_unless_polled(client: Any) -> bool:
-    """Whether the client leaves its group by itself while nobody polls: several times the longest pause allowed."""
+    """Whether the client leaves its group by itself while nobody polls: several times the longest
+    pause allowed.
+    """
     try:
         await until(lambda: client._coordinator.generation < 0, "it has left", within_s=1.5)
     except AssertionError:
@@ -192,12 +209,22 @@ UNPACKED_BYTES = 200_000_000
 
 
 async def write_a_bomb(rig: Rig, partition: TopicPartition) -> None:
-    packing = {"compression_type": "gzip", "max_request_size": 2 * UNPACKED_BYTES, "max_batch_size": 2 * UNPACKED_BYTES}
+    packing = {
+        "compression_type": "gzip",
+        "max_request_size": 2 * UNPACKED_BYTES,
+        "max_batch_size": 2 * UNPACKED_BYTES,
+    }
     async with producing(rig, packing) as producer:
-        await (await producer.send(partition.topic, bytes(UNPACKED_BYTES), partition=partition.partition))
+        await (
+            await producer.send(
+                partition.topic, bytes(UNPACKED_BYTES), partition=partition.partition
+            )
+        )
 
 
-async def test_h9_naive_batch_of_a_few_kilobytes_blocks_the_loop_and_fills_the_memory(rig: Rig) -> None:
+async def test_h9_naive_batch_of_a_few_kilobytes_blocks_the_loop_and_fills_the_memory(
+    rig: Rig,
+) -> None:
     partition = TopicPartition(await rig.create_topic(1), 0)
     await write_a_bomb(rig, partition)
     rig.answers.passed_bytes = 0
@@ -208,20 +235,26 @@ async def test_h9_naive_batch_of_a_few_kilobytes_blocks_the_loop_and_fills_the_m
         began = time.monotonic()
         [[record]] = (await consumer.getmany()).values()
         assert len(record.value) == UNPACKED_BYTES
-        assert time.monotonic() - began > 0.1  # in which no heartbeat is sent
+        # In which no heartbeat is sent.
+        assert time.monotonic() - began > 0.1
 
 
 async def test_h9_a_bomb_is_unpacked_beside_the_loop_and_work_goes_on(rig: Rig, group: str) -> None:
     """Row F10 of the faults."""
     partition = TopicPartition(await rig.create_topic(1), 0)
-    await write_a_bomb(rig, partition)  # before: to pack it blocks this loop, too
+    # before: to pack it blocks this loop, too.
+    await write_a_bomb(rig, partition)
     await fill(rig, partition.topic, {0: ["after"]})
     pauses = list[float]()
     # On a busy machine a member may be late by itself: that must not end its session.
     long = {"session_timeout_ms": 30_000}
-    for reader in range(3):  # whatever else the machine does may hold up one of them
+    # Whatever else the machine does may hold up one of them.
+    for reader in range(3):
         name = f"{group}-{reader}"
-        async with running(rig.bootstrap_servers, partition.topic, name, long) as diary, turning() as turns:
+        async with (
+            running(rig.bootstrap_servers, partition.topic, name, long) as diary,
+            turning() as turns,
+        ):
             await until(lambda: diary.committed() == {0: 2}, "both are handled and committed")
             assert diary.facts.rebalances["assigned"] == 1
         assert [len(payload) for payload in diary.handled] == [UNPACKED_BYTES, len("after")]
@@ -236,8 +269,8 @@ async def test_h9_a_bomb_is_unpacked_beside_the_loop_and_work_goes_on(rig: Rig, 
 async def turning() -> AsyncIterator[list[float]]:
     """Notes when the loop had a turn, by the time that this process has computed.
 
-    Time in which other processes have the machine does not count. What is computed in other threads does: a thread that
-    does not let the loop run shows as well.
+    Time in which other processes have the machine does not count. What is computed in other threads
+    does: a thread that does not let the loop run shows as well.
     """
     turns = list[float]()
 
@@ -258,7 +291,8 @@ def cut_short(value: bytes) -> Any:
     """Make the batch that begins with *value* say that it is longer than the answer it came in."""
 
     def rewrite(piece: bytes) -> bytes:
-        at = piece.find(value) - 67  # a batch's header, and what stands before the value of a short first record
+        # A batch's header, and what stands before the value of a short first record.
+        at = piece.find(value) - 67
         if at < 0:
             return piece
         assert piece[at + 16] == 2

@@ -1,4 +1,6 @@
-"""The fast way in gives what the client's own gives, record by record: on any bytes of a log, and on a real one."""
+"""The fast way in gives what the client's own gives, record by record: on any bytes of a log, and
+on a real one.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,8 @@ class Batch:
     """One record batch, as the broker may hold it.
 
     Attributes:
-        deltas: Where the records stand behind the batch's base offset; what compaction took is not there.
+        deltas: Where the records stand behind the batch's base offset; what compaction took is not
+            there.
         tail: Offsets behind the last record that compaction took.
         producer: Of a transaction, or nobody.
         ends: A marker instead of records: COMMIT or ABORT.
@@ -58,7 +61,8 @@ class Batch:
 
     deltas: tuple[int, ...] = (0,)
     tail: int = 0
-    gap: int = 0  # offsets missing before the batch
+    # Offsets missing before the batch.
+    gap: int = 0
     codec: int = 0
     producer: int = NOBODY
     ends: int | None = None
@@ -66,7 +70,9 @@ class Batch:
 
 def in_bytes(batch: Batch, base: int) -> bytes:
     is_transactional = batch.producer != NOBODY
-    builder = DefaultRecordBatchBuilder(2, batch.codec, is_transactional, batch.producer, 0, 0, 1 << 20)
+    builder = DefaultRecordBatchBuilder(
+        2, batch.codec, is_transactional, batch.producer, 0, 0, 1 << 20
+    )
     if batch.ends is not None:
         builder.append(0, 7, struct.pack(">hh", 0, batch.ends), struct.pack(">hi", 0, 0), [])
     for delta in batch.deltas if batch.ends is None else ():
@@ -76,7 +82,8 @@ def in_bytes(batch: Batch, base: int) -> bytes:
         headers = [("trace", b"1"), ("trace", None), ("", b"")] if offset % 2 else []
         builder.append(delta, 1_700_000_000_000 + offset, key, value, headers)
     made = bytearray(builder.build())
-    if batch.ends is None and not batch.deltas:  # all of its records are gone, only the header was kept
+    # All of its records are gone, only the header was kept.
+    if batch.ends is None and not batch.deltas:
         made = made[:HEADER_BYTES]
         struct.pack_into(">i", made, 8, HEADER_BYTES - 12)
         made[ATTRIBUTES_AT + 1] &= ~CODEC_MASK
@@ -97,19 +104,24 @@ def length_of(batch: Batch) -> int:
 
 @dataclass(frozen=True)
 class Piece:
-    """What a fetch brought: bytes, the transactions in it that were aborted, and where its batches begin."""
+    """What a fetch brought: bytes, the transactions in it that were aborted, and where its batches
+    begin.
+    """
 
     content: bytes
     aborted: tuple[tuple[int, int], ...]
     bases: tuple[int, ...]
-    starts: tuple[int, ...]  # in bytes
+    # In bytes.
+    starts: tuple[int, ...]
     end: int
 
     def read_by(self, isolation: int, start: int) -> PartitionRecords:
         """The client's own reader of it."""
         records = MemoryRecords(self.content)
         theirs = aiokafka.TopicPartition(*PARTITION)
-        return PartitionRecords(theirs, records, list(self.aborted), start, None, None, True, isolation)
+        return PartitionRecords(
+            theirs, records, list(self.aborted), start, None, None, True, isolation
+        )
 
 
 def piece_of(batches: Sequence[Batch]) -> Piece:
@@ -134,9 +146,17 @@ def piece_of(batches: Sequence[Batch]) -> Piece:
 deltas = st.lists(st.integers(1, 3), max_size=6).map(
     lambda steps: tuple(sum(steps[: n + 1]) - 1 for n in range(len(steps)))
 )
-plain = st.builds(Batch, deltas, st.integers(0, 2), st.integers(0, 2), st.sampled_from(sorted(CODECS)))
-of_a_transaction = plain.flatmap(lambda batch: st.sampled_from([1, 2]).map(lambda pid: replace(batch, producer=pid)))
-marker = st.builds(lambda pid, ends: Batch(producer=pid, ends=ends), st.sampled_from([1, 2]), st.sampled_from([0, 1]))
+plain = st.builds(
+    Batch, deltas, st.integers(0, 2), st.integers(0, 2), st.sampled_from(sorted(CODECS))
+)
+of_a_transaction = plain.flatmap(
+    lambda batch: st.sampled_from([1, 2]).map(lambda pid: replace(batch, producer=pid))
+)
+marker = st.builds(
+    lambda pid, ends: Batch(producer=pid, ends=ends),
+    st.sampled_from([1, 2]),
+    st.sampled_from([0, 1]),
+)
 pieces = st.lists(st.one_of(plain, of_a_transaction, marker), min_size=1, max_size=8).map(piece_of)
 isolations = st.sampled_from([READ_COMMITTED, READ_UNCOMMITTED])
 budgets = st.lists(st.integers(1, 7), min_size=1, max_size=30)
@@ -158,7 +178,9 @@ TRANSACTIONS = piece_of(
 def reader_of(piece: Piece, isolation: int, start: int) -> BatchReader:
     is_committed = isolation == READ_COMMITTED
     theirs = piece.read_by(isolation, start)
-    return BatchReader(PARTITION, theirs, piece.content, Unpacker(1 << 20), read_committed=is_committed)
+    return BatchReader(
+        PARTITION, theirs, piece.content, Unpacker(1 << 20), read_committed=is_committed
+    )
 
 
 def first_offset(piece: Piece, data: st.DataObject | None) -> int:
@@ -233,7 +255,8 @@ def test_a_batch_cut_off_at_the_end_of_an_answer_is_left_for_the_next_one(
 
 def test_without_its_codec_a_batch_is_an_error_that_names_the_extra() -> None:
     content = bytearray(in_bytes(Batch((0, 1)), 0))
-    content[ATTRIBUTES_AT + 1] |= 5  # a codec that nobody has
+    # A codec that nobody has.
+    content[ATTRIBUTES_AT + 1] |= 5
     struct.pack_into(">I", content, CRC_AT, calc_crc32c(memoryview(content)[ATTRIBUTES_AT:]))
     reader = reader_of(Piece(bytes(content), (), (0,), (0,), 2), READ_UNCOMMITTED, 0)
     with pytest.raises(CorruptRecordError, match=r"pip install 'reactive-kafka\[compression\]'"):
@@ -244,24 +267,34 @@ def test_without_its_codec_a_batch_is_an_error_that_names_the_extra() -> None:
 
 
 async def write_a_bit_of_everything(cluster: KafkaTestCluster) -> TopicPartition:
-    """Every codec, transactions of both outcomes, headers, nulls, markers in the middle and at the end."""
+    """Every codec, transactions of both outcomes, headers, nulls, markers in the middle and at the
+    end.
+    """
     partition = TopicPartition(await cluster.create_topic(1), 0)
     for codec in CODECS.values():
         await in_one_batch(cluster, partition, codec=codec)
     for outcome in ("commit", "abort", "commit", "abort"):
-        await in_one_batch(cluster, partition, outcome=outcome, codec="gzip" if outcome == "abort" else None)
+        await in_one_batch(
+            cluster, partition, outcome=outcome, codec="gzip" if outcome == "abort" else None
+        )
         if outcome == "commit":
             await fill(cluster, partition.topic, {0: ["between"]})
     return partition
 
 
 async def in_one_batch(
-    cluster: KafkaTestCluster, partition: TopicPartition, *, codec: str | None, outcome: str | None = None
+    cluster: KafkaTestCluster,
+    partition: TopicPartition,
+    *,
+    codec: str | None,
+    outcome: str | None = None,
 ) -> None:
     given: dict[str, Any] = {"linger_ms": 20, "compression_type": codec}
     if outcome is not None:
         given["transactional_id"] = f"tx-{partition.topic}"
-    async with aiokafka.AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers, **given) as producer:
+    async with aiokafka.AIOKafkaProducer(
+        bootstrap_servers=cluster.bootstrap_servers, **given
+    ) as producer:
         if outcome is not None:
             await producer.begin_transaction()
         sent = [
@@ -336,7 +369,9 @@ async def test_on_a_real_log_a_poll_gives_what_getmany_gives(
         async with joined(cluster, log.topic, f"{group}-{budget}") as member:
             await member.until_assigned(1)
             member.consumer._reader.is_fast = is_fast  # type: ignore[attr-defined]
-            assert "_get_actions_per_node" in vars(member.consumer.client._fetcher), "it looks in its own way"  # type: ignore[attr-defined]
+            assert "_get_actions_per_node" in vars(member.consumer.client._fetcher), (
+                "it looks in its own way"
+            )  # type: ignore[attr-defined]
             taken: list[Seen] = []
             position = 0
             async with asyncio.timeout(PATIENCE_S):
@@ -346,7 +381,10 @@ async def test_on_a_real_log_a_poll_gives_what_getmany_gives(
                     for chunk in poll.chunks:
                         assert len(chunk.records) <= budget
                         assert chunk.next_offset > position
-                        assert all(position <= record.offset < chunk.next_offset for record in chunk.records)
+                        assert all(
+                            position <= record.offset < chunk.next_offset
+                            for record in chunk.records
+                        )
                         assert chunk.high_watermark == end
                         taken += [seen(record) for record in chunk.records]
                         position = chunk.next_offset

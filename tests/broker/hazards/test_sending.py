@@ -1,4 +1,6 @@
-"""H7: a send, and the producer's stop, that never return. H18: what follows a record that the broker refuses."""
+"""H7: a send, and the producer's stop, that never return. H18: what follows a record that the
+broker refuses.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +83,9 @@ async def test_h7_a_send_has_a_deadline_and_the_next_one_gets_a_new_client(
         assert client_of(producer) is not first
 
 
-async def test_h7_a_client_that_hangs_is_replaced_though_whoever_wrote_has_given_up(rig: Rig) -> None:
+async def test_h7_a_client_that_hangs_is_replaced_though_whoever_wrote_has_given_up(
+    rig: Rig,
+) -> None:
     """Row H-3 of the faults."""
     topic = await rig.create_topic(1)
     async with producing(rig, {"send_timeout_s": SEND_TIMEOUT_S}) as producer:
@@ -93,7 +97,8 @@ async def test_h7_a_client_that_hangs_is_replaced_though_whoever_wrote_has_given
             assert not await ends_within(writing, 0.1)
             writing.cancel()
             await asyncio.wait([writing])
-        error, _ = await failing(in_a_batch, producer, topic)  # it waits for the client to take it over
+        # It waits for the client to take it over.
+        error, _ = await failing(in_a_batch, producer, topic)
         assert "no answer within 1 s" in str(error)
         rig.proxy.release()
         await until_written(in_a_batch, producer, topic)
@@ -101,7 +106,9 @@ async def test_h7_a_client_that_hangs_is_replaced_though_whoever_wrote_has_given
 
 
 @both_ways
-async def test_h7_sends_fail_in_time_again_and_again_while_the_broker_is_frozen(rig: Rig, send: Send) -> None:
+async def test_h7_sends_fail_in_time_again_and_again_while_the_broker_is_frozen(
+    rig: Rig, send: Send
+) -> None:
     topic = await rig.create_topic(1)
     async with producing(rig, {"send_timeout_s": SEND_TIMEOUT_S}) as producer:
         await send(producer, topic, b"before")
@@ -125,7 +132,8 @@ async def test_h7_stop_has_a_deadline_and_leaves_nothing(rig: Rig) -> None:
         assert not await ends_within(stop, 0.1)
         stop.cancel()
         await asyncio.wait([stop])
-        await producer.stop()  # waits for the one that was cancelled
+        # Waits for the one that was cancelled.
+        await producer.stop()
         assert time.monotonic() - began < STOP_DEADLINE_S + 3
         assert confirmation.done()
         assert isinstance(confirmation.exception(), TransientBrokerError)
@@ -138,7 +146,9 @@ async def limited_topic(cluster: KafkaTestCluster) -> str:
     admin = AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
     await admin.start()
     try:
-        await admin.create_topics([NewTopic(topic, 2, 1, topic_configs={"max.message.bytes": str(LIMIT_BYTES)})])
+        await admin.create_topics(
+            [NewTopic(topic, 2, 1, topic_configs={"max.message.bytes": str(LIMIT_BYTES)})]
+        )
     finally:
         await admin.close()
     return topic
@@ -184,12 +194,16 @@ async def test_h18_of_writes_to_one_partition_at_the_same_time_one_that_is_refus
 ) -> None:
     topic = await limited_topic(cluster)
     to = TopicPartition(topic, 0)
-    async with producing(cluster) as producer, asyncio.timeout(10):  # less than the deadline of a send
+    # Less than the deadline of a send.
+    async with producing(cluster) as producer, asyncio.timeout(10):
         await producer.partitions(topic)
         sizes = [10, 2 * LIMIT_BYTES, *[10] * 6]
-        writes = [asyncio.ensure_future(producer.write(to, [RecordBytes(b"x" * size)])) for size in sizes]
+        writes = [
+            asyncio.ensure_future(producer.write(to, [RecordBytes(b"x" * size)])) for size in sizes
+        ]
         await asyncio.wait(writes, return_when=asyncio.FIRST_EXCEPTION)
-        await producer.write(TopicPartition(topic, 1), [RecordBytes(b"x")])  # with a new client: the old one is closed
+        # With a new client: the old one is closed.
+        await producer.write(TopicPartition(topic, 1), [RecordBytes(b"x")])
         outcomes = await asyncio.gather(*writes, return_exceptions=True)
     kinds = [type(one) for one in outcomes]
     assert kinds[:2] == [WrittenBatch, RejectedRecordError]
@@ -205,7 +219,8 @@ async def test_a_topic_that_takes_smaller_batches_gets_them_and_one_record_that_
     records = [RecordBytes(f"{number:100}".encode()) for number in range(200)]
     async with producing(cluster) as producer:
         counts = [(await producer.write(to, records)).count]
-        learned = client_of(producer)  # each refusal costs one
+        # Each refusal costs one.
+        learned = client_of(producer)
         while (done := sum(counts)) < 200:
             offset, count = await producer.write(to, records[done:])
             assert offset == done

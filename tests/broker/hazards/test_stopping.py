@@ -19,7 +19,8 @@ from tests.broker.hazards.naive import end
 from tests.broker.members import PATIENCE_S, Member, joined
 
 PROMPTLY_S = 2.0
-AT_LAST_S = 12.0  # the sum of the deadlines of each step of closing, and a little
+# The sum of the deadlines of each step of closing, and a little.
+AT_LAST_S = 12.0
 
 
 def killed(rig: Rig) -> None:
@@ -41,7 +42,8 @@ def _target(link: Path) -> str:
     try:
         return str(link.readlink())
     except OSError:
-        return ""  # closed meanwhile
+        # Closed meanwhile.
+        return ""
 
 
 def of_the_client(tasks: set[asyncio.Task[Any]]) -> set[str]:
@@ -55,7 +57,9 @@ async def naive_member(rig: Rig, group: str) -> AsyncIterator[aiokafka.AIOKafkaC
     """A naive consumer that reads; whatever a test leaves of it is gone afterwards."""
     topic = await rig.create_topic(1)
     properties = {"enable_auto_commit": False, "auto_offset_reset": "earliest", **rig.properties}
-    consumer = aiokafka.AIOKafkaConsumer(topic, bootstrap_servers=rig.bootstrap_servers, group_id=group, **properties)
+    consumer = aiokafka.AIOKafkaConsumer(
+        topic, bootstrap_servers=rig.bootstrap_servers, group_id=group, **properties
+    )
     try:
         await consumer.start()
         await until(consumer.assignment, "it has its partition")
@@ -75,12 +79,16 @@ async def test_h6_naive_stop_is_cancelled_by_nobody_and_leaves_a_task(
         stop = asyncio.ensure_future(consumer.stop())
         await asyncio.wait([stop], timeout=10)
         assert stop.cancelled()
-        assert stop.cancelling() == 0  # nobody has asked for it
-        await consumer.stop()  # does nothing any more
+        # Nobody has asked for it.
+        assert stop.cancelling() == 0
+        # Does nothing any more.
+        await consumer.stop()
         assert of_the_client(tasks_but(before))
 
 
-async def test_h6_naive_stop_that_was_cancelled_makes_the_next_one_do_nothing(rig: Rig, group: str) -> None:
+async def test_h6_naive_stop_that_was_cancelled_makes_the_next_one_do_nothing(
+    rig: Rig, group: str
+) -> None:
     before = asyncio.all_tasks()
     async with naive_member(rig, group) as consumer:
         frozen(rig)
@@ -112,7 +120,8 @@ async def test_h6_a_stop_that_was_cancelled_goes_on_and_the_next_one_waits_until
 ) -> None:
     topic = await rig.create_topic(1)
     tasks = asyncio.all_tasks()
-    # A session in which it does not connect anew: the proxy, which is frozen, has sockets in this process as well.
+    # A session in which it does not connect anew: the proxy, which is frozen, has sockets in this
+    # process as well.
     async with joined(rig, topic, group, properties={"session_timeout_ms": 30_000}) as member:
         await member.until_assigned(1)
         connected = sockets()
@@ -132,7 +141,9 @@ async def leaves_nothing(tasks: set[asyncio.Task[Any]], sockets_before: int) -> 
     await until(lambda: sockets() < sockets_before, "its sockets are closed", within_s=PROMPTLY_S)
 
 
-async def test_h6_stop_is_not_held_up_by_a_revocation_that_cannot_commit(rig: Rig, group: str) -> None:
+async def test_h6_stop_is_not_held_up_by_a_revocation_that_cannot_commit(
+    rig: Rig, group: str
+) -> None:
     topic = await rig.create_topic(1)
     tasks = asyncio.all_tasks()
     async with joined(rig, topic, group) as member:
@@ -143,7 +154,9 @@ async def test_h6_stop_is_not_held_up_by_a_revocation_that_cannot_commit(rig: Ri
             is_revoking.set()
             while True:
                 try:
-                    await member.consumer.commit(dict.fromkeys(member.owned, Committed(1)), member.generation)
+                    await member.consumer.commit(
+                        dict.fromkeys(member.owned, Committed(1)), member.generation
+                    )
                 except BrokerError:
                     has_failed.set()
                 await asyncio.sleep(0.05)

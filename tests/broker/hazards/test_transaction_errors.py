@@ -1,4 +1,6 @@
-"""What ends a transaction is raised where somebody waits for it, once, and asyncio has nothing to add."""
+"""What ends a transaction is raised where somebody waits for it, once, and asyncio has nothing to
+add.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ async def abort(producer: TransactionalProducer, to: TopicPartition) -> None:
 async def test_an_end_that_was_given_up_and_is_refused_later_is_not_told_by_asyncio(
     rig: Rig, end: Step, code: int
 ) -> None:
-    """The broker was away until the deadline of the end, and knows another owner of the id when it is back."""
+    """The broker was away until the deadline of the end, and knows another owner of the id when it
+    is back.
+    """
     told = listen()
     await given_up(rig, end, code)
     assert told() == []

@@ -1,4 +1,6 @@
-"""Bytes of a log that cannot be read: no byte makes another error than one with its place, or costs other records."""
+"""Bytes of a log that cannot be read: no byte makes another error than one with its place, or costs
+other records.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,14 @@ from reactive_kafka.broker.aiokafka.fetched.batch_reader import BatchReader
 from reactive_kafka.broker.aiokafka.fetched.log_bytes import next_after
 from reactive_kafka.broker.aiokafka.fetched.noted import Answers
 from reactive_kafka.broker.aiokafka.fetched.portions import SMALL, Portions
-from reactive_kafka.broker.aiokafka.fetched.unpacking import GZIP, LZ4, SMALL_BYTES, SNAPPY, ZSTD, Unpacker
+from reactive_kafka.broker.aiokafka.fetched.unpacking import (
+    GZIP,
+    LZ4,
+    SMALL_BYTES,
+    SNAPPY,
+    ZSTD,
+    Unpacker,
+)
 from reactive_kafka.errors import CorruptRecordError, TransientBrokerError
 from reactive_kafka.records import TopicPartition
 from tests.broker.hazards.test_record_batches import (
@@ -62,14 +71,19 @@ def all_of(reader: BatchReader) -> tuple[list[Seen], CorruptRecordError | None]:
 
 def three_batches(codec: int) -> tuple[bytes, list[int]]:
     """Offsets 10 to 12, 13 to 16, 17 and 18; and where each begins in bytes."""
-    made = [in_bytes(Batch((0, 1, 2), codec=codec), 10), in_bytes(Batch((0, 1, 2, 3), codec=codec), 13)]
+    made = [
+        in_bytes(Batch((0, 1, 2), codec=codec), 10),
+        in_bytes(Batch((0, 1, 2, 3), codec=codec), 13),
+    ]
     made.append(in_bytes(Batch((0, 1), codec=codec), 17))
     return b"".join(made), [0, len(made[0]), len(made[0]) + len(made[1])]
 
 
 @given(st.sampled_from([0, GZIP, SNAPPY, LZ4, ZSTD]), st.integers(0, 10_000), st.integers(1, 255))
-@example(0, ATTRIBUTES_AT + 1, 5)  # its codec
-@example(0, LENGTH_AT, 0x80)  # a length below zero
+# Its codec.
+@example(0, ATTRIBUTES_AT + 1, 5)
+# A length below zero.
+@example(0, LENGTH_AT, 0x80)
 @example(0, MAGIC_AT, 2)
 def test_a_flipped_byte_costs_no_record_but_those_of_its_batch_and_the_error_has_its_place(
     codec: int, at: int, flip: int
@@ -84,14 +98,17 @@ def test_a_flipped_byte_costs_no_record_but_those_of_its_batch_and_the_error_has
     broken[at] ^= flip
     taken, error = all_of(reader_of(bytes(broken), 10))
     place = at - starts[1]
-    if place < LENGTH_AT:  # no checksum covers the offset of a batch: what fits into the log is taken for a gap
+    # No checksum covers the offset of a batch: what fits into the log is taken for a gap.
+    if place < LENGTH_AT:
         assert taken[:3] == sound[:3]
         return
     if error is None and EPOCH_AT <= place <= MAGIC_AT:
-        assert taken == sound  # the leader's epoch is nobody's business
+        # The leader's epoch is nobody's business.
+        assert taken == sound
         return
     assert taken == sound[:3]
-    if error is None:  # its length goes beyond what was fetched: the next fetch begins with it
+    # Its length goes beyond what was fetched: the next fetch begins with it.
+    if error is None:
         assert LENGTH_AT <= place < EPOCH_AT
         [cut] = errors_of_the_next_fetch(bytes(broken)[starts[1] :], 13)
         error = cut
@@ -106,7 +123,8 @@ def errors_of_the_next_fetch(content: bytes, offset: int) -> list[CorruptRecordE
     told = answered(content)
     answers.note(asked(offset), told)
     [(_, [(_, code, *_, left)])] = told.topics
-    assert (code, left) == (0, b"")  # the client is not shown it: it would skip an offset, or stop fetching for ever
+    # The client is not shown it: it would skip an offset, or stop fetching for ever.
+    assert (code, left) == (0, b"")
     assert answers.content(PARTITION, len(content)) is None
     return list(answers.errors({PARTITION: offset}).values())
 
@@ -119,7 +137,9 @@ class answered:
     """An answer to a fetch, as far as it is looked at."""
 
     def __init__(self, content: bytes, code: int = 0) -> None:
-        self.topics: list[Any] = [(PARTITION.topic, [(PARTITION.partition, code, 100, 100, [], content)])]
+        self.topics: list[Any] = [
+            (PARTITION.topic, [(PARTITION.partition, code, 100, 100, [], content)])
+        ]
 
 
 def test_what_the_broker_cannot_read_is_an_error_and_no_endless_question() -> None:
@@ -130,7 +150,8 @@ def test_what_the_broker_cannot_read_is_an_error_and_no_endless_question() -> No
     assert (error.offset, error.until) == (7, None)
     assert answers.errors({PARTITION: 7}) == {}
     answers.note(asked(7), answered(b"", 2))
-    assert answers.errors({PARTITION: 9}) == {}  # it stands elsewhere by now
+    # It stands elsewhere by now.
+    assert answers.errors({PARTITION: 9}) == {}
 
 
 @pytest.mark.parametrize("length", [-(2**31), -13, -1, 0, 14, 48, 2**31 - 1])
@@ -155,9 +176,11 @@ def test_a_batch_that_was_cut_short_in_a_small_portion_is_fetched_again_in_large
         assert not answers.has_errors
         told = answered(content)
         answers.note(asked_for(size), told)
-        assert told.topics == answered(b"").topics  # the client is not shown it
+        # The client is not shown it.
+        assert told.topics == answered(b"").topics
     assert answers.has_errors
-    for _ in range(20):  # what was wrong once does not count for ever
+    # What was wrong once does not count for ever.
+    for _ in range(20):
         answers.note(asked_for(whole), answered(in_bytes(Batch((0, 1)), 5)))
     assert answers.portions.of(*client) == SMALL
 
@@ -173,7 +196,8 @@ def test_portions_have_room_for_the_largest_first_batch_and_not_for_all_that_cam
     answers, whole = Answers(lambda: None), 64 * SMALL
     answers.portions = Portions(whole)
     small = in_bytes(Batch((0,)), 0)
-    large = bytearray(small) + bytearray(2 * SMALL)  # behind its records, which nobody reads here
+    # Behind its records, which nobody reads here.
+    large = bytearray(small) + bytearray(2 * SMALL)
     struct.pack_into(">i", large, LENGTH_AT, len(large) - LENGTH_AT - 4)
     answer = answered(b"")
     answer.topics = [("t", [(0, 0, 9, small), (1, 0, 9, bytes(large) * 3), (2, 0, 9, small)])]
@@ -186,16 +210,19 @@ def much_held(whole: int) -> tuple[Any, Any]:
     piece = SimpleNamespace(_records=SimpleNamespace(size_in_bytes=lambda: whole))
     names = [AiokafkaPartition("t", number) for number in range(9)]
     fetcher = SimpleNamespace(
-        _records={one: SimpleNamespace(_partition_records=piece) for one in names}, _fetch_max_bytes=1,
+        _records={one: SimpleNamespace(_partition_records=piece) for one in names},
+        _fetch_max_bytes=1,
         _client=SimpleNamespace(cluster=SimpleNamespace(leader_for_partition=lambda one: 1)),
-    )  # fmt: skip
+    )
     return fetcher, SimpleNamespace(_tp_state=dict.fromkeys(names, SimpleNamespace(_paused=False)))
 
 
 def test_several_broken_partitions_of_one_answer_cost_no_other_one() -> None:
     sound, broken = in_bytes(Batch((0, 1)), 0), b"\xff" * 80
     answer = answered(b"")
-    answer.topics = [("t", [(number, 0, 9, one) for number, one in enumerate([broken, sound, broken, sound])])]
+    answer.topics = [
+        ("t", [(number, 0, 9, one) for number, one in enumerate([broken, sound, broken, sound])])
+    ]
     answers = Answers(lambda: None)
     answers.note(FetchRequest(1, 1, 1, 0, [("t", [(number, 0, 1) for number in range(4)])]), answer)
     assert [left for *_, left in answer.topics[0][1]] == [b"", sound, b"", sound]
@@ -212,7 +239,8 @@ def with_checksum(made: bytearray) -> bytes:
 def test_records_before_a_broken_one_are_taken_if_the_checksum_is_right() -> None:
     made = bytearray(in_bytes(Batch((0, 1, 2)), 10))
     last = made.rindex(b"key-11") - 1
-    made[last] = 0x7F  # the length of its key: beyond the record
+    # The length of its key: beyond the record.
+    made[last] = 0x7F
     taken, error = all_of(reader_of(with_checksum(made), 10))
     assert [offset for offset, *_ in taken] == [10]
     assert error is not None
@@ -223,11 +251,13 @@ def test_where_a_broken_batch_ends_is_believed_only_if_two_facts_agree() -> None
     compacted = bytearray(in_bytes(Batch((0, 3), tail=1), 10))
     following = in_bytes(Batch((0,)), 15)
     compacted[-1] ^= 1
-    assert next_after(bytes(compacted), 0, 10) is None  # two records in five offsets, and a wrong checksum
+    # Two records in five offsets, and a wrong checksum.
+    assert next_after(bytes(compacted), 0, 10) is None
     assert next_after(bytes(compacted) + following, 0, 10) == 15
     assert next_after(bytes(compacted) + in_bytes(Batch((0,)), 16), 0, 10) is None
     assert next_after(in_bytes(Batch((0, 3), tail=1), 10), 0, 12) == 15
-    assert next_after(in_bytes(Batch((0, 3), tail=1), 10), 0, 15) is None  # it does not hold what is wanted
+    # It does not hold what is wanted.
+    assert next_after(in_bytes(Batch((0, 3), tail=1), 10), 0, 15) is None
     assert next_after(in_bytes(Batch((0, 1, 2)), 10)[:HEADER_BYTES], 0, 10) == 13
 
 
@@ -251,7 +281,9 @@ def with_a_name(name: bytes, codec: int) -> bytes:
 @example(b"caf\xe9\xff")
 @example(b"trace")
 def test_a_name_of_any_bytes_is_read_and_can_be_written_again(codec: int, name: bytes) -> None:
-    """Row F12 of the faults: one such record stopped its partition for ever, and any producer can send it."""
+    """Row F12 of the faults: one such record stopped its partition for ever, and any producer can
+    send it.
+    """
     sound, _ = all_of(reader_of(in_bytes(Batch((0, 1, 2)), 10), 10))
     taken, error = all_of(reader_of(with_a_name(name, codec), 10))
     assert error is None
@@ -303,14 +335,17 @@ def test_a_large_batch_is_work_for_a_thread_and_what_is_behind_it_waits(codec: i
     assert [record.offset for record in records] == [0, 1, 2]
 
 
-def test_a_batch_above_the_bound_is_refused_with_its_place_and_what_is_behind_it_is_there(codec: int) -> None:
+def test_a_batch_above_the_bound_is_refused_with_its_place_and_what_is_behind_it_is_there(
+    codec: int,
+) -> None:
     """Row F10 of the faults: before it is unpacked, where its header says how much that is."""
     content = a_bomb(codec, MOST + 1) + in_bytes(Batch((0, 1)), 1)
     reader = reader_of(content)
     try:
         assert reader.take(5) == []
         assert reader.work is not None
-        assert codec in (GZIP, LZ4)  # these do not say it
+        # These do not say it.
+        assert codec in (GZIP, LZ4)
         reader.go_on(done(reader.work))
         reader.take(5)
     except CorruptRecordError as error:

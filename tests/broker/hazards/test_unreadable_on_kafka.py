@@ -27,7 +27,8 @@ pytestmark = pytest.mark.kafka
 
 LARGEST = 110_000_000
 LENGTH_AT, MAGIC_AT, CRC_AT, LAST_DELTA_AT, COUNT_AT, VALUES_AT = 8, 16, 17, 23, 57, 75
-BATCHES, RECORDS, BROKEN = 6, 3, 2  # batches of a log, records of each, and which batch breaks
+# Batches of a log, records of each, and which batch breaks.
+BATCHES, RECORDS, BROKEN = 6, 3, 2
 FIRST, UNTIL, END = BROKEN * RECORDS, (BROKEN + 1) * RECORDS, BATCHES * RECORDS
 
 
@@ -45,7 +46,8 @@ async def write_raw(bootstrap_servers: str, partition: TopicPartition, content: 
     async with aiokafka.AIOKafkaProducer(**given) as producer:
         batch = producer.create_batch()
         batch.close()
-        batch._buffer = bytearray(bytes(8) + content[8:])  # the broker gives it its offset
+        # The broker gives it its offset.
+        batch._buffer = bytearray(bytes(8) + content[8:])
         batch._relative_offset = 1
         await (await producer.send_batch(batch, partition.topic, partition=partition.partition))
 
@@ -87,7 +89,9 @@ FLIPS = {
 
 
 async def test_bytes_flipped_on_disk_cost_their_batch_and_nothing_else(own: KafkaCluster) -> None:
-    """Row F8 of the faults. The node is down meanwhile, and does not notice: it checks nothing that it hands out."""
+    """Row F8 of the faults. The node is down meanwhile, and does not notice: it checks nothing that
+    it hands out.
+    """
     for kind in FLIPS:
         await write_log(own, f"flip-{kind}")
     own.terminate()
@@ -104,12 +108,16 @@ async def test_bytes_flipped_on_disk_cost_their_batch_and_nothing_else(own: Kafk
         topic = f"flip-{kind}"
         settings = {"on_unreadable": "skip"}
         async with running(own.bootstrap_servers, topic, f"skip-{kind}", settings) as diary:
-            await until(lambda: diary.committed() == {0: END, 1: END}, f"{kind}: the position passes it")
+            await until(
+                lambda: diary.committed() == {0: END, 1: END}, f"{kind}: the position passes it"
+            )
             assert diary.facts.unreadable == {"skip": RECORDS}
         [told] = diary.of(UnreadableSkipped)
         assert (told.partition, told.offset, told.until) == (TopicPartition(topic, 0), FIRST, UNTIL)
         everything, lost = values(range(BATCHES)), values([BROKEN])
-        assert sorted(diary.handled) == sorted([*everything, *(one for one in everything if one not in lost)])
+        assert sorted(diary.handled) == sorted(
+            [*everything, *(one for one in everything if one not in lost)]
+        )
 
 
 async def test_it_waits_for_sound_bytes_and_goes_on_with_them(own: KafkaCluster) -> None:
@@ -117,9 +125,14 @@ async def test_it_waits_for_sound_bytes_and_goes_on_with_them(own: KafkaCluster)
     await write_log(own, "heals")
     flip(own, "heals", *FLIPS["value"])
     async with running(own.bootstrap_servers, "heals", "wait") as diary:
-        await until(lambda: diary.committed() == {0: FIRST, 1: END}, "all before it, and all of the other partition")
+        await until(
+            lambda: diary.committed() == {0: FIRST, 1: END},
+            "all before it, and all of the other partition",
+        )
         await until(lambda: not diary.app.health().ready.is_up, "it is not ready")
-        assert diary.facts.not_ready == ("heals-0 cannot be read at offset 6: the checksum is wrong",)
+        assert diary.facts.not_ready == (
+            "heals-0 cannot be read at offset 6: the checksum is wrong",
+        )
         assert len(diary.of(ReadFailed)) <= 5
         flip(own, "heals", *FLIPS["value"])
         await until(lambda: diary.committed() == {0: END, 1: END}, "it goes on")
@@ -137,7 +150,9 @@ async def test_it_fails_the_channel_if_it_is_to(own: KafkaCluster) -> None:
 
 
 async def test_what_the_broker_itself_cannot_find_is_no_endless_question(own: KafkaCluster) -> None:
-    """Row F8 of the faults: with such a length it hands out nothing behind it, and would not even start."""
+    """Row F8 of the faults: with such a length it hands out nothing behind it, and would not even
+    start.
+    """
     await write_log(own, "lengths")
     flip(own, "lengths", LENGTH_AT, b"\x80")
     async with running(own.bootstrap_servers, "lengths", "lengths-wait") as diary:
@@ -146,12 +161,20 @@ async def test_what_the_broker_itself_cannot_find_is_no_endless_question(own: Ka
         reasons = [one.reason for one in diary.of(ReadFailed)]
         assert reasons[0] == "a batch of -2147483569 bytes at offset 6 cannot be"
         assert reasons[2] == "the broker finds it corrupt"
-    async with running(own.bootstrap_servers, "lengths", "lengths-skip", {"on_unreadable": "skip"}) as diary:
+    async with running(
+        own.bootstrap_servers, "lengths", "lengths-skip", {"on_unreadable": "skip"}
+    ) as diary:
         await until(lambda: diary.committed() == {0: END, 1: END}, "the position passes it")
-        assert [(one.offset, one.until) for one in diary.of(UnreadableSkipped)] == [(FIRST, UNTIL), (UNTIL, END)]
+        assert [(one.offset, one.until) for one in diary.of(UnreadableSkipped)] == [
+            (FIRST, UNTIL),
+            (UNTIL, END),
+        ]
         await write_batches(own.bootstrap_servers, TopicPartition("lengths", 0), [b"later"])
-        await until(lambda: diary.facts.unreadable == {"skip": END + 1 - FIRST}, "it is behind it, too")
-    flip(own, "lengths", LENGTH_AT, b"\x80")  # or the node would not start again
+        await until(
+            lambda: diary.facts.unreadable == {"skip": END + 1 - FIRST}, "it is behind it, too"
+        )
+    # Or the node would not start again.
+    flip(own, "lengths", LENGTH_AT, b"\x80")
 
 
 # -- F9, F10: what is large
@@ -167,7 +190,9 @@ async def test_a_record_of_100_mb_is_delivered(own: KafkaCluster) -> None:
         sizes.append(len(message.payload))
 
     given = {"max_request_size": LARGEST, "max_batch_size": LARGEST}
-    async with aiokafka.AIOKafkaProducer(bootstrap_servers=own.bootstrap_servers, **given) as producer:
+    async with aiokafka.AIOKafkaProducer(
+        bootstrap_servers=own.bootstrap_servers, **given
+    ) as producer:
         await producer.send_and_wait("large", bytes(100_000_000), partition=0)
     await write_batches(own.bootstrap_servers, TopicPartition("large", 0), [b"after"])
     async with running(own.bootstrap_servers, "large", "large", handler=keep) as diary:
@@ -177,7 +202,9 @@ async def test_a_record_of_100_mb_is_delivered(own: KafkaCluster) -> None:
 
 
 @pytest.mark.parametrize("codec", NAMES, ids=NAMES.values())
-async def test_a_bomb_is_refused_above_the_bound_and_delivered_below(own: KafkaCluster, codec: int) -> None:
+async def test_a_bomb_is_refused_above_the_bound_and_delivered_below(
+    own: KafkaCluster, codec: int
+) -> None:
     """Row F10 of the faults."""
     topic, size = f"bomb-{NAMES[codec]}", 64 << 20
     own.create_topic(topic, 1)
@@ -224,7 +251,9 @@ async def test_a_name_that_is_no_utf_8_is_handled_and_its_dead_letter_has_the_sa
         raise LookupError(f"nobody knows {message.headers[0][0] if message.headers else None}")
 
     settings = {"failure_strategy": "dead-letter-queue", "dead_letter_queue": {"topic": letters}}
-    async with running(cluster.bootstrap_servers, topic, f"group-{topic}", settings, refuse) as diary:
+    async with running(
+        cluster.bootstrap_servers, topic, f"group-{topic}", settings, refuse
+    ) as diary:
         await until(lambda: diary.committed() == {0: 6}, "all of them are dead letters")
         assert len(diary.of(RecordDeadLettered)) == 6
     odd = "caf\udce9\udcff"
@@ -233,6 +262,7 @@ async def test_a_name_that_is_no_utf_8_is_handled_and_its_dead_letter_has_the_sa
         await member.until_assigned(1)
         taken = (await member.take(6))[TopicPartition(letters, 0)]
     assert sum(name == odd for one in taken for name, _ in one.headers) == 2
-    async with producing(cluster) as producer:  # a batch that begins with another record
+    # A batch that begins with another record.
+    async with producing(cluster) as producer:
         records = [RecordBytes(b"1"), RecordBytes(b"2", None, [(odd, b"x")])]
         assert (await producer.write(partition, records)).count == 1

@@ -1,4 +1,6 @@
-"""H20: an answer that does not come is waited for as long as a session; who refuses is asked without a pause."""
+"""H20: an answer that does not come is waited for as long as a session; who refuses is asked
+without a pause.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from tests.broker.hazards.faults import Rig, until
 from tests.broker.hazards.naive import consuming
 from tests.broker.members import Member, fill, joined
 
-SESSION_S = 2.0  # of the rig
+# Of the rig.
+SESSION_S = 2.0
 WATCHED_S = 3.0
 
 
@@ -22,9 +25,13 @@ def inside(member: Member) -> Any:
     return consumer._client
 
 
-async def test_h20_naive_an_unanswered_request_is_waited_for_beyond_the_session(rig: Rig, group: str) -> None:
+async def test_h20_naive_an_unanswered_request_is_waited_for_beyond_the_session(
+    rig: Rig, group: str
+) -> None:
     topic = await rig.create_topic(1)
-    async with consuming(rig.bootstrap_servers, topic, group_id=group, **rig.properties) as consumer:
+    async with consuming(
+        rig.bootstrap_servers, topic, group_id=group, **rig.properties
+    ) as consumer:
         await until(consumer.assignment, "it has its partition")
         rig.proxy.hold()
         connections = rig.proxy.accepted
@@ -34,7 +41,9 @@ async def test_h20_naive_an_unanswered_request_is_waited_for_beyond_the_session(
         rig.proxy.release()
 
 
-async def test_h20_a_connection_that_says_nothing_is_given_up_within_the_session(rig: Rig, group: str) -> None:
+async def test_h20_a_connection_that_says_nothing_is_given_up_within_the_session(
+    rig: Rig, group: str
+) -> None:
     """Row B9 of the faults."""
     topic = await rig.create_topic(1)
     async with joined(rig, topic, group) as member:
@@ -44,12 +53,19 @@ async def test_h20_a_connection_that_says_nothing_is_given_up_within_the_session
         connections, client = rig.proxy.accepted, inside(member)
         rig.proxy.hold()
         held_at = time.monotonic()
-        await until(lambda: client._coordinator.coordinator_id is None, "it gives the coordinator up")
+        await until(
+            lambda: client._coordinator.coordinator_id is None, "it gives the coordinator up"
+        )
         assert time.monotonic() - held_at < SESSION_S
         await until(lambda: rig.proxy.accepted > connections, "it connects anew")
-        assert member.consumer.session_ends_at() < held_at + SESSION_S + 0.01, "nothing has kept it up"
+        assert member.consumer.session_ends_at() < held_at + SESSION_S + 0.01, (
+            "nothing has kept it up"
+        )
         rig.proxy.release()
-        await until(lambda: member.consumer.session_ends_at() > time.monotonic() + SESSION_S / 2, "it is heard again")
+        await until(
+            lambda: member.consumer.session_ends_at() > time.monotonic() + SESSION_S / 2,
+            "it is heard again",
+        )
 
 
 async def test_h20_a_slow_answer_is_no_silence(rig: Rig, group: str) -> None:
@@ -60,7 +76,8 @@ async def test_h20_a_slow_answer_is_no_silence(rig: Rig, group: str) -> None:
         await diary.until_assigned(1)
         await until(lambda: len(diary.handled) == 200, "all are read")
         connections = rig.proxy.accepted
-        rig.proxy.answers.bytes_per_s = 10_000  # 60 KB take longer than the silence in which a fetch is given up
+        # 60 KB take longer than the silence in which a fetch is given up.
+        rig.proxy.answers.bytes_per_s = 10_000
         before = rig.answers.passed_bytes
         await fill(rig, topic, {0: ["x" * 1_000] * 60})
         await until(lambda: len(diary.handled) == 260, "all of it came through")
@@ -81,7 +98,9 @@ async def refused(rig: Rig) -> float:
 
 async def test_h20_naive_a_node_that_refuses_is_asked_again_and_again(rig: Rig, group: str) -> None:
     topic = await rig.create_topic(1)
-    async with consuming(rig.bootstrap_servers, topic, group_id=group, **rig.properties) as consumer:
+    async with consuming(
+        rig.bootstrap_servers, topic, group_id=group, **rig.properties
+    ) as consumer:
         await until(consumer.assignment, "it has its partition")
         assert await refused(rig) > 8
         rig.proxy.is_refusing = False
@@ -100,7 +119,9 @@ async def test_h20_a_node_that_refuses_is_asked_with_growing_pauses(rig: Rig, gr
         assert time.monotonic() - back_at < 6
 
 
-async def test_h20_a_member_that_is_cut_off_starts_no_record_when_its_session_is_over(rig: Rig, group: str) -> None:
+async def test_h20_a_member_that_is_cut_off_starts_no_record_when_its_session_is_over(
+    rig: Rig, group: str
+) -> None:
     """Rows B1 and C4 of the faults."""
     topic, began = await rig.create_topic(1), list[float]()
     await fill(rig, topic, {0: [""] * 500})

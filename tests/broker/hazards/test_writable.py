@@ -1,4 +1,6 @@
-"""A topic that cannot be written to is named at once, and not only when a send has waited for its timeout (N2)."""
+"""A topic that cannot be written to is named at once, and not only when a send has waited for its
+timeout (N2).
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ async def test_a_missing_outgoing_topic_is_named_within_two_seconds_and_found_on
     assert took < NAMED_S
 
 
-async def test_a_topic_that_the_broker_creates_by_itself_is_created_by_asking(cluster: KafkaTestCluster) -> None:
+async def test_a_topic_that_the_broker_creates_by_itself_is_created_by_asking(
+    cluster: KafkaTestCluster,
+) -> None:
     topic = f"new-{uuid.uuid4().hex[:8]}"
     async with producing(cluster) as producer:
         assert await producer.partitions(topic) >= 1

@@ -1,1 +1,3 @@
-"""The security of the connection, on a real Kafka: credentials, certificates, rights, sessions that end."""
+"""The security of the connection, on a real Kafka: credentials, certificates, rights, sessions that
+end.
+"""

@@ -10,11 +10,14 @@ HERE = "IP:127.0.0.1,DNS:localhost"
 
 
 def make_certificates(folder: Path) -> None:
-    """``NAME.crt``, ``NAME.key``, and both in ``NAME.pem``, of the servers and clients below; ``ours.crt`` and
-    ``foreign.crt`` are the authorities.
+    """``NAME.crt``, ``NAME.key``, and both in ``NAME.pem``, of the servers and clients below;
+    ``ours.crt`` and ``foreign.crt`` are the authorities.
     """
     for authority in ("ours", "foreign"):
-        _openssl(folder, f"req -x509 {KEY} -days 2 -subj /CN={authority} -keyout {authority}.key -out {authority}.crt")
+        _openssl(
+            folder,
+            f"req -x509 {KEY} -days 2 -subj /CN={authority} -keyout {authority}.key -out {authority}.crt",
+        )
     _sign(folder, "server", subject="server")
     _sign(folder, "server-expired", subject="server", days=-1)
     _sign(folder, "server-elsewhere", subject="server", names="DNS:elsewhere.example")
@@ -24,11 +27,21 @@ def make_certificates(folder: Path) -> None:
     _sign(folder, "client-foreign", subject="carol", authority="foreign")
 
 
-def _sign(folder: Path, name: str, *, subject: str, authority: str = "ours", days: int = 2, names: str = HERE) -> None:
+def _sign(
+    folder: Path,
+    name: str,
+    *,
+    subject: str,
+    authority: str = "ours",
+    days: int = 2,
+    names: str = HERE,
+) -> None:
     _openssl(folder, f"req {KEY} -subj /CN={subject} -keyout {name}.key -out {name}.csr")
     (folder / "extensions").write_text(f"subjectAltName={names}\n")
     by = f"-CA {authority}.crt -CAkey {authority}.key -CAcreateserial"
-    _openssl(folder, f"x509 -req -in {name}.csr {by} -days {days} -extfile extensions -out {name}.crt")
+    _openssl(
+        folder, f"x509 -req -in {name}.csr {by} -days {days} -extfile extensions -out {name}.crt"
+    )
     key = folder / f"{name}.key"
     key.chmod(0o600)
     (folder / f"{name}.pem").write_text(key.read_text() + (folder / f"{name}.crt").read_text())

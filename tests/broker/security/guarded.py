@@ -1,4 +1,6 @@
-"""A real Kafka that lets nobody in without credentials, and what its administrator does meanwhile."""
+"""A real Kafka that lets nobody in without credentials, and what its administrator does
+meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ from tests.broker.security.certificates import make_certificates
 from tests.harness.kafka import KafkaCluster
 
 PASSWORD, WRONG = "canary-6d1f", "canary-wrong-82aa"
-SUPER = "carol"  # may do everything; everybody else, what they are granted
+# May do everything; everybody else, what they are granted.
+SUPER = "carol"
 PLAIN_USERS = (SUPER, "dave", "erin", "frank")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 REAUTH_S = 2.0
@@ -48,11 +51,17 @@ LISTENERS = {
     "EXPIRED": "SSL",
     "ELSEWHERE": "SSL",
     "FOREIGN": "SSL",
-    "OLD": "SSL",  # TLS 1.1 only
+    # TLS 1.1 only.
+    "OLD": "SSL",
     "SASL": "SASL_SSL",
-    "SHORT": "SASL_SSL",  # sessions end soon; no PLAIN; clients may show a certificate
+    # Sessions end soon; no PLAIN; clients may show a certificate.
+    "SHORT": "SASL_SSL",
 }
-CERTIFICATES = {"EXPIRED": "server-expired", "ELSEWHERE": "server-elsewhere", "FOREIGN": "server-foreign"}
+CERTIFICATES = {
+    "EXPIRED": "server-expired",
+    "ELSEWHERE": "server-elsewhere",
+    "FOREIGN": "server-foreign",
+}
 LOGIN = "org.apache.kafka.common.security"
 
 
@@ -60,8 +69,10 @@ class Guarded:
     """The broker, as its clients and its administrator see it."""
 
     def __init__(self, cluster: KafkaCluster, folder: Path) -> None:
-        self.folder = folder  # of the certificates
-        self.open = cluster.bootstrap_servers  # where nobody is asked for anything
+        # Of the certificates.
+        self.folder = folder
+        # Where nobody is asked for anything.
+        self.open = cluster.bootstrap_servers
         self._cluster = cluster
         self._admin = AdminClient({"bootstrap.servers": self.open, "log_level": 0})
 
@@ -74,19 +85,35 @@ class Guarded:
         tls = {"ssl_cafile": str(self.folder / "ours.crt")}
         if name in ("TLS", "MTLS"):
             client = self.files("client") if name == "MTLS" else {}
-            return {"bootstrap_servers": self.at(listener or name), "security_protocol": "SSL", **tls, **client}
+            return {
+                "bootstrap_servers": self.at(listener or name),
+                "security_protocol": "SSL",
+                **tls,
+                **client,
+            }
         sasl: dict[str, Any] = {"sasl_plain_username": user, "sasl_plain_password": PASSWORD}
         if name == "OAUTHBEARER":
             sasl = {"sasl_oauth_token_provider": Tokens(user)}
         address = self.at(listener or "SASL")
-        return {"bootstrap_servers": address, "security_protocol": "SASL_SSL", "sasl_mechanism": name, **tls, **sasl}
+        return {
+            "bootstrap_servers": address,
+            "security_protocol": "SASL_SSL",
+            "sasl_mechanism": name,
+            **tls,
+            **sasl,
+        }
 
     def files(self, name: str) -> dict[str, str]:
         """The settings of a client's certificate."""
-        return {"ssl_certfile": str(self.folder / f"{name}.crt"), "ssl_keyfile": str(self.folder / f"{name}.key")}
+        return {
+            "ssl_certfile": str(self.folder / f"{name}.crt"),
+            "ssl_keyfile": str(self.folder / f"{name}.key"),
+        }
 
     def create_topics(self, *prefixes: str) -> list[str]:
-        """New topics with one partition each; their names begin with the prefixes, and end alike."""
+        """New topics with one partition each; their names begin with the prefixes, and end
+        alike.
+        """
         end = uuid.uuid4().hex[:8]
         names = [f"{prefix}-{end}" for prefix in prefixes]
         _done(self._admin.create_topics([NewTopic(name, 1, 1) for name in names]))
@@ -94,7 +121,10 @@ class Guarded:
 
     def give_password(self, password: str, user: str = SUPER, only: str | None = None) -> None:
         """The password of a user, for both SCRAM mechanisms or *only* one."""
-        kinds = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512}
+        kinds = {
+            "SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256,
+            "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512,
+        }
         for name, kind in kinds.items():
             if only in (None, name):
                 info = ScramCredentialInfo(kind, 4096)
@@ -106,7 +136,9 @@ class Guarded:
         changed = ConfigResource("broker", "1")
         for key, value in self._keystore(name).items():
             full = f"listener.name.{listener.lower()}.{key}"
-            changed.add_incremental_config(ConfigEntry(full, value, incremental_operation=AlterConfigOpType.SET))
+            changed.add_incremental_config(
+                ConfigEntry(full, value, incremental_operation=AlterConfigOpType.SET)
+            )
         _done(self._admin.incremental_alter_configs([changed]))
         host, port = self.at(listener).split(":")
         wanted = (self.folder / f"{name}.crt").read_text()
@@ -116,7 +148,9 @@ class Guarded:
             time.sleep(0.02)
 
     def trust(self, listener: str, authority: str) -> None:
-        """Have a listener trust the clients of another authority, and no others; connections that there are stay."""
+        """Have a listener trust the clients of another authority, and no others; connections that
+        there are stay.
+        """
         changed = ConfigResource("broker", "1")
         full = f"listener.name.{listener.lower()}.ssl.truststore"
         for key, value in (("type", "PEM"), ("location", str(self.folder / f"{authority}.crt"))):
@@ -131,10 +165,15 @@ class Guarded:
 
     def withdraw(self, user: str, rights: Sequence[Right]) -> None:
         """Take back what was allowed."""
-        _done(self._admin.delete_acls([_binding(AclBindingFilter, user, right) for right in rights]))
+        _done(
+            self._admin.delete_acls([_binding(AclBindingFilter, user, right) for right in rights])
+        )
 
     def _keystore(self, name: str) -> dict[str, str]:
-        return {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(self.folder / f"{name}.pem")}
+        return {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(self.folder / f"{name}.pem"),
+        }
 
 
 Right = tuple[str, str, str]
@@ -166,7 +205,8 @@ class Tokens:
         self.user = user
         self.lives_s = lives_s
         self.asked = 0
-        self.error: Exception | None = None  # raised instead
+        # Raised instead.
+        self.error: Exception | None = None
         self.may_answer = asyncio.Event()
         self.may_answer.set()
 
@@ -176,7 +216,8 @@ class Tokens:
         await self.may_answer.wait()
         if self.error is not None:
             raise self.error
-        now = time.time() - 5.0  # the broker's clock is another one
+        # The broker's clock is another one.
+        now = time.time() - 5.0
         claims = {"sub": self.user, "iat": now, "exp": now + self.lives_s}
         return ".".join([*(_base64(part) for part in ({"alg": "none"}, claims)), ""])
 
@@ -220,7 +261,10 @@ def _properties(folder: Path) -> Iterator[tuple[str, str]]:
     for listener, protocol in LISTENERS.items():
         prefix = f"listener.name.{listener.lower()}"
         yield f"{prefix}.ssl.keystore.type", "PEM"
-        yield f"{prefix}.ssl.keystore.location", str(folder / f"{CERTIFICATES.get(listener, 'server')}.pem")
+        yield (
+            f"{prefix}.ssl.keystore.location",
+            str(folder / f"{CERTIFICATES.get(listener, 'server')}.pem"),
+        )
         if protocol == "SASL_SSL":
             mechanisms = MECHANISMS if listener == "SASL" else ("SCRAM-SHA-256", "OAUTHBEARER")
             yield f"{prefix}.sasl.enabled.mechanisms", ",".join(mechanisms)

@@ -1,4 +1,6 @@
-"""The application under test: it reads, commits and writes dead letters, and is watched from outside."""
+"""The application under test: it reads, commits and writes dead letters, and is watched from
+outside.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ QUICKLY = {"heartbeat_interval_ms": 200, "session_timeout_ms": 6000, "metadata_m
 
 
 class Service:
-    """One application on topics of its own. Payloads that begin with ``bad`` become dead letters."""
+    """One application on topics of its own. Payloads that begin with ``bad`` become dead
+    letters.
+    """
 
     def __init__(
         self,
@@ -48,9 +52,15 @@ class Service:
             **QUICKLY,
             **(channel or {}),
         }
-        config = {"kafka": dict(kafka), "incoming": {"orders": settings}, "http": {"enabled": False}}
+        config = {
+            "kafka": dict(kafka),
+            "incoming": {"orders": settings},
+            "http": {"enabled": False},
+        }
         if transactional:
-            config["outgoing"] = {"results": {"topic": self.results, "transactional_id": self.group}}
+            config["outgoing"] = {
+                "results": {"topic": self.results, "transactional_id": self.group}
+            }
         self.app = App(config)
         self.app.observe(self)
 
@@ -60,7 +70,9 @@ class Service:
                 raise ValueError(order.decode())
             return order if transactional else None
 
-        self.app.incoming("orders")(self.app.outgoing("results")(handle) if transactional else handle)
+        self.app.incoming("orders")(
+            self.app.outgoing("results")(handle) if transactional else handle
+        )
 
     def on(self, event: Event) -> None:
         """Keep an event."""
@@ -78,11 +90,17 @@ class Service:
     @property
     def reasons(self) -> str:
         """Why it is not ready; empty: it is."""
-        said = (str(check.data["reason"]) for check in self.app.health().ready.checks if check.status == "DOWN")
+        said = (
+            str(check.data["reason"])
+            for check in self.app.health().ready.checks
+            if check.status == "DOWN"
+        )
         return "; ".join(said)
 
     async def until_named(self, *words: str, within_s: float = 20.0) -> None:
-        """Wait until readiness says all of these words; it lives on meanwhile, and shows no secret."""
+        """Wait until readiness says all of these words; it lives on meanwhile, and shows no
+        secret.
+        """
         said: list[str] = []
 
         def is_named() -> bool:
@@ -123,7 +141,10 @@ class Service:
 
     async def until_put_out(self, within_s: float = 20.0) -> None:
         """Wait until the group has no member."""
-        async with inspecting(KafkaConnector(self._open), {}) as inspector, asyncio.timeout(within_s):
+        async with (
+            inspecting(KafkaConnector(self._open), {}) as inspector,
+            asyncio.timeout(within_s),
+        ):
             while (await inspector.describe_group(self.group)).members:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
 
@@ -157,7 +178,9 @@ class Service:
 
 
 @asynccontextmanager
-async def serving(guarded: Guarded, kafka: Mapping[str, Any], **more: Any) -> AsyncIterator[Service]:
+async def serving(
+    guarded: Guarded, kafka: Mapping[str, Any], **more: Any
+) -> AsyncIterator[Service]:
     """A service that runs."""
     service = Service(guarded, kafka, **more)
     async with service.app:

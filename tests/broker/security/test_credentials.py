@@ -1,4 +1,6 @@
-"""Every way in, right and wrong: a wrong one is named by readiness, loses nothing, and is mended without a restart."""
+"""Every way in, right and wrong: a wrong one is named by readiness, loses nothing, and is mended
+without a restart.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ async def is_refused(service: Service, *words: str) -> None:
 
 
 @pytest.mark.parametrize("way", ["TLS", "MTLS", *MECHANISMS])
-async def test_by_every_way_in_it_reads_commits_and_writes_dead_letters(guarded: Guarded, way: str) -> None:
+async def test_by_every_way_in_it_reads_commits_and_writes_dead_letters(
+    guarded: Guarded, way: str
+) -> None:
     """Rows S1, S2 of the faults."""
     async with serving(guarded, guarded.way(way)) as service:
         await service.send(b"1", b"bad 2", b"3")
@@ -70,7 +74,9 @@ def wrong_token(guarded: Guarded, _: Path) -> Iterator[tuple[Settings, Mend]]:
 
 
 @contextmanager
-def wrong_server(guarded: Guarded, _: Path, listener: str, shown: str) -> Iterator[tuple[Settings, Mend]]:
+def wrong_server(
+    guarded: Guarded, _: Path, listener: str, shown: str
+) -> Iterator[tuple[Settings, Mend]]:
     """The broker gets another certificate."""
     try:
         yield guarded.way("TLS", listener), lambda: guarded.show_certificate(listener, "server")
@@ -104,30 +110,52 @@ def wrong_client(guarded: Guarded, folder: Path, shown: str) -> Iterator[tuple[S
 
 INVALID = "SaslAuthenticationFailed: Authentication failed during authentication due to invalid credentials"
 BY_NAME = "correct sasl_plain_username and sasl_plain_password"
-REFUSED_BY_BROKER = "the broker wants a certificate of the client's, or refuses the one of ssl_certfile"
+REFUSED_BY_BROKER = (
+    "the broker wants a certificate of the client's, or refuses the one of ssl_certfile"
+)
 
 
 @pytest.mark.parametrize(
     ("wrong", "more", "words"),
     [
-        pytest.param(wrong_password, ("SCRAM-SHA-256",), (INVALID, BY_NAME, "SCRAM-SHA-256"), id="password-256"),
-        pytest.param(wrong_password, ("SCRAM-SHA-512",), (INVALID, BY_NAME, "SCRAM-SHA-512"), id="password-512"),
+        pytest.param(
+            wrong_password,
+            ("SCRAM-SHA-256",),
+            (INVALID, BY_NAME, "SCRAM-SHA-256"),
+            id="password-256",
+        ),
+        pytest.param(
+            wrong_password,
+            ("SCRAM-SHA-512",),
+            (INVALID, BY_NAME, "SCRAM-SHA-512"),
+            id="password-512",
+        ),
         pytest.param(
             wrong_token,
             (),
-            ("the broker refuses the token", "invalid_token", "have sasl_oauth_token_provider give a token"),
+            (
+                "the broker refuses the token",
+                "invalid_token",
+                "have sasl_oauth_token_provider give a token",
+            ),
             id="token",
         ),
-        pytest.param(wrong_server, ("EXPIRED", "server-expired"), ("certificate has expired",), id="expired"),
+        pytest.param(
+            wrong_server, ("EXPIRED", "server-expired"), ("certificate has expired",), id="expired"
+        ),
         pytest.param(
             wrong_server,
             ("ELSEWHERE", "server-elsewhere"),
             ("IP address mismatch, certificate is not valid for '127.0.0.1'",),
             id="host-name",
         ),
-        pytest.param(wrong_authority, (), ("unable to get local issuer certificate",), id="authority"),
+        pytest.param(
+            wrong_authority, (), ("unable to get local issuer certificate",), id="authority"
+        ),
         pytest.param(wrong_client, ("client-expired",), (REFUSED_BY_BROKER,), id="client-expired"),
-        pytest.param(wrong_client, ("client-foreign",), (REFUSED_BY_BROKER,), id="client-authority"),
+        pytest.param(
+            wrong_client, ("client-foreign",), (REFUSED_BY_BROKER,), id="client-authority"
+        ),
     ],
 )
 async def test_what_is_wrong_is_named_and_mended_without_a_restart(
@@ -140,7 +168,9 @@ async def test_what_is_wrong_is_named_and_mended_without_a_restart(
     """Rows J7, S1, S2 of the faults."""
     with wrong(guarded, tmp_path, *more) as (settings, mend):
         async with serving(guarded, settings) as service:
-            await is_refused(service, f"bootstrap_servers = '{settings['bootstrap_servers']}'", *words)
+            await is_refused(
+                service, f"bootstrap_servers = '{settings['bootstrap_servers']}'", *words
+            )
             mend()
             await works(service)
 
@@ -212,14 +242,20 @@ def tls_1_1_speaks(address: str) -> str | None:
         warnings.simplefilter("ignore", DeprecationWarning)
         context.minimum_version = ssl.TLSVersion.TLSv1_1
     context.set_ciphers("DEFAULT:@SECLEVEL=0")
-    with socket.create_connection((host, int(port))) as plain, context.wrap_socket(plain) as connection:
+    with (
+        socket.create_connection((host, int(port))) as plain,
+        context.wrap_socket(plain) as connection,
+    ):
         return connection.version()
 
 
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        (wrong_plain_password, ("Authentication failed: Invalid username or password", "sasl_mechanism = 'PLAIN'")),
+        (
+            wrong_plain_password,
+            ("Authentication failed: Invalid username or password", "sasl_mechanism = 'PLAIN'"),
+        ),
         (
             wrong_mechanism,
             ("the broker does not offer PLAIN there: set sasl_mechanism to one that it offers",),

@@ -1,4 +1,6 @@
-"""Files of certificates that are replaced while the application runs are taken with the next connection."""
+"""Files of certificates that are replaced while the application runs are taken with the next
+connection.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ class Files:
 
     @contextmanager
     def other_authority(self) -> Iterator[Callable[[], None]]:
-        """The broker gets a certificate of another authority, and then the client that authority's."""
+        """The broker gets a certificate of another authority, and then the client that
+        authority's.
+        """
         self._guarded.show_certificate("SHORT", "server-foreign")
         try:
             yield lambda: self.put("foreign.crt", "ca.crt")
@@ -46,10 +50,13 @@ class Files:
 
     @contextmanager
     def other_client(self) -> Iterator[Callable[[], None]]:
-        """The broker trusts clients of another authority only, and then the client gets its certificate."""
+        """The broker trusts clients of another authority only, and then the client gets its
+        certificate.
+        """
 
         def replace() -> None:
-            self.put("client-foreign.crt", "tls.crt")  # for a moment certificate and key do not fit together
+            # For a moment certificate and key do not fit together.
+            self.put("client-foreign.crt", "tls.crt")
             self.put("client-foreign.key", "tls.key")
 
         self._guarded.trust("SHORT", "foreign")
@@ -63,12 +70,18 @@ class Files:
     ("other", "words"),
     [
         (Files.other_authority, "unable to get local issuer certificate"),
-        (Files.other_client, "the broker wants a certificate of the client's, or refuses the one of ssl_certfile"),
+        (
+            Files.other_client,
+            "the broker wants a certificate of the client's, or refuses the one of ssl_certfile",
+        ),
     ],
     ids=["authority", "client"],
 )
 async def test_files_that_are_replaced_while_it_runs_are_taken_with_the_next_connection(
-    guarded: Guarded, tmp_path: Path, other: Callable[[Files], AbstractContextManager[Callable[[], None]]], words: str
+    guarded: Guarded,
+    tmp_path: Path,
+    other: Callable[[Files], AbstractContextManager[Callable[[], None]]],
+    words: str,
 ) -> None:
     """Row J7 of the faults."""
     files = Files(guarded, tmp_path)

@@ -1,4 +1,6 @@
-"""Each right that is missing is named, with what it is missing on; granted later, it goes on, and nothing is lost."""
+"""Each right that is missing is named, with what it is missing on; granted later, it goes on, and
+nothing is lost.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ class Rights:
 
 
 @contextmanager
-def denied(guarded: Guarded, rights: set[Right], **more: object) -> Iterator[tuple[Service, Rights]]:
+def denied(
+    guarded: Guarded, rights: set[Right], **more: object
+) -> Iterator[tuple[Service, Rights]]:
     """A service of a user with these rights alone, not started yet."""
     service = Service(guarded, guarded.way("PLAIN", user=USER), **more)  # type: ignore[arg-type]
     given = Rights(guarded, service)
@@ -75,11 +79,15 @@ def denied(guarded: Guarded, rights: set[Right], **more: object) -> Iterator[tup
 NO_READ = "the topic 'orders-{}' may not be read: the right to describe and read it is missing"
 NO_FETCH = "TopicAuthorizationFailedError: orders-{}: a right on the topic is missing (READ"
 NO_GROUP = "GroupAuthorizationFailedError: group-{}: the right READ on the group is missing"
-NO_RIGHT = "TopicAuthorizationFailedError: results-{}: a right on the topic is missing (READ, or WRITE for"
+NO_RIGHT = (
+    "TopicAuthorizationFailedError: results-{}: a right on the topic is missing (READ, or WRITE for"
+)
 NO_LETTERS = "the dead-letter topic 'letters-{}' does not exist, or the right to see it is missing"
 NO_WRITE = "nothing can be written to 'letters-{}' for "
 NO_IDEMPOTENCE = "ClusterAuthorizationFailedError: the right WRITE on a topic is missing, or IDEMPOTENT_WRITE on the"
-NO_PRODUCE = "TopicAuthorizationFailedError: letters-{}: a right on the topic is missing (READ, or WRITE for"
+NO_PRODUCE = (
+    "TopicAuthorizationFailedError: letters-{}: a right on the topic is missing (READ, or WRITE for"
+)
 
 
 @pytest.mark.parametrize(
@@ -90,8 +98,12 @@ NO_PRODUCE = "TopicAuthorizationFailedError: letters-{}: a right on the topic is
         pytest.param(JOIN, (), (NO_GROUP,), id="group"),
         pytest.param(JOIN, (SEE_GROUP,), (NO_GROUP,), id="group-read"),
         pytest.param(WRITE_LETTERS, (), (NO_LETTERS, NO_WRITE, NO_IDEMPOTENCE), id="letters"),
-        pytest.param(WRITE_LETTERS, (SEE_LETTERS,), (NO_WRITE, NO_IDEMPOTENCE), id="letters-idempotent"),
-        pytest.param(WRITE_LETTERS, (SEE_LETTERS, IDEMPOTENT), (NO_WRITE, NO_PRODUCE), id="letters-write"),
+        pytest.param(
+            WRITE_LETTERS, (SEE_LETTERS,), (NO_WRITE, NO_IDEMPOTENCE), id="letters-idempotent"
+        ),
+        pytest.param(
+            WRITE_LETTERS, (SEE_LETTERS, IDEMPOTENT), (NO_WRITE, NO_PRODUCE), id="letters-write"
+        ),
     ],
 )
 async def test_a_right_that_is_missing_is_named_and_may_be_granted_later(
@@ -102,7 +114,8 @@ async def test_a_right_that_is_missing_is_named_and_may_be_granted_later(
         await service.send(b"1", b"bad 2", b"3")
         async with service.app:
             await service.until_named(*(word.format(service.topic[-8:]) for word in words))
-            assert await service.committed() in (None, 1)  # nothing that needs a dead letter is passed over
+            # Nothing that needs a dead letter is passed over.
+            assert await service.committed() in (None, 1)
             rights.grant(missing)
             await service.until_committed(3)
             assert service.handled == [b"1", b"bad 2", b"3"]
@@ -113,7 +126,8 @@ async def test_a_right_that_is_missing_is_named_and_may_be_granted_later(
 @pytest.mark.parametrize(
     ("missing", "words", "repeats"),
     [
-        pytest.param(READ_ORDERS, (NO_READ,), True, id="topic"),  # its partition is taken away
+        # Its partition is taken away.
+        pytest.param(READ_ORDERS, (NO_READ,), True, id="topic"),
         pytest.param(JOIN, (NO_GROUP,), False, id="group"),
         pytest.param(WRITE_LETTERS, (NO_WRITE, NO_PRODUCE), False, id="letters"),
     ],
@@ -140,7 +154,9 @@ async def test_a_right_that_is_withdrawn_while_it_runs_stops_nothing_for_good(
                 assert (service.assignments, len(await service.dead_letters())) == (1, 2)
 
 
-async def test_a_member_that_was_put_out_while_it_had_no_right_joins_again(guarded: Guarded) -> None:
+async def test_a_member_that_was_put_out_while_it_had_no_right_joins_again(
+    guarded: Guarded,
+) -> None:
     """Row J8 of the faults."""
     with denied(guarded, NEEDED, channel={"session_timeout_ms": 1500}) as (service, rights):
         async with service.app:
@@ -154,17 +170,32 @@ async def test_a_member_that_was_put_out_while_it_had_no_right_joins_again(guard
             await service.send(b"4", b"bad 5", b"6")
             await service.until_committed(6)
             await service.until_ready()
-            # What it handles between the right and the news that it was put out is the next assignment's too.
-            assert Counter(service.handled) <= Counter({b"1": 1, b"bad 2": 1, b"3": 1, b"4": 2, b"bad 5": 2, b"6": 2})
+            # What it handles between the right and the news that it was put out is the next
+            # assignment's too.
+            assert Counter(service.handled) <= Counter(
+                {b"1": 1, b"bad 2": 1, b"3": 1, b"4": 2, b"bad 5": 2, b"6": 2}
+            )
             assert service.handled[-1] == b"6"
 
 
 @pytest.mark.parametrize(
     ("missing", "instead", "words"),
     [
-        pytest.param(TRANSACT, (), ("TransactionalIdAuthorizationFailed: group-{}-", "the right WRITE on"), id="id"),
-        pytest.param(WRITE_RESULTS, (SEE_RESULTS,), ("TopicAuthorizationFailedError", "results-{}"), id="results"),
-        pytest.param(WRITE_RESULTS, (), ("TopicAuthorizationFailedError", "results-{}"), id="results-unseen"),
+        pytest.param(
+            TRANSACT,
+            (),
+            ("TransactionalIdAuthorizationFailed: group-{}-", "the right WRITE on"),
+            id="id",
+        ),
+        pytest.param(
+            WRITE_RESULTS,
+            (SEE_RESULTS,),
+            ("TopicAuthorizationFailedError", "results-{}"),
+            id="results",
+        ),
+        pytest.param(
+            WRITE_RESULTS, (), ("TopicAuthorizationFailedError", "results-{}"), id="results-unseen"
+        ),
     ],
 )
 async def test_a_right_that_a_transaction_lacks_is_named_and_what_it_writes_is_written_once(
@@ -186,14 +217,18 @@ async def test_a_right_that_a_transaction_lacks_is_named_and_what_it_writes_is_w
 NO_CREATE = "was not created: [Error 29] TopicAuthorizationFailedError: Authorization failed.: the right CREATE on it"
 
 
-async def test_without_the_right_to_create_it_a_missing_topic_of_letters_is_named(guarded: Guarded) -> None:
+async def test_without_the_right_to_create_it_a_missing_topic_of_letters_is_named(
+    guarded: Guarded,
+) -> None:
     """Row J8 of the faults."""
     orders, results = guarded.create_topics("orders", "results")
     letters = f"letters{orders[-9:]}"
     with denied(guarded, NEEDED, topics=[orders, letters, results]) as (service, rights):
         await service.send(b"1", b"bad 2", b"3")
         async with service.app:
-            await service.until_named(f"the dead-letter topic '{letters}' does not exist", NO_CREATE)
+            await service.until_named(
+                f"the dead-letter topic '{letters}' does not exist", NO_CREATE
+            )
             assert await service.committed() in (None, 1)
             rights.grant(("CREATE", "TOPIC", "letters"))
             await service.until_committed(3)
@@ -205,8 +240,16 @@ async def test_without_the_right_to_create_it_a_missing_topic_of_letters_is_name
 @pytest.mark.parametrize(
     ("operation", "kind", "words"),
     [
-        ("READ", "GROUP", "GroupAuthorizationFailedError: kafka-delayed-retry-topic-group-{}: the right READ on the"),
-        ("READ", "TOPIC", "TopicAuthorizationFailedError: retries-{}_100: a right on the topic is missing (READ"),
+        (
+            "READ",
+            "GROUP",
+            "GroupAuthorizationFailedError: kafka-delayed-retry-topic-group-{}: the right READ on the",
+        ),
+        (
+            "READ",
+            "TOPIC",
+            "TopicAuthorizationFailedError: retries-{}_100: a right on the topic is missing (READ",
+        ),
         ("CREATE", "TOPIC", NO_CREATE),
     ],
 )
@@ -224,7 +267,10 @@ async def test_a_right_that_delayed_retries_lack_is_named_and_may_be_granted_lat
         "failure_strategy": "delayed-retry-topic",
         "delayed_retry": {"topics": [retries], "max_retries": 1},
     }
-    with denied(guarded, NEEDED | of_retries - {missing}, topics=topics, channel=channel) as (service, rights):
+    with denied(guarded, NEEDED | of_retries - {missing}, topics=topics, channel=channel) as (
+        service,
+        rights,
+    ):
         await service.send(b"1", b"bad 2", b"3")
         async with service.app:
             await service.until_named(words.format(end))
@@ -252,7 +298,11 @@ async def test_a_right_to_write_that_is_missing_is_named_before_anything_is_sent
         app = App({"kafka": kafka, "outgoing": outgoing, "http": {"enabled": False}})
         emitter = app.emitter("results")
         async with app:
-            await until(lambda: words.format(service.topic[-8:]) in str(app.health().ready.to_json()), "named", 5)
+            await until(
+                lambda: words.format(service.topic[-8:]) in str(app.health().ready.to_json()),
+                "named",
+                5,
+            )
             assert app.health().ready.status == "DOWN"
             rights.grant(WRITE_RESULTS)
             await until(lambda: app.health().ready.status == "UP", "it is ready")
@@ -260,7 +310,9 @@ async def test_a_right_to_write_that_is_missing_is_named_before_anything_is_sent
             assert await service.written() == [b"1"]
 
 
-async def test_a_right_that_is_withdrawn_from_one_topic_keeps_no_position_of_another_back(guarded: Guarded) -> None:
+async def test_a_right_that_is_withdrawn_from_one_topic_keeps_no_position_of_another_back(
+    guarded: Guarded,
+) -> None:
     read_results = ("READ", "TOPIC", "results")
     with denied(guarded, {READ_ORDERS, read_results, JOIN}) as (service, rights):
         orders, results = (TopicPartition(name, 0) for name in (service.topic, service.results))
@@ -287,14 +339,22 @@ async def test_a_right_that_is_withdrawn_from_one_topic_keeps_no_position_of_ano
         async with AIOKafkaProducer(bootstrap_servers=guarded.open) as producer:
             await producer.send_and_wait(service.results, b"1")
             async with app:
-                await until(lambda: any(one.in_flight for one in app.facts().channels[0].partitions), "it is handled")
+                await until(
+                    lambda: any(one.in_flight for one in app.facts().channels[0].partitions),
+                    "it is handled",
+                )
                 rights.withdraw(read_results)
                 rights.grant(SEE_RESULTS)
                 release.set()
-                await until(lambda: f"commit of {results}" in str(app.health().ready.to_json()), "it is named")
+                await until(
+                    lambda: f"commit of {results}" in str(app.health().ready.to_json()),
+                    "it is named",
+                )
                 for _ in range(30):
                     await producer.send_and_wait(service.topic, b"2")
-                await until(lambda: committed()[orders] == 30, "the other topic is read and committed")
+                await until(
+                    lambda: committed()[orders] == 30, "the other topic is read and committed"
+                )
                 assert not committed()[results]
                 assert app.health().live.is_up
                 rights.grant(read_results)

@@ -1,4 +1,6 @@
-"""Sessions that end, and logins that are refused meanwhile: work goes on with the next connection."""
+"""Sessions that end, and logins that are refused meanwhile: work goes on with the next
+connection.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,10 @@ async def keep_sending(service: Service, for_s: float) -> list[bytes]:
     end = time.monotonic() + for_s
     while time.monotonic() < end:
         number = len(sent)
-        orders = [b"%s %d" % (b"bad" if one % 10 == 5 else b"good", one) for one in range(number, number + 10)]
+        orders = [
+            b"%s %d" % (b"bad" if one % 10 == 5 else b"good", one)
+            for one in range(number, number + 10)
+        ]
         await service.send(*orders)
         sent += orders
         await asyncio.sleep(0.02)
@@ -45,8 +50,8 @@ async def test_when_sessions_end_nothing_is_lost_repeated_or_rebalanced(
         await service.until_committed(len(sent))
         await service.until_ready()
     ends = [one for one in caplog.messages if "Connection at" in one and "closed" in one]
-    # The broker has ended sessions while requests were on their way. An idle connection ends without a word, and how
-    # many were busy depends on the machine.
+    # The broker has ended sessions while requests were on their way. An idle connection ends
+    # without a word, and how many were busy depends on the machine.
     assert ends
     assert service.handled == sent
     assert await service.dead_letters() == [order for order in sent if order.startswith(b"bad")]
@@ -54,12 +59,17 @@ async def test_when_sessions_end_nothing_is_lost_repeated_or_rebalanced(
     assert not service.of(BrokerUnavailable)
     if way == "OAUTHBEARER":
         provider: Tokens = settings["sasl_oauth_token_provider"]
-        assert provider.asked > 2 * SESSIONS  # at each login
+        # At each login.
+        assert provider.asked > 2 * SESSIONS
 
 
-async def test_when_sessions_end_transactions_write_once(guarded: Guarded, caplog: pytest.LogCaptureFixture) -> None:
+async def test_when_sessions_end_transactions_write_once(
+    guarded: Guarded, caplog: pytest.LogCaptureFixture
+) -> None:
     """Row J9 of the faults."""
-    async with serving(guarded, guarded.way("SCRAM-SHA-256", "SHORT"), transactional=True) as service:
+    async with serving(
+        guarded, guarded.way("SCRAM-SHA-256", "SHORT"), transactional=True
+    ) as service:
         await service.until_ready()
         sent = await keep_sending(service, SESSIONS * (REAUTH_S + 0.5))
         await until(lambda: set(service.handled) >= set(sent), "all is handled")
@@ -109,10 +119,26 @@ def another_password(guarded: Guarded, provider: None) -> Iterator[Mend]:
 @pytest.mark.parametrize(
     ("way", "wrong", "words"),
     [
-        ("OAUTHBEARER", a_provider_that_raises, "sasl_oauth_token_provider: KeyError: 'the vault is sealed'"),
-        ("OAUTHBEARER", a_provider_that_hangs, "sasl_oauth_token_provider has given no token within 0.5 s"),
-        ("OAUTHBEARER", tokens_that_have_ended, 'the broker refuses the token: {"status":"invalid_token"}'),
-        ("SCRAM-SHA-256", another_password, "SaslAuthenticationFailed: Authentication failed during authentication"),
+        (
+            "OAUTHBEARER",
+            a_provider_that_raises,
+            "sasl_oauth_token_provider: KeyError: 'the vault is sealed'",
+        ),
+        (
+            "OAUTHBEARER",
+            a_provider_that_hangs,
+            "sasl_oauth_token_provider has given no token within 0.5 s",
+        ),
+        (
+            "OAUTHBEARER",
+            tokens_that_have_ended,
+            'the broker refuses the token: {"status":"invalid_token"}',
+        ),
+        (
+            "SCRAM-SHA-256",
+            another_password,
+            "SaslAuthenticationFailed: Authentication failed during authentication",
+        ),
     ],
 )
 async def test_a_login_that_is_refused_while_it_runs_is_named_and_ends_nothing(

@@ -15,10 +15,14 @@ from reactive_kafka.config.schema import IncomingSettings, OutgoingSettings, Set
 from tests.config import loading
 
 Environ = Mapping[str, str]
-PREFIX = {side: f"mp.messaging.{side}.{name}." for side, name in (("incoming", "orders"), ("outgoing", "invoices"))}
+PREFIX = {
+    side: f"mp.messaging.{side}.{name}."
+    for side, name in (("incoming", "orders"), ("outgoing", "invoices"))
+}
 
 
-FOLDER = TemporaryDirectory()  # gone at the end of the process; a fixture's would be one for all examples of a test
+# Gone at the end of the process; a fixture's would be one for all examples of a test.
+FOLDER = TemporaryDirectory()
 
 
 def written(text: str) -> Path:
@@ -47,7 +51,9 @@ def only_problem(text: str, environ: Environ | None = None) -> str:
 def channel(side: str, attributes: Mapping[str, str]) -> str:
     """The text of one channel: orders, in a group, or invoices."""
     group = {"group.id": "g"} if side == "incoming" else {}
-    return "\n".join(f"{PREFIX[side]}{name}={value}" for name, value in {**group, **attributes}.items())
+    return "\n".join(
+        f"{PREFIX[side]}{name}={value}" for name, value in {**group, **attributes}.items()
+    )
 
 
 def incoming(attributes: Mapping[str, str], more: str = "") -> IncomingSettings:
@@ -55,7 +61,9 @@ def incoming(attributes: Mapping[str, str], more: str = "") -> IncomingSettings:
 
 
 def outgoing(attributes: Mapping[str, str], more: str = "") -> OutgoingSettings:
-    return loaded(channel("outgoing", {"connector": "smallrye-kafka", **attributes}) + "\n" + more).outgoing["invoices"]
+    return loaded(
+        channel("outgoing", {"connector": "smallrye-kafka", **attributes}) + "\n" + more
+    ).outgoing["invoices"]
 
 
 def layer(text: str, environ: Environ | None = None) -> Layer:

@@ -8,7 +8,8 @@ from reactive_kafka.config.microprofile.attributes import ATTRIBUTES, Attribute,
 from tests.config.microprofile import reading
 from tests.config.microprofile.reading import PREFIX, only_problem
 
-# The names in the @ConnectorAttribute annotations of SmallRye's KafkaConnector, main of July 2026, with their aliases.
+# The names in the @ConnectorAttribute annotations of SmallRye's KafkaConnector, main of July 2026,
+# with their aliases.
 THEIRS = {
     "both": "bootstrap.servers topic health-enabled health-readiness-enabled health-readiness-topic-verification "
     "health-readiness-timeout health-topic-verification-enabled health-topic-verification-timeout "
@@ -43,7 +44,11 @@ NATIVE = ("fetch.min.bytes", "max.poll.records")
 
 @pytest.mark.parametrize("side", ["incoming", "outgoing"])
 def test_no_attribute_of_smallryes_is_forgotten(side: str) -> None:
-    assert [name for name in (THEIRS["both"] + " " + THEIRS[side]).split() if attribute(side, name) is None] == []
+    assert [
+        name
+        for name in (THEIRS["both"] + " " + THEIRS[side]).split()
+        if attribute(side, name) is None
+    ] == []
 
 
 @pytest.mark.parametrize("name", NATIVE)
@@ -68,10 +73,15 @@ def test_a_refused_attribute_is_named_with_what_to_use_instead(side: str, one: A
 
 
 @pytest.mark.parametrize(
-    ("side", "one"), [pair for pair in REFUSED if pair[1].default], ids=lambda value: getattr(value, "name", value)
+    ("side", "one"),
+    [pair for pair in REFUSED if pair[1].default],
+    ids=lambda value: getattr(value, "name", value),
 )
 def test_a_refused_attribute_may_say_its_default(side: str, one: Attribute) -> None:
-    plain, said = reading.loaded(with_one(side, one, "")), reading.loaded(with_one(side, one, one.default))
+    plain, said = (
+        reading.loaded(with_one(side, one, "")),
+        reading.loaded(with_one(side, one, one.default)),
+    )
     assert (said.incoming, said.outgoing) == (plain.incoming, plain.outgoing)
 
 
@@ -85,10 +95,15 @@ def test_a_refused_attribute_may_say_its_default(side: str, one: Attribute) -> N
         ("outgoing", "merge", "true"),
     ],
 )
-def test_what_is_always_so_may_be_said_and_must_be_a_boolean(side: str, name: str, value: str) -> None:
+def test_what_is_always_so_may_be_said_and_must_be_a_boolean(
+    side: str, name: str, value: str
+) -> None:
     text = reading.channel(side, {name: value})
     plain = reading.loaded(reading.channel(side, {"health-enabled": "true"}))
-    assert (reading.loaded(text).incoming, reading.loaded(text).outgoing) == (plain.incoming, plain.outgoing)
+    assert (reading.loaded(text).incoming, reading.loaded(text).outgoing) == (
+        plain.incoming,
+        plain.outgoing,
+    )
     assert "expected true or false" in only_problem(reading.channel(side, {name: "perhaps"}))
 
 

@@ -13,7 +13,15 @@ from reactive_kafka.config.microprofile.values import alpha
 from reactive_kafka.config.tables import CloudEventsSettings, SchemaSettings
 from tests.config import loading
 from tests.config.microprofile import reading
-from tests.config.microprofile.reading import incoming, leaves, loaded, only_problem, outgoing, problems, written
+from tests.config.microprofile.reading import (
+    incoming,
+    leaves,
+    loaded,
+    only_problem,
+    outgoing,
+    problems,
+    written,
+)
 
 SERIALIZATION = "org.apache.kafka.common.serialization."
 
@@ -36,34 +44,57 @@ mp.messaging.outgoing.prices-out.value.serializer=org.apache.kafka.common.serial
     )
     prices, out = settings.incoming["prices"], settings.outgoing["prices-out"]
     assert settings.bootstrap_servers == "kafka:9092"
-    assert (prices.topics, prices.group_id, prices.auto_offset_reset) == (("prices-in",), "billing", "earliest")
+    assert (prices.topics, prices.group_id, prices.auto_offset_reset) == (
+        ("prices-in",),
+        "billing",
+        "earliest",
+    )
     assert (prices.value_deserializer, prices.key_deserializer, prices.failure_strategy) == (
         "float64",
         "string",
         "ignore",
     )
-    assert (out.topic, out.value_serializer, out.client["acks"], out.send_timeout_s) == ("prices", "float64", 1, 120)
+    assert (out.topic, out.value_serializer, out.client["acks"], out.send_timeout_s) == (
+        "prices",
+        "float64",
+        1,
+        120,
+    )
     assert settings.warnings == ()
 
 
 def test_the_contracts_example_is_read_as_it_is() -> None:
-    orders = incoming({"commit-strategy": "throttled", "throttled.unprocessed-record-max-age.ms": "30000"})
+    orders = incoming(
+        {"commit-strategy": "throttled", "throttled.unprocessed-record-max-age.ms": "30000"}
+    )
     assert (orders.commit_strategy, orders.unprocessed_record_max_age_s) == ("throttled", 30.0)
 
 
 def test_what_smallrye_takes_where_we_take_something_else_is_written_out() -> None:
-    plain = loading.loaded({"incoming": {"orders": {"group_id": "g"}}, "outgoing": {"invoices": {}}})
+    plain = loading.loaded(
+        {"incoming": {"orders": {"group_id": "g"}}, "outgoing": {"invoices": {}}}
+    )
     theirs, ours = incoming({}), plain.incoming["orders"]
     compared = [one.name for one in fields(ours) if one.compare]
     different = {name for name in compared if getattr(theirs, name) != getattr(ours, name)}
     assert different == {"ordering", "key_deserializer", "client"}
-    assert (theirs.ordering, theirs.key_deserializer, theirs.auto_offset_reset) == ("unordered", "string", "latest")
+    assert (theirs.ordering, theirs.key_deserializer, theirs.auto_offset_reset) == (
+        "unordered",
+        "string",
+        "latest",
+    )
     out, own = outgoing({}), plain.outgoing["invoices"]
-    assert {one.name for one in fields(own) if getattr(out, one.name) != getattr(own, one.name)} == {
+    assert {
+        one.name for one in fields(own) if getattr(out, one.name) != getattr(own, one.name)
+    } == {
         "send_timeout_s",
         "client",
     }
-    assert (out.client["acks"], out.client["client_id"], out.max_in_flight) == (1, "kafka-producer-invoices", 1024)
+    assert (out.client["acks"], out.client["client_id"], out.max_in_flight) == (
+        1,
+        "kafka-producer-invoices",
+        1024,
+    )
 
 
 @pytest.mark.parametrize(
@@ -77,13 +108,19 @@ def test_what_smallrye_takes_where_we_take_something_else_is_written_out() -> No
         ({"pattern": "false", "topic": "t"}, {"pattern": None, "topics": ("t",)}),
         ({"enable.auto.commit": "true"}, {"enable_auto_commit": True, "commit_strategy": "ignore"}),
         ({"auto.commit.interval.ms": "250"}, {"commit_interval_s": 0.25}),
-        ({"commit-strategy": "latest"}, {"commit_strategy": "latest", "unprocessed_record_max_age_s": 0}),
+        (
+            {"commit-strategy": "latest"},
+            {"commit_strategy": "latest", "unprocessed_record_max_age_s": 0},
+        ),
         ({"throttled.unprocessed-record-max-age.ms": "-1"}, {"unprocessed_record_max_age_s": 0}),
         ({"ordered": "KEY"}, {"ordering": "key", "concurrency": 500}),
         ({"throttled.ordered": "partition"}, {"ordering": "partition", "concurrency": 500}),
         ({"ordered": "key", "ordered.max-concurrency": "8"}, {"ordering": "key", "concurrency": 8}),
         ({"ordered": "key", "max.poll.records": "50"}, {"concurrency": 50, "max_in_flight": 100}),
-        ({"throttled.ordered": "key", "throttled.ordered.max-concurrency": "8"}, {"concurrency": 8}),
+        (
+            {"throttled.ordered": "key", "throttled.ordered.max-concurrency": "8"},
+            {"concurrency": 8},
+        ),
         ({"concurrency": "4"}, {"consumers": 4, "concurrency": 4, "ordering": "partition"}),
         ({"concurrency": "1"}, {"consumers": 1, "concurrency": 1, "ordering": "unordered"}),
         ({"partitions": "4"}, {"consumers": 4, "concurrency": 1, "ordering": "unordered"}),
@@ -93,8 +130,14 @@ def test_what_smallrye_takes_where_we_take_something_else_is_written_out() -> No
         ),
         ({"max-queue-size-factor": "3"}, {"max_in_flight": 1500}),
         ({"max.poll.records": "10", "concurrency": "2"}, {"max_in_flight": 40}),
-        ({"batch": "true"}, {"batch_max_records": 500, "batch_max_wait_s": 0, "ordering": "unordered"}),
-        ({"batch": "true", "max.poll.records": "20"}, {"batch_max_records": 20, "max_in_flight": 40}),
+        (
+            {"batch": "true"},
+            {"batch_max_records": 500, "batch_max_wait_s": 0, "ordering": "unordered"},
+        ),
+        (
+            {"batch": "true", "max.poll.records": "20"},
+            {"batch_max_records": 20, "max_in_flight": 40},
+        ),
         ({"graceful-shutdown": "false"}, {"drain_timeout_s": 0}),
         ({"health-enabled": "off"}, {"health_enabled": False}),
         ({"tracing-enabled": "false"}, {"tracing_enabled": False}),
@@ -104,12 +147,23 @@ def test_what_smallrye_takes_where_we_take_something_else_is_written_out() -> No
             {"failure-strategy": "dead-letter-queue", "fail-on-deserialization-failure": "false"},
             {"failure_routes": {}, "failure_strategy": "dead-letter-queue"},
         ),
-        ({"value.deserializer": f"{SERIALIZATION}StringDeserializer"}, {"value_deserializer": "string"}),
-        ({"value.deserializer": f"{SERIALIZATION}LongDeserializer"}, {"value_deserializer": "int64"}),
-        ({"key.deserializer": f"{SERIALIZATION}ByteArrayDeserializer"}, {"key_deserializer": "bytes"}),
+        (
+            {"value.deserializer": f"{SERIALIZATION}StringDeserializer"},
+            {"value_deserializer": "string"},
+        ),
+        (
+            {"value.deserializer": f"{SERIALIZATION}LongDeserializer"},
+            {"value_deserializer": "int64"},
+        ),
+        (
+            {"key.deserializer": f"{SERIALIZATION}ByteArrayDeserializer"},
+            {"key_deserializer": "bytes"},
+        ),
     ],
 )
-def test_an_incoming_channel_is_what_it_was(attributes: dict[str, str], found: dict[str, Any]) -> None:
+def test_an_incoming_channel_is_what_it_was(
+    attributes: dict[str, str], found: dict[str, Any]
+) -> None:
     settings = incoming(attributes)
     assert {name: getattr(settings, name) for name in found} == found
 
@@ -165,7 +219,11 @@ def test_dead_letters_and_delayed_retries_have_clients_of_their_own() -> None:
 def test_retries_of_a_poll_are_no_retries_of_a_handler() -> None:
     quiet = incoming({"retry": "true", "retry-attempts": "-1", "retry-max-wait": "30"})
     assert quiet.retry.max_attempts == 1
-    lines = problems(reading.channel("incoming", {"retry": "false", "retry-attempts": "3", "retry-max-wait": "5"}))
+    lines = problems(
+        reading.channel(
+            "incoming", {"retry": "false", "retry-attempts": "3", "retry-max-wait": "5"}
+        )
+    )
     assert len(lines) == 3
     assert "calls of a handler are max_attempts in [incoming.X.retry]" in lines[1]
 
@@ -187,16 +245,25 @@ def test_retries_of_a_poll_are_no_retries_of_a_handler() -> None:
         ({"merge": "true"}, {}),
     ],
 )
-def test_an_outgoing_channel_is_what_it_was(attributes: dict[str, str], found: dict[str, Any]) -> None:
+def test_an_outgoing_channel_is_what_it_was(
+    attributes: dict[str, str], found: dict[str, Any]
+) -> None:
     settings = outgoing(attributes)
     assert {name: getattr(settings, name) for name in found} == found
 
 
 @pytest.mark.parametrize(
     ("attributes", "acks"),
-    [({}, 1), ({"acks": "all"}, "all"), ({"transactional.id": "t"}, None), ({"enable.idempotence": "true"}, None)],
+    [
+        ({}, 1),
+        ({"acks": "all"}, "all"),
+        ({"transactional.id": "t"}, None),
+        ({"enable.idempotence": "true"}, None),
+    ],
 )
-def test_acks_are_smallryes_one_unless_that_could_not_be(attributes: dict[str, str], acks: object) -> None:
+def test_acks_are_smallryes_one_unless_that_could_not_be(
+    attributes: dict[str, str], acks: object
+) -> None:
     assert outgoing(attributes).client.get("acks") == acks
 
 
@@ -210,7 +277,9 @@ def test_acks_are_smallryes_one_unless_that_could_not_be(attributes: dict[str, s
         ({"client.id": "5"}, "5"),
     ],
 )
-def test_the_client_is_called_as_smallrye_calls_it(attributes: dict[str, str], client_id: str) -> None:
+def test_the_client_is_called_as_smallrye_calls_it(
+    attributes: dict[str, str], client_id: str
+) -> None:
     assert incoming(attributes).client["client_id"] == client_id
 
 
@@ -218,7 +287,10 @@ def test_events_are_as_the_channel_says() -> None:
     assert leaves("incoming", {"cloud-events": "false"})["cloud_events"] is False
     assert "cloud_events" not in leaves("incoming", {"cloud-events": "true"})
     assert leaves("outgoing", {"cloud-events": "false"})["cloud_events"] is False
-    said = leaves("outgoing", {"cloud-events-type": "t", "cloud-events-source": "s", "cloud-events-mode": "structured"})
+    said = leaves(
+        "outgoing",
+        {"cloud-events-type": "t", "cloud-events-source": "s", "cloud-events-mode": "structured"},
+    )
     assert {key: value for key, value in said.items() if key.startswith("cloud")} == {
         "cloud_events.type": "t",
         "cloud_events.source": "s",
@@ -229,7 +301,9 @@ def test_events_are_as_the_channel_says() -> None:
     assert outgoing({}).cloud_events == CloudEventsSettings()
     given = {"type": "t", "source": "s", "subject": "u", "mode": "structured"}
     events = outgoing({f"cloud-events-{name}": value for name, value in given.items()}).cloud_events
-    assert events == CloudEventsSettings(every=True, type="t", source="s", subject="u", mode="structured")
+    assert events == CloudEventsSettings(
+        every=True, type="t", source="s", subject="u", mode="structured"
+    )
     lonely = only_problem(reading.channel("outgoing", {"cloud-events-type": "t"}))
     assert "without both cloud-events-type and cloud-events-source" in lonely
 
@@ -251,7 +325,10 @@ def test_a_schema_registry_is_every_channels() -> None:
     registry = settings.schema_registry
     assert registry.url == ("http://r", "https://s/apis/ccompat/v7")
     assert (registry.username, registry.password) == ("me", "hunter2")
-    assert (settings.incoming["a"].value_deserializer, settings.incoming["a"].key_deserializer) == ("avro", "avro")
+    assert (settings.incoming["a"].value_deserializer, settings.incoming["a"].key_deserializer) == (
+        "avro",
+        "avro",
+    )
     assert settings.outgoing["b"].value_serializer == "avro"
     assert settings.outgoing["b"].schema == SchemaSettings(subject="record", register=False)
 
@@ -282,7 +359,9 @@ def test_a_schema_registry_is_every_channels() -> None:
 )
 def test_a_class_of_javas_names_a_format(java: str, name: str) -> None:
     registry = "mp.messaging.connector.smallrye-kafka.schema.registry.url=http://r"
-    assert incoming({"value.deserializer": f"{java}Deserializer"}, registry).value_deserializer == name
+    assert (
+        incoming({"value.deserializer": f"{java}Deserializer"}, registry).value_deserializer == name
+    )
     assert outgoing({"value.serializer": f"{java}Serializer"}, registry).value_serializer == name
 
 
@@ -292,7 +371,10 @@ def test_a_class_of_javas_names_a_format(java: str, name: str) -> None:
         (f"{SERIALIZATION}ShortDeserializer", "no format of two bytes"),
         (f"{SERIALIZATION}VoidDeserializer", "leave it out"),
         (f"{SERIALIZATION}StringDeserialiser", "did you mean"),
-        ("org.acme.FruitDeserializer", "JSON goes into the type that the handler is annotated with"),
+        (
+            "org.acme.FruitDeserializer",
+            "JSON goes into the type that the handler is annotated with",
+        ),
         ("io.apicurio.registry.serde.avro.AvroKafkaDeserializer", "use its Confluent API"),
         ("sting", "expected a serializer or deserializer of Java's, or json"),
     ],
@@ -316,8 +398,16 @@ def test_values_are_looked_up_from_the_channel_to_all_channels() -> None:
         'mp.messaging.incoming."my.orders".topic=t\n'
         "mp.messaging.outgoing.invoices.topic=t\n"
     )
-    one, two, out = orders.incoming["orders"], orders.incoming["my.orders"], orders.outgoing["invoices"]
-    assert (one.group_id, one.client["fetch_min_bytes"], one.auto_offset_reset) == ("connector", 3, "earliest")
+    one, two, out = (
+        orders.incoming["orders"],
+        orders.incoming["my.orders"],
+        orders.outgoing["invoices"],
+    )
+    assert (one.group_id, one.client["fetch_min_bytes"], one.auto_offset_reset) == (
+        "connector",
+        3,
+        "earliest",
+    )
     assert (two.group_id, two.client["fetch_min_bytes"]) == ("connector", 2)
     assert out.client["linger_ms"] == 9
 
@@ -332,18 +422,29 @@ def test_the_environment_is_looked_at_as_smallrye_does() -> None:
         "MP_MESSAGING_CONNECTOR_SMALLRYE_KAFKA_HEALTH_ENABLED": "false",
         "REACTIVE_KAFKA__INCOMING__ORDERS__COMMIT_INTERVAL": "1s",
     }
-    settings = loaded("mp.messaging.incoming.orders.group.id=g\nkafka.bootstrap.servers=localhost:9092", environ)
+    settings = loaded(
+        "mp.messaging.incoming.orders.group.id=g\nkafka.bootstrap.servers=localhost:9092", environ
+    )
     orders = settings.incoming["orders"]
     assert settings.bootstrap_servers == orders.client["bootstrap_servers"] == "away:1"
     assert (orders.client["security_protocol"], orders.client["fetch_min_bytes"]) == ("SSL", 7)
-    assert (orders.auto_offset_reset, orders.health_enabled, orders.commit_interval_s) == ("earliest", False, 1.0)
+    assert (orders.auto_offset_reset, orders.health_enabled, orders.commit_interval_s) == (
+        "earliest",
+        False,
+        1.0,
+    )
 
 
 def test_a_variable_that_nothing_reads_is_a_problem() -> None:
-    environ = {"MP_MESSAGING_INCOMING_ORDERS_COMIT_STRATEGY": "latest", "MP_MESSAGING_INCOMING_ORDER_TOPIC": "t"}
+    environ = {
+        "MP_MESSAGING_INCOMING_ORDERS_COMIT_STRATEGY": "latest",
+        "MP_MESSAGING_INCOMING_ORDER_TOPIC": "t",
+    }
     lines = problems("mp.messaging.incoming.orders.group.id=g", environ)
     assert all("it names no attribute of a channel in " in line for line in lines)
-    assert [line.split(":")[0] for line in lines] == [f"environment variable {name}" for name in sorted(environ)]
+    assert [line.split(":")[0] for line in lines] == [
+        f"environment variable {name}" for name in sorted(environ)
+    ]
 
 
 def test_the_group_is_the_applications_or_one_that_nobody_has() -> None:
@@ -367,15 +468,23 @@ def test_the_health_of_all_channels_has_a_switch_of_quarkus() -> None:
 
 
 def test_a_channel_that_is_not_enabled_is_left_out_and_told() -> None:
-    settings = loaded("mp.messaging.incoming.orders.enabled=false\nmp.messaging.incoming.orders.nonsense=1")
+    settings = loaded(
+        "mp.messaging.incoming.orders.enabled=false\nmp.messaging.incoming.orders.nonsense=1"
+    )
     assert settings.incoming == {}
-    assert "mp.messaging.incoming.orders.enabled = 'false': the channel is left out" in settings.warnings[0]
+    assert (
+        "mp.messaging.incoming.orders.enabled = 'false': the channel is left out"
+        in settings.warnings[0]
+    )
 
 
 def test_only_kafkas_channels_are_read() -> None:
     amqp = "mp.messaging.incoming.mails.connector=smallrye-amqp\n"
     said = only_problem(amqp)
-    assert "mp.messaging.incoming.mails.connector = 'smallrye-amqp': not supported: expected smallrye-kafka" in said
+    assert (
+        "mp.messaging.incoming.mails.connector = 'smallrye-amqp': not supported: expected smallrye-kafka"
+        in said
+    )
     lines = problems(amqp + "mp.messaging.incoming.orders.group.id=g")
     assert "connector is missing: with several connectors (smallrye-amqp)" in lines[1]
     kafka = "mp.messaging.incoming.orders.group.id=g\nmp.messaging.incoming.orders.connector=smallrye-kafka"
@@ -407,7 +516,9 @@ def test_all_problems_come_in_one_report_in_the_order_of_their_lines() -> None:
         "smallrye.config.locations=more.properties\n"
     )
     place = "application.properties, line"
-    assert [line.partition(": ")[0] for line in lines] == [f"{place} {number}" for number in (1, *range(3, 16))]
+    assert [line.partition(": ")[0] for line in lines] == [
+        f"{place} {number}" for number in (1, *range(3, 16))
+    ]
     told = [line.partition(": ")[2] for line in lines]
     assert told[0] == (
         "kafka.bootstrap.server = 'x:1': no property of Kafka's clients; did you mean 'bootstrap.servers'?"
@@ -418,12 +529,19 @@ def test_all_problems_come_in_one_report_in_the_order_of_their_lines() -> None:
     assert told[4].endswith("= '5s': expected a whole number of milliseconds")
     assert told[5].endswith("= 'many': expected a whole number of bytes of at least 1")
     assert told[6].endswith("did you mean 'key'?")
-    assert told[7].endswith("= '${TOPIC}': ${TOPIC} is not set and has no default; set it, or write ${TOPIC:default}")
+    assert told[7].endswith(
+        "= '${TOPIC}': ${TOPIC} is not set and has no default; set it, or write ${TOPIC:default}"
+    )
     assert "Java classes cannot be loaded" in told[8]
     assert "unknown attribute" in told[9]
     assert told[10].endswith("not supported: return Record(value, partition=...)")
-    assert told[11].endswith("expected mp.messaging.incoming, outgoing or connector; did you mean 'incoming'?")
-    assert 'expected mp.messaging.incoming.<channel>.<attribute>, a name with dots in quotes: "a.b"' in told[12]
+    assert told[11].endswith(
+        "expected mp.messaging.incoming, outgoing or connector; did you mean 'incoming'?"
+    )
+    assert (
+        'expected mp.messaging.incoming.<channel>.<attribute>, a name with dots in quotes: "a.b"'
+        in told[12]
+    )
     assert "name each with a --config of its own" in told[13]
 
 
@@ -436,11 +554,15 @@ def test_the_interval_of_auto_commits_is_that_of_any_commits_as_with_smallrye() 
 
 
 def test_contradictions_are_found_as_in_any_file() -> None:
-    both = only_problem(reading.channel("incoming", {"enable.auto.commit": "true", "commit-strategy": "throttled"}))
+    both = only_problem(
+        reading.channel("incoming", {"enable.auto.commit": "true", "commit-strategy": "throttled"})
+    )
     assert "orders.enable.auto.commit = 'true': with enable_auto_commit the client commits" in both
     two = only_problem(reading.channel("incoming", {"topics": "a,b", "topic": "c"}))
     assert "topic and topics exclude each other" in two
-    assert "batches are not ordered" in only_problem(reading.channel("incoming", {"batch": "true", "ordered": "key"}))
+    assert "batches are not ordered" in only_problem(
+        reading.channel("incoming", {"batch": "true", "ordered": "key"})
+    )
 
 
 def test_a_checkpoint_is_kept_in_a_folder_that_is_named() -> None:
@@ -452,7 +574,10 @@ def test_a_checkpoint_is_kept_in_a_folder_that_is_named() -> None:
         }
     )
     assert orders.checkpoint is not None
-    assert (orders.checkpoint.store, orders.checkpoint.unsynced_max_age_s) == ("file:///var/lib/my%20state", 20)
+    assert (orders.checkpoint.store, orders.checkpoint.unsynced_max_age_s) == (
+        "file:///var/lib/my%20state",
+        20,
+    )
     assert (orders.ordering, orders.unprocessed_record_max_age_s) == ("partition", 0)
     base = {"commit-strategy": "checkpoint"}
     assert any("name a folder" in line for line in problems(reading.channel("incoming", base)))
@@ -487,7 +612,9 @@ def test_properties_that_have_no_channel_are_told_or_not_ours() -> None:
         ("mp.messaging.emitter.default-buffer-size", "5", "emitters wait at max_in_flight"),
     ],
 )
-def test_each_switch_of_smallryes_is_ignored_with_a_warning_that_names_it(name: str, value: str, what: str) -> None:
+def test_each_switch_of_smallryes_is_ignored_with_a_warning_that_names_it(
+    name: str, value: str, what: str
+) -> None:
     text = f"{name}={value}\nmp.messaging.incoming.orders.group.id=g\n"
     (warning,) = loaded(text).warnings
     assert f"application.properties, line 1: {name} = '{value}': " in warning and what in warning
@@ -515,21 +642,28 @@ def test_addresses_are_taken_as_kafkas_clients_take_them(given: str, taken: str)
     assert incoming({}, connector).client["bootstrap_servers"] == taken
     environ = {"KAFKA_BOOTSTRAP_SERVERS": given}
     assert loaded(reading.channel("incoming", {}), environ).bootstrap_servers == taken
-    letters = incoming({"failure-strategy": "dead-letter-queue", "dead-letter-queue.bootstrap.servers": given})
+    letters = incoming(
+        {"failure-strategy": "dead-letter-queue", "dead-letter-queue.bootstrap.servers": given}
+    )
     assert letters.dead_letter_queue is not None
     assert letters.dead_letter_queue.client["bootstrap_servers"] == taken
 
 
 @pytest.mark.parametrize(
-    "given", ["PLAINTEXT://broker", "PLAINTEXT://", "broker:x", "http://user:pass@broker:9092", "a:1 b:2"]
+    "given",
+    ["PLAINTEXT://broker", "PLAINTEXT://", "broker:x", "http://user:pass@broker:9092", "a:1 b:2"],
 )
 def test_what_no_client_takes_for_an_address_is_a_problem(given: str) -> None:
-    assert "host:port" in only_problem(f"kafka.bootstrap.servers={given}\n" + reading.channel("incoming", {}))
+    assert "host:port" in only_problem(
+        f"kafka.bootstrap.servers={given}\n" + reading.channel("incoming", {})
+    )
 
 
 @pytest.mark.parametrize("place", ["kafka.", reading.PREFIX["incoming"]])
 def test_a_protocol_in_an_address_that_is_not_the_one_that_counts_is_a_warning(place: str) -> None:
-    text = f"{place}bootstrap.servers=SSL://broker:9092,PLAINTEXT://b:1\n" + reading.channel("incoming", {})
+    text = f"{place}bootstrap.servers=SSL://broker:9092,PLAINTEXT://b:1\n" + reading.channel(
+        "incoming", {}
+    )
     (warning,) = loaded(text).warnings
     assert "SSL has no effect in an address: security.protocol says it, and is PLAINTEXT" in warning
     ssl = f"{place}security.protocol=SSL\n{place}bootstrap.servers=SSL://broker:9092\n"
@@ -543,14 +677,20 @@ OF_THE_OTHER_SIDE = [
     for side, other in OTHER.items()
     for name in (
         *(name for name in names_of(other) if attribute(side, name) is None),
-        *(one.kafka for one in PROPERTIES if one.sides == {CLIENT_OF[other]} and attribute(side, one.kafka) is None),
+        *(
+            one.kafka
+            for one in PROPERTIES
+            if one.sides == {CLIENT_OF[other]} and attribute(side, one.kafka) is None
+        ),
     )
 ]
 """Side, and an attribute that only the other side has."""
 
 
 @pytest.mark.parametrize(("side", "name"), dict.fromkeys(OF_THE_OTHER_SIDE))
-def test_an_attribute_of_the_other_side_is_a_warning_as_smallrye_ignores_it(side: str, name: str) -> None:
+def test_an_attribute_of_the_other_side_is_a_warning_as_smallrye_ignores_it(
+    side: str, name: str
+) -> None:
     connector = {"connector": "smallrye-kafka"}
     plain = loaded(reading.channel(side, connector))
     told = loaded(reading.channel(side, {**connector, name: "17"}))
@@ -574,7 +714,10 @@ def test_an_attribute_of_the_other_side_is_a_warning_as_smallrye_ignores_it(side
 )
 def test_a_property_of_the_other_client_is_a_warning_in_the_tables_of_failures(name: str) -> None:
     (warning,) = loaded(reading.channel("incoming", {name: "5"})).warnings
-    assert f"mp.messaging.incoming.orders.{name} = '5': has no effect: it is no property of a " in warning
+    assert (
+        f"mp.messaging.incoming.orders.{name} = '5': has no effect: it is no property of a "
+        in warning
+    )
 
 
 def test_a_misspelt_attribute_is_a_problem_whatever_the_other_side_has() -> None:
@@ -596,8 +739,12 @@ REFERENCED = [
 
 
 @pytest.mark.parametrize(("name", "value"), REFERENCED)
-@pytest.mark.parametrize("reference", ["${NAME}", "${nothing:${NAME}}", "%dev.${NAME}", "${${part}}"])
-def test_a_property_that_another_one_refers_to_is_a_variable(name: str, value: str, reference: str) -> None:
+@pytest.mark.parametrize(
+    "reference", ["${NAME}", "${nothing:${NAME}}", "%dev.${NAME}", "${${part}}"]
+)
+def test_a_property_that_another_one_refers_to_is_a_variable(
+    name: str, value: str, reference: str
+) -> None:
     topic, profile = reference.replace("NAME", name), ""
     if reference.startswith("%dev."):
         topic, profile = topic.removeprefix("%dev."), "%dev."
@@ -640,7 +787,10 @@ def test_a_channel_without_a_connector_is_one_unless_all_its_properties_are_vari
     assert settings.incoming["orders"].auto_offset_reset == "earliest"
     (warning,) = settings.warnings
     assert "'common' has no connector, and its properties are taken for variables" in warning
-    assert loaded(shared + orders + "mp.messaging.incoming.common.group.id=g").incoming.keys() == {"common", "orders"}
+    assert loaded(shared + orders + "mp.messaging.incoming.common.group.id=g").incoming.keys() == {
+        "common",
+        "orders",
+    }
     alone = orders.replace("mp.messaging.incoming.orders.connector=smallrye-kafka\n", "")
     assert loaded(shared + alone + "kafka.group.id=g").incoming.keys() == {"common", "orders"}
 
@@ -672,7 +822,9 @@ mp.messaging.outgoing.other.basic.auth.user.info=canary
         r"smallrye.messaging.a\n\u001b[31mb=x",
         r"mp.messaging.connector.a\n\u001b[31mb.c=x",
         r"mp.messaging.incoming.a\n\u001b[31mb.topic=x",
-        r"mp.messaging.outgoing.out.topic=t" "\n" r"mp.messaging.outgoing.out.group.id=a\n\u001b[31mb",
+        r"mp.messaging.outgoing.out.topic=t"
+        "\n"
+        r"mp.messaging.outgoing.out.group.id=a\n\u001b[31mb",
     ],
 )
 def test_a_warning_is_one_line_that_a_terminal_can_show(line: str) -> None:
@@ -696,10 +848,19 @@ def test_no_problem_shows_a_secret() -> None:
 
 
 def test_several_files_win_key_by_key(tmp_path: Any) -> None:
-    properties = written("mp.messaging.incoming.orders.group.id=g\nmp.messaging.incoming.orders.ordered=key\n")
-    toml = loading.write(tmp_path, "more.toml", "[incoming.orders]\nconcurrency = 7\n[http]\nport = 1\n")
+    properties = written(
+        "mp.messaging.incoming.orders.group.id=g\nmp.messaging.incoming.orders.ordered=key\n"
+    )
+    toml = loading.write(
+        tmp_path, "more.toml", "[incoming.orders]\nconcurrency = 7\n[http]\nport = 1\n"
+    )
     settings = loading.loaded([properties, toml])
     orders = settings.incoming["orders"]
-    assert (orders.group_id, orders.ordering, orders.concurrency, settings.http.port) == ("g", "key", 7, 1)
+    assert (orders.group_id, orders.ordering, orders.concurrency, settings.http.port) == (
+        "g",
+        "key",
+        7,
+        1,
+    )
     assert settings.source == f"{properties}, {toml}"
     assert loading.loaded([toml, properties]).incoming["orders"].concurrency == 500

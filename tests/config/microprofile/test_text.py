@@ -90,7 +90,9 @@ def stored(key: str, value: str) -> str:
                 written += {"\t": r"\t", "\n": r"\n", "\r": r"\r", "\f": r"\f"}[sign]
             elif not " " <= sign <= "~":
                 units = sign.encode("utf-16-be")
-                written += "".join(f"\\u{units[at : at + 2].hex().upper()}" for at in range(0, len(units), 2))
+                written += "".join(
+                    f"\\u{units[at : at + 2].hex().upper()}" for at in range(0, len(units), 2)
+                )
             else:
                 written += sign
         return written
@@ -104,7 +106,9 @@ def test_what_java_stores_is_read_again(written: list[tuple[str, str]]) -> None:
 
 
 def read_sign_by_sign(text: str) -> list[tuple[str, str]]:
-    """Another way to read it: ``LineReader`` and ``load0`` of ``java.util.Properties``, a character at a time."""
+    """Another way to read it: ``LineReader`` and ``load0`` of ``java.util.Properties``, a character
+    at a time.
+    """
     lines, line, blank, appended, slash, comment = [], "", True, False, False, False
     at = 0
     while at < len(text):
@@ -154,7 +158,9 @@ def unescaped(text: str) -> str:
         if sign == "\\" and at < len(text):
             sign, at = text[at], at + 1
             if sign == "u":
-                if len(text) < at + 4 or not all(one in "0123456789abcdefABCDEF" for one in text[at : at + 4]):
+                if len(text) < at + 4 or not all(
+                    one in "0123456789abcdefABCDEF" for one in text[at : at + 4]
+                ):
                     raise ValueError
                 sign, at = chr(int(text[at : at + 4], 16)), at + 4
             else:
@@ -176,7 +182,9 @@ def read_or_none(text: str) -> dict[str, str] | None:
 @given(SIGNS)
 def test_any_text_is_read_as_it_is_sign_by_sign(text: str) -> None:
     try:
-        expected: dict[str, str] | None = {key: value for key, value in read_sign_by_sign(text) if key}
+        expected: dict[str, str] | None = {
+            key: value for key, value in read_sign_by_sign(text) if key
+        }
     except ValueError:
         expected = None
     assert read_or_none(text) == expected
@@ -190,7 +198,9 @@ def test_any_text_is_read_as_java_itself_reads_it() -> None:
 
     java = choose_java(find_javas(os.environ))
     (jar,) = (Path(pyspark_folder()) / "jars").glob("py4j-*.jar")
-    gateway = JavaGateway.launch_gateway(jarpath=str(jar), java_path=str(java.home / "bin" / "java"), die_on_exit=True)
+    gateway = JavaGateway.launch_gateway(
+        jarpath=str(jar), java_path=str(java.home / "bin" / "java"), die_on_exit=True
+    )
     draw = Random(16)
     try:
         for _ in range(2000):
@@ -198,7 +208,9 @@ def test_any_text_is_read_as_java_itself_reads_it() -> None:
             properties = gateway.jvm.java.util.Properties()
             try:
                 properties.load(gateway.jvm.java.io.StringReader(text))
-                expected: dict[str, str] | None = {key: value for key, value in dict(properties).items() if key}
+                expected: dict[str, str] | None = {
+                    key: value for key, value in dict(properties).items() if key
+                }
             except Py4JJavaError as error:
                 assert "Malformed" in str(error)
                 expected = None

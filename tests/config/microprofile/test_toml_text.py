@@ -43,7 +43,9 @@ def test_what_is_printed_says_what_is_smallryes_default() -> None:
         'mp.messaging.incoming."my.orders".topics=a,b\nmp.messaging.incoming."my.orders".group.id=h\n'
         'mp.messaging.incoming."my.orders".failure-strategy=ignore\n'
     ).splitlines()
-    assert lines[0].startswith("# What ") and lines[0].endswith("application.properties means, profile prod.")
+    assert lines[0].startswith("# What ") and lines[0].endswith(
+        "application.properties means, profile prod."
+    )
     assert lines[1:] == [
         "",
         "[kafka]",
@@ -119,7 +121,9 @@ def test_a_group_that_is_another_one_at_each_start_is_left_to_whoever_moves(line
     assert comment in one.splitlines()
     again = loading.write(path.parent, "reactive-kafka.toml", one)
     assert "group_id" in loading.only_problem(again)
-    uncommented = loading.write(path.parent, "reactive-kafka.toml", one.replace("# group_id", "group_id"))
+    uncommented = loading.write(
+        path.parent, "reactive-kafka.toml", one.replace("# group_id", "group_id")
+    )
     assert loading.loaded(uncommented).incoming["orders"].group_id == "orders"
 
 
@@ -161,7 +165,8 @@ CHOICES: dict[str, dict[str, list[str]]] = {
         "health-enabled": ["true", "off"],
         "graceful-shutdown": ["true", "false"],
         "value.deserializer": [
-            f"org.apache.kafka.common.serialization.{name}Deserializer" for name in ("Long", "String", "ByteArray")
+            f"org.apache.kafka.common.serialization.{name}Deserializer"
+            for name in ("Long", "String", "ByteArray")
         ],
         "client-id-prefix": ["p-"],
         "client.id": ["5", "mine"],
@@ -183,13 +188,17 @@ CHOICES: dict[str, dict[str, list[str]]] = {
         "reply.topic": ["answers"],
     },
 }
-NAMES = st.sampled_from(["orders", "my.orders", "invoices-out", "2024"])  # each can be part of a topic's name
+# Each can be part of a topic's name.
+NAMES = st.sampled_from(["orders", "my.orders", "invoices-out", "2024"])
 
 
 def channels(side: str) -> st.SearchStrategy[dict[str, dict[str, str]]]:
     attributes = {name: st.sampled_from(values) for name, values in CHOICES[side].items()}
-    topic = {"topic": attributes.pop("topic")} if side == "incoming" else {}  # a name is not always one
-    return st.dictionaries(NAMES, st.fixed_dictionaries(topic, optional=attributes), min_size=1, max_size=3)
+    # A name is not always one.
+    topic = {"topic": attributes.pop("topic")} if side == "incoming" else {}
+    return st.dictionaries(
+        NAMES, st.fixed_dictionaries(topic, optional=attributes), min_size=1, max_size=3
+    )
 
 
 @given(channels("incoming"), channels("outgoing"), st.booleans())

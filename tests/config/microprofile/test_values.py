@@ -42,7 +42,11 @@ def problem(text: str, name: str = "a", environ: Environ | None = None) -> str:
         ("a=1\n%dev.a=2", {}, "1"),
         ("a=1\n%dev.a=2", {"REACTIVE_KAFKA_PROFILE": "dev"}, "2"),
         ("a=1\n%dev.a=2", {"QUARKUS_PROFILE": "dev"}, "2"),
-        ("a=1\n%dev.a=2\n%prod.a=3", {"QUARKUS_PROFILE": "dev", "REACTIVE_KAFKA_PROFILE": "prod"}, "3"),
+        (
+            "a=1\n%dev.a=2\n%prod.a=3",
+            {"QUARKUS_PROFILE": "dev", "REACTIVE_KAFKA_PROFILE": "prod"},
+            "3",
+        ),
         ("quarkus.profile=dev\na=1\n%dev.a=2", {}, "2"),
         ("%{dev,test}.a=2", {"REACTIVE_KAFKA_PROFILE": "test"}, "2"),
         ("%x.a=1\n%y.a=2", {"REACTIVE_KAFKA_PROFILE": "y, x"}, "1"),
@@ -130,7 +134,8 @@ def test_any_text_is_a_value_or_a_problem(text: str) -> None:
     try:
         parsed(text)
     except CannotExpand as error:
-        assert not {"X", "Y"} & set(str(error))  # it may be a secret
+        # It may be a secret.
+        assert not {"X", "Y"} & set(str(error))
 
 
 @given(st.text().filter(lambda text: "$" not in text and text))
@@ -140,17 +145,28 @@ def test_a_text_without_expressions_is_itself(text: str) -> None:
 
 def test_a_file_of_a_profile_beside_it_wins(tmp_path: Path) -> None:
     channel = "mp.messaging.incoming.orders."
-    main = loading.write(tmp_path, "application.properties", f"{channel}group.id=a\n%prod.{channel}topic=t")
+    main = loading.write(
+        tmp_path, "application.properties", f"{channel}group.id=a\n%prod.{channel}topic=t"
+    )
     loading.write(tmp_path, "application-prod.properties", f"{channel}topic=u\n{channel}group.id=b")
     loading.write(tmp_path, "application-dev.properties", f"{channel}topic=v")
     orders = loading.loaded(main).incoming["orders"]
     assert (orders.topics, orders.group_id) == (("u",), "b")
     orders = loading.loaded(main, {"REACTIVE_KAFKA_PROFILE": "dev"}).incoming["orders"]
     assert (orders.topics, orders.group_id) == (("v",), "a")
-    assert loading.loaded(main, {"REACTIVE_KAFKA_PROFILE": "../dev"}).incoming["orders"].group_id == "a"
+    assert (
+        loading.loaded(main, {"REACTIVE_KAFKA_PROFILE": "../dev"}).incoming["orders"].group_id
+        == "a"
+    )
 
 
 def test_a_problem_in_the_file_of_a_profile_names_that_file(tmp_path: Path) -> None:
-    main = loading.write(tmp_path, "application.properties", "mp.messaging.incoming.orders.group.id=a")
-    beside = loading.write(tmp_path, "application-prod.properties", "\nmp.messaging.incoming.orders.ordered=keys")
-    assert loading.only_problem(main).startswith(f"{beside}, line 2: mp.messaging.incoming.orders.ordered = 'keys'")
+    main = loading.write(
+        tmp_path, "application.properties", "mp.messaging.incoming.orders.group.id=a"
+    )
+    beside = loading.write(
+        tmp_path, "application-prod.properties", "\nmp.messaging.incoming.orders.ordered=keys"
+    )
+    assert loading.only_problem(main).startswith(
+        f"{beside}, line 2: mp.messaging.incoming.orders.ordered = 'keys'"
+    )

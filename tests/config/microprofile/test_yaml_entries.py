@@ -97,7 +97,11 @@ def test_the_yaml_of_a_service_says_what_its_properties_say(name: str, profile: 
     settings = loading.loaded(path, environ)
     assert channels(settings) == channels(loading.loaded(properties(THE_SAME), environ))
     assert settings.incoming.keys() == {"orders", "my.orders"}
-    topics = {"prod": ("shop-orders", "more-orders"), "dev": ("orders-of-dev",), "stage": ("orders-of-test",)}
+    topics = {
+        "prod": ("shop-orders", "more-orders"),
+        "dev": ("orders-of-dev",),
+        "stage": ("orders-of-test",),
+    }
     assert settings.incoming["orders"].topics == topics[profile]
     toml, _ = toml_of_quarkus(path, environ)
     again = loading.write(path.parent, "reactive-kafka.toml", toml)
@@ -115,37 +119,67 @@ def found(text: str) -> dict[str, str]:
             "mp: {a: 1, b: 1.50, c: 0x10, d: 2020-01-01, e: 1_000}",
             {"a": "1", "b": "1.50", "c": "0x10", "d": "2020-01-01", "e": "1_000"},
         ),
-        ("mp: {a: yes, b: TRUE, c: Off, d: 'yes'}", {"a": "true", "b": "true", "c": "false", "d": "yes"}),
-        ("mp: {a: null, b: ~, c: , d: '', e: 'null'}", {"a": "", "b": "", "c": "", "d": "", "e": "null"}),
+        (
+            "mp: {a: yes, b: TRUE, c: Off, d: 'yes'}",
+            {"a": "true", "b": "true", "c": "false", "d": "yes"},
+        ),
+        (
+            "mp: {a: null, b: ~, c: , d: '', e: 'null'}",
+            {"a": "", "b": "", "c": "", "d": "", "e": "null"},
+        ),
         ("mp: {a: [x, 'y,z', 1], b: []}", {"a": r"x,y\,z,1", "b": ""}),
         ("mp: {a: [{b: 1}, x]}", {"a[0].b": "1", "a[1]": "x"}),
         ("mp: {a: {~: 1, b: 2}}", {"a": "1", "a.b": "2"}),
         ("mp: {a: {'': 1, b: 2}}", {"a": "1", "a.b": "2"}),
         ("mp: {a: {}}", {}),
         ("mp:\n  a: |\n    x\n    y\n", {"a": "x\ny\n"}),
-        ("mp: &m {a: 1}\nother: 2\nmp.more: {<<: *m, b: 2}", {"a": "1", "more.a": "1", "more.b": "2"}),
+        (
+            "mp: &m {a: 1}\nother: 2\nmp.more: {<<: *m, b: 2}",
+            {"a": "1", "more.a": "1", "more.b": "2"},
+        ),
         ("base: &b {a: 1, b: 1}\nmp: {<<: *b, b: 2}", {"a": "1", "b": "2"}),
         ("mp: {a: 1, b: 1}\n---\nmp: {b: 2}\n---\n", {"a": "1", "b": "2"}),
     ],
 )
 def test_a_table_is_a_name_with_dots(text: str, entries: dict[str, str]) -> None:
-    mine = {name.removeprefix("mp."): value for name, value in found(text).items() if name.startswith("mp")}
+    mine = {
+        name.removeprefix("mp."): value
+        for name, value in found(text).items()
+        if name.startswith("mp")
+    }
     assert mine == entries
 
 
 @pytest.mark.parametrize(
     ("text", "name"),
     [
-        ("mp: {messaging: {incoming: {my.orders: {topic: t}}}}", 'mp.messaging.incoming."my.orders".topic'),
-        ("mp: {messaging: {incoming: {'\"my.orders\"': {topic: t}}}}", 'mp.messaging.incoming."my.orders".topic'),
-        ("mp.messaging.incoming: {my.orders: {topic: t}}", 'mp.messaging.incoming."my.orders".topic'),
-        ("'%dev': {mp: {messaging: {outgoing: {my.out: {topic: t}}}}}", '%dev.mp.messaging.outgoing."my.out".topic'),
+        (
+            "mp: {messaging: {incoming: {my.orders: {topic: t}}}}",
+            'mp.messaging.incoming."my.orders".topic',
+        ),
+        (
+            "mp: {messaging: {incoming: {'\"my.orders\"': {topic: t}}}}",
+            'mp.messaging.incoming."my.orders".topic',
+        ),
+        (
+            "mp.messaging.incoming: {my.orders: {topic: t}}",
+            'mp.messaging.incoming."my.orders".topic',
+        ),
+        (
+            "'%dev': {mp: {messaging: {outgoing: {my.out: {topic: t}}}}}",
+            '%dev.mp.messaging.outgoing."my.out".topic',
+        ),
         ("mp: {messaging: {incoming: {orders.topic: t}}}", "mp.messaging.incoming.orders.topic"),
-        ("mp: {messaging: {incoming: {orders: {group.id: t}}}}", "mp.messaging.incoming.orders.group.id"),
+        (
+            "mp: {messaging: {incoming: {orders: {group.id: t}}}}",
+            "mp.messaging.incoming.orders.group.id",
+        ),
         ("mp.messaging.incoming.orders: {group: {id: t}}", "mp.messaging.incoming.orders.group.id"),
     ],
 )
-def test_a_name_with_dots_is_a_channel_where_channels_stand_and_a_path_elsewhere(text: str, name: str) -> None:
+def test_a_name_with_dots_is_a_channel_where_channels_stand_and_a_path_elsewhere(
+    text: str, name: str
+) -> None:
     assert found(text) == {name: "t"}
 
 
@@ -156,7 +190,10 @@ def test_problems_name_the_line_of_the_file() -> None:
     )
     lines = loading.problems(path)
     assert [line.partition(": ")[0] for line in lines] == [f"{path}, line 6", f"{path}, line 7"]
-    assert "mp.messaging.incoming.orders.comit-strategy = 'latest': unknown attribute; did you mean" in lines[0]
+    assert (
+        "mp.messaging.incoming.orders.comit-strategy = 'latest': unknown attribute; did you mean"
+        in lines[0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -179,21 +216,32 @@ def test_what_no_yaml_of_quarkus_is_names_the_line(text: str, problem: str) -> N
 
 
 def test_a_small_file_cannot_fill_the_memory() -> None:
-    names = "mp:\n  ? " + "x" * 100_000 + "\n  :\n" + "".join(f"    k{number}: 1\n" for number in range(5_000))
+    names = (
+        "mp:\n  ? "
+        + "x" * 100_000
+        + "\n  :\n"
+        + "".join(f"    k{number}: 1\n" for number in range(5_000))
+    )
     values = "a: &a " + "x" * 100_000 + "\nmp: {a: [" + "*a, " * 5_000 + "]}\n"
     documents = "---\na: &a [" + "1, " * 1_500 + "]\nmp: [" + "*a, " * 10 + "]\n"
     for text in (names, values, documents * 3):
-        with pytest.raises(ConfigError, match=r"too many characters|more than 20000 keys and values"):
+        with pytest.raises(
+            ConfigError, match=r"too many characters|more than 20000 keys and values"
+        ):
             yaml_entries("application.yaml", text)
 
 
 def test_the_file_of_a_profile_stands_beside_it_and_wins() -> None:
-    path = written("mp.messaging.incoming.orders: {group.id: g, topic: a, auto.offset.reset: earliest}\n")
+    path = written(
+        "mp.messaging.incoming.orders: {group.id: g, topic: a, auto.offset.reset: earliest}\n"
+    )
     (path.parent / "application-dev.yaml").write_text("mp.messaging.incoming.orders.topic: b\n")
     (path.parent / "application-dev.yml").write_text(
         "mp.messaging.incoming.orders: {topic: c, auto.offset.reset: none}\n"
     )
-    (path.parent / "application-dev.properties").write_text("mp.messaging.incoming.orders.topic=d\n")
+    (path.parent / "application-dev.properties").write_text(
+        "mp.messaging.incoming.orders.topic=d\n"
+    )
     assert loading.loaded(path, {}).incoming["orders"].topics == ("a",)
     orders = loading.loaded(path, {"REACTIVE_KAFKA_PROFILE": "dev"}).incoming["orders"]
     assert (orders.topics, orders.auto_offset_reset) == (("b",), "none")
@@ -219,7 +267,13 @@ def test_a_yaml_file_of_our_own_stays_one(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["mp:\n  messaging:\n", "quarkus:\n", "'%dev':\n", '"mp.messaging.incoming.a.topic": t\n', "smallrye.config: x"],
+    [
+        "mp:\n  messaging:\n",
+        "quarkus:\n",
+        "'%dev':\n",
+        '"mp.messaging.incoming.a.topic": t\n',
+        "smallrye.config: x",
+    ],
 )
 def test_a_file_with_a_table_of_quarkus_at_its_top_is_one_of_quarkus(text: str) -> None:
     path = written("---\n" + text)

@@ -32,8 +32,15 @@ GOOD = Outcome(
 
 def test_a_good_run_holds() -> None:
     assert [check.name for check in checks(GOOD)] == [
-        "produced", "orders", "payments", "clicks", "committed", "lag", "poison", "health",
-    ]  # fmt: skip
+        "produced",
+        "orders",
+        "payments",
+        "clicks",
+        "committed",
+        "lag",
+        "poison",
+        "health",
+    ]
     assert all(check.ok for check in checks(GOOD))
     assert summary(checks(GOOD))[-1] == "all of it holds"
 
@@ -41,8 +48,16 @@ def test_a_good_run_holds() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "wrong"),
     [
-        ("produced", "1 records were not confirmed: orders 7: away", {"unconfirmed": ["orders 7: away"]}),
-        ("orders", "never handled: 1", {"handled": {"orders": {0: 1, 2: 1}, "payments": {0: 1, 1: 1}}}),
+        (
+            "produced",
+            "1 records were not confirmed: orders 7: away",
+            {"unconfirmed": ["orders 7: away"]},
+        ),
+        (
+            "orders",
+            "never handled: 1",
+            {"handled": {"orders": {0: 1, 2: 1}, "payments": {0: 1, 1: 1}}},
+        ),
         (
             "payments",
             "handled and not produced: 9",
@@ -50,25 +65,47 @@ def test_a_good_run_holds() -> None:
         ),
         ("clicks", "4 produced, 3 rows", {"clicks": 3}),
         ("clicks", "4 produced, 5 rows", {"clicks": 5}),
-        ("committed", "orders-0: committed 2, end 3", {"positions": {**GOOD.positions, ORDERS: (2, 3)}}),
-        ("committed", "committed nothing, end 3", {"positions": {**GOOD.positions, ORDERS: (None, 3)}}),
+        (
+            "committed",
+            "orders-0: committed 2, end 3",
+            {"positions": {**GOOD.positions, ORDERS: (2, 3)}},
+        ),
+        (
+            "committed",
+            "committed nothing, end 3",
+            {"positions": {**GOOD.positions, ORDERS: (None, 3)}},
+        ),
         ("committed", "on 0 of 0 partitions", {"positions": {}}),
         ("lag", "orders-0: 2", {"own_lag": {**GOOD.own_lag, ORDERS: 2}}),
         ("lag", "clicks-0: None", {"own_lag": {ORDERS: 0, PAYMENTS: 0}}),
         ("poison", "never found", {"found": []}),
-        ("poison", "not poison, but reported: orders-0 offset 1", {"found": [*GOOD.found, Found(OTHER, 61, 60)]}),
+        (
+            "poison",
+            "not poison, but reported: orders-0 offset 1",
+            {"found": [*GOOD.found, Found(OTHER, 61, 60)]},
+        ),
         ("poison", "1.500 s after its limit", {"found": [Found(HELD, age_s=6.5, limit_s=5.0)]}),
         ("poison", "-1.000 s after its limit", {"found": [Found(HELD, age_s=4.0, limit_s=5.0)]}),
         ("health", "never answered 503", {"answers": [Answer(1.0, 200), GREEN]}),
-        ("health", "never answered 503", {"answers": [replace(RED, poison=frozenset({OTHER})), GREEN]}),
+        (
+            "health",
+            "never answered 503",
+            {"answers": [replace(RED, poison=frozenset({OTHER})), GREEN]},
+        ),
         ("health", "never answered 503", {"answers": [replace(RED, status=200), GREEN]}),
         ("health", "never 200 to the end", {"answers": [Answer(1.0, 200), RED]}),
-        ("health", "never 200 to the end", {"answers": [RED, Answer(11.0, 200), Answer(13.0, 503)]}),
+        (
+            "health",
+            "never 200 to the end",
+            {"answers": [RED, Answer(11.0, 200), Answer(13.0, 503)]},
+        ),
         ("health", "never 200 to the end", {"answers": [RED, GREEN, Answer(14.0, 503)]}),
         ("health", "never settled", {"settled_at": None}),
     ],
 )
-def test_each_check_can_fail_and_names_what_is_wrong(name: str, text: str, wrong: dict[str, Any]) -> None:
+def test_each_check_can_fail_and_names_what_is_wrong(
+    name: str, text: str, wrong: dict[str, Any]
+) -> None:
     failed = [check for check in checks(replace(GOOD, **wrong)) if not check.ok]
     assert [check.name for check in failed] == [name]
     assert text in failed[0].text
@@ -82,19 +119,25 @@ def test_a_run_in_which_nothing_was_held_fails() -> None:
 
 def test_a_channel_without_records_proves_nothing() -> None:
     produced = {**GOOD.produced, "orders": set()}
-    failed = {check.name: check.text for check in checks(replace(GOOD, produced=produced)) if not check.ok}
+    failed = {
+        check.name: check.text for check in checks(replace(GOOD, produced=produced)) if not check.ok
+    }
     assert failed["produced"] == "nothing was produced for orders"
 
 
 def test_records_handled_more_than_once_are_told_and_no_failure() -> None:
     handled = {**GOOD.handled, "orders": {0: 1, 1: 2, 2: 1}}
-    orders = next(check for check in checks(replace(GOOD, handled=handled)) if check.name == "orders")
+    orders = next(
+        check for check in checks(replace(GOOD, handled=handled)) if check.name == "orders"
+    )
     assert orders == Check("orders", True, "3 produced, 3 handled, 1 of them more than once")
 
 
 def test_an_untouched_partition_needs_no_commit() -> None:
     empty = TopicPartition("orders", 1)
-    outcome = replace(GOOD, positions={**GOOD.positions, empty: (None, 0)}, own_lag={**GOOD.own_lag, empty: 0})
+    outcome = replace(
+        GOOD, positions={**GOOD.positions, empty: (None, 0)}, own_lag={**GOOD.own_lag, empty: 0}
+    )
     assert all(check.ok for check in checks(outcome))
 
 

@@ -50,11 +50,14 @@ def test_lines_come_every_five_seconds_and_at_the_end(capsys: pytest.CaptureFixt
     assert [line for line in out.splitlines() if line.endswith(" s")] == ["0 of 30 s", "30 of 30 s"]
 
 
-def test_the_live_table_has_a_bar_under_it_for_each_spark_batch_that_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_live_table_has_a_bar_under_it_for_each_spark_batch_that_runs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     busy = app(channel(), spark=(spark(running=(batch(), batch(id="beef"))),))
     screen = LiveScreen()
     screen.show(busy, health(busy), "12 of 30 s")
-    screen.close()  # without a terminal all is drawn once, at the end
+    # Without a terminal all is drawn once, at the end.
+    screen.close()
     last = [line for line in capsys.readouterr().out.splitlines() if line.strip()]
     assert [line[:11] for line in last[-2:]] == ["clicks 7f3a", "clicks beef"]
     assert any("12 of 30 s" in line for line in last)

@@ -23,7 +23,13 @@ def test_reports_of_poison_are_kept_and_other_events_are_not() -> None:
     events.on(ChannelFailed(channel="orders", reason="no"))
     events.on(
         RecordPoisoned(
-            channel="orders", partition=ORDERS_0, offset=17, age_s=60.1, limit_s=60.0, waiting=3, on_poison="warn"
+            channel="orders",
+            partition=ORDERS_0,
+            offset=17,
+            age_s=60.1,
+            limit_s=60.0,
+            waiting=3,
+            on_poison="warn",
         )
     )
     assert events.found == [Found(HELD, 60.1, 60.0)]

@@ -10,7 +10,8 @@ HEADER_BYTES = 4
 """The number of the request."""
 
 _LENGTH = Struct(">i")
-_SESSION, _TOPIC_LENGTH = Struct(">hi"), Struct(">h")
+_SESSION = Struct(">hi")
+_TOPIC_LENGTH = Struct(">h")
 _ABORTED = Struct(">qq")
 _BEFORE_ABORTED = {4: Struct(">ihqq"), **dict.fromkeys(range(5, 12), Struct(">ihqqq"))}
 """Version of a fetch -> what an answer says of a partition before its aborted transactions."""
@@ -20,7 +21,8 @@ VERSIONS = frozenset(_BEFORE_ABORTED)
 
 
 def fetched(kind: Any, frame: memoryview) -> Any:
-    """The answer to a fetch, as the client's own ``decode`` makes it. That one reads field by field out of a stream.
+    """The answer to a fetch, as the client's own ``decode`` makes it. That one reads field by field
+    out of a stream.
 
     Source: the schemas of ``aiokafka.protocol.fetch``.
 
@@ -34,15 +36,18 @@ def fetched(kind: Any, frame: memoryview) -> Any:
 
 
 def _fields(version: int, frame: memoryview) -> Iterator[Any]:
-    (throttled_ms,), at = _LENGTH.unpack_from(frame, HEADER_BYTES), HEADER_BYTES + 4
+    (throttled_ms,) = _LENGTH.unpack_from(frame, HEADER_BYTES)
+    at = HEADER_BYTES + 4
     yield throttled_ms
     if version >= 7:
         yield from _SESSION.unpack_from(frame, at)
         at += _SESSION.size
     topics: list[tuple[str, list[tuple[Any, ...]]]] = []
-    (count,), at = _LENGTH.unpack_from(frame, at), at + 4
+    (count,) = _LENGTH.unpack_from(frame, at)
+    at += 4
     for _ in range(count):
-        (length,), at = _TOPIC_LENGTH.unpack_from(frame, at), at + 2
+        (length,) = _TOPIC_LENGTH.unpack_from(frame, at)
+        at += 2
         partitions: list[tuple[Any, ...]] = []
         topics.append((str(frame[at : at + length], "utf-8"), partitions))
         at = _partitions(version, frame, at + length, partitions)
@@ -50,23 +55,31 @@ def _fields(version: int, frame: memoryview) -> Iterator[Any]:
 
 
 def _partitions(version: int, frame: memoryview, at: int, found: list[tuple[Any, ...]]) -> int:
-    before_aborted, length_of = _BEFORE_ABORTED[version], _LENGTH.unpack_from
-    (count,), at = length_of(frame, at), at + 4
+    before_aborted = _BEFORE_ABORTED[version]
+    length_of = _LENGTH.unpack_from
+    (count,) = length_of(frame, at)
+    at += 4
     for _ in range(count):
-        said, at = before_aborted.unpack_from(frame, at), at + before_aborted.size
-        (length,), at = length_of(frame, at), at + 4
+        said = before_aborted.unpack_from(frame, at)
+        at = at + before_aborted.size
+        (length,) = length_of(frame, at)
+        at += 4
         aborted = None
         if length >= 0:
             end = at + length * _ABORTED.size
-            aborted, at = list(_ABORTED.iter_unpack(frame[at:end])), end
+            aborted = list(_ABORTED.iter_unpack(frame[at:end]))
+            at = end
         if version >= 11:
-            replica, at = length_of(frame, at), at + 4
+            replica = length_of(frame, at)
+            at = at + 4
         else:
             replica = ()
-        (length,), at = length_of(frame, at), at + 4
+        (length,) = length_of(frame, at)
+        at += 4
         records = None
         if length >= 0:
-            records, at = bytes(frame[at : at + length]), at + length
+            records = bytes(frame[at : at + length])
+            at = at + length
         if at > len(frame):
             raise ValueError("the answer to a fetch is cut short")
         found.append((*said, aborted, *replica, records))

@@ -1,8 +1,9 @@
-"""Answers of brokers as they come off a connection: each is read into its own memory, and cut up there.
+"""Answers of brokers as they come off a connection: each is read into its own memory, and cut up
+there.
 
-aiokafka reads through asyncio's streams. Those copy what comes twice, into memory that is new each time, pause and
-resume the transport, and wake a task for each piece; then the client copies it once more. For a record of 100 bytes
-that is a seventh of what it costs.
+aiokafka reads through asyncio's streams. Those copy what comes twice, into memory that is new each
+time, pause and resume the transport, and wake a task for each piece; then the client copies it once
+more. For a record of 100 bytes that is a seventh of what it costs.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ from reactive_kafka.broker.aiokafka.fetched.answers import VERSIONS, fetched
 from reactive_kafka.broker.aiokafka.fetched.repeated import Repeated
 
 SMALL_BYTES = 4 << 10
-"""Most answers are no longer, those to fetches too where few records come at a time: they are read in one piece. What
-is longer gets memory of its own, and waits for another turn of the loop. Each connection has so much, and each channel
-four connections: of 100 channels 16 KB would be 6 MB."""
+"""Most answers are no longer, those to fetches too where few records come at a time: they are read
+in one piece. What is longer gets memory of its own, and waits for another turn of the loop. Each
+connection has so much, and each channel four connections: of 100 channels 16 KB would be 6 MB."""
 
 AT_ONCE_BYTES = 8 << 20
-"""Memory for an answer is made as it comes, beyond this: a length may be anything where no Kafka answers."""
+"""Memory for an answer is made as it comes, beyond this: a length may be anything where no Kafka
+answers.
+"""
 
 _LENGTH = Struct(">i")
 
@@ -40,11 +43,14 @@ class Frames:
 
     def __init__(self) -> None:
         self.whole: deque[bytes | bytearray] = deque()
-        self.error: ValueError | None = None  # what comes is no frame; nothing more is cut
+        # What comes is no frame; nothing more is cut.
+        self.error: ValueError | None = None
         self._small = bytearray(SMALL_BYTES)
-        self._filled = 0  # bytes of what is being filled, which is ``_small`` or ``_large``
+        # Bytes of what is being filled, which is ``_small`` or ``_large``
+        self._filled = 0
         self._large: bytearray | None = None
-        self._length = 0  # of the frame that ``_large`` is for
+        # Of the frame that ``_large`` is for.
+        self._length = 0
 
     @property
     def begun(self) -> int:
@@ -64,9 +70,11 @@ class Frames:
         """Copy bytes that have come by themselves."""
         rest = memoryview(data)
         while rest:
-            with self.room() as room:  # released: memory that somebody looks into cannot grow
+            # released: memory that somebody looks into cannot grow.
+            with self.room() as room:
                 count = min(len(room), len(rest))
-                room[:count], rest = rest[:count], rest[count:]
+                room[:count] = rest[:count]
+                rest = rest[count:]
             self.came(count)
 
     def came(self, count: int) -> None:
@@ -76,10 +84,12 @@ class Frames:
             self._cut()
         elif self._filled == self._length:
             self.whole.append(self._large)
-            self._large, self._filled = None, 0
+            self._large = None
+            self._filled = 0
 
     def _cut(self) -> None:
-        at, small = 0, self._small
+        at = 0
+        small = self._small
         while self._filled - at >= _LENGTH.size and self.error is None:
             (length,) = _LENGTH.unpack_from(small, at)
             if length < 0:
@@ -91,7 +101,9 @@ class Frames:
                 break
             else:
                 begun = memoryview(small)[at + _LENGTH.size : self._filled]
-                self._large, self._length, at = bytearray(min(length, AT_ONCE_BYTES)), length, self._filled
+                self._large = bytearray(min(length, AT_ONCE_BYTES))
+                self._length = length
+                at = self._filled
                 self._large[: len(begun)] = begun
                 self._filled = len(begun)
                 return
@@ -100,17 +112,20 @@ class Frames:
         self._filled = rest
 
 
-class FrameProtocol(AIOKafkaProtocol, asyncio.BufferedProtocol):  # type: ignore[misc]  # aiokafka is not typed
+# Aiokafka is not typed.
+class FrameProtocol(AIOKafkaProtocol, asyncio.BufferedProtocol):  # type: ignore[misc]
     """Has the transport read into the frames themselves."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._frames = Frames()
         self._connection: Callable[[], AIOKafkaConnection | None] = lambda: None
-        self._ended: Future[None] | None = None  # of the task that reads; it waits for nothing but the end
+        # Of the task that reads; it waits for nothing but the end.
+        self._ended: Future[None] | None = None
         self._over: BaseException | None = None
-        # The memory of an answer is let go of when the next one is there. Before that malloc gives it back to the
-        # system, and each large answer pays for new pages: a tenth of a microsecond a record.
+        # The memory of an answer is let go of when the next one is there. Before that malloc gives
+        # it back to the system, and each large answer pays for new pages: a tenth of a microsecond
+        # a record.
         self._last: bytes | bytearray = b""
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -139,13 +154,15 @@ class FrameProtocol(AIOKafkaProtocol, asyncio.BufferedProtocol):  # type: ignore
         return self._frames.begun
 
     async def answers(self, connection: Callable[[], AIOKafkaConnection | None]) -> None:
-        """Give each answer to whoever waits for it, from now on as it comes; returns when the connection is gone.
+        """Give each answer to whoever waits for it, from now on as it comes; returns when the
+        connection is gone.
 
         Raises:
             IncompleteReadError: The connection is closed, or the error that has closed it.
             ValueError: What comes is no Kafka.
         """
-        self._connection, self._ended = connection, asyncio.get_running_loop().create_future()
+        self._connection = connection
+        self._ended = asyncio.get_running_loop().create_future()
         self._look()
         await self._ended
 
@@ -155,7 +172,8 @@ class FrameProtocol(AIOKafkaProtocol, asyncio.BufferedProtocol):  # type: ignore
 
     def _look(self) -> None:
         # At once, and not in a task that would have to be woken for each answer.
-        frames, ended = self._frames, self._ended
+        frames = self._frames
+        ended = self._ended
         if ended is None or ended.done():
             return
         found = self._connection()
@@ -166,7 +184,8 @@ class FrameProtocol(AIOKafkaProtocol, asyncio.BufferedProtocol):  # type: ignore
             if (why := frames.error or self._over) is not None:
                 raise why
         except Exception as error:
-            if not ended.done():  # else the connection was closed meanwhile, which has told all that wait
+            # Else the connection was closed meanwhile, which has told all that wait.
+            if not ended.done():
                 ended.set_exception(error)
         else:
             if found is None:
@@ -174,7 +193,9 @@ class FrameProtocol(AIOKafkaProtocol, asyncio.BufferedProtocol):  # type: ignore
 
 
 async def read_frames(connection: Callable[[], AIOKafkaConnection | None]) -> None:
-    """Takes the place of the task that reads a connection's answers; *connection* is a weak reference, as there."""
+    """Takes the place of the task that reads a connection's answers; *connection* is a weak
+    reference, as there.
+    """
     if (found := connection()) is None:
         return
     protocol = found._protocol
@@ -191,7 +212,9 @@ def answer_from(connection: AIOKafkaConnection, frame: bytes | bytearray) -> Non
     if is_awaited and isinstance(kind, Repeated) and kind.stands(memoryview(frame)):
         _send_again(connection, kind)
         return
-    if not (is_awaited and request.API_KEY == FetchRequest.API_KEY and request.API_VERSION in VERSIONS):
+    if not (
+        is_awaited and request.API_KEY == FetchRequest.API_KEY and request.API_VERSION in VERSIONS
+    ):
         connection._handle_frame(bytes(frame))
         return
     content = memoryview(frame)
@@ -204,13 +227,17 @@ def answer_from(connection: AIOKafkaConnection, frame: bytes | bytearray) -> Non
 
 
 def _send_again(connection: AIOKafkaConnection, repeated: Repeated) -> None:
-    """Send the request that was answered once more, for whoever waits for that answer, and has missed nothing."""
+    """Send the request that was answered once more, for whoever waits for that answer, and has
+    missed nothing.
+    """
     _, request, answer = connection._requests.popleft()
-    connection._last_action, number = time.monotonic(), connection._next_correlation_id()
+    connection._last_action = time.monotonic()
+    number = connection._next_correlation_id()
     connection._requests.append((number, request, answer))
     try:
         connection._writer.write(repeated.message(number, connection._client_id))
-    except (OSError, RuntimeError):  # uvloop raises the latter for a socket that is closed
+    except (OSError, RuntimeError):
+        # Uvloop raises the latter for a socket that is closed.
         connection.close(reason=CloseReason.CONNECTION_BROKEN)
     else:
         repeated.sent_again()

@@ -1,4 +1,5 @@
-"""The bytes of a fetched piece of a log: its batches by their headers, and records read leniently. No I/O.
+"""The bytes of a fetched piece of a log: its batches by their headers, and records read leniently.
+No I/O.
 
 The compiled reader of the client reads what is sound. What it cannot read is looked at here.
 """
@@ -14,16 +15,23 @@ from aiokafka.record.util import decode_varint
 from reactive_kafka.broker.aiokafka.fetched.checksums import crc32c
 from reactive_kafka.records import HeaderPairs
 
-_START = Struct(">qiib")  # base offset, length, leader epoch, magic: the same bytes in every format
+# Base offset, length, leader epoch, magic: the same bytes in every format.
+_START = Struct(">qiib")
 _HEADER = Struct(">qiibIhiqqqhii")
-_LENGTH, _CRC = Struct(">i"), Struct(">I")
-_AFTER_LENGTH, _CRC_FROM = 12, 21
-_SMALLEST = {0: 14, 1: 22, 2: _HEADER.size - _AFTER_LENGTH}  # magic -> the least length that a batch has
-_CODEC, _LOG_APPEND_TIME = 0x07, 0x08
+_LENGTH = Struct(">i")
+_CRC = Struct(">I")
+_AFTER_LENGTH = 12
+_CRC_FROM = 21
+# Magic -> the least length that a batch has.
+_SMALLEST = {0: 14, 1: 22, 2: _HEADER.size - _AFTER_LENGTH}
+_CODEC = 0x07
+_LOG_APPEND_TIME = 0x08
 
 
 class LenientRecord(NamedTuple):
-    """A record like the client's own; bytes of a header's name that are no UTF-8 are lone surrogates in it."""
+    """A record like the client's own; bytes of a header's name that are no UTF-8 are lone
+    surrogates in it.
+    """
 
     offset: int
     timestamp: int
@@ -88,29 +96,39 @@ def packed_in(batch: memoryview, magic: int) -> memoryview:
 
 
 def plain_header(batch: memoryview) -> bytes:
-    """The header of a batch of format 2 as if it were not compressed, but for its length and its checksum."""
+    """The header of a batch of format 2 as if it were not compressed, but for its length and its
+    checksum.
+    """
     header = bytearray(batch[: _HEADER.size])
     header[_CRC_FROM + 1] &= ~_CODEC & 0xFF
     return bytes(header)
 
 
 def next_after(content: bytes, at: int, wanted: int) -> int | None:
-    """Offset behind the batch that begins at *at* and cannot be read; None: its bytes do not say so reliably.
+    """Offset behind the batch that begins at *at* and cannot be read; None: its bytes do not say so
+    reliably.
 
-    *wanted* is the offset that is to be read next, which the batch holds. Skipping too far would lose records that
-    can be read: so two independent facts have to agree.
+    *wanted* is the offset that is to be read next, which the batch holds. Skipping too far would
+    lose records that can be read: so two independent facts have to agree.
     """
     if len(content) - at < _HEADER.size:
         return None
-    base, length, _, magic, crc, _, last_delta, _, _, _, _, _, count = _HEADER.unpack_from(content, at)
+    base, length, _, magic, crc, _, last_delta, _, _, _, _, _, count = _HEADER.unpack_from(
+        content, at
+    )
     if magic != 2 or last_delta < 0 or not base <= wanted <= base + last_delta:
         return None
     end = at + _AFTER_LENGTH + length
     is_whole = _SMALLEST[2] <= length and end <= len(content)
     if count == last_delta + 1 or (is_whole and crc32c(content[at + _CRC_FROM : end]) == crc):
         return int(base + last_delta + 1)
-    # Compaction has taken records from it, and its checksum is wrong: does the batch behind it agree?
-    if is_whole and len(content) - end >= _START.size and _START.unpack_from(content, end)[0] == base + last_delta + 1:
+    # Compaction has taken records from it, and its checksum is wrong: does the batch behind it
+    # agree?
+    if (
+        is_whole
+        and len(content) - end >= _START.size
+        and _START.unpack_from(content, end)[0] == base + last_delta + 1
+    ):
         return int(base + last_delta + 1)
     return None
 
@@ -121,10 +139,13 @@ def lenient_records(content: bytes | memoryview) -> Iterator[LenientRecord]:
     Raises:
         ValueError: They cannot be read.
     """
-    base, _, _, magic, _, attributes, _, first_time, last_time, _, _, _, count = _HEADER.unpack_from(content)
+    base, _, _, magic, _, attributes, _, first_time, last_time, _, _, _, count = (
+        _HEADER.unpack_from(content)
+    )
     if magic != 2 or attributes & _CODEC:
         raise ValueError("a batch that is not unpacked")
-    data, at = bytearray(content), _HEADER.size
+    data = bytearray(content)
+    at = _HEADER.size
     append_time = last_time if attributes & _LOG_APPEND_TIME else None
     try:
         for _ in range(count):
@@ -136,12 +157,15 @@ def lenient_records(content: bytes | memoryview) -> Iterator[LenientRecord]:
         raise ValueError(f"{len(data) - at} bytes are left behind the last record")
 
 
-def _record(data: bytearray, at: int, base: int, first_time: int, append_time: int | None) -> tuple[LenientRecord, int]:
+def _record(
+    data: bytearray, at: int, base: int, first_time: int, append_time: int | None
+) -> tuple[LenientRecord, int]:
     length, at = decode_varint(data, at)
     end = at + length
     if not at < end <= len(data):
         raise ValueError(f"a record of {length} bytes")
-    delay, at = decode_varint(data, at + 1)  # behind the attributes, which say nothing
+    # Behind the attributes, which say nothing.
+    delay, at = decode_varint(data, at + 1)
     delta, at = decode_varint(data, at)
     key, at = _bytes(data, at, end)
     value, at = _bytes(data, at, end)

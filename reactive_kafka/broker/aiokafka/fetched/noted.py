@@ -23,32 +23,40 @@ CUT = "a batch is cut short, or larger than max_partition_fetch_bytes"
 
 
 class Answers:
-    """What fetches are answered with, until it is taken: bytes of partitions, and what the client only logs.
+    """What fetches are answered with, until it is taken: bytes of partitions, and what the client
+    only logs.
 
-    The client cuts batches out of the bytes without a look at what it cuts. A first batch that cannot be one is taken
-    out before it gets them: a length below zero would end the client's only fetching task, for all partitions; one that
-    is cut short makes it skip an offset.
+    The client cuts batches out of the bytes without a look at what it cuts. A first batch that
+    cannot be one is taken out before it gets them: a length below zero would end the client's only
+    fetching task, for all partitions; one that is cut short makes it skip an offset.
 
-    A partition whose fetch is refused for good is told of as well: the client would log that and fetch it again.
+    A partition whose fetch is refused for good is told of as well: the client would log that and
+    fetch it again.
     """
 
     def __init__(self, wake: Callable[[], None], came: Callable[[], None] = lambda: None) -> None:
-        self._wake = wake  # there is an error to tell
-        self._came = came  # there are records
+        # There is an error to tell.
+        self._wake = wake
+        # There are records.
+        self._came = came
         self._contents: dict[Any, bytes] = {}
         # (topic, partition) -> the offset that was asked for, and why it could not be fetched
         self._errors: dict[Any, tuple[int, BrokerError]] = {}
-        self.portions: Portions | None = None  # the client's
-        self.has_more = False  # the last answer was full, and nothing was asked for since
+        # The client's.
+        self.portions: Portions | None = None
+        # The last answer was full, and nothing was asked for since.
+        self.has_more = False
 
     def note(self, request: FetchRequest, answer: Any) -> None:
         """Look at an answer, before the client does."""
         size = largest = 0
         for at, (topic, partitions) in enumerate(answer.topics or ()):
             for number, (partition, code, *rest) in enumerate(partitions):
-                name, content = (topic, partition), rest[-1] or b""
+                name = (topic, partition)
+                content = rest[-1] or b""
                 self._contents.pop(name, None)
-                if not (code or content):  # most of them, where there are many
+                # Most of them, where there are many.
+                if not (code or content):
                     continue
                 first_bytes, reason = _first_batch(code, content)
                 is_refused = _is_refused(code)
@@ -64,7 +72,8 @@ class Answers:
                     answer.topics[at] = (topic, partitions := sound)
                 elif content:
                     self._contents[name] = content
-                    size, largest = size + len(content), max(largest, first_bytes)
+                    size = size + len(content)
+                    largest = max(largest, first_bytes)
                     self._came()
         self.has_more = size >= FULL * request._max_bytes
         if self.portions is not None and size:
@@ -78,7 +87,9 @@ class Answers:
         return self.portions is not None and self.portions.was_too_small(request.topics[0][1][0][2])
 
     def content(self, partition: TopicPartition, size: int) -> bytes | None:
-        """The bytes that were fetched last of a partition, once; None: they are not those of this size."""
+        """The bytes that were fetched last of a partition, once; None: they are not those of this
+        size.
+        """
         content = self._contents.pop(partition, None)
         return content if content is not None and len(content) == size else None
 
@@ -98,16 +109,22 @@ class Answers:
         return bool(self._errors)
 
     def errors(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, BrokerError]:
-        """partition -> why it could not be fetched at the position where it stands; each is told once."""
+        """partition -> why it could not be fetched at the position where it stands; each is told
+        once.
+        """
         found = self._errors
         self._errors = {}
         return {
-            TopicPartition(*name): error for name, (offset, error) in found.items() if positions.get(name) == offset
+            TopicPartition(*name): error
+            for name, (offset, error) in found.items()
+            if positions.get(name) == offset
         }
 
 
 def _first_batch(code: int, content: bytes) -> tuple[int, str | None]:
-    """How large the first batch is of what was fetched of a partition, or why it cannot begin with one."""
+    """How large the first batch is of what was fetched of a partition, or why it cannot begin with
+    one.
+    """
     if code == CORRUPT_MESSAGE:
         return 0, "the broker finds it corrupt"
     if code or not content:
@@ -126,12 +143,19 @@ def _is_refused(code: int) -> bool:
     return error_code(code).act in (Act.OPERATOR, Act.REFUSE)
 
 
-def _corrupt(request: FetchRequest, name: TopicPartition, reason: str, content: bytes) -> CorruptRecordError:
+def _corrupt(
+    request: FetchRequest, name: TopicPartition, reason: str, content: bytes
+) -> CorruptRecordError:
     asked = _asked(request, name)
     return CorruptRecordError(name, asked, reason, next_after(content, 0, asked))
 
 
 def _asked(request: FetchRequest, name: TopicPartition) -> int:
     """The offset that was asked for: looked up only now, as hardly an answer has an error."""
-    offsets = (offset for topic, parts in request.topics for one, offset, _ in parts if (topic, one) == name)
+    offsets = (
+        offset
+        for topic, parts in request.topics
+        for one, offset, _ in parts
+        if (topic, one) == name
+    )
     return next(offsets, 0)

@@ -1,4 +1,5 @@
-"""What a broker remembers of the fetches of one connection, so that each need name only what has changed. No I/O.
+"""What a broker remembers of the fetches of one connection, so that each need name only what has
+changed. No I/O.
 
 Source: KIP-227, and Kafka's ``FetchSessionHandler`` and ``FetchSession``.
 """
@@ -19,7 +20,9 @@ ID_NOT_FOUND = 70
 
 
 class Asked(NamedTuple):
-    """What one fetch says; *named*: those of its partitions that are in the request, None where that is all."""
+    """What one fetch says; *named*: those of its partitions that are in the request, None where
+    that is all.
+    """
 
     session_id: int
     epoch: int
@@ -30,20 +33,26 @@ class Asked(NamedTuple):
 class FetchSession:
     """The client's end of it, on one connection.
 
-    The broker has of each partition what was asked for last, and what it has answered. It leaves out of an answer what
-    has no records, no error, and the same end and beginning. So an answer that nobody has read may have told an end
-    that it does not tell again: then everything is asked for anew, as after an error. Naming the old session closes it;
-    the broker has not many.
+    The broker has of each partition what was asked for last, and what it has answered. It leaves
+    out of an answer what has no records, no error, and the same end and beginning. So an answer
+    that nobody has read may have told an end that it does not tell again: then everything is asked
+    for anew, as after an error. Naming the old session closes it; the broker has not many.
     """
 
     def __init__(self) -> None:
-        self._id = 0  # 0: none
-        self._epoch = FULL  # of the next fetch
-        self._held: frozenset[Part] = frozenset()  # what the broker has, once it has the last fetch
-        self._asked: Asked | None = None  # the one that is not answered
+        # 0: none.
+        self._id = 0
+        # Of the next fetch.
+        self._epoch = FULL
+        # What the broker has, once it has the last fetch.
+        self._held: frozenset[Part] = frozenset()
+        # The one that is not answered.
+        self._asked: Asked | None = None
 
     def ask(self, wanted: frozenset[Part], *, anew: bool = False) -> Asked:
-        """The next fetch; *anew*: the answer is to tell of all partitions, as the first one does."""
+        """The next fetch; *anew*: the answer is to tell of all partitions, as the first one
+        does.
+        """
         if anew or self._asked is not None:
             self._epoch = FULL
         if self._epoch == FULL:
@@ -52,24 +61,37 @@ class FetchSession:
             named = wanted - self._held
             gone = {one[:2] for one in self._held - wanted} - {one[:2] for one in named}
             asked = Asked(self._id, self._epoch, named, tuple(sorted(gone)))
-        self._asked, self._held = asked, wanted
+        self._asked = asked
+        self._held = wanted
         return asked
 
     def answered(self, asked: Asked, error: int, session_id: int) -> None:
-        """The fetch was answered, and what the answer says of partitions will be read. Not told of one that is lost."""
+        """The fetch was answered, and what the answer says of partitions will be read. Not told of
+        one that is lost.
+        """
         if asked is not self._asked:
             return
         self._asked = None
         if error:
-            self._id, self._epoch = 0 if error == ID_NOT_FOUND else self._id, FULL
-        elif session_id == 0 or (self._epoch != FULL and session_id != self._id):  # it has no room, or has closed it
-            self._id, self._epoch = session_id, FULL
+            self._id = 0 if error == ID_NOT_FOUND else self._id
+            self._epoch = FULL
+        elif session_id == 0 or (self._epoch != FULL and session_id != self._id):
+            # It has no room, or has closed it.
+            self._id = session_id
+            self._epoch = FULL
         else:
-            self._id, self._epoch = session_id, 1 if self._epoch == LAST_EPOCH else self._epoch + 1
+            self._id = session_id
+            self._epoch = 1 if self._epoch == LAST_EPOCH else self._epoch + 1
 
     def stands(self, asked: Asked, session_id: int) -> bool:
-        """Whether *asked*, which was answered by that session with nothing new, would be asked again as it was."""
-        return asked is self._asked and session_id == asked.session_id and not (asked.named or asked.forgotten)
+        """Whether *asked*, which was answered by that session with nothing new, would be asked
+        again as it was.
+        """
+        return (
+            asked is self._asked
+            and session_id == asked.session_id
+            and not (asked.named or asked.forgotten)
+        )
 
     def again(self, asked: Asked) -> int:
         """It is: the epoch that it is sent under."""

@@ -1,7 +1,8 @@
-"""Unpacks record batches within a bound: what is above it is refused, before that where its header says its size.
+"""Unpacks record batches within a bound: what is above it is refused, before that where its header
+says its size.
 
-A few kilobytes can unpack to gigabytes, so nothing is unpacked into room that grows by itself. Java's producer, and
-gzip in general, write no size into the header.
+A few kilobytes can unpack to gigabytes, so nothing is unpacked into room that grows by itself.
+Java's producer, and gzip in general, write no size into the header.
 """
 
 from __future__ import annotations
@@ -19,9 +20,14 @@ except ImportError:
     cramjam = None  # type: ignore[assignment]
 
 SMALL_BYTES = 1 << 20
-"""What unpacks to no more is unpacked at once: it takes a millisecond or two, and a thread costs a part of that."""
+"""What unpacks to no more is unpacked at once: it takes a millisecond or two, and a thread costs a
+part of that.
+"""
 
-GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
+GZIP = 1
+SNAPPY = 2
+LZ4 = 3
+ZSTD = 4
 NAMES = {GZIP: "gzip", SNAPPY: "snappy", LZ4: "lz4", ZSTD: "zstd"}
 _PIECE_BYTES = 1 << 20
 _XERIAL = b"\x82SNAPPY\x00"
@@ -40,7 +46,8 @@ class Unpacker:
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes
-        self._room: bytearray | None = None  # of small batches, used again: to clear it for each would cost as much
+        # Of small batches, used again: to clear it for each would cost as much.
+        self._room: bytearray | None = None
 
     def small(self, codec: int, packed: memoryview) -> bytes | None:
         """What was packed; None: it is large, and :func:`unpacked` is to be called in a thread.
@@ -67,15 +74,17 @@ class Unpacker:
 
 
 def unpacked(codec: int, packed: memoryview, most_bytes: int, head: bytes = b"") -> memoryview:
-    """What was packed, behind *head*. It takes its time and lets go of the interpreter's lock meanwhile: for a thread.
+    """What was packed, behind *head*. It takes its time and lets go of the interpreter's lock
+    meanwhile: for a thread.
 
     Raises:
         ValueError: It cannot be unpacked, or has more than *most_bytes*.
     """
     known = known_size(codec, packed)
     size = most_bytes if known is None else min(known, most_bytes)
-    # Without a known size there is room for all that there may be. The system gives memory to those pages only that
-    # are written to; a bytearray would be cleared, with the interpreter's lock held.
+    # Without a known size there is room for all that there may be. The system gives memory to those
+    # pages only that are written to; a bytearray would be cleared, with the interpreter's lock
+    # held.
     room = memoryview(mmap(-1, len(head) + size + 1))
     room[: len(head)] = head
     count = _unpack_into(room[len(head) : len(head) + size], codec, packed)
@@ -83,7 +92,9 @@ def unpacked(codec: int, packed: memoryview, most_bytes: int, head: bytes = b"")
 
 
 def known_size(codec: int, packed: memoryview) -> int | None:
-    """How many bytes it unpacks to, as its header says; None: it does not. It may be a lie, never an error."""
+    """How many bytes it unpacks to, as its header says; None: it does not. It may be a lie, never
+    an error.
+    """
     try:
         if codec == SNAPPY:
             return sum(map(_snappy_size, _snappy_blocks(packed)))
@@ -97,10 +108,13 @@ def known_size(codec: int, packed: memoryview) -> int | None:
 def _zstd_size(packed: memoryview) -> int | None:
     """Source: RFC 8878, section 3.1.1.1."""
     described = packed[4]
-    kind, is_single, dictionary = described >> 6, described >> 5 & 1, described & 3
+    kind = described >> 6
+    is_single = described >> 5 & 1
+    dictionary = described & 3
     if not kind and not is_single:
         return None
-    at, size = 5 + (not is_single) + (0, 1, 2, 4)[dictionary], (1, 2, 4, 8)[kind]
+    at = 5 + (not is_single) + (0, 1, 2, 4)[dictionary]
+    size = (1, 2, 4, 8)[kind]
     return int.from_bytes(packed[at : at + size], "little") + (256 if kind == 1 else 0)
 
 
@@ -128,7 +142,9 @@ def _snappy_blocks(packed: memoryview) -> Iterator[memoryview]:
 
 
 def _unpack_into(room: memoryview, codec: int, packed: memoryview) -> int:
-    """Unpack as far as there is room; returns how many bytes that is. TooLargeError: there is not enough."""
+    """Unpack as far as there is room; returns how many bytes that is. TooLargeError: there is not
+    enough.
+    """
     if codec == GZIP:
         return _inflate_into(room, packed)
     if codec == SNAPPY:
@@ -138,7 +154,9 @@ def _unpack_into(room: memoryview, codec: int, packed: memoryview) -> int:
                 raise _too_large(len(room))
             at += _into(cramjam.snappy.decompress_raw_into, block, room[at:])
         return at
-    return _into(cramjam.lz4.decompress_into if codec == LZ4 else cramjam.zstd.decompress_into, packed, room)
+    return _into(
+        cramjam.lz4.decompress_into if codec == LZ4 else cramjam.zstd.decompress_into, packed, room
+    )
 
 
 def _into(unpack: Callable[[Any, Any], int], packed: memoryview, room: memoryview) -> int:
@@ -151,7 +169,8 @@ def _into(unpack: Callable[[Any, Any], int], packed: memoryview, room: memoryvie
 
 
 def _inflate_into(room: memoryview, packed: memoryview) -> int:
-    at, left = 0, packed
+    at = 0
+    left = packed
     while True:
         member = zlib.decompressobj(zlib.MAX_WBITS | 16)
         while not member.eof:
