@@ -27,8 +27,8 @@ from reactive_kafka.delivery.workers import Workers, WorkerSetup, WorkerSignals
 from reactive_kafka.observe.events import ConsumersIdle
 from reactive_kafka.observe.facts import ChannelFacts, ChannelState, PartitionFacts
 from reactive_kafka.observe.outages import OutageReports
-from reactive_kafka.outgoing.exactly_once import ExactlyOnce
 from reactive_kafka.outgoing.letters import Failures
+from reactive_kafka.outgoing.transactions.exactly_once import ExactlyOnce
 from reactive_kafka.partitions.partition import Partition, is_done, lag_begins
 from reactive_kafka.partitions.parts import ClientParts
 from reactive_kafka.records import TopicPartition

@@ -27,7 +27,7 @@ from reactive_kafka.failure.headers import delay_of
 from reactive_kafka.formats import Schemas
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.observe.facts import PartitionTotals
-from reactive_kafka.outgoing.transactions import TransactionalProducers
+from reactive_kafka.outgoing.transactions.producers import TransactionalProducers
 from reactive_kafka.partitions.hooks import Hooks
 from reactive_kafka.partitions.partition import Choice
 from reactive_kafka.partitions.parts import AssignmentFacts, CommitFacts

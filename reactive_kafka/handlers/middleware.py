@@ -15,7 +15,7 @@ from reactive_kafka.handlers.functions import is_coroutine, owner_of
 from reactive_kafka.handlers.parameters import REST, bound_by_name
 from reactive_kafka.handlers.signature import HandlerSpec, Shape, name_and_place, name_of_handler
 from reactive_kafka.outgoing.channel import AroundSend
-from reactive_kafka.outgoing.outputs import Put
+from reactive_kafka.outgoing.output_routing import PutValue
 from reactive_kafka.records import Record
 from reactive_kafka.verdicts.batch import Batch
 from reactive_kafka.verdicts.hook import Call
@@ -208,7 +208,7 @@ def generating(handler: HandlerSpec, *, has_emitters: bool = False) -> Call:
     """
     who = f"handler {handler.name}"
 
-    async def run(given: Any, put: Put) -> None:
+    async def run(given: Any, put: PutValue) -> None:
         async def pull(argument: Any) -> None:
             values = handler.function(argument)
             try:

@@ -33,7 +33,7 @@ from reactive_kafka.handlers.dependencies.depends import Need
 from reactive_kafka.handlers.matches import BranchSpec, Match
 from reactive_kafka.handlers.middleware import Middleware
 from reactive_kafka.handlers.signature import HandlerSpec
-from reactive_kafka.outgoing.outbox import Partitioner
+from reactive_kafka.outgoing.queue.send_queue import Partitioner
 from reactive_kafka.records import RawRecord
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from reactive_kafka.formats.wanted import is_union, wanted
 from reactive_kafka.handlers.matches import Match
 from reactive_kafka.handlers.signature import name_and_place
 from reactive_kafka.handlers.spec import SourceSpec
-from reactive_kafka.outgoing.results import is_sent_whole
+from reactive_kafka.outgoing.result_records import is_sent_whole
 
 
 def unwritable(

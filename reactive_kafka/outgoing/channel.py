@@ -1,6 +1,4 @@
-"""Outgoing channels: what an application sends is serialised here, and written by the channel's
-writer.
-"""
+"""Outgoing channels: they serialise what an application sends, and hand it to their writer."""
 
 from __future__ import annotations
 
@@ -24,40 +22,48 @@ from reactive_kafka.formats.names import REGISTERED_FORMATS
 from reactive_kafka.formats.registered.schemas import VALUE_HEADER
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.observe.facts import OutgoingFacts
-from reactive_kafka.outgoing.outbox import Outbound, Partitioner
-from reactive_kafka.outgoing.replies import CORRELATION_ID, reply_to
+from reactive_kafka.outgoing.queue.record import OutgoingRecord
+from reactive_kafka.outgoing.queue.send_queue import Partitioner
+from reactive_kafka.outgoing.queue.writer import Writer
+from reactive_kafka.outgoing.reply_headers import CORRELATION_ID, reply_to
 from reactive_kafka.outgoing.requests import Requests
-from reactive_kafka.outgoing.transactional import TransactionalWriter
-from reactive_kafka.outgoing.transactions import Sender, TransactionalProducers
-from reactive_kafka.outgoing.writer import Writer
+from reactive_kafka.outgoing.transactions.producers import TransactionalProducers
+from reactive_kafka.outgoing.transactions.transaction import Sender
+from reactive_kafka.outgoing.transactions.transactional_writer import TransactionalWriter
 from reactive_kafka.records import HeaderPairs, RawRecord, Record, RecordBytes
 from reactive_kafka.tasks import Spawn, each
 from reactive_kafka.wire import fields_problem, topic_problem
 
 T = TypeVar("T")
-_made = tuple.__new__
+_created = tuple.__new__
 
 
 class AroundSend(Protocol):
-    """What the application has around its sends."""
+    """The send middleware of the application."""
 
     def __call__(
         self, channel: str, value: Any, then: Callable[[Any], Awaitable[T]]
     ) -> Coroutine[Any, Any, T]:
-        """Send a value, or a Record, to a channel: *then* sends the Record that it has become.
-        Returns what that does.
+        """Send a value, or a Record, to a channel.
 
-        Raises what *then* raises, or what the application does.
+        Args:
+            then: Sends the Record that the value has become.
+
+        Returns:
+            What *then* returns.
+
+        Raises:
+            BaseException: What *then* or the middleware raises.
         """
 
 
 def producer_properties(settings: OutgoingSettings) -> dict[str, Any]:
-    """What a producer of the channel is made from."""
+    """Return the properties of the channel's Kafka producers."""
     return {**settings.client, "send_timeout_s": settings.send_timeout_s}
 
 
 def _event_writer(settings: OutgoingSettings, encode: Encoder) -> EventWriter | None:
-    """What makes records of events; None: nothing may."""
+    """Return what writes CloudEvents; None if the channel may not send any."""
     events = settings.cloud_events
     if events is None:
         return None
@@ -68,8 +74,13 @@ def _event_writer(settings: OutgoingSettings, encode: Encoder) -> EventWriter | 
 class OutgoingChannel:
     """One outgoing channel.
 
-    *encode* and *encode_key*, for keys that are not bytes or None, raise EncodeError. With
-    *producers* it is transactional.
+    Args:
+        encode: Value -> bytes; raises EncodeError.
+        encode_key: The same for keys that are neither bytes nor None.
+        partitioner: The user's choice of partitions.
+        producers: Of a transactional channel.
+        registered: Where the schemas of its formats come from; None: they have none.
+        make_writer: Creates the writer of a channel that is not transactional.
     """
 
     def __init__(
@@ -93,10 +104,9 @@ class OutgoingChannel:
         self.encode = encode
         self._clock = clock
         self._event_writer = _event_writer(settings, encode)
-        # Of every value.
+        # Every value is written as a CloudEvent.
         self.makes_events = settings.cloud_events is not None and settings.cloud_events.every
         self.encode_key = encode_key
-        # Where the schemas of its formats come from; None: they have none.
         self.registered = registered
         self.writer: Writer | TransactionalWriter
         if producers is not None:
@@ -122,16 +132,16 @@ class OutgoingChannel:
         self.requests = Requests(
             settings, connector, self.writer, clock, observer, spawn, partitions=partitions
         )
-        # bytes are written as they are
+        # Bytes are written as they are.
         self.is_raw = settings.value_serializer in (None, "bytes") and not self.makes_events
-        # most values of it become bytes as they are, at once
+        # Values are encoded at once, without a wait for a registry.
         self.is_quick = not self.makes_events and registered is None
-        # values stand behind their schema's id, and a header with that of what they were made of
-        # would go first
+        # Values begin with the id of their schema. A header with the schema of the incoming record,
+        # if it were passed on, would be read instead.
         self._names_schemas = settings.value_serializer in REGISTERED_FORMATS
         own = (VALUE_HEADER,) if self._names_schemas else ()
         self._headers = frozenset(settings.propagate_headers or ()).difference(own)
-        # bytes that a handler returns for a record without headers are a record as they are
+        # Bytes that a handler returns for a record without headers need no preparation at all.
         self.is_plain = self.is_raw and not self._headers and not settings.propagate_key
 
     def start(self) -> None:
@@ -139,31 +149,36 @@ class OutgoingChannel:
         self.writer.start(self.settings.topic)
 
     async def stop(self, deadline: float | None = None) -> None:
-        """Fail what waits for replies, write what was accepted until *deadline* (monotonic), and
-        close.
+        """Fail requests that wait for replies, write what was accepted, and close.
+
+        Args:
+            deadline: When to give up the writes; monotonic, in seconds.
         """
         await each(self.requests.close(), self.writer.stop(deadline))
 
     def facts(self) -> OutgoingFacts:
-        """What is known about the writing now, and which schemas it waits for."""
+        """What health and metrics show of this channel, with the schemas that it waits for."""
         facts = self.writer.facts()
-        return (
-            facts
-            if self.registered is None
-            else replace(facts, not_ready=tuple(self.registered.schemas.not_ready()))
-        )
+        if self.registered is None:
+            return facts
+        return replace(facts, not_ready=tuple(self.registered.schemas.not_ready()))
 
-    def prepare(self, value: Any, source: RawRecord | None = None) -> Outbound:
-        """A value or a :class:`Record` in bytes; *source*: the incoming record that it was made of.
+    def prepare(self, value: Any, source: RawRecord | None = None) -> OutgoingRecord:
+        """Return a value or a :class:`Record` in bytes.
 
-        SchemaMissing: the registry has not told yet how to write it.
-        EncodeError: no serializer fits, or its topic can never be, which may be one that a request
-        asks for. RejectedRecordError: Kafka takes none like it.
-        ConfigError: it names another channel.
+        Args:
+            source: The incoming record that it was made of.
+
+        Raises:
+            SchemaMissing: The registry has not answered yet how to write it.
+            EncodeError: No serializer fits, or the topic that it names, or that a request asks for,
+                cannot exist.
+            RejectedRecordError: Kafka takes no such record.
+            ConfigError: It names another channel.
         """
         if not isinstance(value, Record):
-            # a call for what bytes become, which is themselves, would be a tenth of a record's
-            # whole way; and so would be the way in which a named tuple is made from its arguments
+            # Bytes are not passed to a serializer, and named tuples are created by tuple.__new__:
+            # each would be a tenth of the time that a record takes in all.
             data: bytes | None
             if self.is_raw and type(value) is bytes:
                 data = value
@@ -171,10 +186,13 @@ class OutgoingChannel:
                 return OutgoingChannel.prepare(self, Record(value), source)
             else:
                 data = self.encode(value)
-            outbound = _made(
-                Outbound, (self.topic, _made(RecordBytes, (data, None, (), None)), None)
+            outgoing = _created(
+                OutgoingRecord,
+                (self.topic, _created(RecordBytes, (data, None, (), None)), None),
             )
-            return outbound if source is None else self._made_of(source, outbound, replies=True)
+            if source is None:
+                return outgoing
+            return self._propagated(source, outgoing, replies=True)
         if value.channel is not None and value.channel != self.name:
             raise ConfigError(
                 f"Record(channel={value.channel!r}) is sent to the channel {self.name!r}"
@@ -182,14 +200,7 @@ class OutgoingChannel:
         topic = value.topic or self.topic
         if topic != self.topic and (problem := topic_problem(topic)):
             raise EncodeError(f"channel {self.name!r}: the record's {problem}")
-        timestamp = value.timestamp
-        timestamp_ms = None
-        if timestamp is not None:
-            if timestamp.tzinfo is None:
-                raise EncodeError(
-                    f"channel {self.name!r}: the record's timestamp {timestamp} has no time zone"
-                )
-            timestamp_ms = int(timestamp.timestamp() * 1000)
+        timestamp_ms = self._timestamp_ms(value)
         content = value.value
         key = value.key
         partition = value.partition
@@ -201,47 +212,67 @@ class OutgoingChannel:
             data = self.encode(content)
         if key is not None and not isinstance(key, bytes):
             key = self.encode_key(key)
-        # A value and a key in bytes can be written: to ask that would cost as much as all that is
-        # done here.
-        is_plain = type(data) is bytes and type(key) is bytes and not headers and partition is None
-        if not (is_plain and timestamp_ms is None) and (
-            problem := fields_problem(data, key, headers, partition, timestamp_ms)
-        ):
-            raise RejectedRecordError(f"{topic}: {problem}")
+        # A value and a key in bytes, and nothing else, can always be written. To ask would cost as
+        # much as the rest of this function.
+        needs_no_check = (
+            type(data) is bytes
+            and type(key) is bytes
+            and not headers
+            and partition is None
+            and timestamp_ms is None
+        )
+        if not needs_no_check:
+            problem = fields_problem(data, key, headers, partition, timestamp_ms)
+            if problem:
+                raise RejectedRecordError(f"{topic}: {problem}")
         if headers and self._names_schemas:
             headers = tuple(header for header in headers if header[0] != VALUE_HEADER)
-        outbound = _made(
-            Outbound, (topic, _made(RecordBytes, (data, key, headers, timestamp_ms)), partition)
+        outgoing = _created(
+            OutgoingRecord,
+            (topic, _created(RecordBytes, (data, key, headers, timestamp_ms)), partition),
         )
-        return (
-            outbound
-            if source is None
-            else self._made_of(source, outbound, replies=value.topic is None)
-        )
+        if source is None:
+            return outgoing
+        return self._propagated(source, outgoing, replies=value.topic is None)
+
+    def _timestamp_ms(self, record: Record) -> int | None:
+        timestamp = record.timestamp
+        if timestamp is None:
+            return None
+        if timestamp.tzinfo is None:
+            raise EncodeError(
+                f"channel {self.name!r}: the record's timestamp {timestamp} has no time zone"
+            )
+        return int(timestamp.timestamp() * 1000)
 
     def _as_event(self, value: Any, headers: HeaderPairs) -> EventRecord:
         if self._event_writer is None:
             kind = type(value).__name__
             raise EncodeError(
-                f"channel {self.name!r} writes no CloudEvents (cloud_events = false), and this is a {kind}"
+                f"channel {self.name!r} writes no CloudEvents (cloud_events = false), "
+                f"and this is a {kind}"
             )
         if (problem := fields_problem(None, None, headers, None, None)) is not None:
-            # Before anybody looks at them.
+            # The event writer expects headers that Kafka takes.
             raise RejectedRecordError(f"{self.topic}: {problem}")
         return self._event_writer.write(value, headers, self._clock.wall())
 
-    def _made_of(self, source: RawRecord, outbound: Outbound, *, replies: bool) -> Outbound:
-        """The record with what the channel passes on from the one that it was made of, and where a
-        request wants it.
+    def _propagated(
+        self, source: RawRecord, outgoing: OutgoingRecord, *, replies: bool
+    ) -> OutgoingRecord:
+        """Add the key and the headers that the channel propagates from the incoming record.
+
+        Args:
+            replies: If the incoming record is a request, send the record where that asks for it.
         """
         if not source.headers and not self.settings.propagate_key:
-            return outbound
-        topic, record, partition = outbound
+            return outgoing
+        topic, record, partition = outgoing
         if record.key is None and self.settings.propagate_key:
             record = record._replace(key=source.key)
         if self._headers:
             record = record._replace(
-                headers=(*self._passed_on(record.headers, source.headers), *record.headers)
+                headers=(*self._propagated_headers(record.headers, source.headers), *record.headers)
             )
         if replies and source.headers and (to := reply_to(source.headers)) is not None:
             if all(name != CORRELATION_ID for name, _ in record.headers):
@@ -250,16 +281,16 @@ class OutgoingChannel:
                 )
             topic = to.topic
             partition = partition if to.partition is None else to.partition
-        return Outbound(topic, record, partition)
+        return OutgoingRecord(topic, record, partition)
 
-    def _passed_on(self, own: HeaderPairs, of_source: HeaderPairs) -> HeaderPairs:
+    def _propagated_headers(self, own: HeaderPairs, of_source: HeaderPairs) -> HeaderPairs:
         wanted = self._headers.difference(name for name, _ in own)
         return [header for header in of_source if header[0] in wanted]
 
 
 def sender_of(channel: object) -> Sender:
-    """For whom records of a transaction are written, of a channel that is transactional."""
+    """Return the sender of a transactional channel, for the records of a transaction."""
     writer = getattr(channel, "writer", None)
-    # Start-up has seen to it.
+    # Start-up refuses transactions of other channels.
     assert isinstance(writer, TransactionalWriter)  # noqa: S101
     return writer

@@ -1,4 +1,4 @@
-"""What applications send by themselves: values for an outgoing channel, from any thread."""
+"""Emitters: applications send values to an outgoing channel, from any thread."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from reactive_kafka.errors import (
 )
 from reactive_kafka.formats import FormatError, RecordDecoder, SchemaMissing
 from reactive_kafka.outgoing.channel import AroundSend, OutgoingChannel
-from reactive_kafka.outgoing.emitter_transaction import EmitterTransaction
 from reactive_kafka.outgoing.memory import Target
-from reactive_kafka.outgoing.outbox import Gathering, Receipt
+from reactive_kafka.outgoing.queue.receipt import CallbackReceipt, Receipt
+from reactive_kafka.outgoing.queue.record import QueuedRecord
 from reactive_kafka.outgoing.requests import reply_decoder
-from reactive_kafka.outgoing.results import check_value, is_sent_whole
-from reactive_kafka.outgoing.schemas import once_known
-from reactive_kafka.outgoing.transactional import TransactionalWriter
-from reactive_kafka.outgoing.waiting import Waiting
+from reactive_kafka.outgoing.result_records import check_value, is_sent_whole
+from reactive_kafka.outgoing.schema_wait import once_known
+from reactive_kafka.outgoing.transactions.emitter_transaction import EmitterTransaction
+from reactive_kafka.outgoing.transactions.transactional_writer import TransactionalWriter
 from reactive_kafka.records import HeaderPairs, TopicPartition, record_of
 from reactive_kafka.tasks import HomeLoop
 from reactive_kafka.verdicts.ageing import not_ageing
@@ -45,12 +45,14 @@ class RecordMetadata(NamedTuple):
     offset: int
 
 
-class Sending(Waiting):
-    """What :meth:`Emitter.send_nowait` returns: await it for the broker's confirmation, or ignore
-    it.
+class Sending(QueuedRecord):
+    """A record that was handed over: await it for the broker's confirmation, or ignore it.
 
-    ``result(timeout)`` waits for it in a thread without an event loop.
-    Cancellation: Safe. The record is written all the same.
+    :meth:`Emitter.send_nowait` returns it. ``result(timeout)`` waits in a thread without an event
+    loop.
+
+    Cancellation:
+        Safe: the record is written all the same.
     """
 
     __slots__ = ("at", "error", "followers", "home", "is_over", "offset")
@@ -58,14 +60,14 @@ class Sending(Waiting):
     is_over: bool
     # Why it is not written, once that is known.
     error: BaseException | None
-    # Where it stands, once it is written.
+    # Where it was written, once it is.
     at: TopicPartition
     offset: int
     home: HomeLoop
-    # Few ask.
+    # Those who wait for the outcome; None where nobody does, as for most records.
     followers: list[concurrent.futures.Future[RecordMetadata]] | None
 
-    # No __init__: see Waiting.
+    # No __init__: see QueuedRecord.
 
     def __dir__(self) -> list[str]:
         return ["at", "done", "error", "is_over", "offset", "result", "__await__"]
@@ -74,37 +76,37 @@ class Sending(Waiting):
         self.all_written((self,), at, offset)
 
     @classmethod
-    def all_written(cls, waiting: Sequence[Waiting], at: TopicPartition, offset: int) -> None:
+    def all_written(cls, records: Sequence[QueuedRecord], at: TopicPartition, offset: int) -> None:
         step = 0 if offset < 0 else 1
         followed = []
-        for one in cast("Sequence[Sending]", waiting):
-            if not one.is_over:
-                one.at = at
-                one.offset = offset
-                # Whoever keeps it for its result keeps no record.
-                one.value = None
-                one.is_over = True
-                if one.followers is not None:
-                    followed.append(one)
+        for sending in cast("Sequence[Sending]", records):
+            if not sending.is_over:
+                sending.at = at
+                sending.offset = offset
+                # A caller that keeps it for its outcome need not keep the value in memory.
+                sending.value = None
+                sending.is_over = True
+                if sending.followers is not None:
+                    followed.append(sending)
             offset += step
-        for one in followed:
-            one.tell()
+        for sending in followed:
+            sending.report()
 
     def fail(self, error: BaseException) -> None:
         if not self.is_over:
-            # Its value stays: the client may be about to pack it.
+            # The value is kept: the client may be about to pack it.
             self.error = error
             self.is_over = True
-            self.tell()
+            self.report()
 
-    def tell(self) -> None:
-        """The broker has it, or it has failed."""
+    def report(self) -> None:
+        """Complete the futures of all who wait for the outcome."""
         followers = self.followers
         self.followers = None
         for follower in followers or ():
-            self._tell(follower)
+            self._complete(follower)
 
-    def _tell(self, follower: concurrent.futures.Future[RecordMetadata]) -> None:
+    def _complete(self, follower: concurrent.futures.Future[RecordMetadata]) -> None:
         if self.error is not None:
             follower.set_exception(self.error)
         else:
@@ -116,33 +118,36 @@ class Sending(Waiting):
 
         def follow() -> None:
             if self.is_over:
-                self._tell(follower)
+                self._complete(follower)
             else:
                 self.followers = [*(self.followers or ()), follower]
 
         def follow_no_more() -> None:
             if not self.is_over:
-                # Without a word.
+                # The application ended without reporting its outcome.
                 self.fail(ChannelClosedError("the application has stopped"))
             follow()
 
         if self.home.is_here:
             follow()
         else:
-            # Not waited for: while the loop is busy a caller's time runs.
+            # Do not wait for the loop here: while it is busy, the timeout of the caller runs.
             self.home.send(lambda _: follow(), follow_no_more)
         return follower
 
     def done(self) -> bool:
-        """Whether the broker has it, or it has failed."""
+        """Whether the outcome is known: the broker has the record, or it has failed."""
         return self.is_over
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Where it was stored, waited for up to *timeout* seconds in a thread of the caller's.
+        """Wait in the calling thread, and return where the record was stored.
+
+        Args:
+            timeout: In seconds.
 
         Raises:
             BrokerError: It was not written.
-            TimeoutError: Nobody knows by then.
+            TimeoutError: The outcome is not known after *timeout*.
         """
         return self._follow().result(timeout)
 
@@ -167,20 +172,20 @@ class Emitter:
         around: Callable[[], AroundSend | None] = lambda: None,
     ) -> None:
         self.name = name
-        # Raises ChannelClosedError where the application does not run.
+        # Raises ChannelClosedError unless the application runs.
         self._running = running
-        # What the application has around its sends.
-        self._around_now = around
+        # Returns the send middleware of the application.
+        self._current_middleware = around
         self._home: HomeLoop
         self.forget()
 
     def forget(self) -> None:
-        """The application begins anew: what was found in its last run is another's."""
-        # Found by the last call of the application's own thread.
+        """Drop what belongs to the last run of the application: it starts again."""
+        # For send_nowait: what the last call in the application's own thread has found.
         self._channel: OutgoingChannel | None = None
         self._thread = 0
-        # The same for a whole run.
-        self._around = self._around_now()
+        # It stays the same for a whole run.
+        self._around = self._current_middleware()
 
     @awaited_or_told("emitter.send(...)")
     async def send(
@@ -195,8 +200,8 @@ class Emitter:
     ) -> RecordMetadata:
         """Send a value (or a :class:`Record`), and wait until the broker has it.
 
-        Waits for room where ``max_in_flight`` records are on their way. What fails is tried again
-        within the channel's ``send_timeout``.
+        While ``max_in_flight`` records are on their way, it waits for room. A write that fails is
+        repeated within the channel's ``send_timeout``.
 
         Returns:
             Where it was stored.
@@ -226,21 +231,21 @@ class Emitter:
         timestamp: datetime | None = None,
         topic: str | None = None,
     ) -> Sending:
-        """Hand a value (or a :class:`Record`) over; it is tried until the broker has it, or the
-        application stops.
+        """Hand over a value (or a :class:`Record`), and return at once.
+
+        The write is repeated until the broker has the record, or the application stops.
 
         Returns:
-            An awaitable that may be ignored: what cannot be written is told by the channel's health
-                and log.
+            An awaitable, which may be ignored: health and log of the channel report failed writes.
 
         Raises:
             BufferFullError: ``max_in_flight`` records are on their way.
-            SchemaAwayError: Its schema registry has not told yet how to write it; nothing was sent.
+            SchemaAwayError: The schema registry has not answered yet; nothing was sent.
             EncodeError: No serializer fits it.
             ConfigError: It is a Record that names another channel.
             RejectedRecordError: Kafka takes no such record.
             ChannelClosedError: The application does not run.
-            RuntimeError: A send middleware waits for something.
+            RuntimeError: A send middleware awaits something.
         """
         quick = self._channel
         if (
@@ -252,15 +257,17 @@ class Emitter:
             and topic is None
             and (type(value) is bytes or not is_sent_whole(type(value)))
         ):
-            # The way of most records, without the calls of the general one, each of which costs as
-            # much as half of it.
+            # Most records take this path. Each call of the general path costs half as much as all
+            # of this one.
             sending = Sending()
             if type(value) is not bytes:
                 check_value(value)
             sending.value = value if quick.is_raw and type(value) is bytes else quick.encode(value)
             sending.key = key if key is None or type(key) is bytes else quick.encode_key(key)
             sending.headers = ()
-            sending.timestamp_ms = sending.error = sending.followers = None
+            sending.timestamp_ms = None
+            sending.error = None
+            sending.followers = None
             sending.is_over = False
             sending.home = self._home
             if quick.writer.take(sending, quick.topic):
@@ -289,25 +296,26 @@ class Emitter:
             return cast(Sending, end.value)
         sending.close()
         raise RuntimeError(
-            f"app.emitter({self.name!r}).send_nowait(): a send_middleware waits for something; await send() instead"
+            f"app.emitter({self.name!r}).send_nowait(): "
+            "a send_middleware waits for something; await send() instead"
         )
 
     def _sending(
         self, work: Callable[[Any], Coroutine[Any, Any, T]], record: Any
     ) -> Callable[[], Coroutine[Any, Any, T]]:
-        """How *work* sends the record, with what is around that."""
-        return (
-            partial(work, record)
-            if self._around is None
-            else partial(self._around, self.name, record, work)
-        )
+        """Return the call that sends the record by *work*, within the send middleware."""
+        if self._around is None:
+            return partial(work, record)
+        return partial(self._around, self.name, record, work)
 
     def transaction(self) -> EmitterTransaction:
-        """``async with emitter.transaction() as tx: await tx.send(value)``: all of it is written,
-        or nothing.
+        """Send several records, all or none: ``async with emitter.transaction() as tx: ...``.
 
-        The channel has a ``transactional_id``; else entering raises ConfigError, as where the
-        application does not run ChannelClosedError.
+        Within the block, ``await tx.send(value)`` adds a record.
+
+        Raises:
+            ConfigError: On entering: the channel has no ``transactional_id``.
+            ChannelClosedError: On entering: the application does not run.
         """
         return EmitterTransaction(self._running, _at_home, lambda: self._around)
 
@@ -344,18 +352,18 @@ class Emitter:
         """Send a value (or a :class:`Record`) as a request, and wait for the reply to it.
 
         Args:
-            timeout: Seconds, or a duration as ``"500ms"``, for all of it: for room, for the write
-                and for the reply.
-            reply_type: What the reply is read as, like a handler's annotation; in the channel's
-                ``value_serializer``.
+            timeout: Seconds, or a duration as ``"500ms"``. It covers the wait for room, the write
+                and the reply.
+            reply_type: The type of the reply, like a handler's annotation. Its format is the
+                channel's ``value_serializer``.
 
         Returns:
             The value of the first reply.
 
         Raises:
-            ReplyTimeoutError: None came in time. The request may have been handled, and its reply
+            ReplyTimeoutError: No reply came in time. The request may have been handled; its reply
                 is dropped.
-            DecodeError: The reply is no *reply_type*.
+            DecodeError: The reply cannot be read as *reply_type*.
             EncodeError, RejectedRecordError, ChannelClosedError: As :meth:`send`.
             ConfigError: An argument is wrong.
 
@@ -366,7 +374,8 @@ class Emitter:
         channel, home = self._running()
         if not isinstance(channel, OutgoingChannel):
             raise ConfigError(
-                f"app.emitter({self.name!r}).request(): [memory.{self.name}] has no topic for replies"
+                f"app.emitter({self.name!r}).request(): "
+                f"[memory.{self.name}] has no topic for replies"
             )
         try:
             timeout_s = SOME_TIME.parse(timeout)
@@ -381,8 +390,9 @@ class Emitter:
         return await _at_home(home, self._sending(work, record))
 
     async def flush(self) -> None:
-        """Wait until the broker has, or has refused, all that was accepted before, from whoever
-        sent it.
+        """Wait until the broker has, or has refused, every record that was accepted before.
+
+        That includes records of other senders of the channel.
 
         Raises:
             ChannelClosedError: The application does not run, or has stopped meanwhile.
@@ -397,7 +407,7 @@ class Emitter:
 
 
 async def _at_home(home: HomeLoop, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Await something on the application's loop, whichever the caller's is."""
+    """Await a coroutine on the loop of the application, from any loop and thread."""
     if home.is_here:
         return await work()
 
@@ -405,7 +415,7 @@ async def _at_home(home: HomeLoop, work: Callable[[], Coroutine[Any, Any, T]]) -
         try:
             return await work(), None
         except (SystemExit, KeyboardInterrupt) as ending:
-            # It is for whoever asked: raised by a task it would end the application's loop.
+            # It is meant for the caller. Raised in a task, it would end the application's loop.
             return None, ending
 
     running = run()
@@ -424,9 +434,9 @@ async def _send(channel: Target, record: Any) -> RecordMetadata:
     check_value(record)
     timeout_s = channel.settings.send_timeout_s
     try:
-        outbound = channel.prepare(record)
+        outgoing = channel.prepare(record)
     except SchemaMissing as missing:
-        outbound = await once_known(partial(channel.prepare, record), missing, timeout_s)
+        outgoing = await once_known(partial(channel.prepare, record), missing, timeout_s)
     done: Future[RecordMetadata] = asyncio.get_running_loop().create_future()
 
     def then(error: BaseException | None) -> None:
@@ -437,18 +447,18 @@ async def _send(channel: Target, record: Any) -> RecordMetadata:
         else:
             done.set_exception(error)
 
-    receipt = Gathering(then)
+    receipt = CallbackReceipt(then)
     try:
         with not_ageing():
             async with asyncio.timeout(timeout_s):
-                await channel.writer.put(outbound, receipt)
+                await channel.writer.put(outgoing, receipt)
                 receipt.seal()
                 return await done
     except TimeoutError:
         why = channel.writer.facts().broker_error
         because = f": {why}" if why else ""
         raise TransientBrokerError(
-            f"{outbound.topic}: not confirmed within {timeout_s:g} s{because}"
+            f"{outgoing.topic}: not confirmed within {timeout_s:g} s{because}"
         ) from None
     finally:
         receipt.void()
@@ -460,13 +470,14 @@ async def _ask(
     check_value(record)
     until = asyncio.get_running_loop().time() + timeout_s
     try:
-        outbound = channel.prepare(record)
+        outgoing = channel.prepare(record)
     except SchemaMissing as missing:
-        outbound = await once_known(partial(channel.prepare, record), missing, timeout_s)
-    left_s = until - asyncio.get_running_loop().time()
-    reply = await channel.requests.ask(
-        outbound, timeout_s if channel.registered is None else max(0.0, left_s)
-    )
+        outgoing = await once_known(partial(channel.prepare, record), missing, timeout_s)
+    left_s = timeout_s
+    if channel.registered is not None:
+        # The wait for a schema has taken its part.
+        left_s = max(0.0, until - asyncio.get_running_loop().time())
+    reply = await channel.requests.ask(outgoing, left_s)
     try:
         return decode(reply)
     except SchemaMissing as missing:
@@ -477,23 +488,28 @@ async def _ask(
 def _send_now(channel: Target, home: HomeLoop, record: Any) -> Sending:
     check_value(record)
     writer = channel.writer
-    # That one refuses by itself.
+    # A transactional writer never has room: its put_now says why it refuses.
     if not (writer.has_room or isinstance(writer, TransactionalWriter)):
         raise BufferFullError(writer.why_full)
     try:
-        outbound = channel.prepare(record)
-        sending = Sending()
+        outgoing = channel.prepare(record)
     except SchemaMissing as missing:
         missing.ask_for_it()
         raise SchemaAwayError(missing.why()) from None
-    sending.error = sending.followers = None
+    sending = Sending()
+    sending.error = None
+    sending.followers = None
     sending.is_over = False
     sending.home = home
     if isinstance(channel, OutgoingChannel):
-        sending.value, sending.key, sending.headers, sending.timestamp_ms = outbound.record
-        channel.writer.put_now(sending, outbound.topic, outbound.partition)
+        record_bytes = outgoing.record
+        sending.value = record_bytes.value
+        sending.key = record_bytes.key
+        sending.headers = record_bytes.headers
+        sending.timestamp_ms = record_bytes.timestamp_ms
+        channel.writer.put_now(sending, outgoing.topic, outgoing.partition)
     else:
-        channel.put_now(outbound, sending)
+        channel.put_now(outgoing, sending)
     return sending
 
 
@@ -502,6 +518,6 @@ def _stopped() -> Sending:
 
 
 def _metadata(receipt: Receipt) -> RecordMetadata:
-    # It is asked for when it was written.
+    # Called once the receipt has reported the write.
     assert receipt.at is not None  # noqa: S101
     return RecordMetadata(receipt.at.topic, receipt.at.partition, receipt.offset)

@@ -30,13 +30,13 @@ from reactive_kafka.failure.matching import nearest
 from reactive_kafka.failure.strategies import DEAD_LETTER_QUEUE, DELAYED_RETRY, strategies_of
 from reactive_kafka.observe.events import Event, Observer, SendFailed
 from reactive_kafka.outgoing.letter_topics import TargetTopics
-from reactive_kafka.outgoing.outbox import Outbound
-from reactive_kafka.outgoing.writer import Writer
+from reactive_kafka.outgoing.queue.record import OutgoingRecord
+from reactive_kafka.outgoing.queue.writer import Writer
 from reactive_kafka.records import RecordBytes
 from reactive_kafka.tasks import Spawn
 from reactive_kafka.wire import record_problem
 
-Settle = Callable[[Outbound], Awaitable[None]]
+Settle = Callable[[OutgoingRecord], Awaitable[None]]
 """Writes a record in one transaction with the position behind that which it is made of. Raises
 RejectedRecordError.
 """
@@ -208,9 +208,9 @@ class Failures:
         self, writer: Writer, write: Write, settle: Settle | None
     ) -> RejectedRecordError | None:
         """What the broker has against this record; None: it has it."""
-        outbound = _outbound(write, await self._topics.partitions(write.topic))
+        outgoing = _outbound(write, await self._topics.partitions(write.topic))
         try:
-            await (writer.write if settle is None else settle)(outbound)
+            await (writer.write if settle is None else settle)(outgoing)
         except RejectedRecordError as error:
             # The topic works: it is this record that does not fit.
             self._troubles.pop(write.topic, None)
@@ -368,12 +368,12 @@ def _bug(error: BaseException, failed: FailedRecord) -> Stop:
     return Stop(error)
 
 
-def _outbound(write: Write, partitions: int | None) -> Outbound:
+def _outbound(write: Write, partitions: int | None) -> OutgoingRecord:
     partition = write.partition
     if write.kind == "retry" and partition is not None:
         # Not known: by the key.
         partition = partition % partitions if partitions else None
-    return Outbound(
+    return OutgoingRecord(
         write.topic,
         RecordBytes(write.value, write.key, write.headers, write.timestamp_ms),
         partition,

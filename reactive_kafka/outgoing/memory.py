@@ -1,6 +1,4 @@
-"""Memory channels as senders see them: room for values, and what became of each once its handler
-has settled it.
-"""
+"""Memory channels as senders see them: room for values, and the outcome of each value."""
 
 from __future__ import annotations
 
@@ -23,8 +21,8 @@ from reactive_kafka.formats.encoders import write_by_value
 from reactive_kafka.observe.events import ChannelFailed, Observer, Unwritten
 from reactive_kafka.observe.facts import DurationHistogram, OutgoingFacts
 from reactive_kafka.outgoing.channel import OutgoingChannel
-from reactive_kafka.outgoing.outbox import Gathering, Receipt
-from reactive_kafka.outgoing.waiting import Waiting
+from reactive_kafka.outgoing.queue.receipt import CallbackReceipt, Receipt
+from reactive_kafka.outgoing.queue.record import QueuedRecord
 from reactive_kafka.records import HeaderPairs, RawRecord, Record, TopicPartition
 from reactive_kafka.verdicts.ageing import HOLDER, Origin
 from reactive_kafka.verdicts.partition import origins_of, value_settled
@@ -32,8 +30,9 @@ from reactive_kafka.wire import fields_problem
 
 
 class LeftError(ChannelClosedError):
-    """The application ends, and nobody settles a value any more. What it was made of is left to the
-    next owner.
+    """The application ends, and nobody will settle a value.
+
+    The records that it was made of stay unsettled: the next owner of their partition handles them.
     """
 
     def __init__(self, channel: str, ending: BaseException | None = None) -> None:
@@ -41,11 +40,12 @@ class LeftError(ChannelClosedError):
         self._ending = ending
 
     async def leave(self) -> None:
-        """Leave the call of a handler that waits for the value, as if it were its own: a failure
-        would be a nack.
+        """Suspend the handler that waits for the value: an error would nack its records.
 
-        Raises what has asked the process to end. Else nobody waits for the call, and it ends with
-        the application.
+        Nobody waits for its call any more, and it ends with the application.
+
+        Raises:
+            BaseException: What asked the process to end, if that was the reason.
         """
         if self._ending is not None:
             raise self._ending
@@ -53,7 +53,7 @@ class LeftError(ChannelClosedError):
 
 
 class MemoryRecord:
-    """A value on its way, in the form of a record; its number in the channel is its offset."""
+    """A value in a memory channel, in the form of a record; its number is its offset."""
 
     __slots__ = ("headers", "key", "offset", "origins", "receipt", "since", "timestamp", "value")
 
@@ -64,17 +64,15 @@ class MemoryRecord:
         self.timestamp: int | None = timestamp
         self.offset = -1
         self.since = 0.0
-        # The records of Kafka that it was made of.
+        # The Kafka records that it was made of.
         self.origins: list[Origin] = []
-        self.receipt: Receipt | Waiting
+        self.receipt: Receipt | QueuedRecord
 
 
 class MemoryTarget:
-    """The end of a memory channel that values go into; its own ``writer``, as outgoing channels
-    have one.
+    """The sending end of a memory channel. It is also its ``writer``: senders expect to find one.
 
-    At most ``max_in_flight`` values wait for the handler or are not settled: at that number senders
-    wait.
+    At most ``max_in_flight`` values are unsettled; further senders wait.
     """
 
     def __init__(self, settings: MemorySettings, clock: Clock, observer: Observer) -> None:
@@ -85,15 +83,15 @@ class MemoryTarget:
         self._take: Callable[[MemoryRecord], None]
         self._stop_taking: Callable[[], None]
         self._next = 0
-        # By offset.
+        # Offset -> value.
         self._unsettled: dict[int, MemoryRecord] = {}
-        # For room, in the order in which they came.
-        self._waiting: deque[Future[None]] = deque()
-        # Places of those whose turn has come, and who have not gone on yet.
+        # Senders that wait for room, first come, first served.
+        self._callers: deque[Future[None]] = deque()
+        # Places that are promised to senders that were let in and have not continued yet.
         self._granted = 0
         # Set when values have left.
         self._left = asyncio.Event()
-        # there: nothing is handled any more.
+        # Set when nothing is handled any more.
         self._why_left: LeftError | None = None
         self._failure: str | None = None
         self._sent = {"ok": 0, "failed": 0}
@@ -102,26 +100,31 @@ class MemoryTarget:
     def handled_by(
         self, take: Callable[[MemoryRecord], None], stop_taking: Callable[[], None]
     ) -> None:
-        """The other end: *take* gets each value, and :meth:`settled` hears of it, until
-        *stop_taking* is called.
+        """Connect the receiving end.
+
+        Args:
+            take: Gets each value; :meth:`settled` is called with its outcome.
+            stop_taking: Called when no more values are handled.
         """
         self._take = take
         self._stop_taking = stop_taking
 
     def start(self) -> None:
-        """There is nothing to connect to."""
+        """Do nothing: there is nothing to connect to."""
 
     @property
     def writer(self) -> MemoryTarget:
-        """What accepts values."""
+        """Itself: it accepts values."""
         return self
 
     def prepare(self, value: Any, source: RawRecord | None = None) -> Any:
-        """A value or a :class:`Record` as it will be handed over; its partition and topic mean
-        nothing here.
+        """Return the value, or :class:`Record`, as the handler will get it.
 
-        EncodeError, RejectedRecordError: as of an outgoing channel, of the key, the headers and the
-        timestamp. ConfigError: it names another channel.
+        The partition and the topic of a Record mean nothing here.
+
+        Raises:
+            EncodeError, RejectedRecordError: For its key, headers or timestamp.
+            ConfigError: It names another channel.
         """
         now_ms = int(self._clock.wall() * 1000)
         if not isinstance(value, Record):
@@ -152,43 +155,42 @@ class MemoryTarget:
     @property
     def has_room(self) -> bool:
         """Whether a value is accepted at once."""
-        # Who waits is let in as soon as there is room.
+        # Nobody can be waiting where there is room: _let_in has let them in.
         return self._why_left is not None or not self._is_full
 
     @property
     def why_full(self) -> str:
-        """What to say where there is no room."""
-        return f"memory channel {self.name!r}: {self.settings.max_in_flight} values are not settled (max_in_flight)"
+        """The error text for a sender that does not wait for room."""
+        unsettled = f"{self.settings.max_in_flight} values are not settled (max_in_flight)"
+        return f"memory channel {self.name!r}: {unsettled}"
 
-    async def put(self, value: Any, receipt: Gathering) -> None:
-        """Hand over what was prepared when there is room for it; *receipt* is told what becomes of
-        it.
-        """
+    async def put(self, value: Any, receipt: CallbackReceipt) -> None:
+        """Hand over a prepared value when there is room for it; its outcome goes to *receipt*."""
         if not self.has_room:
             await self._room()
-            # put_now takes the place.
+            # put_now takes the promised place.
             self._granted -= 1
         receipt.expect()
         self.put_now(value, receipt)
 
     async def _room(self) -> None:
-        here: Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(here)
+        turn: Future[None] = asyncio.get_running_loop().create_future()
+        self._callers.append(turn)
         try:
-            await here
+            await turn
         except asyncio.CancelledError:
-            # It was our turn already, and is the next one's now.
-            if here.done() and not here.cancelled():
+            # If it was our turn already, it is now the next sender's.
+            if turn.done() and not turn.cancelled():
                 self._granted -= 1
-                self._released()
+                self._let_in()
             else:
-                self._waiting.remove(here)
+                self._callers.remove(turn)
             raise
 
-    def put_now(self, value: Any, receipt: Receipt | Waiting) -> None:
-        """Hand over what was prepared, whether or not there is room."""
+    def put_now(self, value: Any, receipt: Receipt | QueuedRecord) -> None:
+        """Hand over a prepared value, even if there is no room."""
         if self._why_left is not None:
-            # Told, not raised: raised it would be a failure of the handler that sends.
+            # Not raised: that would be a failure of the handler that sends.
             receipt.fail(self._why_left)
             return
         value.offset = self._next
@@ -204,16 +206,16 @@ class MemoryTarget:
         self._take(value)
 
     def settled(self, offset: int, error: BaseException | None = None) -> None:
-        """A value is acked, or nacked with *error*."""
+        """Note that a value is acked, or nacked with *error*."""
         value = self._unsettled.pop(offset, None)
         if value is None:
             return
         self._sent["ok" if error is None else "failed"] += 1
         self._durations.observe(self._clock.monotonic() - value.since)
-        self._tell(value, error)
-        self._released()
+        self._report(value, error)
+        self._let_in()
 
-    def _tell(self, value: MemoryRecord, error: BaseException | None) -> None:
+    def _report(self, value: MemoryRecord, error: BaseException | None) -> None:
         for origin in value.origins:
             value_settled(origin)
         try:
@@ -222,21 +224,23 @@ class MemoryTarget:
             else:
                 value.receipt.fail(error)
         except Exception as failed:
-            # Of whoever is told: whoever has settled the value has no part in it.
+            # It is the sender's bug, and not for the handler that has settled the value.
             self.fail(failed)
 
-    def _released(self) -> None:
-        """Values have left: there may be room for others."""
-        while self._waiting and (self._why_left is not None or not self._is_full):
-            here = self._waiting.popleft()
-            if not here.done():
+    def _let_in(self) -> None:
+        """Values have left: let in senders that wait for room."""
+        while self._callers and (self._why_left is not None or not self._is_full):
+            turn = self._callers.popleft()
+            if not turn.done():
                 self._granted += 1
-                here.set_result(None)
+                turn.set_result(None)
         self._left.set()
 
     async def flush(self) -> None:
-        """Wait until all that was handed over before is settled. ChannelClosedError: the channel
-        stops before that.
+        """Wait until every value that was handed over before is settled.
+
+        Raises:
+            ChannelClosedError: The channel stops before that.
         """
         before = set(self._unsettled)
         while before := before.intersection(self._unsettled):
@@ -245,24 +249,24 @@ class MemoryTarget:
                 raise self._why_left
 
     async def drain(self, deadline: float) -> None:
-        """Wait until every value is settled; at *deadline* (monotonic) :meth:`leave` what is
-        not.
-        """
+        """Wait until values are settled; :meth:`leave` the rest at *deadline* (monotonic)."""
         try:
             async with asyncio.timeout(max(0.0, deadline - self._clock.monotonic())):
-                while self._unsettled or self._waiting:
+                while self._unsettled or self._callers:
                     await _next(self._left)
         except TimeoutError:
             self.leave()
 
     async def stop(self, deadline: float) -> None:
-        """The same, and nothing is handled afterwards."""
+        """Drain until *deadline* (monotonic), and handle nothing afterwards."""
         await self.drain(deadline)
         self.leave()
 
     def leave(self, ending: BaseException | None = None) -> None:
-        """Handle nothing any more, and tell senders that the rest is left; *ending* has asked the
-        process to end.
+        """Handle nothing any more, and fail what is left with :class:`LeftError`.
+
+        Args:
+            ending: What asked the process to end, if that is the reason.
         """
         if self._why_left is not None:
             return
@@ -271,26 +275,23 @@ class MemoryTarget:
         left = self._unsettled
         self._unsettled = {}
         if left:
-            why = (
-                "the handler had not settled them in time"
-                if ending is None
-                else f"{ending!r} ends the application"
-            )
+            if ending is None:
+                why = "the handler had not settled them in time"
+            else:
+                why = f"{ending!r} ends the application"
             self._observer.on(Unwritten(channel=self.name, records=len(left), reason=why))
         for value in left.values():
             self._sent["failed"] += 1
-            self._tell(value, self._why_left)
-        self._released()
+            self._report(value, self._why_left)
+        self._let_in()
 
     def fail(self, error: BaseException) -> None:
-        """A task of the channel, or of a source that feeds it, has ended with a bug: only a restart
-        helps.
-        """
+        """Report that a task of the channel, or of its source, has ended with a bug."""
         self._failure = describe(error)
         self._observer.on(ChannelFailed(channel=self.name, reason=self._failure, error=error))
 
     def facts(self) -> OutgoingFacts:
-        """What is known about the channel now."""
+        """What health and metrics show of this channel."""
         return OutgoingFacts(
             channel=self.name,
             direction="memory",
@@ -303,10 +304,10 @@ class MemoryTarget:
 
 
 async def _next(event: asyncio.Event) -> None:
-    """Wait until it is set again."""
+    """Wait until *event* is set again."""
     event.clear()
     await event.wait()
 
 
 Target = OutgoingChannel | MemoryTarget
-"""Where handlers, sources and emitters send to."""
+"""What handlers, sources and emitters can send to."""

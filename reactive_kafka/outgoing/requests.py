@@ -1,6 +1,4 @@
-"""Requests of one outgoing channel that wait for replies, and the reader of the topic in which
-these arrive.
-"""
+"""Requests of one outgoing channel, and the reader of the topic where their replies arrive."""
 
 from __future__ import annotations
 
@@ -40,10 +38,11 @@ from reactive_kafka.formats import (
 from reactive_kafka.formats.names import REGISTERED_FORMATS
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.observe.outages import OutageReports
-from reactive_kafka.outgoing.outbox import Gathering, Outbound
-from reactive_kafka.outgoing.replies import correlation_id_of, request_headers
-from reactive_kafka.outgoing.transactional import TransactionalWriter
-from reactive_kafka.outgoing.writer import Writer
+from reactive_kafka.outgoing.queue.receipt import CallbackReceipt
+from reactive_kafka.outgoing.queue.record import OutgoingRecord
+from reactive_kafka.outgoing.queue.writer import Writer
+from reactive_kafka.outgoing.reply_headers import correlation_id_of, request_headers
+from reactive_kafka.outgoing.transactions.transactional_writer import TransactionalWriter
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.subscription import Partitions
 from reactive_kafka.tasks import Spawn, is_set_within
@@ -53,25 +52,22 @@ logger = logging.getLogger("reactive_kafka")
 
 BACKOFF = Backoff(0.25, 5.0)
 POLL_S = 1.0
-# Of a partition, a poll.
-MOST_RECORDS = 500
-# A reader that does not end is left behind.
+POLL_RECORDS = 500
+"""Most records of a partition in one poll."""
 CLOSED_S = 10.0
+"""A reader that has not ended by then is left behind."""
 LOOK_EVERY_S = 2.0
-"""Between two looks for new partitions of the reply topic, while requests wait."""
+"""How often to look for new partitions of the reply topic, while requests wait."""
 MOST_LATE = 1_000
-"""So many requests that were given up are remembered, to tell their replies from those of other
-processes.
-"""
+"""So many requests that timed out are remembered: their late replies are logged, others are not."""
 
 
 class Requests:
-    """Sends requests of one channel, at most its ``max_in_flight`` at a time, and brings them their
-    replies.
+    """Sends the requests of one channel, and matches the replies to them.
 
-    The reader of the reply topic begins with the first request, and is kept. It belongs to no
-    group, and reads what arrives from then on in all partitions. Processes may share the topic:
-    each takes the replies to its own requests.
+    At most ``max_in_flight`` requests wait at a time. The reader of the reply topic starts with the
+    first request and is kept. It belongs to no group and reads all partitions, from their ends at
+    that time. Processes may share the topic: each takes the replies to its own requests.
     """
 
     def __init__(
@@ -89,26 +85,26 @@ class Requests:
         self.topic = settings.reply_topic or f"{settings.topic}-replies"
         self._connector = connector
         self._writer = writer
-        # Of a topic; the broker may create it for the question.
-        self._partitions = partitions
+        # Counts the partitions of a topic; the broker may create the topic for that.
+        self._count_partitions = partitions
         self._clock = clock
         self._outages = OutageReports(settings.name, observer)
         self._spawn = spawn
         self._places = asyncio.Semaphore(settings.max_in_flight)
         self._pending: dict[bytes, Future[RawRecord]] = {}
-        # Ids of requests that were given up.
+        # Ids of requests that timed out, oldest first.
         self._late: OrderedDict[bytes, None] = OrderedDict()
-        # It is known from where replies are read; or the channel has stopped.
+        # Set when the reader knows where it starts, or the channel has stopped.
         self._ready = asyncio.Event()
-        # Of the reader; None: it has not begun.
+        # The scope of the reader; None: it has not started.
         self._scope: CancelScope | None = None
         self._ended = asyncio.Event()
         self._is_closed = False
-        # Why replies are not read.
+        # Why no replies can be read; None: they are.
         self._problem: str | None = None
 
-    async def ask(self, outbound: Outbound, timeout_s: float) -> RawRecord:
-        """Send a request, and wait for its reply.
+    async def ask(self, outgoing: OutgoingRecord, timeout_s: float) -> RawRecord:
+        """Send a request, and return its reply.
 
         Raises:
             ReplyTimeoutError: There is none after *timeout_s*.
@@ -119,11 +115,11 @@ class Requests:
             The request is not written, unless that has begun. Its reply is dropped.
         """
         correlation_id = uuid4().hex.encode()
-        headers = request_headers(outbound.record.headers, self.topic, correlation_id)
-        outbound = outbound._replace(record=outbound.record._replace(headers=headers))
+        headers = request_headers(outgoing.record.headers, self.topic, correlation_id)
+        outgoing = outgoing._replace(record=outgoing.record._replace(headers=headers))
         answered: Future[RawRecord] = asyncio.get_running_loop().create_future()
-        # Only a failure of the write counts: that it is written tells nothing of the reply.
-        receipt = Gathering(lambda error: None if error is None else _fail(answered, error))
+        # Only a failed write matters here: after a successful one the reply is still to come.
+        receipt = CallbackReceipt(lambda error: None if error is None else _fail(answered, error))
         try:
             async with asyncio.timeout(timeout_s), self._places:
                 self._begin()
@@ -131,7 +127,7 @@ class Requests:
                 with not_ageing():
                     await self._ready.wait()
                     if not answered.done():
-                        await self._writer.put(outbound, receipt)
+                        await self._writer.put(outgoing, receipt)
                         receipt.seal()
                 return await answered
         except TimeoutError:
@@ -139,24 +135,25 @@ class Requests:
                 why = self._problem or self._writer.facts().broker_error
                 because = f": {why}" if why else ""
                 late = ReplyTimeoutError(
-                    f"{outbound.topic}: no reply in {self.topic} within {timeout_s:g} s{because}"
+                    f"{outgoing.topic}: no reply in {self.topic} within {timeout_s:g} s{because}"
                 )
                 late.by_outage = why is not None
                 raise late from None
-            # It came in the moment in which the time was over.
+            # The reply came just when the time was over.
             return answered.result()
         finally:
             receipt.void()
-            self._over(correlation_id, answered)
+            self._forget(correlation_id, answered)
 
-    def _over(self, correlation_id: bytes, answered: Future[RawRecord]) -> None:
-        """Nobody waits for a request any more."""
+    def _forget(self, correlation_id: bytes, answered: Future[RawRecord]) -> None:
+        """Stop waiting for the reply to a request."""
         if self._pending.pop(correlation_id, None) is not None:
             self._late[correlation_id] = None
             if len(self._late) > MOST_LATE:
                 self._late.popitem(last=False)
         if answered.done() and not answered.cancelled():
-            # Looked at, where the channel stopped while the write itself raised.
+            # If the channel stopped while the write raised, nobody looks at this error, and asyncio
+            # would log that.
             answered.exception()
 
     def _begin(self) -> None:
@@ -174,12 +171,12 @@ class Requests:
         self._ready.set()
         if self._scope is not None:
             self._scope.cancel()
-            # Its client has a deadline of its own.
+            # The stop of its client has a deadline, too.
             await is_set_within(self._ended, CLOSED_S)
 
     async def _run(self, scope: CancelScope) -> None:
-        """Read replies, and begin again with another client where one cannot."""
-        # Kept from one client to the next, so that no reply is lost.
+        """Read replies, with a new client whenever one has failed."""
+        # They are kept from one client to the next, so that no reply is missed.
         positions: dict[TopicPartition, int] = {}
         waits = Waits(BACKOFF)
         try:
@@ -187,7 +184,7 @@ class Requests:
                 partitions = 0
                 while True:
                     try:
-                        partitions = partitions or await self._partitions(self.topic)
+                        partitions = partitions or await self._count_partitions(self.topic)
                         partitions = await self._read(partitions, positions, waits)
                     except BrokerError as error:
                         self._away(error)
@@ -198,7 +195,7 @@ class Requests:
     async def _read(
         self, partitions: int, positions: dict[TopicPartition, int], waits: Waits
     ) -> int:
-        """Read these partitions, until the topic has another number of them, which is returned."""
+        """Read until the topic has another number of partitions, and return that."""
         reading = [TopicPartition(self.topic, number) for number in range(partitions)]
         properties = {
             name: value
@@ -206,28 +203,32 @@ class Requests:
             if "consumer" in SIDES.get(name, ())
         }
         name = f"{self._settings.name}-replies"
-        there = Partitions(tuple(reading))
         consumer = self._connector.consumer(
-            name=name, subscription=there, group_id=None, properties=properties
+            name=name,
+            subscription=Partitions(tuple(reading)),
+            group_id=None,
+            properties=properties,
         )
         try:
             await start_without_group(consumer)
-            new = [one for one in reading if one not in positions]
-            # What comes to exist after the first request can hold nothing older than that.
-            where = consumer.beginning_offsets if self._ready.is_set() else consumer.end_offsets
-            positions.update(await where(new))
-            consumer.start_at({one: positions[one] for one in reading})
+            new = [partition for partition in reading if partition not in positions]
+            if self._ready.is_set():
+                # Partitions that were added after the first request hold no older replies.
+                positions.update(await consumer.beginning_offsets(new))
+            else:
+                positions.update(await consumer.end_offsets(new))
+            consumer.start_at({partition: positions[partition] for partition in reading})
             self._ready.set()
             began = looked = self._clock.monotonic()
             while True:
-                poll = await consumer.poll(dict.fromkeys(reading, MOST_RECORDS), POLL_S)
+                poll = await consumer.poll(dict.fromkeys(reading, POLL_RECORDS), POLL_S)
                 self._back()
                 if self._clock.monotonic() - began >= BACKOFF.last_s:
-                    # To have connected is none: a client may break at each of its first polls.
+                    # A connection alone is no progress: a client may fail at each first poll.
                     waits.progressed()
                 self._take(poll, positions)
-                for one, error in poll.errors.items():
-                    await self._restart(consumer, one, error, positions)
+                for partition, error in poll.errors.items():
+                    await self._skip(consumer, partition, error, positions)
                 if self._pending and self._clock.monotonic() - looked >= LOOK_EVERY_S:
                     there_now = len((await consumer.topics()).get(self.topic, ()))
                     if there_now not in (0, partitions):
@@ -258,26 +259,26 @@ class Requests:
                 correlation_id.decode(),
             )
 
-    async def _restart(
+    async def _skip(
         self,
         consumer: Consumer,
-        one: TopicPartition,
+        partition: TopicPartition,
         error: BrokerError,
         positions: dict[TopicPartition, int],
     ) -> None:
-        """Go on in a partition behind what cannot be read; raises where another client may read
-        it.
+        """Continue after records of a partition that cannot be read.
+
+        Raises:
+            BrokerError: Another client may be able to read them.
         """
         if isinstance(error, TransientBrokerError | FatalBrokerError):
             raise error
         logger.warning("%s: replies may be lost: %s", self._settings.name, error)
-        where = (
-            consumer.beginning_offsets
-            if isinstance(error, OffsetOutOfRangeError)
-            else consumer.end_offsets
-        )
-        positions.update(await where([one]))
-        consumer.start_at({one: positions[one]})
+        if isinstance(error, OffsetOutOfRangeError):
+            positions.update(await consumer.beginning_offsets([partition]))
+        else:
+            positions.update(await consumer.end_offsets([partition]))
+        consumer.start_at({partition: positions[partition]})
 
     def _away(self, error: BrokerError) -> None:
         self._problem = str(error)
@@ -293,19 +294,22 @@ class Requests:
 def reply_decoder(
     reply_type: Any, serializer: str | None, registered: Registered | None = None
 ) -> RecordDecoder:
-    """What makes a reply of its record: in the format of the channel's values, as *reply_type*.
+    """Return the decoder of replies: in the format of the channel's values, to *reply_type*.
 
-    The schemas of *registered* are those of the requests: replies have the writer's own.
-    FormatError: the format cannot yield that.
+    Args:
+        registered: The schemas of the requests. Replies are read with the schema of their writer.
+
+    Raises:
+        FormatError: The format cannot yield that type.
     """
     if registered is not None and serializer in REGISTERED_FORMATS:
         return _decoder(reply_type, serializer, replace(registered, file=None))
-    # A function that writes values does not read them: the type decides, as without a serializer.
+    # A serializer function cannot read. So the type decides, as without a serializer.
     name = None if serializer is None or ":" in serializer else serializer
     try:
         return _cached(reply_type, name)
     except TypeError:
-        # An annotation without a hash.
+        # The annotation is not hashable.
         return _decoder(reply_type, name)
 
 
@@ -318,16 +322,16 @@ def _decoder(
     if refusal is None:
         return read
 
-    def as_it_is(record: Any) -> Any:
+    def refusing_none(record: Any) -> Any:
         value = read(record)
         if value is None:
             raise DecodeError(refusal)
         return value
 
-    return as_it_is
+    return refusing_none
 
 
-# A model's validator is made once.
+# So that the validator of a model is built once.
 _cached = lru_cache(maxsize=256)(_decoder)
 
 

@@ -10,9 +10,15 @@ from collections.abc import Callable
 from reactive_kafka.backoff import Waits
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import BrokerError, RejectedRecordError
-from reactive_kafka.outgoing.outbox import Outbound
-from reactive_kafka.outgoing.positions import BACKOFF, LOOK_S, Letter, Part, Positions
-from reactive_kafka.outgoing.transactions import TransactionalProducers
+from reactive_kafka.outgoing.queue.record import OutgoingRecord
+from reactive_kafka.outgoing.transactions.positions import (
+    BACKOFF,
+    LOOK_S,
+    Letter,
+    PartitionRecords,
+    TransactionPositions,
+)
+from reactive_kafka.outgoing.transactions.producers import TransactionalProducers
 from reactive_kafka.tasks import Spawn
 from reactive_kafka.verdicts.delivery import Delivery
 
@@ -23,7 +29,7 @@ class TransactionalLetters:
     def __init__(
         self,
         producers: TransactionalProducers,
-        positions: Positions,
+        positions: TransactionPositions,
         aborted: Callable[[BrokerError], None],
         spawn: Spawn,
     ) -> None:
@@ -46,7 +52,7 @@ class TransactionalLetters:
         letters = self._letters.get(tracker, {})
         return [letter for at, letter in letters.items() if at < index and not letter.done.done()]
 
-    async def write(self, delivery: Delivery, outbound: Outbound) -> None:
+    async def write(self, delivery: Delivery, outgoing: OutgoingRecord) -> None:
         """Write a record for one that was nacked, in one transaction with the position behind that,
         and settle it.
 
@@ -57,7 +63,7 @@ class TransactionalLetters:
         """
         tracker = delivery.tracker
         index = delivery.index
-        letter = Letter(delivery, outbound, asyncio.get_running_loop().create_future())
+        letter = Letter(delivery, outgoing, asyncio.get_running_loop().create_future())
         letters = self._letters.setdefault(tracker, {})
         is_first = not letters
         letters[index] = letter
@@ -113,6 +119,6 @@ class TransactionalLetters:
     async def _write_run(self, tracker: OffsetTracker, run: list[Letter]) -> None:
         transaction = self._producers.begin()
         try:
-            await self._positions.end(transaction, [Part(tracker, [], run)])
+            await self._positions.end(transaction, [PartitionRecords(tracker, [], run)])
         finally:
             await transaction.close()

@@ -27,7 +27,7 @@ from reactive_kafka.observe.events import EndFailed
 from reactive_kafka.observe.facts import ChannelFacts, OutgoingFacts, SparkFacts
 from reactive_kafka.outgoing.channel import OutgoingChannel, producer_properties
 from reactive_kafka.outgoing.memory import Target
-from reactive_kafka.outgoing.transactions import TransactionalProducers
+from reactive_kafka.outgoing.transactions.producers import TransactionalProducers
 from reactive_kafka.runtime.handlers import handler_workers
 from reactive_kafka.runtime.jobs import Jobs
 from reactive_kafka.runtime.opening import reader_of, source_of_ranges, store_of

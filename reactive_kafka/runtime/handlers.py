@@ -30,9 +30,9 @@ from reactive_kafka.handlers.matches import BranchSpec
 from reactive_kafka.handlers.middleware import around_send, generating, in_middleware, takes_message
 from reactive_kafka.handlers.signature import HandlerSpec, Shape
 from reactive_kafka.handlers.spec import IncomingSpec
-from reactive_kafka.outgoing.exactly_once import ExactlyOnce
+from reactive_kafka.outgoing.handler_outputs import Outputs, TransactionalOutputs
 from reactive_kafka.outgoing.memory import Target
-from reactive_kafka.outgoing.outputs import Outputs, TransactionalOutputs
+from reactive_kafka.outgoing.transactions.exactly_once import ExactlyOnce
 from reactive_kafka.tracing.calls import CallSpans
 from reactive_kafka.verdicts.hook import Call
 from reactive_kafka.verdicts.unawaited import checking

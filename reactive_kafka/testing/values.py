@@ -20,7 +20,7 @@ from reactive_kafka.formats import (
 )
 from reactive_kafka.formats.encoders import write_by_value
 from reactive_kafka.formats.names import REGISTERED_FORMATS
-from reactive_kafka.outgoing.schemas import once_known
+from reactive_kafka.outgoing.schema_wait import once_known
 from reactive_kafka.records import HeaderPairs
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from reactive_kafka.config.schema import MemorySettings, OutgoingSettings
 from reactive_kafka.outgoing.channel import OutgoingChannel
 from reactive_kafka.outgoing.memory import MemoryTarget
-from reactive_kafka.outgoing.outbox import Outbound, Receipt
-from reactive_kafka.outgoing.waiting import Waiting
-from reactive_kafka.outgoing.writer import Writer
+from reactive_kafka.outgoing.queue.receipt import Receipt
+from reactive_kafka.outgoing.queue.record import OutgoingRecord, QueuedRecord
+from reactive_kafka.outgoing.queue.writer import Writer
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.tracing.names import (
     NOTHING,
@@ -46,12 +46,12 @@ class SendSpans:
         return self.tracing.begin(f"send {topic}", self.tracing.producer, attributes)
 
 
-class Sent(Waiting):
+class Sent(QueuedRecord):
     """A record on its way with its span, which ends when it is told what became of it."""
 
     __slots__ = ("_inner", "_span", "_tracing")
 
-    def __init__(self, inner: Waiting, span: Span, tracing: Tracing) -> None:
+    def __init__(self, inner: QueuedRecord, span: Span, tracing: Tracing) -> None:
         self.value = inner.value
         self.key = inner.key
         self.timestamp_ms = inner.timestamp_ms
@@ -91,20 +91,20 @@ class TracedWriter(Writer):
         super().__init__(*arguments, **named)
         self._spans = spans
         # The short way has no room for a span.
-        self.take = lambda waiting, name: False
+        self.take = lambda record, topic_name: False
 
     def put_now(
         self,
-        waiting: Waiting,
+        record: QueuedRecord,
         topic: str,
         partition: int | None = None,
         *,
         has_waited: bool = False,
     ) -> None:
-        span = self._spans.begin(topic, waiting.key, partition, is_tombstone=waiting.value is None)
+        span = self._spans.begin(topic, record.key, partition, is_tombstone=record.value is None)
         try:
             super().put_now(
-                Sent(waiting, span, self._spans.tracing), topic, partition, has_waited=has_waited
+                Sent(record, span, self._spans.tracing), topic, partition, has_waited=has_waited
             )
         except BaseException as error:
             self._spans.tracing.end(span, error)
@@ -129,7 +129,7 @@ class TracedTransactions(OutgoingChannel):
         super().__init__(*arguments, **named)
         self._spans = spans
 
-    def prepare(self, value: Any, source: RawRecord | None = None) -> Outbound:
+    def prepare(self, value: Any, source: RawRecord | None = None) -> OutgoingRecord:
         outbound = super().prepare(value, source)
         record = outbound.record
         tracing = self._spans.tracing
@@ -150,6 +150,6 @@ class TracedMemory(MemoryTarget):
         super().__init__(settings, *arguments)
         self._tracing = tracing
 
-    def put_now(self, value: Any, receipt: Receipt | Waiting) -> None:
+    def put_now(self, value: Any, receipt: Receipt | QueuedRecord) -> None:
         value.headers = self._tracing.with_context(value.headers)
         super().put_now(value, receipt)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Message, TransientBrokerError
-from reactive_kafka.outgoing.transactions import MOST_PRODUCERS
+from reactive_kafka.outgoing.transactions.producers import MOST_PRODUCERS
 from tests.app.helpers import (
     facts,
     in_virtual_time,

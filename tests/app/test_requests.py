@@ -30,7 +30,7 @@ from reactive_kafka.observe.events import (
     ChannelFailed,
     RecordIgnored,
 )
-from reactive_kafka.outgoing.replies import CORRELATION_ID, PARTITION, TOPIC
+from reactive_kafka.outgoing.reply_headers import CORRELATION_ID, PARTITION, TOPIC
 from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.helpers import (
     Recorder,

@@ -33,7 +33,7 @@ BOUNDED = {
     "items in Allowance._lines": "the kinds of log lines, KINDS_KEPT",
     "items in Allowance._lines[]": "the same",
     "objects of reactive_kafka.observe.bursts._Line": "the same",
-    "items in _Topic.of_keys": "the partitions of keys, MOST_KEYS",
+    "items in TopicQueues.partition_of_key": "the partitions of keys, MOST_KEYS",
     "items in Requests._late": "requests that were given up, MOST_LATE",
     "items in closure of _watching.<locals>.begin.*": "the calls that a TestApp notes",
 }

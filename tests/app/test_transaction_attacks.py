@@ -11,8 +11,9 @@ import pytest
 
 from reactive_kafka import Batch, Emitter, Record, RejectedRecordError, TransactionAbortedError
 from reactive_kafka.observe.events import RecordDeadLettered
-from reactive_kafka.outgoing.emitter_transaction import EmitterTransaction
-from reactive_kafka.outgoing.transactions import GATHERED, MOST_PRODUCERS
+from reactive_kafka.outgoing.transactions.emitter_transaction import EmitterTransaction
+from reactive_kafka.outgoing.transactions.producers import MOST_PRODUCERS
+from reactive_kafka.outgoing.transactions.transaction import COLLECTED
 from tests.app.helpers import Recorder, in_virtual_time, running, send, tp, until
 from tests.app.test_emitter_transactions import app_with, seen
 from tests.app.test_exactly_once import DEAD, position, values
@@ -27,7 +28,7 @@ async def test_many_tasks_may_send_in_one_block_at_once(slow: Any) -> None:
     async with running(app) as test:
         if slow is not None:
             test.broker.delay_next(slow, seconds=1.0)
-        many = 2 * GATHERED + 1_000
+        many = 2 * COLLECTED + 1_000
         async with emitter.transaction() as tx:
             await asyncio.gather(*(tx.send(b"%d" % number) for number in range(many)))
         assert sorted(map(int, filter(None, seen(test.broker)))) == list(range(many))
@@ -41,8 +42,8 @@ async def test_blocks_with_many_tasks_use_up_no_producers() -> None:
         for _ in range(MOST_PRODUCERS + 1):
             async with asyncio.timeout(60):
                 async with emitter.transaction() as tx:
-                    await asyncio.gather(*(tx.send(b"x") for _ in range(GATHERED + 10)))
-        assert len(seen(test.broker)) == (MOST_PRODUCERS + 1) * (GATHERED + 10)
+                    await asyncio.gather(*(tx.send(b"x") for _ in range(COLLECTED + 10)))
+        assert len(seen(test.broker)) == (MOST_PRODUCERS + 1) * (COLLECTED + 10)
 
 
 @in_virtual_time
@@ -55,7 +56,7 @@ async def test_a_block_that_has_lost_records_to_an_error_which_it_has_caught_is_
         refused = 0
         with pytest.raises(TransactionAbortedError, match="has failed already"):
             async with emitter.transaction() as tx:
-                for number in range(GATHERED + 5):
+                for number in range(COLLECTED + 5):
                     try:
                         await tx.send(b"x", partition=99 if number == 7 else None)
                     except RejectedRecordError:
@@ -99,13 +100,13 @@ async def test_a_block_that_waits_for_a_producer_hears_that_the_application_has_
 
     async def block() -> None:
         async with emitter.transaction() as tx:
-            for _ in range(GATHERED):
+            for _ in range(COLLECTED):
                 await tx.send(b"x")
             await going.wait()
 
     async with running(app) as test:
         blocks = [asyncio.ensure_future(block()) for _ in range(MOST_PRODUCERS + 2)]
-        await until(lambda: test.broker.end(tp(0, "invoices")) == MOST_PRODUCERS * GATHERED)
+        await until(lambda: test.broker.end(tp(0, "invoices")) == MOST_PRODUCERS * COLLECTED)
         await asyncio.sleep(1)
     waiting = [one for one in blocks if one.done()]
     assert len(waiting) == 2
@@ -153,7 +154,7 @@ async def test_what_a_task_still_writes_for_a_block_that_has_ended_is_in_no_othe
     async with running(app) as test:
 
         async def many(tx: EmitterTransaction) -> None:
-            for _ in range(GATHERED):
+            for _ in range(COLLECTED):
                 await tx.send(b"aborted" * 100, partition=0)
 
         async def block() -> None:

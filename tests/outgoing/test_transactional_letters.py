@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.outgoing.outbox import Outbound
+from reactive_kafka.outgoing.queue.record import OutgoingRecord
 from reactive_kafka.outgoing.transactional_letters import TransactionalLetters
 from reactive_kafka.records import RecordBytes, TopicPartition
 from reactive_kafka.testing import record
@@ -19,7 +19,9 @@ async def test_a_letter_that_was_written_does_not_count_as_one_that_is_to_be() -
     tracker = OffsetTracker(TopicPartition("orders", 0), 0)
     tracker.deliver(range(2), 2)
     delivery = new_message(b"bad", record(b"bad"), tracker, 0)
-    writing = asyncio.ensure_future(letters.write(delivery, Outbound("dead", RecordBytes(b"bad"))))
+    writing = asyncio.ensure_future(
+        letters.write(delivery, OutgoingRecord("dead", RecordBytes(b"bad")))
+    )
     await asyncio.sleep(0)
     (letter,) = letters.before(tracker, 1)
     # Its record is settled from here on, and who waits for it has not had its turn.

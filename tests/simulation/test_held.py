@@ -7,7 +7,7 @@ from collections import Counter
 from functools import partial
 from typing import Any
 
-from reactive_kafka.outgoing.transactions import Sender
+from reactive_kafka.outgoing.transactions.transaction import Sender
 from reactive_kafka.testing import FakeClock, run_in_virtual_time
 from tests.simulation.held import grows, held, timers
 

@@ -14,7 +14,7 @@ from reactive_kafka import App, MissingExtraError
 from reactive_kafka.delivery.records import Dispatcher
 from reactive_kafka.outgoing.channel import OutgoingChannel
 from reactive_kafka.outgoing.memory import MemoryTarget
-from reactive_kafka.outgoing.writer import Writer
+from reactive_kafka.outgoing.queue.writer import Writer
 from reactive_kafka.testing import TestApp
 from tests.app.helpers import in_virtual_time, inside, make_broker, running
 from tests.tracing.helpers import Spans, contexts, is_child, producers, provided, traceparent

@@ -18,7 +18,8 @@ from reactive_kafka import (
     RejectedRecordError,
     TransientBrokerError,
 )
-from reactive_kafka.outgoing.outbox import Gathering, Outbound, part_of
+from reactive_kafka.outgoing.queue.receipt import CallbackReceipt, receipted
+from reactive_kafka.outgoing.queue.record import OutgoingRecord
 from reactive_kafka.records import RecordBytes
 from reactive_kafka.tracing.sends import Sent
 from reactive_kafka.tracing.tracer import Tracing
@@ -348,9 +349,9 @@ async def test_a_value_is_encoded_once(spans: Spans) -> None:
 def test_a_span_ends_once_though_its_record_is_written_after_it_was_given_up(
     spans: Spans, caplog: pytest.LogCaptureFixture
 ) -> None:
-    receipt = Gathering(lambda error: None)
+    receipt = CallbackReceipt(lambda error: None)
     receipt.expect()
-    waiting = part_of(Outbound("invoices", RecordBytes(b"x", None, (), None)), receipt)
+    waiting = receipted(OutgoingRecord("invoices", RecordBytes(b"x", None, (), None)), receipt)
     tracing = Tracing(spans.tracer)
     sent = Sent(waiting, tracing.begin("send invoices", tracing.producer, {}), tracing)
     assert not sent.is_over

@@ -1,6 +1,6 @@
-"""The headers of requests and replies: what a request bears, and where its reply goes. Pure.
+"""The headers of requests and replies. Pure.
 
-Source: SmallRye's ``KafkaRequestReply``, whose names these are.
+Source: SmallRye's ``KafkaRequestReply``, which uses the same names.
 """
 
 from __future__ import annotations
@@ -19,20 +19,21 @@ _PARTITION_BYTES = 4
 
 
 class ReplyTo(NamedTuple):
-    """Where the reply to a request goes, and what tells the requester that it is this one's."""
+    """Where the reply to a request goes, and the id that matches it to the request."""
 
     topic: str
-    # None: the requester reads all of them.
+    # None: any partition, because the requester reads all of them.
     partition: int | None
     correlation_id: bytes
 
 
 def reply_to(headers: HeaderPairs) -> ReplyTo | None:
-    """What the headers of a request say; None: it is no request. Of each header the last one
-    counts.
+    """Return where the reply goes, by the headers of a record; None if it is no request.
+
+    Where a header occurs twice, the last one counts.
 
     Raises:
-        EncodeError: They say what no reply can be sent to.
+        EncodeError: The headers name no place that a reply can be sent to.
     """
     found = {name: value for name, value in headers if name in _OF_A_REQUEST}
     if CORRELATION_ID not in found or TOPIC not in found:
@@ -52,16 +53,17 @@ def reply_to(headers: HeaderPairs) -> ReplyTo | None:
 
 
 def request_headers(given: HeaderPairs, topic: str, correlation_id: bytes) -> HeaderPairs:
-    """The headers of a request: those *given*, without what they may say of another request, then
-    its own.
+    """Return the headers of a request: those *given*, then its own.
+
+    Headers of another request among those given are dropped.
     """
-    # No REPLY_PARTITION: all partitions of the topic are read.
+    # Without REPLY_PARTITION, because all partitions of the topic are read.
     own = ((CORRELATION_ID, correlation_id), (TOPIC, topic.encode()))
     return (*(header for header in given if header[0] not in _OF_A_REQUEST), *own)
 
 
 def correlation_id_of(headers: HeaderPairs) -> bytes | None:
-    """What a reply says which request it answers; None: it says nothing."""
+    """Return the id of the request that a reply answers; None if it has no such header."""
     found = None
     for name, value in headers:
         if name == CORRELATION_ID:

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from reactive_kafka.outgoing.outbox import Gathering, Line, Outbound, Outbox, Receipt
-from reactive_kafka.outgoing.waiting import Waiting
+from reactive_kafka.outgoing.queue.receipt import CallbackReceipt, Receipt
+from reactive_kafka.outgoing.queue.record import OutgoingRecord, QueuedRecord
+from reactive_kafka.outgoing.queue.send_queue import PartitionQueue, SendQueue
 from reactive_kafka.records import RecordBytes, RecordFields, TopicPartition
 
 TOPICS = ("orders", "audit")
@@ -25,7 +26,7 @@ class Refused(Exception):
     pass
 
 
-class Alone(Waiting):
+class Alone(QueuedRecord):
     """A record that nothing else belongs to."""
 
     def __init__(self, record: RecordBytes, told: list[BaseException | None]) -> None:
@@ -50,7 +51,7 @@ class Alone(Waiting):
 
 
 class Writing(RuleBasedStateMachine):
-    """Senders, a channel's outbox, and a broker with as many partitions as the topic is found to
+    """Senders, the queue of a channel, and a broker with as many partitions as the topic is found to
     have.
     """
 
@@ -58,26 +59,26 @@ class Writing(RuleBasedStateMachine):
     def make(self, most: int) -> None:
         self.released = 0
         self.most = most
-        self.begun: set[Line] = set()
-        self.outbox = Outbox(most, zlib.crc32, self.note_release, begin=self.begun.add)
+        self.begun: set[PartitionQueue] = set()
+        self.queue = SendQueue(most, zlib.crc32, self.note_release, begin=self.begun.add)
         self.serial = 0
         self.told: dict[int, list[BaseException | None]] = {}
-        self.receipts: dict[int, Gathering | Alone] = {}
+        self.receipts: dict[int, CallbackReceipt | Alone] = {}
         self.expected: dict[int, list[int]] = {}
         self.void: set[int] = set()
         self.accepted: list[int] = []
         self.stored: dict[TopicPartition, list[int]] = defaultdict(list)
         self.refused: set[int] = set()
-        self.lines: dict[TopicPartition, Line] = {}
+        self.lines: dict[TopicPartition, PartitionQueue] = {}
         self.on_their_way: dict[TopicPartition, Sequence[RecordFields]] = {}
 
     def note_release(self) -> None:
         self.released += 1
 
-    def note_lines(self, *lines: Line | None) -> None:
+    def note_lines(self, *lines: PartitionQueue | None) -> None:
         for line in lines:
             if line is not None:
-                self.lines[line.to] = line
+                self.lines[line.partition] = line
 
     @rule(
         topic=st.sampled_from(TOPICS),
@@ -88,39 +89,39 @@ class Writing(RuleBasedStateMachine):
     def send(self, topic: str, key: bytes | None, partition: int | None, records: int) -> None:
         call = len(self.receipts)
         told: list[BaseException | None] = []
-        receipt = Gathering(told.append)
+        receipt = CallbackReceipt(told.append)
         self.receipts[call], self.told[call], self.expected[call] = receipt, told, []
         for _ in range(records):
-            if self.outbox.room <= 0:
+            if self.queue.room <= 0:
                 break
             number, self.serial = self.serial, self.serial + 1
             self.expected[call].append(number)
             self.accepted.append(number)
             receipt.expect()
-            self.outbox.enter()
-            outbound = Outbound(topic, RecordBytes(str(number).encode(), key), partition)
-            self.note_lines(self.outbox.add(outbound, receipt))
+            self.queue.enter()
+            outbound = OutgoingRecord(topic, RecordBytes(str(number).encode(), key), partition)
+            self.note_lines(self.queue.add(outbound, receipt))
         receipt.seal()
 
     @rule(topic=st.sampled_from(TOPICS), key=st.sampled_from(KEYS))
     def send_where_all_is_known(self, topic: str, key: bytes | None) -> None:
         call, had_room, told = (
             len(self.receipts),
-            self.outbox.room > 0,
+            self.queue.room > 0,
             list[BaseException | None](),
         )
         alone, before = (
             Alone(RecordBytes(str(self.serial).encode(), key), told),
-            self.outbox.in_flight,
+            self.queue.in_flight,
         )
-        if not self.outbox.accept(alone, topic):
-            assert self.outbox.in_flight == before
+        if not self.queue.accept(alone, topic):
+            assert self.queue.in_flight == before
             return
         assert had_room
         # Where it stands without a hurry.
-        line = self.outbox.place(Alone(RecordBytes(b"", key), []), topic)
+        line = self.queue.place(Alone(RecordBytes(b"", key), []), topic)
         assert line is not None
-        assert line.to.topic == topic
+        assert line.partition.topic == topic
         line.waiting.pop()
         assert line.waiting.pop() is alone
         line.waiting.append(alone)
@@ -132,11 +133,11 @@ class Writing(RuleBasedStateMachine):
 
     @rule(topic=st.sampled_from(TOPICS), partitions=st.integers(1, 3))
     def find(self, topic: str, partitions: int) -> None:
-        self.note_lines(*self.outbox.found(topic, partitions))
+        self.note_lines(*self.queue.partitions_found(topic, partitions))
 
     @rule(topic=st.sampled_from(TOPICS))
     def look(self, topic: str) -> None:
-        self.outbox.waits(topic)
+        self.queue.awaiting_partitions(topic)
 
     @rule(data=st.data())
     def give_up(self, data: st.DataObject) -> None:
@@ -150,7 +151,7 @@ class Writing(RuleBasedStateMachine):
     @rule(data=st.data())
     def take(self, data: st.DataObject) -> None:
         to = data.draw(st.sampled_from(sorted(set(self.lines) - set(self.on_their_way))))
-        if batch := self.lines[to].batch():
+        if batch := self.lines[to].next_batch():
             self.on_their_way[to] = batch
 
     @precondition(lambda self: self.on_their_way)
@@ -195,7 +196,7 @@ class Writing(RuleBasedStateMachine):
 
     @invariant()
     def what_is_in_flight_never_exceeds_the_bound(self) -> None:
-        assert 0 <= self.outbox.in_flight <= self.most
+        assert 0 <= self.queue.in_flight <= self.most
 
     @invariant()
     def nothing_is_lost(self) -> None:
@@ -206,18 +207,18 @@ class Writing(RuleBasedStateMachine):
             for number in numbers
             if call not in self.void and not self.told[call]
         }
-        assert len(wanted - settled) <= self.outbox.in_flight <= len(set(self.accepted) - settled)
+        assert len(wanted - settled) <= self.queue.in_flight <= len(set(self.accepted) - settled)
 
     def teardown(self) -> None:
         """Everything that somebody waits for comes to its end once the broker works."""
         for topic in TOPICS:
-            self.note_lines(*self.outbox.found(topic, 2))
+            self.note_lines(*self.queue.partitions_found(topic, 2))
         for to, line in sorted(self.lines.items()):
-            while batch := line.batch():
+            while batch := line.next_batch():
                 self.stored[to] += [int(record.value or b"") for record in batch]
                 line.written(0, len(batch))
-        assert self.outbox.in_flight == 0
-        assert not list(self.outbox.left())
+        assert self.queue.in_flight == 0
+        assert not list(self.queue.unwritten())
         assert all(self.told[call] or call in self.void for call in self.told)
 
 
@@ -226,52 +227,56 @@ TestWriting = Writing.TestCase
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=30))
 def test_records_without_a_key_go_round_the_partitions_batch_by_batch(sizes: list[int]) -> None:
-    outbox = Outbox(1000, zlib.crc32, lambda: None)
-    outbox.found("orders", 3)
+    queue = SendQueue(1000, zlib.crc32, lambda: None)
+    queue.partitions_found("orders", 3)
     went = []
     for size in sizes:
         lines = set()
         for _ in range(size):
-            outbox.enter()
-            line = outbox.add(Outbound("orders", RecordBytes(b"x")), Gathering(lambda _: None))
+            queue.enter()
+            line = queue.add(
+                OutgoingRecord("orders", RecordBytes(b"x")), CallbackReceipt(lambda _: None)
+            )
             assert line is not None
             lines.add(line)
         (line,) = lines
-        went.append(line.to.partition)
-        assert len(line.batch()) == size
+        went.append(line.partition.partition)
+        assert len(line.next_batch()) == size
         line.written(0, size)
     assert went == [number % 3 for number in range(len(sizes))]
 
 
 def test_a_partition_that_comes_back_has_the_line_that_it_had() -> None:
-    outbox = Outbox(1000, zlib.crc32, lambda: None)
-    outbox.found("orders", 2)
+    queue = SendQueue(1000, zlib.crc32, lambda: None)
+    queue.partitions_found("orders", 2)
 
-    def send() -> Line | None:
-        outbox.enter()
-        return outbox.add(Outbound("orders", RecordBytes(b""), 1), Gathering(lambda _: None))
+    def send() -> PartitionQueue | None:
+        queue.enter()
+        return queue.add(
+            OutgoingRecord("orders", RecordBytes(b""), 1), CallbackReceipt(lambda _: None)
+        )
 
     line = send()
-    outbox.found("orders", 1)
-    outbox.found("orders", 2)
+    queue.partitions_found("orders", 1)
+    queue.partitions_found("orders", 2)
     assert send() is line
     assert line is not None
-    assert len(line.batch()) == 2
+    assert len(line.next_batch()) == 2
 
 
 class Noted(Receipt):
-    def told(self, error: BaseException | None) -> None:
+    def report(self, error: BaseException | None) -> None:
         assert error is None
 
 
 def test_a_broker_that_tells_no_offset_has_stored_nothing_anywhere_else() -> None:
-    outbox, receipts = Outbox(1000, zlib.crc32, lambda: None), [Noted(), Noted()]
-    outbox.found("orders", 1)
+    queue, receipts = SendQueue(1000, zlib.crc32, lambda: None), [Noted(), Noted()]
+    queue.partitions_found("orders", 1)
     for receipt in receipts:
-        outbox.enter()
-        line = outbox.add(Outbound("orders", RecordBytes(b"")), receipt)
+        queue.enter()
+        line = queue.add(OutgoingRecord("orders", RecordBytes(b"")), receipt)
     assert line is not None
-    line.batch()
+    line.next_batch()
     line.written(-1, 2)
     assert [receipt.offset for receipt in receipts] == [-1, -1]
 
@@ -279,13 +284,13 @@ def test_a_broker_that_tells_no_offset_has_stored_nothing_anywhere_else() -> Non
 def test_a_refused_batch_is_tried_record_by_record_and_what_came_behind_it_in_batches_again() -> (
     None
 ):
-    outbox, told = Outbox(1000, zlib.crc32, lambda: None), list[tuple[int, bool]]()
-    outbox.found("orders", 1)
+    queue, told = SendQueue(1000, zlib.crc32, lambda: None), list[tuple[int, bool]]()
+    queue.partitions_found("orders", 1)
 
-    def send(number: int) -> Line:
-        outbox.enter()
-        receipt = Gathering(lambda error: told.append((number, error is None)))
-        line = outbox.add(Outbound("orders", RecordBytes(str(number).encode())), receipt)
+    def send(number: int) -> PartitionQueue:
+        queue.enter()
+        receipt = CallbackReceipt(lambda error: told.append((number, error is None)))
+        line = queue.add(OutgoingRecord("orders", RecordBytes(str(number).encode())), receipt)
         assert line is not None
         receipt.expect()
         receipt.seal()
@@ -293,12 +298,12 @@ def test_a_refused_batch_is_tried_record_by_record_and_what_came_behind_it_in_ba
 
     for number in range(3):
         line = send(number)
-    assert len(line.batch()) == 3
+    assert len(line.next_batch()) == 3
     assert not line.refused(Refused())
     for number in range(3, 6):
         send(number)
     sizes = []
-    while batch := line.batch():
+    while batch := line.next_batch():
         sizes.append(len(batch))
         if batch[0].value == b"1":
             assert line.refused(Refused())
@@ -309,8 +314,8 @@ def test_a_refused_batch_is_tried_record_by_record_and_what_came_behind_it_in_ba
 
 
 def test_who_raises_when_it_is_told_keeps_nobody_else_from_being_told() -> None:
-    outbox, told = Outbox(10, zlib.crc32, lambda: None), list[int]()
-    outbox.found("orders", 1)
+    queue, told = SendQueue(10, zlib.crc32, lambda: None), list[int]()
+    queue.partitions_found("orders", 1)
 
     def hear(number: int) -> None:
         told.append(number)
@@ -318,14 +323,14 @@ def test_who_raises_when_it_is_told_keeps_nobody_else_from_being_told() -> None:
             raise Refused
 
     for number in range(3):
-        outbox.enter()
-        receipt = Gathering(lambda _, number=number: hear(number))
-        line = outbox.add(Outbound("orders", RecordBytes(b"x")), receipt)
+        queue.enter()
+        receipt = CallbackReceipt(lambda _, number=number: hear(number))
+        line = queue.add(OutgoingRecord("orders", RecordBytes(b"x")), receipt)
         receipt.expect()
         receipt.seal()
     assert line is not None
-    assert len(line.batch()) == 3
+    assert len(line.next_batch()) == 3
     with pytest.raises(Refused):
         line.written(0, 3)
     assert told == [0, 1, 2]
-    assert outbox.in_flight == 0
+    assert queue.in_flight == 0

@@ -1,4 +1,4 @@
-"""What an application sends by itself in one transaction."""
+"""Emitters: many records in one transaction."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from reactive_kafka.errors import (
 from reactive_kafka.formats import SchemaMissing
 from reactive_kafka.outgoing.channel import AroundSend, OutgoingChannel, sender_of
 from reactive_kafka.outgoing.memory import Target
-from reactive_kafka.outgoing.positions import aborted
-from reactive_kafka.outgoing.results import check_value
-from reactive_kafka.outgoing.schemas import once_known
-from reactive_kafka.outgoing.transactional import TransactionalWriter
-from reactive_kafka.outgoing.transactions import Transaction
+from reactive_kafka.outgoing.result_records import check_value
+from reactive_kafka.outgoing.schema_wait import once_known
+from reactive_kafka.outgoing.transactions.positions import aborted
+from reactive_kafka.outgoing.transactions.transaction import Transaction
+from reactive_kafka.outgoing.transactions.transactional_writer import TransactionalWriter
 from reactive_kafka.records import HeaderPairs, record_of
 from reactive_kafka.tasks import HomeLoop
 from reactive_kafka.verdicts.ageing import not_ageing
@@ -32,18 +32,16 @@ T = TypeVar("T")
 
 
 class AtHome(Protocol):
-    """Awaits something on the application's loop."""
+    """Awaits a coroutine on the event loop of the application."""
 
     async def __call__(self, home: HomeLoop, work: Callable[[], Coroutine[Any, Any, T]]) -> T: ...
 
 
 class EmitterTransaction:
-    """Sends many records that are all written, or none of them; what :meth:`Emitter.transaction`
-    returns.
+    """Sends many records: all of them are written, or none. :meth:`Emitter.transaction` returns it.
 
-    Readers of what is committed (``isolation_level = "read_committed"``) see them when the block
-    has ended, and if it raises never. It has nothing to do with the transaction of a handler that
-    it is used in.
+    Readers with ``isolation_level = "read_committed"`` see the records when the block has ended. If
+    it raises, they never see them. It is independent of the transaction of a handler that uses it.
     """
 
     def __init__(
@@ -54,7 +52,7 @@ class EmitterTransaction:
     ) -> None:
         self._running = running
         self._at_home = at_home
-        # What the application has around its sends.
+        # The send middleware of the application.
         self._around = around
         self._open: tuple[Transaction, OutgoingChannel, HomeLoop] | None = None
 
@@ -64,8 +62,8 @@ class EmitterTransaction:
             isinstance(channel, OutgoingChannel) and isinstance(channel.writer, TransactionalWriter)
         ):
             raise ConfigError(
-                f"[outgoing.{channel.name}] has no transactional_id, and app.emitter({channel.name!r}).transaction() "
-                "needs one"
+                f"[outgoing.{channel.name}] has no transactional_id, "
+                f"and app.emitter({channel.name!r}).transaction() needs one"
             )
         producers = channel.writer.producers
 
@@ -86,14 +84,14 @@ class EmitterTransaction:
         timestamp: datetime | None = None,
         topic: str | None = None,
     ) -> None:
-        """Take a value (or a :class:`Record`); it is written by the end of the block at the latest.
+        """Add a value (or a :class:`Record`); it is written at the end of the block at the latest.
 
         Raises:
             EncodeError: No serializer fits it.
             RejectedRecordError: The broker refuses it, or Kafka takes none like it.
             TransactionAbortedError: The broker does not answer; nothing of the transaction is
                 stored.
-            RuntimeError: The block has not begun, or has ended.
+            RuntimeError: Called before or after the block.
         """
         if self._open is None:
             raise RuntimeError("send() is for inside of `async with emitter.transaction() as tx:`")
@@ -105,20 +103,19 @@ class EmitterTransaction:
             return
         check_value(record)
         try:
-            outbound = channel.prepare(record)
+            outgoing = channel.prepare(record)
         except SchemaMissing as missing:
             prepare = partial(channel.prepare, record)
-            outbound = await self._at_home(
+            outgoing = await self._at_home(
                 home, partial(once_known, prepare, missing, channel.settings.send_timeout_s)
             )
-        # Without the coroutines of a step that waits, which most do not.
-        if home.is_here:
-            if transaction.gather(sender_of(channel), outbound):
-                await _told(transaction.write)
+        put = partial(transaction.put, [(sender_of(channel), outgoing)])
+        if not home.is_here:
+            await self._at_home(home, partial(_step, put))
             return
-        await self._at_home(
-            home, partial(_told, partial(transaction.put, [(sender_of(channel), outbound)]))
-        )
+        # Most records are only collected, so the coroutines of a step that waits are saved.
+        if transaction.collect(sender_of(channel), outgoing):
+            await _step(transaction.write)
 
     async def __aexit__(
         self,
@@ -131,9 +128,9 @@ class EmitterTransaction:
         Raises:
             RejectedRecordError: The broker refuses a record; nothing is stored.
             TransactionAbortedError: The broker does not answer; nothing is stored.
-            OutcomeUnknownError: It does not answer the commit: all of it may be stored, or nothing.
+            OutcomeUnknownError: It does not answer the commit: all may be stored, or nothing.
         """
-        # The block has begun.
+        # __aenter__ has set it.
         assert self._open is not None  # noqa: S101
         transaction, _, home = self._open
         self._open = None
@@ -143,26 +140,31 @@ class EmitterTransaction:
 async def _put(transaction: Transaction, channel: OutgoingChannel, record: Any) -> None:
     check_value(record)
     try:
-        outbound = channel.prepare(record)
+        outgoing = channel.prepare(record)
     except SchemaMissing as missing:
-        outbound = await once_known(
+        outgoing = await once_known(
             partial(channel.prepare, record), missing, channel.settings.send_timeout_s
         )
-    await _told(partial(transaction.put, [(sender_of(channel), outbound)]))
+    await _step(partial(transaction.put, [(sender_of(channel), outgoing)]))
 
 
 async def _end(transaction: Transaction, *, is_to_commit: bool) -> None:
     try:
         if is_to_commit:
-            await _told(transaction.write)
-            await _told(transaction.commit)
+            await _step(transaction.write)
+            await _step(transaction.commit)
     finally:
         with not_ageing():
             await transaction.close()
 
 
-async def _told(step: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Take a step, and say of an error that nothing is stored where that is so."""
+async def _step(step: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Take a step of the transaction.
+
+    Raises:
+        TransactionAbortedError: A broker error after which nothing is stored.
+        RejectedRecordError, OutcomeUnknownError: As the step raises them.
+    """
     try:
         with not_ageing():
             await step()

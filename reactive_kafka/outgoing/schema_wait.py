@@ -1,4 +1,4 @@
-"""What is to be sent waits here for its schema, while the registry is away or has not answered."""
+"""Waits for the schema registry, for values that cannot be encoded before it has answered."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ T = TypeVar("T")
 async def once_known(
     make: Callable[[], T], missing: SchemaMissing, timeout_s: float | None = None
 ) -> T:
-    """What *make* makes when the registry has answered; *missing* is what it has just raised.
+    """Call *make* again when the registry has answered, and return its result.
+
+    Args:
+        make: Raises SchemaMissing while a schema is not known.
+        missing: What its last call has raised.
+        timeout_s: How long to wait in all, in seconds; None: for as long as it takes.
 
     Raises:
         SchemaAwayError: There is no answer after *timeout_s*.
-        ChannelClosedError: The application has stopped meanwhile.
-
-    Cancellation:
-        Nothing is made.
+        ChannelClosedError: The application has stopped.
     """
     loop = asyncio.get_running_loop()
     deadline = None if timeout_s is None else loop.time() + timeout_s

@@ -1,4 +1,4 @@
-"""What one value that a handler returned, or yielded, becomes: the records to be sent. Pure."""
+"""Turns a value that a handler returned, or yielded, into the records to send. Pure."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _ATOMS = (str, bytes, bytearray, memoryview, range, Enum)
 """Nothing can be inside of these, although some have items."""
 
 _RIGHT_FORM = (
-    "a Record is what is sent, and so is a CloudEvent; they are no part of a value: yield them one by one, or return "
-    "a list of them only"
+    "a Record is what is sent, and so is a CloudEvent; they are no part of a value: "
+    "yield them one by one, or return a list of them only"
 )
 
 
@@ -41,10 +41,10 @@ is_sent_whole: Callable[[Any], bool] = lru_cache(maxsize=1024)(_is_sent_whole)
 
 
 def promises_records(annotation: Any) -> bool:
-    """Whether a return annotation is, or yields, a list or tuple of Records or CloudEvents, as
-    ``list[Record] | None``.
+    """Whether a function returns or yields lists of Records or CloudEvents, by its annotation.
 
-    An empty list of such a function is no record.
+    ``list[Record] | None`` is an example. If such a function returns an empty list, that is no
+    record.
     """
     arguments = [part for part in typing.get_args(annotation) if part is not Ellipsis]
     outer = typing.get_origin(annotation)
@@ -52,14 +52,14 @@ def promises_records(annotation: Any) -> bool:
         items = [kind for part in arguments for kind in _alternatives(part)]
         if items and all(isinstance(kind, type) and is_sent_whole(kind) for kind in items):
             return True
-    is_around = outer in (Annotated, typing.Union, UnionType) or (
+    has_inner_types = outer in (Annotated, typing.Union, UnionType) or (
         isinstance(outer, type) and _is_run(outer)
     )
-    return is_around and any(map(promises_records, arguments))
+    return has_inner_types and any(map(promises_records, arguments))
 
 
 def _alternatives(annotation: Any) -> Sequence[Any]:
-    """The members of a union without None; otherwise the annotation alone."""
+    """Return the members of a union, without None; otherwise the annotation alone."""
     if typing.get_origin(annotation) is Annotated:
         return _alternatives(typing.get_args(annotation)[0])
     if typing.get_origin(annotation) in (typing.Union, UnionType):
@@ -68,16 +68,18 @@ def _alternatives(annotation: Any) -> Sequence[Any]:
 
 
 def _is_run(kind: type) -> bool:
-    """Whether objects of a class are run for their results, as a generator is."""
+    """Whether the results of such an object come by running it, as with a generator."""
     return issubclass(kind, AsyncIterable | Awaitable)
 
 
 def records_of(result: Any, *, empty_is_none: bool = False) -> Sequence[Any]:
-    """The values and Records to send, in their order: none for None, as a rule *result* alone.
+    """Return the values and Records to send, in order. For most results that is the result alone.
 
-    A list or tuple of nothing but Records and CloudEvents is as many records. Every other list is
-    one value, and so is a NamedTuple. With *empty_is_none* an empty list or tuple is no record;
-    otherwise it is a value.
+    None is no record. A list or tuple of Records and CloudEvents only is as many records. Every
+    other list is one value, and so is a NamedTuple.
+
+    Args:
+        empty_is_none: An empty list or tuple is no record; otherwise it is a value.
 
     Raises:
         EncodeError: A Record or an event is inside of a value, at any depth: see
@@ -86,14 +88,14 @@ def records_of(result: Any, *, empty_is_none: bool = False) -> Sequence[Any]:
     kind = type(result)
     if kind in _PLAIN:
         return () if result is None else (result,)
-    # Only a NamedTuple has them.
-    if isinstance(result, list | tuple) and not hasattr(kind, "_fields"):
+    is_named_tuple = hasattr(kind, "_fields")
+    if isinstance(result, list | tuple) and not is_named_tuple:
         if not result:
             return () if empty_is_none else (result,)
         if any(is_sent_whole(item) for item in set(map(type, result))):
             for item in result:
                 if not is_sent_whole(type(item)):
-                    what = _name_of(next(one for one in result if is_sent_whole(type(one))))
+                    what = _name_of(next(sent for sent in result if is_sent_whole(type(sent))))
                     raise EncodeError(
                         f"a {kind.__name__} of {what}s has other values, too: {_RIGHT_FORM}"
                     )
@@ -104,8 +106,7 @@ def records_of(result: Any, *, empty_is_none: bool = False) -> Sequence[Any]:
 
 
 def check_value(sent: Any) -> None:
-    """Check that nothing is inside of one value, or of the value of a Record, that would be a
-    record by itself.
+    """Check that no Record or event hides inside of a value, or of the value of a Record.
 
     Looks at the items of collections, the values of mappings, and the fields of dataclasses, attrs
     classes, pydantic models and msgspec structs, at any depth.
@@ -132,15 +133,15 @@ def _name_of(sent: Any) -> str:
 
 
 def _hidden_in(value: Any) -> Any:
-    """The first Record or event that is found inside of *value*; None if there is none."""
+    """Return the first Record or event inside of *value*; None if there is none."""
     outer: Any = type(value)
     items = _look_into(outer)(value)
-    # The usual case, without a line of Python for each item.
+    # In the usual case no line of Python runs for each item.
     if _PLAIN.issuperset(map(type, items)):
         return None
     unseen = [items]
     seen = {id(value)}
-    # What was made for the search must live as long as its id is remembered.
+    # Objects that were created by the search must live as long as their ids are kept in *seen*.
     alive: list[Any] = []
     while unseen:
         items = unseen.pop()
@@ -160,7 +161,7 @@ def _hidden_in(value: Any) -> Any:
 
 @lru_cache(maxsize=1024)
 def _look_into(kind: type) -> Callable[[Any], Collection[Any]]:
-    """What gives the items of a value of this type."""
+    """Return the function that returns the items of a value of this type."""
     if issubclass(kind, _ATOMS):
         return lambda value: ()
     if issubclass(kind, Mapping):
@@ -177,6 +178,6 @@ def _look_into(kind: type) -> Callable[[Any], Collection[Any]]:
         return lambda value: ()
     return lambda value: [
         *(getattr(value, name, None) for name in names),
-        # what a pydantic model has been given besides its fields
+        # Extra fields that a pydantic model was given.
         *(getattr(value, "model_extra", None) or {}).values(),
     ]

@@ -1,10 +1,9 @@
-"""Exactly once: what a handler sends, and the positions behind what it was called with, are one
-transaction.
+"""Exactly once: what a handler sends and the positions of its records are one transaction.
 
-Everything that commits positions of such a channel is a transaction: a handler's call, a dead
-letter, and the commit at a tick of what was settled without sending anything. One at a time has a
-partition, so that no position is stored over a later one. A plain commit among them might land
-late, over the position of a transaction.
+Everything that commits positions of such a channel is a transaction: the call of a handler, a dead
+letter, and the commit on the interval of records that were settled without sending anything. A
+plain commit between them might arrive late, and overwrite the position of a transaction. For the
+same reason a partition is in one transaction at a time.
 """
 
 from __future__ import annotations
@@ -27,18 +26,19 @@ from reactive_kafka.errors import (
     text_of,
 )
 from reactive_kafka.observe.events import Observer, TransactionAborted
-from reactive_kafka.outgoing.outbox import Outbound
-from reactive_kafka.outgoing.positions import (
+from reactive_kafka.outgoing.queue.record import OutgoingRecord
+from reactive_kafka.outgoing.transactional_letters import TransactionalLetters
+from reactive_kafka.outgoing.transactions.positions import (
     LOOK_S,
     Letter,
-    Part,
-    Positions,
+    PartitionRecords,
     TransactionClient,
+    TransactionPositions,
     aborted,
     check_open,
 )
-from reactive_kafka.outgoing.transactional_letters import TransactionalLetters
-from reactive_kafka.outgoing.transactions import Transaction, TransactionalProducers
+from reactive_kafka.outgoing.transactions.producers import TransactionalProducers
+from reactive_kafka.outgoing.transactions.transaction import Transaction
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.subscription import Subscription
 from reactive_kafka.tasks import Spawn, is_set_within
@@ -49,8 +49,9 @@ from reactive_kafka.verdicts.partition import verdicts_of
 
 
 class ExactlyOnce(NoHook):
-    """The transactions of one session of an incoming channel; a
-    :class:`~reactive_kafka.verdicts.hook.DeliveryHook`.
+    """The transactions of one session of an incoming channel, as a hook of its deliveries.
+
+    See :class:`~reactive_kafka.verdicts.hook.DeliveryHook`.
     """
 
     covers_retries = True
@@ -67,16 +68,16 @@ class ExactlyOnce(NoHook):
         self._name = channel
         self._producers = producers
         self._spawn = spawn
-        self._positions = Positions(clients)
+        self._positions = TransactionPositions(clients)
         self._letters = TransactionalLetters(producers, self._positions, self._aborted, spawn)
         self._observer = observer
-        # Records whose transaction is being ended.
+        # The records whose transaction is ending -> done when it has ended.
         self._ending: dict[tuple[OffsetTracker, int], Future[None]] = {}
 
-    # What the channel asks.
+    # The hook: called by the channel.
 
     def reader(self, connector: Connector) -> Connector:
-        return _Connector(connector, self)
+        return _TransactionalConnector(connector, self)
 
     def is_in_transaction(self, tracker: OffsetTracker) -> bool:
         return self._positions.is_held(tracker.partition)
@@ -85,21 +86,19 @@ class ExactlyOnce(NoHook):
         if isinstance(error, BaseExceptionGroup):
             _, others = error.split(TransactionAbortedError)
             return None if others is not None else self.may_call_again(error.exceptions[0])
-        return (
-            CallAgain(if_settled=False, ages=False)
-            if isinstance(error, TransactionAbortedError)
-            else None
-        )
+        if isinstance(error, TransactionAbortedError):
+            return CallAgain(if_settled=False, ages=False)
+        return None
 
     def check(self, tracker: OffsetTracker, index: int) -> None:
         raise CheckpointError(
-            f"channel {self._name!r} is exactly once: the transaction of a handler's call acks its records. Return to "
-            "have them acked, raise an error to have them nacked"
+            f"channel {self._name!r} is exactly once: the transaction of a handler's call acks its "
+            "records. Return to have them acked, raise an error to have them nacked"
         )
 
     check_up_to = check
 
-    def writes_letter(self, delivery: Delivery) -> Callable[[Outbound], Awaitable[None]]:
+    def writes_letter(self, delivery: Delivery) -> Callable[[OutgoingRecord], Awaitable[None]]:
         return partial(self._letters.write, delivery)
 
     def may_have_stored(self, delivery: Delivery) -> bool:
@@ -110,22 +109,23 @@ class ExactlyOnce(NoHook):
         if done is not None:
             await asyncio.wait([done])
 
-    # A handler's call.
+    # The transaction of a handler's call.
 
     async def run(
         self, deliveries: Sequence[Delivery], produce: Callable[[Transaction], Awaitable[None]]
     ) -> None:
-        """Commit what *produce* puts into a transaction, with the positions behind *deliveries*,
-        which it settles.
+        """Commit the records that *produce* sends with the positions of *deliveries*; settle these.
 
-        Where nothing is put, nothing is done.
+        If *produce* sends nothing, nothing is done.
 
-        Raises what *produce* raises; nothing is stored then.
-        RejectedRecordError, EncodeError: a record can never be written.
-        TransactionAbortedError: Nothing is stored, through no fault of the records: they are to be
-        handled again.
-        Cancellation: The end of the transaction goes on, once it has begun; :meth:`find_out` waits
-        for it.
+        Raises:
+            RejectedRecordError, EncodeError: A record can never be written.
+            TransactionAbortedError: Nothing is stored. It is no fault of the records: handle them
+                again.
+            BaseException: What *produce* raises. Nothing is stored then.
+
+        Cancellation:
+            Once the end of the transaction has begun it continues; :meth:`find_out` waits for it.
         """
         try:
             await self._run(deliveries, produce)
@@ -147,31 +147,27 @@ class ExactlyOnce(NoHook):
             if transaction.is_empty:
                 await transaction.close()
                 return
-            parts = self._parts(deliveries)
+            partitions = _by_partition(deliveries)
         except BaseException:
             await transaction.close()
             raise
-        await self._in_a_task(transaction, parts)
+        await self._end_in_a_task(transaction, partitions)
 
-    def _parts(self, deliveries: Sequence[Delivery]) -> list[Part]:
-        found: dict[OffsetTracker, Part] = {}
-        for delivery in deliveries:
-            if delivery.tracker not in found:
-                found[delivery.tracker] = Part(delivery.tracker, [])
-            found[delivery.tracker].deliveries.append(delivery)
-        return sorted(found.values(), key=lambda part: part.tracker.partition)
-
-    async def _in_a_task(self, transaction: Transaction, parts: list[Part]) -> None:
-        """End it, whether or not the handler's call is cancelled meanwhile: its outcome must not be
-        left unknown.
-        """
+    async def _end_in_a_task(
+        self, transaction: Transaction, partitions: list[PartitionRecords]
+    ) -> None:
+        """End the transaction, even if the call is cancelled: its outcome must be known."""
         done: Future[None] = asyncio.get_running_loop().create_future()
-        keys = [(part.tracker, delivery.index) for part in parts for delivery in part.deliveries]
+        keys = [
+            (records.tracker, delivery.index)
+            for records in partitions
+            for delivery in records.deliveries
+        ]
 
         async def work() -> None:
             failed: Exception | None = None
             try:
-                await self._end(transaction, parts)
+                await self._end(transaction, partitions)
             except Exception as error:
                 failed = error
             except BaseException:
@@ -186,7 +182,7 @@ class ExactlyOnce(NoHook):
                 done.set_result(None)
             else:
                 done.set_exception(failed)
-                # Looked at: the call may have been cancelled.
+                # If the call was cancelled nobody looks at the error, and asyncio would log that.
                 done.exception()
 
         if self._spawn(work, f"transaction of {self._name}") is None:
@@ -196,34 +192,36 @@ class ExactlyOnce(NoHook):
         with not_ageing():
             await asyncio.shield(done)
 
-    async def _end(self, transaction: Transaction, parts: list[Part]) -> None:
-        async with self._positions.holding([part.tracker.partition for part in parts]):
-            for part in parts:
-                await self._positions.until_read(part.tracker)
-                part.letters = await self._letters_before(part)
-            await self._positions.end(transaction, parts)
+    async def _end(self, transaction: Transaction, partitions: list[PartitionRecords]) -> None:
+        async with self._positions.holding([records.tracker.partition for records in partitions]):
+            for records in partitions:
+                await self._positions.until_read(records.tracker)
+                records.letters = await self._letters_before(records)
+            await self._positions.end(transaction, partitions)
 
-    async def _letters_before(self, part: Part) -> list[Letter]:
-        """The letters of nacked records among those of a part, once there are all: no position may
-        pass them.
+    async def _letters_before(self, records: PartitionRecords) -> list[Letter]:
+        """Wait for the letters of nacked records before the last one: no position may pass them.
+
+        Raises:
+            TransactionAbortedError: A record before the last one is neither ours nor nacked.
         """
-        tracker = part.tracker
-        last = part.deliveries[-1].index
+        tracker = records.tracker
+        last = records.deliveries[-1]
         while True:
-            check_open(part)
-            letters = self._letters.before(tracker, last)
-            if tracker.unsettled_up_to(last) == len(part.deliveries) + len(letters):
+            check_open(records)
+            letters = self._letters.before(tracker, last.index)
+            if tracker.unsettled_up_to(last.index) == len(records.deliveries) + len(letters):
                 return letters
-            nacks = verdicts_of(tracker).nacks_up_to(last)
+            nacks = verdicts_of(tracker).nacks_up_to(last.index)
             if len(nacks) <= len(letters):
                 raise aborted(
-                    f"a record of {tracker.partition} before offset {part.deliveries[-1].offset} is unsettled"
+                    f"a record of {tracker.partition} before offset {last.offset} is unsettled"
                 )
             self._letters.came.clear()
-            # Or the nack is carried out without a letter.
+            # With a limit: a nack may also be settled without a letter.
             await is_set_within(self._letters.came, LOOK_S)
 
-    # Commits at a tick.
+    # The commit on the interval.
 
     async def commit(
         self,
@@ -232,10 +230,10 @@ class ExactlyOnce(NoHook):
         offsets: Mapping[TopicPartition, Committed],
         generation: int,
     ) -> None:
-        """Commit positions in a transaction of their own. Raises as :meth:`Consumer.commit`."""
+        """Commit positions in a transaction. Raises as :meth:`Consumer.commit`."""
         for partition in offsets:
             if self._positions.is_held(partition):
-                # Its position is a later one: this one must not be stored over it.
+                # Its position is a later one, and must not be overwritten.
                 raise TransientBrokerError(f"a transaction of {partition} is open")
         async with self._positions.holding(offsets):
             transaction = self._producers.begin()
@@ -248,7 +246,7 @@ class ExactlyOnce(NoHook):
                     except PositionsRefusedError as error:
                         refusal = error
                 if refusal is None or len(refusal.refused) < len(offsets):
-                    # The others take part in it.
+                    # Not all were refused: commit the others.
                     await transaction.commit()
                 if refusal is not None:
                     raise refusal
@@ -256,8 +254,8 @@ class ExactlyOnce(NoHook):
                 await transaction.close()
 
 
-class _Connector(Passing[Connector]):
-    """Makes consumers that commit in transactions."""
+class _TransactionalConnector(Passing[Connector]):
+    """Creates consumers that commit in transactions."""
 
     def __init__(self, inner: Connector, transactions: ExactlyOnce) -> None:
         super().__init__(inner)
@@ -274,13 +272,13 @@ class _Connector(Passing[Connector]):
         inner = self._inner.consumer(
             name=name, subscription=subscription, group_id=group_id, properties=properties
         )
-        # Start-up has seen to it.
+        # Start-up refuses exactly once without a group.
         assert group_id is not None  # noqa: S101
-        return _Consumer(inner, self._transactions, group_id)
+        return _TransactionalConsumer(inner, self._transactions, group_id)
 
 
-class _Consumer(Passing[Consumer]):
-    """Commits in transactions."""
+class _TransactionalConsumer(Passing[Consumer]):
+    """A consumer whose commits are transactions."""
 
     def __init__(self, inner: Consumer, transactions: ExactlyOnce, group_id: str) -> None:
         super().__init__(inner)
@@ -289,3 +287,12 @@ class _Consumer(Passing[Consumer]):
 
     async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
         await self._transactions.commit(self._inner, self._group_id, offsets, generation)
+
+
+def _by_partition(deliveries: Sequence[Delivery]) -> list[PartitionRecords]:
+    found: dict[OffsetTracker, PartitionRecords] = {}
+    for delivery in deliveries:
+        if delivery.tracker not in found:
+            found[delivery.tracker] = PartitionRecords(delivery.tracker, [])
+        found[delivery.tracker].deliveries.append(delivery)
+    return sorted(found.values(), key=lambda records: records.tracker.partition)

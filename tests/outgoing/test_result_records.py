@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict
 
 from reactive_kafka.errors import EncodeError
-from reactive_kafka.outgoing.results import check_value, promises_records, records_of
+from reactive_kafka.outgoing.result_records import check_value, promises_records, records_of
 from reactive_kafka.records import Record
 
 RIGHT_FORM = (

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka.errors import EncodeError
-from reactive_kafka.outgoing.replies import (
+from reactive_kafka.outgoing.reply_headers import (
     CORRELATION_ID,
     PARTITION,
     TOPIC,

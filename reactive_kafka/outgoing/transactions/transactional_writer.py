@@ -1,6 +1,4 @@
-"""What a transactional channel has in the place of a writer: each record that is sent by itself has
-a transaction.
-"""
+"""The writer of a transactional channel: a record that is sent alone gets a transaction."""
 
 from __future__ import annotations
 
@@ -22,20 +20,23 @@ from reactive_kafka.errors import (
 from reactive_kafka.observe.events import ChannelFailed, Observer, SendFailed
 from reactive_kafka.observe.facts import OutgoingFacts
 from reactive_kafka.observe.writable import Writable
-from reactive_kafka.outgoing.outbox import Gathering, Outbound, Partitioner, Receipt
-from reactive_kafka.outgoing.transactions import Sender, TransactionalProducers
-from reactive_kafka.outgoing.waiting import Waiting
-from reactive_kafka.outgoing.watch import BrokerWatch
-from reactive_kafka.outgoing.writer import BACKOFF, FLUSH_S
+from reactive_kafka.outgoing.queue.broker_watch import BrokerWatch
+from reactive_kafka.outgoing.queue.receipt import CallbackReceipt, Receipt
+from reactive_kafka.outgoing.queue.record import OutgoingRecord, QueuedRecord
+from reactive_kafka.outgoing.queue.send_queue import Partitioner
+from reactive_kafka.outgoing.queue.writer import BACKOFF, FLUSH_S
+from reactive_kafka.outgoing.transactions.producers import TransactionalProducers
+from reactive_kafka.outgoing.transactions.transaction import Sender
 from reactive_kafka.tasks import Spawn, Work
 
 
 class TransactionalWriter(Sender):
-    """Has the face of a :class:`~reactive_kafka.outgoing.writer.Writer`; handlers and emitters
-    begin transactions.
+    """Used like a :class:`~reactive_kafka.outgoing.queue.writer.Writer` by channels and emitters.
+
+    Handlers and emitters that send several records begin transactions of ``producers`` instead.
     """
 
-    # Nothing is accepted at once.
+    # A record is never accepted at once: its caller waits for the end of the transaction.
     has_room = False
 
     def __init__(
@@ -54,15 +55,16 @@ class TransactionalWriter(Sender):
         self._observer = observer
         self._spawn = spawn
         self._scopes: list[CancelScope] = []
-        # Why nobody can say how many partitions the topic has.
-        self._not_found: str | None = None
+        # Why the partitions of the topic could not be looked up; None: they are known.
+        self._topic_problem: str | None = None
         self.watch = BrokerWatch(name, producers.check, clock, observer)
         self._failure: str | None = None
-        self._waiting = 0
+        self._sending = 0
 
     def start(self, topic: str) -> None:
-        """Claim an id in the background, and again after each trouble; a missing *topic* is told
-        from now on.
+        """Claim an id in the background, and claim ids again after errors.
+
+        From now on a missing *topic* is reported.
         """
         self._background(partial(self._find, topic), f"outgoing {self.name}")
         self._background(self._mend, f"transactions of {self.name}")
@@ -83,21 +85,21 @@ class TransactionalWriter(Sender):
             try:
                 await self.producers.partitions(topic)
             except BrokerError as error:
-                self._not_found = str(error)
+                self._topic_problem = str(error)
                 reach.failed(error, self._clock.monotonic())
                 await asyncio.sleep(waits.next_s())
             else:
-                self._not_found = None
+                self._topic_problem = None
                 reach.found()
                 return
 
     async def _mend(self) -> None:
-        # Beside the search for the topic: transactions of other topics, or of positions alone, do
-        # not wait for that.
+        # This is a separate task: transactions of other topics, or of positions alone, need not
+        # wait until the topic is found.
         waits = Waits(BACKOFF)
         while True:
             await self.producers.trouble.wait()
-            # A transaction that is tried again does it by itself.
+            # A transaction that is retried meanwhile claims its id itself.
             await asyncio.sleep(waits.next_s())
             try:
                 await self.producers.mend()
@@ -107,32 +109,34 @@ class TransactionalWriter(Sender):
                 waits.progressed()
 
     def fail(self, error: BaseException) -> None:
-        """As a writer's."""
+        """As :meth:`Writer.fail`."""
         self._failure = describe(error)
         self._observer.on(ChannelFailed(channel=self.name, reason=self._failure, error=error))
 
-    async def put(self, outbound: Outbound, receipt: Gathering) -> None:
-        """Write a record in a transaction of its own; tried until the broker has it, or the
-        application stops.
+    async def put(self, outgoing: OutgoingRecord, receipt: CallbackReceipt) -> None:
+        """Write a record in a transaction, and retry until the broker has it.
 
-        Raises as :meth:`Writer.put`, and RejectedRecordError.
+        A record that the broker refuses fails *receipt*.
+
+        Raises:
+            ChannelClosedError: The channel stops.
         """
         receipt.expect()
-        self._waiting += 1
+        self._sending += 1
         try:
             waits = Waits(BACKOFF)
             while True:
-                if receipt.is_over or await self._put(outbound, receipt):
+                if receipt.is_over or await self._attempt(outgoing, receipt):
                     return
                 await asyncio.sleep(waits.next_s())
         finally:
-            self._waiting -= 1
+            self._sending -= 1
 
-    async def _put(self, outbound: Outbound, receipt: Receipt) -> bool:
-        """One attempt; False: it may be tried again."""
+    async def _attempt(self, outgoing: OutgoingRecord, receipt: Receipt) -> bool:
+        """Try once; False if it should be tried again."""
         transaction = self.producers.begin()
         try:
-            await transaction.put([(self, outbound)])
+            await transaction.put([(self, outgoing)])
             await transaction.write()
             at = transaction.at
             offset = transaction.offset
@@ -140,13 +144,13 @@ class TransactionalWriter(Sender):
             assert at is not None  # noqa: S101
             await transaction.commit()
         except (EncodeError, RejectedRecordError, OutcomeUnknownError) as error:
-            # Of unknown outcome: sent again, it might stand there twice.
+            # If the outcome is unknown, another attempt might write the record twice.
             receipt.fail(error)
         except BrokerError as error:
-            self.tell(outbound.topic, error)
+            self.send_failed(outgoing.topic, error)
             return False
         else:
-            # It is not sealed yet, so this is not its end.
+            # The receipt is not sealed yet, so it reports later and needs the offset here.
             receipt.at = at
             receipt.offset = offset
             receipt.written(at, offset)
@@ -154,27 +158,34 @@ class TransactionalWriter(Sender):
             await transaction.close()
         return True
 
-    def tell(self, topic: str, error: BrokerError) -> None:
-        """A transaction with a record for *topic* has failed."""
+    def send_failed(self, topic: str, error: BrokerError) -> None:
+        """Report that a transaction with a record for *topic* has failed."""
         self.sent["failed"] += 1
         self._observer.on(SendFailed(channel=self.name, topic=topic, reason=str(error)))
 
-    def put_now(self, waiting: Waiting, topic: str, partition: int | None = None) -> None:
-        """Refused: nobody would hear how its transaction ends. ConfigError."""
+    def put_now(self, record: QueuedRecord, topic: str, partition: int | None = None) -> None:
+        """Refuse: the caller would never learn how the transaction ended.
+
+        Raises:
+            ConfigError: Always.
+        """
         raise ConfigError(
-            f"outgoing channel {self.name!r} is transactional: send within `async with emitter.transaction()`, or await"
+            f"outgoing channel {self.name!r} is transactional: "
+            "send within `async with emitter.transaction()`, or await"
         )
 
-    def take(self, waiting: Waiting, topic: str) -> bool:
-        """Nothing is accepted at once."""
+    def take(self, record: QueuedRecord, topic: str) -> bool:
+        """Return False: nothing is accepted at once."""
         return False
 
     async def flush(self) -> None:
-        """Nothing waits here: whoever sends waits for the end of the transaction."""
+        """Return at once: senders wait for the end of their transactions, so nothing is queued."""
 
     async def stop(self, deadline: float | None = None) -> None:
-        """Wait some seconds for open transactions, not beyond *deadline* (monotonic), abort the
-        others, and close.
+        """Wait for open transactions, abort those that are still open, and close.
+
+        Args:
+            deadline: Monotonic, in seconds; the wait ends after ``FLUSH_S`` at the latest.
         """
         for scope in self._scopes:
             scope.cancel()
@@ -182,11 +193,11 @@ class TransactionalWriter(Sender):
         await self.producers.stop(min(left_s, FLUSH_S))
 
     def facts(self) -> OutgoingFacts:
-        """As a writer's."""
+        """As :meth:`Writer.facts`."""
         return OutgoingFacts(
             channel=self.name,
-            broker_error=self._not_found or self.producers.error or self.watch.silence,
-            in_flight=self._waiting,
+            broker_error=self._topic_problem or self.producers.error or self.watch.silence,
+            in_flight=self._sending,
             sent=dict(self.sent),
             send_durations=self.durations,
             failure=self._failure,

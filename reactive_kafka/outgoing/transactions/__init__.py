@@ -1,0 +1,1 @@
+"""Records and positions that are committed together, or not at all."""
