@@ -17,7 +17,7 @@ from typing import Any, Literal, cast
 
 from reactive_kafka.clock import SYSTEM_CLOCK
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.delivery.calls import Invocation
 from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.delivery.lanes import Lanes

@@ -5,7 +5,7 @@ from reactive_kafka.app import App
 from reactive_kafka.channel.channel import Channel
 from reactive_kafka.checkpoint.store import Checkpoint, CheckpointStore, TransactionalStore
 from reactive_kafka.commit.strategy import CommitStrategy, Progress
-from reactive_kafka.config.schema import IncomingSettings, Settings
+from reactive_kafka.config.settings import IncomingSettings, Settings
 from reactive_kafka.delivery.current import current_batch, current_message
 from reactive_kafka.errors import (
     BrokerError,

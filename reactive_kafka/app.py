@@ -17,8 +17,8 @@ from reactive_kafka.broker.client import Connector
 from reactive_kafka.broker.connect import EMBEDDED, KafkaConnector
 from reactive_kafka.channel.channel import Channel
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
-from reactive_kafka.config.load import Reading, Where
-from reactive_kafka.config.schema import AckMode, Settings
+from reactive_kafka.config.load import ConfigSource, LoadedConfiguration
+from reactive_kafka.config.settings import AckMode, Settings
 from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.errors import BrokerError, ChannelClosedError, ConfigError, MissingExtraError
 from reactive_kafka.group_offsets import GroupOffsets
@@ -67,7 +67,7 @@ class App(Declarations):
             the event loop.
     """
 
-    def __init__(self, config: Where = None, *, observer: Observer | None = None) -> None:
+    def __init__(self, config: ConfigSource = None, *, observer: Observer | None = None) -> None:
         super().__init__(
             Declared(self, self._check_decorating, self._check_emitter, self._outgoing)
         )
@@ -84,7 +84,7 @@ class App(Declarations):
         self._stores: OpenStore | None = None
         self._settings: Settings | None = None
         # What the settings were read from; without channels that were added.
-        self._reading: Reading | None = None
+        self._reading: LoadedConfiguration | None = None
         self._spec: AppSpec | None = None
         # What tests do to the plan.
         self._fit: Callable[[AppSpec], AppSpec] | None = None
@@ -115,7 +115,7 @@ class App(Declarations):
         return self._settings or self.configure()
 
     def configure(
-        self, source: Where = None, overrides: Mapping[str, Any] | None = None
+        self, source: ConfigSource = None, overrides: Mapping[str, Any] | None = None
     ) -> Settings:
         """Read the configuration and fit the handlers to it, without connecting.
 
@@ -398,7 +398,7 @@ class App(Declarations):
         clock: Clock,
         observer: Observer,
         fit: Callable[[AppSpec], AppSpec],
-        source: Where = None,
+        source: ConfigSource = None,
     ) -> Iterator[Mapping[str, Any] | None]:
         """Run on what a test has, until the context ends: then everything is what it was, and is
         read anew.

@@ -291,8 +291,8 @@ def test_importing_the_package_loads_none_of_our_own_modules_that_only_some_appl
     None
 ):
     some = (
-        "config.microprofile.application",
-        "config.microprofile.files",
+        "config.microprofile.quarkus_layer",
+        "config.microprofile.quarkus_files",
         "formats.models",
         "formats.texts",
         "spark.batches.function",

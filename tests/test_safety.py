@@ -15,7 +15,7 @@ from reactive_kafka.broker import local
 from reactive_kafka.broker.aiokafka.producer import PRODUCER_DEFAULTS
 from reactive_kafka.broker.aiokafka.setup import CONSUMER_FIXED, client_properties
 from reactive_kafka.config.load import read_settings
-from reactive_kafka.config.schema import SparkSettings
+from reactive_kafka.config.settings import SparkSettings
 from reactive_kafka.spark.session.conf import driver_environment, session_conf
 from tests.app.helpers import committed, facts, in_virtual_time, make_app, running, send, until
 
@@ -45,7 +45,7 @@ OF_A_MODULE = {
 }
 IMPORTS_BY_NAME = {
     "formats/names.py": "module:function of a configuration file",
-    "cli/finding.py": "the application that a command line names",
+    "cli/app_loading.py": "the application that a command line names",
     "cli/commands.py": "a command of ours",
     "handlers/exception_names.py": "an exception class that the configuration names",
 }

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.config.incoming_values import AssignedPartition
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.incoming_kinds import AssignedPartition
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.subscription import Partitions, Pattern, Ranges, Subscription, Topics
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.spark.plan import CONF, MASTER, PAGES, VALUE_BYTES
-from reactive_kafka.config.schema import SparkSettings
+from reactive_kafka.config.settings import SparkSettings
 from reactive_kafka.spark.session.engine import maker_for
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import asyncio
 import signal
 import sys
 
-from reactive_kafka.cli.errors import Failure
+from reactive_kafka.cli.errors import CommandFailed
 from reactive_kafka.runtime.signals import exit_now
 
 from .checks import Outcome, checks, summary
@@ -18,11 +18,11 @@ def main(seconds: float) -> None:
     """Run for so many seconds after Spark is ready; exits with 1 if a check fails.
 
     Raises:
-        Failure: It did not get ready, or was asked to end early.
+        CommandFailed: It did not get ready, or was asked to end early.
     """
     outcome = asyncio.run(_play(seconds))
     if outcome is None:
-        raise Failure("ended early: nothing was checked")
+        raise CommandFailed("ended early: nothing was checked")
     done = checks(outcome)
     print("\n".join(summary(done)))
     if not all(check.ok for check in done):

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from reactive_kafka.broker.client import Inspector
 from reactive_kafka.broker.connect import EMBEDDED, KafkaConnector
-from reactive_kafka.cli.errors import Failure
+from reactive_kafka.cli.errors import CommandFailed
 from reactive_kafka.records import TopicPartition
 
 from . import shop
@@ -58,7 +58,7 @@ class Play:
         """Everything, from start to stop; None if an early end was asked for.
 
         Raises:
-            Failure: It did not get ready.
+            CommandFailed: It did not get ready.
         """
         async with AsyncExitStack() as stack:
             connector = await self._prepare(stack)
@@ -121,7 +121,7 @@ class Play:
         try:
             http = self._app.http
             if http is None:
-                raise Failure("the demo needs [http] enabled = true")
+                raise CommandFailed("the demo needs [http] enabled = true")
             self._screen.say(f"health and metrics: {http.url}/health {http.url}/metrics")
             probe = ReadyProbe(http.url)
             watching = [asyncio.ensure_future(probe.run()), asyncio.ensure_future(self._show())]
@@ -154,7 +154,7 @@ class Play:
                 f"{check.name}: {check.data.get('reason')}"
                 for check in self._app.health().ready.checks
             ]
-            raise Failure(f"not ready after {READY_WITHIN_S:g} s: {'; '.join(reasons)}")
+            raise CommandFailed(f"not ready after {READY_WITHIN_S:g} s: {'; '.join(reasons)}")
         probe.answers.clear()
         self._began = time.monotonic()
         return True

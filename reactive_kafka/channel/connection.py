@@ -14,7 +14,7 @@ from reactive_kafka.channel.reach import Reach
 from reactive_kafka.channel.signals import ClientSignals
 from reactive_kafka.channel.stable import StableOffsets
 from reactive_kafka.config.checks import GroupTimes
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import BrokerError, FatalBrokerError, FencedError
 from reactive_kafka.partitions.assignment import Assignment
 from reactive_kafka.partitions.budget import NOTHING, Asked

@@ -9,8 +9,8 @@ from collections.abc import Callable, Hashable
 from operator import attrgetter
 from typing import Any
 
-from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.config.values import did_you_mean
+from reactive_kafka.config.kinds import did_you_mean
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.delivery.lane import KeyOf
 from reactive_kafka.errors import ConfigError, DecodeError, describe
 from reactive_kafka.formats import FormatError

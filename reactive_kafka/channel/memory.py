@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from reactive_kafka.channel.spec import MakeWorkers, RunServices
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.delivery.current import Place
 from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.delivery.workers import WorkerSetup, WorkerSignals

@@ -19,7 +19,7 @@ from reactive_kafka.checkpoint.hook import CheckpointHook
 from reactive_kafka.checkpoint.rows import CheckpointRows
 from reactive_kafka.commit.poison import oldest_started
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.delivery.lanes import CappedLanes, Lanes
 from reactive_kafka.delivery.limit import LimitedCappedLanes, LimitedLanes
 from reactive_kafka.delivery.poison import PoisonGuard

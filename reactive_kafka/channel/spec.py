@@ -14,8 +14,8 @@ from reactive_kafka.checkpoint.states import Codec
 from reactive_kafka.checkpoint.store import CheckpointStore
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.strategy import CommitStrategy, Throttled
-from reactive_kafka.config.incoming_values import AssignedPartition
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.incoming_kinds import AssignedPartition
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.config.tables import DelayedRetrySettings
 from reactive_kafka.delivery.ages import RecordTimes
 from reactive_kafka.delivery.lane import KeyOf

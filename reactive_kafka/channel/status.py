@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from reactive_kafka.backoff import Backoff
 from reactive_kafka.clock import Clock
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.config.tables import RestartSettings
 from reactive_kafka.delivery.states import after
 from reactive_kafka.errors import HandlerError, text_of

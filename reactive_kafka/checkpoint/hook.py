@@ -13,7 +13,7 @@ from reactive_kafka.checkpoint.rows import CheckpointRows
 from reactive_kafka.checkpoint.states import Codec, States
 from reactive_kafka.checkpoint.transaction import Transactions
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import (
     AlreadyStoredError,
     CheckpointError,

@@ -16,7 +16,7 @@ from reactive_kafka.checkpoint.store import Checkpoint, CheckpointStore
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.metadata.pending import PendingCommit
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import (
     BrokerError,
     CheckpointRefusedError,

@@ -12,7 +12,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import ConfigError, DecodeError, EncodeError
 from reactive_kafka.formats.encoders import write_json
 from reactive_kafka.formats.names import FormatError, load_object

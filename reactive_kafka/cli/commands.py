@@ -10,20 +10,20 @@ from typing import Any
 
 import click
 
-from reactive_kafka.cli.errors import Failure, WrongUsage
+from reactive_kafka.cli.errors import CommandFailed, WrongUsage
 from reactive_kafka.errors import ConfigError, MissingExtraError, ReactiveKafkaError, escaped
 
 MODULES = {
-    "run": "reactive_kafka.cli.application",
-    "check": "reactive_kafka.cli.application",
-    "schema": "reactive_kafka.cli.schema",
-    "asyncapi": "reactive_kafka.cli.asyncapi.command",
-    "lag": "reactive_kafka.cli.lag",
-    "offsets": "reactive_kafka.cli.offsets.command",
-    "dlq": "reactive_kafka.cli.dlq.command",
-    "broker": "reactive_kafka.cli.local",
-    "spark": "reactive_kafka.cli.local",
-    "demo": "reactive_kafka.cli.local",
+    "run": "reactive_kafka.cli.application_commands",
+    "check": "reactive_kafka.cli.application_commands",
+    "schema": "reactive_kafka.cli.schema_command",
+    "asyncapi": "reactive_kafka.cli.asyncapi.asyncapi_command",
+    "lag": "reactive_kafka.cli.lag_command",
+    "offsets": "reactive_kafka.cli.offsets.offsets_command",
+    "dlq": "reactive_kafka.cli.dlq.dlq_command",
+    "broker": "reactive_kafka.cli.developer_commands",
+    "spark": "reactive_kafka.cli.developer_commands",
+    "demo": "reactive_kafka.cli.developer_commands",
 }
 """Command -> where the function of its name is, in the order of the help."""
 # Still to come.
@@ -71,7 +71,7 @@ class Commands(click.Group):
                 raise WrongUsage(str(error)) from error
             except ReactiveKafkaError as error:
                 # Any other exception is a bug, and keeps its traceback.
-                raise Failure(str(error)) from error
+                raise CommandFailed(str(error)) from error
 
 
 @contextmanager

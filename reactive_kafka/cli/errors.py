@@ -7,7 +7,7 @@ from __future__ import annotations
 import click
 
 
-class Failure(click.ClickException):
+class CommandFailed(click.ClickException):
     """The command ran and failed: exit code 1."""
 
     exit_code = 1

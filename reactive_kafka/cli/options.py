@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import click
 
-from reactive_kafka.cli.errors import Failure
+from reactive_kafka.cli.errors import CommandFailed
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
@@ -98,29 +98,6 @@ def confirmed(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def ask(question: str, *, yes: bool) -> None:
-    """Ask, on stderr, unless *yes* is the answer; a no raises Failure."""
+    """Ask, on stderr, unless *yes* is the answer; a no raises CommandFailed."""
     if not yes and not click.confirm(question, err=True):
-        raise Failure("nothing was changed")
-
-
-def aligned(
-    head: Sequence[str], rows: Sequence[Sequence[object]], *, left: Sequence[str]
-) -> list[str]:
-    """Lines with two blanks between columns; those that *left* names to the left, the others,
-    numbers, to the right.
-
-    None is a dash.
-    """
-    columns = []
-    for column in zip(head, *rows, strict=True):
-        texts = ["-" if cell is None else str(cell) for cell in column]
-        width = max(map(len, texts))
-        columns.append(
-            [text.ljust(width) if column[0] in left else text.rjust(width) for text in texts]
-        )
-    return ["  ".join(line).rstrip() for line in zip(*columns, strict=True)]
-
-
-def counted(count: int, what: str) -> str:
-    """``1 record``, ``2 records``."""
-    return f"{count} {what}{'' if count == 1 else 's'}"
+        raise CommandFailed("nothing was changed")

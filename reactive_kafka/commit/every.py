@@ -12,7 +12,7 @@ from collections.abc import Callable
 from math import inf
 
 from reactive_kafka.commit.strategy import CommitStrategy, Throttled
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings
 
 Ahead = Callable[[], tuple[int, int]]
 """How many offsets the positions that are due are ahead of those that are stored; how many records

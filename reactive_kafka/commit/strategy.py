@@ -7,7 +7,7 @@ from __future__ import annotations
 import inspect
 from typing import Any, NamedTuple, Protocol
 
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.formats import FormatError
 from reactive_kafka.formats.names import load_strategy, made_strategy
@@ -42,7 +42,7 @@ class CommitStrategy(Protocol):
 
     A custom one is named by ``commit_strategy = "module:object"``: an instance, or a class or
     function that makes one when it is called with the channel's
-    :class:`~reactive_kafka.config.schema.IncomingSettings`. All partitions of the channel share it;
+    :class:`~reactive_kafka.config.settings.IncomingSettings`. All partitions of the channel share it;
     it is called on the event loop and must not block.
 
     Attributes:

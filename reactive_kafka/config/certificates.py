@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from reactive_kafka.config.checks import Contradictions
 from reactive_kafka.config.collect import BROKEN, View
-from reactive_kafka.config.read import unreadable
+from reactive_kafka.config.config_files import unreadable
 
 
 def tls_files(view: View) -> Contradictions:

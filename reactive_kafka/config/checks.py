@@ -10,7 +10,7 @@ from itertools import chain
 
 from reactive_kafka.config.client_properties import AUTO_COMMIT_INTERVAL
 from reactive_kafka.config.collect import BROKEN, View
-from reactive_kafka.config.incoming_values import STORE, ranges_of
+from reactive_kafka.config.incoming_kinds import STORE, ranges_of
 from reactive_kafka.config.keys import CHANNEL_SECTIONS, INCOMING, Section
 from reactive_kafka.config.layers import Problems
 from reactive_kafka.formats.names import EVENTS, REGISTERED_FORMATS

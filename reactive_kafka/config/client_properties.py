@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from reactive_kafka.config.json_schema import values as schemas
-from reactive_kafka.config.values import (
+from reactive_kafka.config.json_schema import value_schemas as schemas
+from reactive_kafka.config.kinds import (
     BOOLEAN,
     COUNT,
     TEXT,

@@ -9,9 +9,9 @@ from typing import Any
 from reactive_kafka.config import keys
 from reactive_kafka.config.client_properties import SIDES
 from reactive_kafka.config.keys import Section
-from reactive_kafka.config.schema import IncomingSettings, OutgoingSettings, Settings
 from reactive_kafka.config.secrets import masked
-from reactive_kafka.config.told.unused import NEED_COMMITS
+from reactive_kafka.config.settings import IncomingSettings, OutgoingSettings, Settings
+from reactive_kafka.config.startup_warnings.unused import NEED_COMMITS
 
 # Tables whose defaults are left out.
 _UNLESS_DEFAULT = ("retry", "restart", "spark", "schema", "cloud_events")

@@ -1,7 +1,6 @@
-"""The sections of the configuration, the keys that each takes, and what a written key means, or why
-nothing. Pure.
+"""The sections of the configuration, their keys, and what a key means that a user wrote. Pure.
 
-A name with a dot stands in a table of its own: ``retry.backoff`` is ``backoff`` in
+A name with a dot is a key of a table inside the section: ``retry.backoff`` is ``backoff`` in
 ``[incoming.X.retry]``.
 """
 
@@ -23,9 +22,11 @@ from reactive_kafka.config.client_properties import (
     names_like,
     refusal,
 )
-from reactive_kafka.config.incoming_values import is_dotted
+from reactive_kafka.config.fields import Key, keys_of
+from reactive_kafka.config.incoming_kinds import is_dotted
+from reactive_kafka.config.kinds import BOOLEAN, SERVERS, TOPIC, Kind, did_you_mean
 from reactive_kafka.config.microprofile.attributes import attribute
-from reactive_kafka.config.schema import (
+from reactive_kafka.config.settings import (
     FAILURE,
     HttpSettings,
     IncomingSettings,
@@ -34,40 +35,37 @@ from reactive_kafka.config.schema import (
     Settings,
     SparkSettings,
 )
-from reactive_kafka.config.tables import Key, SchemaRegistrySettings, TracingSettings, keys_of
-from reactive_kafka.config.values import BOOLEAN, SERVERS, TOPIC, Kind, did_you_mean
+from reactive_kafka.config.tables import SchemaRegistrySettings, TracingSettings
 
-_KAFKAS = (
+_KAFKA_NAMES = (
     "bootstrap.servers group.id auto.offset.reset enable.auto.commit transactional.id "
     "key.deserializer value.deserializer key.serializer value.serializer"
 )
-KAFKA_SPELLINGS = {name: form(name) for name in _KAFKAS.split()} | {
+KAFKA_SPELLINGS = {name: form(name) for name in _KAFKA_NAMES.split()} | {
     "compression": "compression_type"
 }
-"""Kafka's name -> the key of ours that it means."""
+"""Kafka's name -> our key with the same meaning."""
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """The keys that one table takes. ``clients`` and ``free`` have tables inside it."""
+    """The keys that one table takes."""
 
     # As users write the table: incoming.X.
     title: str
     keys: dict[str, Key]
-    # Whose raw client properties may stand here.
+    # The clients whose raw properties are allowed here.
     sides: frozenset[Side] = frozenset()
-    # Whose raw properties they take, too.
+    # Table inside the section -> the clients whose raw properties it takes, besides its keys.
     clients: Mapping[str, frozenset[Side]] = field(default_factory=dict)
-    # Their keys are the user's own words -> their values.
+    # Table inside the section whose keys are names of the user's own -> the kind of their values.
     free: Mapping[str, Kind[str]] = field(default_factory=dict)
 
     @property
     def tables(self) -> frozenset[str]:
-        """Names of the tables inside it."""
-        return (
-            frozenset(name.partition(".")[0] for name in self.keys if "." in name)
-            | self.free.keys()
-        )
+        """The names of the tables inside the section."""
+        with_keys = frozenset(name.partition(".")[0] for name in self.keys if "." in name)
+        return with_keys | self.free.keys()
 
 
 BOOTSTRAP_SERVERS = replace(keys_of(Settings)["bootstrap_servers"], target="")
@@ -75,7 +73,7 @@ _LETTER_SERVERS = Key(
     "dead_letter_queue.bootstrap_servers",
     SERVERS,
     None,
-    "The brokers that dead letters go to; default: the channel's.",
+    "The brokers that dead letters go to. Default: the channel's.",
 )
 _INSECURE = Key(
     "allow_insecure_sasl",
@@ -87,16 +85,18 @@ _EVENTS = Key(
     "cloud_events",
     BOOLEAN,
     None,
-    "`true`, or a table: every value is written as a CloudEvent; `false`: none is. Default: those that are one.",
+    "Which values to write as CloudEvents. `true`, or a table: all. `false`: none. Default: those "
+    "that are CloudEvents.",
 )
 _INCOMING = {
-    "topic": Key("topic", TOPIC, None, "The topic to read; default: the channel's name."),
+    "topic": Key("topic", TOPIC, None, "The topic to read. Default: the channel's name."),
     **keys_of(IncomingSettings),
     _LETTER_SERVERS.name: _LETTER_SERVERS,
 }
 _SERVERS = {"bootstrap_servers": BOOTSTRAP_SERVERS}
 _KAFKA = _SERVERS | {_INSECURE.name: _INSECURE}
-_OF_A_CHANNEL = (
+# One value of these for all channels would be a mistake, so [kafka] does not take them.
+_ONLY_IN_CHANNELS = (
     "topic",
     "topics",
     "pattern",
@@ -105,20 +105,19 @@ _OF_A_CHANNEL = (
     "delayed_retry.topics",
     "schema.file",
 )
-"""One of these for all channels would be a mistake."""
 _OUTGOING = {**keys_of(OutgoingSettings), _EVENTS.name: _EVENTS}
 _EVENT_TABLE = tuple(name for name in _OUTGOING if name.startswith(f"{_EVENTS.name}."))
 _SHARED = {
     name: key
     for name, key in (_OUTGOING | _INCOMING).items()
-    if name not in (*_OF_A_CHANNEL, *_EVENT_TABLE)
+    if name not in (*_ONLY_IN_CHANNELS, *_EVENT_TABLE)
 }
 _CLIENTS = {"dead_letter_queue": PRODUCER, "delayed_retry": CONSUMER}
 _FREE = {"failure_routes": FAILURE}
-# Of a route.
+# The key of a failure route that lets in-place retries go first.
 AFTER_RETRIES = "after_retries"
 MOST_LISTED = 12
-"""Keys that an error names; of a table with more it says where they are."""
+"""The most keys that an error lists. For a section with more it names the page that has them."""
 
 INCOMING = Section("incoming.X", _INCOMING | _SERVERS, CONSUMER, clients=_CLIENTS, free=_FREE)
 OUTGOING = Section("outgoing.X", _OUTGOING | _SERVERS, PRODUCER)
@@ -137,59 +136,75 @@ PLAIN_SECTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What a written key stands for."""
+    """What a key means that a user wrote."""
 
-    # Ours, or aiokafka's; several for a property that says several things at once.
+    # Our key, or aiokafka's keyword. Several for a property that sets several at once.
     names: tuple[str, ...]
     kind: Kind[Any]
-    # Parsed value -> name -> value.
+    # Turns the parsed value into name -> value.
     values: Callable[[Any], Mapping[str, Any]]
-    # The value is the path of a file that holds the real one.
+    # The written value is the path of a file that holds the real one.
     in_file: bool = False
     # The value is not a secret, even if its name looks like one.
     is_open: bool = False
 
 
 class NoMeaning(ValueError):
-    """The key is unknown, belongs elsewhere, or is not supported; the text says what to do
-    instead.
+    """The key is unknown, belongs elsewhere, or is not supported.
+
+    The text says what to do instead. ``meant`` has the names that were probably meant; they must
+    not be reported as missing, too.
     """
 
     def __init__(self, reason: str, meant: tuple[str, ...] = ()) -> None:
         super().__init__(reason)
-        # The names that were probably meant, so that they are not reported as missing too.
         self.meant = meant
 
 
 def meaning(section: Section, path: tuple[str, ...]) -> Meaning:
-    """What the key at *path* (its parts inside the section, as written) stands for;
-    :class:`NoMeaning` if nothing.
+    """Return what the key at *path* means.
+
+    Args:
+        section: The section that the key is written in.
+        path: The parts of the key inside the section, as written.
+
+    Raises:
+        NoMeaning: The key means nothing here.
     """
     written = ".".join(path)
     name = _own_name(written)
     table, _, rest = written.partition(".")
-    if (free := _own_name(table)) in section.free and rest:
-        return _free(section, free, rest)
-    if found := _known(section, name) or _in_file(section, name):
+    free_table = _own_name(table)
+    if free_table in section.free and rest:
+        return _route_meaning(section, free_table, rest)
+    found = _known(section, name) or _in_file(section, name)
+    if found is not None:
         return found
-    if section.sides and (instead := refusal(_place(section, name)[1])):
-        raise NoMeaning(f"aiokafka has no such property; {instead}")
+    if section.sides:
+        _, property_name, _ = _place(section, name)
+        instead = refusal(property_name)
+        if instead is not None:
+            raise NoMeaning(f"aiokafka has no such property; {instead}")
     raise _misplaced(section, name) or _unknown(section, written)
 
 
 def is_known(section: Section, name: str) -> bool:
-    """Whether it is a key or a client property that stands in the section itself."""
+    """Return whether *name* is a key, a client property or a table of the section itself."""
     return _known(section, _own_name(name)) is not None or name in section.tables
 
 
 def _own_name(written: str) -> str:
+    """Return our name for a key that may be written with hyphens, or as in Kafka."""
     name = written.replace("-", "_")
     return KAFKA_SPELLINGS.get(name, name)
 
 
 def _place(section: Section, name: str) -> tuple[str, str, frozenset[Side]]:
-    """The table (with a dot; empty for the section itself) that *name* stands in, its name there,
-    whose properties.
+    """Split *name* into its table and its name there.
+
+    Returns:
+        The table with a dot, or an empty string for the section itself; the name inside it; the
+        clients whose raw properties are allowed there.
     """
     table, _, rest = name.partition(".")
     if rest and table in section.clients:
@@ -198,11 +213,14 @@ def _place(section: Section, name: str) -> tuple[str, str, frozenset[Side]]:
 
 
 def _known(section: Section, name: str) -> Meaning | None:
+    """Return the meaning of a key or of a raw property; None if it is neither."""
     table, name, sides = _place(section, name)
-    if key := section.keys.get(table + name):
+    key = section.keys.get(table + name)
+    if key is not None:
         return Meaning((key.name,), key.kind, lambda parsed: {key.name: parsed})
     if not table and form(name) == AUTO_COMMIT_INTERVAL.name and "commit_interval" in section.keys:
-        # Its own name stays, too: what it says counts with enable_auto_commit only.
+        # Its own name is kept, too: a check needs to know that the interval was meant for
+        # enable_auto_commit.
         both = ("commit_interval", AUTO_COMMIT_INTERVAL.name)
         return Meaning(
             both, AUTO_COMMIT_INTERVAL.kind, lambda parsed: dict.fromkeys(both, parsed / 1000)
@@ -210,53 +228,55 @@ def _known(section: Section, name: str) -> Meaning | None:
     prop = find(name)
     if prop is None or not prop.sides & sides:
         return None
-    names = tuple(table + part for part in prop.names)
     return Meaning(
-        names,
-        prop.kind,
-        lambda parsed: {table + part: one for part, one in prop.values(parsed).items()},
+        names=tuple(table + keyword for keyword in prop.names),
+        kind=prop.kind,
+        values=lambda parsed: {
+            table + keyword: value for keyword, value in prop.values(parsed).items()
+        },
     )
 
 
 def _in_file(section: Section, name: str) -> Meaning | None:
-    found = (
-        _known(section, _own_name(name[: -len("_file")]))
-        if name.endswith(("_file", ".file"))
-        else None
-    )
-    return replace(found, in_file=True) if found is not None and found.kind.free else None
+    """Return the meaning of a key such as ``password_file``, whose value is in a file."""
+    if not name.endswith(("_file", ".file")):
+        return None
+    found = _known(section, _own_name(name[: -len("_file")]))
+    if found is None or not found.kind.free:
+        return None
+    return replace(found, in_file=True)
 
 
-def _free(section: Section, table: str, written: str) -> Meaning:
-    """A key of the user's own: the name of an exception, spelled as in Python, or what a table of
-    that name says.
-    """
-    # No class is called "strategy": a dotted name of one may be written as tables inside of each
-    # other.
+def _route_meaning(section: Section, table: str, written: str) -> Meaning:
+    """Return the meaning of a failure route: the dotted name of an exception, or a table of it."""
+    # A dotted name may be written as tables inside of each other, so the last part may be a key of
+    # the route. No exception class is called "strategy" or "after_retries".
     exception, _, last = written.rpartition(".")
-    what = last.replace("-", "_").lower() if exception else ""
-    if what not in ("strategy", AFTER_RETRIES):
+    key = last.replace("-", "_").lower() if exception else ""
+    if key not in ("strategy", AFTER_RETRIES):
         exception = written
     if not is_dotted(exception):
         raise NoMeaning(
             'expected the name of an exception as key: "ValueError", "package.module.SomeError"'
         )
-    name = f"{table}.{exception}"
-    first = f"{AFTER_RETRIES}.{exception}"
-    if what == AFTER_RETRIES:
-        return Meaning((first,), BOOLEAN, lambda parsed: {first: parsed}, is_open=True)
-    if what == "strategy":
-        return Meaning((name,), section.free[table], lambda parsed: {name: parsed}, is_open=True)
+    strategy_name = f"{table}.{exception}"
+    order_name = f"{AFTER_RETRIES}.{exception}"
+    kind = section.free[table]
+    if key == AFTER_RETRIES:
+        return Meaning((order_name,), BOOLEAN, lambda parsed: {order_name: parsed}, is_open=True)
+    if key == "strategy":
+        return Meaning((strategy_name,), kind, lambda parsed: {strategy_name: parsed}, is_open=True)
+    # A route without a table replaces a whole table of a lower layer.
     return Meaning(
-        (name, first),
-        section.free[table],
-        lambda parsed: {name: parsed, first: False},
+        (strategy_name, order_name),
+        kind,
+        lambda parsed: {strategy_name: parsed, order_name: False},
         is_open=True,
     )
 
 
 def _misplaced(section: Section, name: str) -> NoMeaning | None:
-    """The error for a key that another section has."""
+    """Return the error for a key that belongs to another section, or is a table; else None."""
     table = name.split(".")[0]
     if name in section.tables:
         return NoMeaning(f"expected a table: [{section.title}.{name}]")
@@ -272,51 +292,63 @@ def _misplaced(section: Section, name: str) -> NoMeaning | None:
 
 
 def _unknown(section: Section, written: str) -> NoMeaning:
-    """The error for a key that nobody knows: the one probably meant, else those that are allowed or
-    near to it.
-    """
+    """Return the error for a key that no section has: the key probably meant, or the allowed ones."""
     table, name, sides = _place(section, written.replace("-", "_"))
-    if table and (prop := find(name)):
+    prop = find(name)
+    if table and prop is not None:
+        of_property = "".join(prop.sides)
         return NoMeaning(
-            f"a property of {''.join(prop.sides)}s, and this is a table of {''.join(sides)} properties"
+            f"a property of {of_property}s, and this is a table of {''.join(sides)} properties"
         )
-    if theirs := _of_smallrye(section, written):
-        return theirs
-    inside = f"{written.partition('.')[0].replace('-', '_')}."
-    if not table and any(key.startswith(inside) for key in section.keys):
-        table = inside
-        name = written[len(inside) :]
+    smallrye_error = _smallrye_attribute(section, written)
+    if smallrye_error is not None:
+        return smallrye_error
+    first_part = f"{written.partition('.')[0].replace('-', '_')}."
+    if not table and any(key.startswith(first_part) for key in section.keys):
+        # A table without raw properties.
+        table = first_part
+        name = written[len(first_part) :]
         sides = frozenset()
-    name = name if table else written
+    if not table:
+        name = written
     own = [
         key.removeprefix(table) for key in (*section.keys, *section.free) if key.startswith(table)
     ]
-    properties = names_like(name) if sides else []
-    if table:
-        properties = [one for one in properties if (prop := find(one)) and prop.sides & sides]
-    if near := did_you_mean(name, (*properties, *own)):
+    near = did_you_mean(name, (*_properties_like(name, table, sides), *own))
+    if near is not None:
         shown = near if sides or not table else table + near
         return NoMeaning(f"unknown key; did you mean {shown!r}?", _names_of(section, table + near))
-    if near := did_you_mean(written.partition(".")[0], section.free):
+    near = did_you_mean(written.partition(".")[0], section.free)
+    if near is not None:
         return NoMeaning(f"unknown key; did you mean {near!r}?", _names_of(section, near))
     if len(own) > MOST_LISTED:
-        some = (
-            "; the nearest: " + ", ".join(map(repr, close))
-            if (close := get_close_matches(name, own))
-            else ""
+        close = get_close_matches(name, own)
+        nearest = f"; the nearest: {', '.join(map(repr, close))}" if close else ""
+        return NoMeaning(
+            f"unknown key{nearest}; docs/configuration.md has those of [{section.title}], and "
+            "`reactive-kafka schema` prints them"
         )
-        where = f"docs/configuration.md has those of [{section.title}], and `reactive-kafka schema` prints them"
-        return NoMeaning(f"unknown key{some}; {where}")
+    allowed = own if sides else [table + key for key in own]
     clients = f", and the client properties of a {''.join(sides)}" if sides else ""
-    return NoMeaning(
-        f"unknown key; allowed are {', '.join(own if sides else [table + key for key in own])}{clients}"
-    )
+    return NoMeaning(f"unknown key; allowed are {', '.join(allowed)}{clients}")
 
 
-def _of_smallrye(section: Section, written: str) -> NoMeaning | None:
-    """The error for an attribute of SmallRye's, which only a ``.properties`` file may have; None:
-    it is none.
-    """
+def _properties_like(name: str, table: str, sides: frozenset[Side]) -> list[str]:
+    """Return the raw properties that a misspelt *name* may mean in a place for clients of *sides*."""
+    if not sides:
+        return []
+    if not table:
+        return names_like(name)
+    allowed_here = []
+    for candidate in names_like(name):
+        prop = find(candidate)
+        if prop is not None and prop.sides & sides:
+            allowed_here.append(candidate)
+    return allowed_here
+
+
+def _smallrye_attribute(section: Section, written: str) -> NoMeaning | None:
+    """Return the error for an attribute of SmallRye's, which belongs in ``.properties``; else None."""
     side = section.title.partition(".")[0]
     found = attribute(side, written) or attribute(side, written.replace("_", "-"))
     if found is None:
@@ -325,7 +357,7 @@ def _of_smallrye(section: Section, written: str) -> NoMeaning | None:
         return NoMeaning(
             f"unknown key; did you mean {found.ours!r}?", _names_of(section, found.ours)
         )
-    return NoMeaning(f"unknown key: it is SmallRye's; here: {found.instead or found.ours}")
+    return NoMeaning(f"unknown key: SmallRye has it; here: {found.instead or found.ours}")
 
 
 def _names_of(section: Section, name: str) -> tuple[str, ...]:
@@ -336,8 +368,9 @@ def _names_of(section: Section, name: str) -> tuple[str, ...]:
 
 
 def unknown_section(name: str) -> str:
-    """What is wrong with a table (or a loose key) at the top that is none of ours."""
-    if near := did_you_mean(name, (*PLAIN_SECTIONS, *CHANNEL_SECTIONS)):
+    """Return what is wrong with a table or a key at the top that is none of ours."""
+    near = did_you_mean(name, (*PLAIN_SECTIONS, *CHANNEL_SECTIONS))
+    if near is not None:
         return f"unknown section; did you mean [{near}]?"
     if _known(KAFKA, _own_name(name)):
         return "does not belong at the top but in [kafka]"

@@ -23,15 +23,16 @@ from reactive_kafka.config.checks import (
 )
 from reactive_kafka.config.client_properties import SIDES, Side
 from reactive_kafka.config.collect import Collected, Table, View, values_of
-from reactive_kafka.config.failures import FailureAssembly
-from reactive_kafka.config.layers import PREFIX, Origin, Problems, expanded, of_code, of_environment
-from reactive_kafka.config.read import (
+from reactive_kafka.config.config_files import (
     FILE_VARIABLE,
     exposure_of,
     read_file,
     read_secret,
 )
-from reactive_kafka.config.schema import (
+from reactive_kafka.config.failure_settings import FailureSettingsBuilder
+from reactive_kafka.config.kinds import TOPIC, unknown_channel
+from reactive_kafka.config.layers import PREFIX, Origin, Problems, expanded, of_code, of_environment
+from reactive_kafka.config.settings import (
     HttpSettings,
     IncomingSettings,
     MemorySettings,
@@ -40,6 +41,12 @@ from reactive_kafka.config.schema import (
     SparkSettings,
     shared_by_replays,
     subscription_of,
+)
+from reactive_kafka.config.startup_warnings.traps import DEFAULT_FILE, traps
+from reactive_kafka.config.startup_warnings.unused import (
+    UNUSED_BY_HTTP,
+    UNUSED_BY_INCOMING,
+    UNUSED_BY_OUTGOING,
 )
 from reactive_kafka.config.tables import (
     CheckpointSettings,
@@ -51,21 +58,18 @@ from reactive_kafka.config.tables import (
     SparkChannelSettings,
     TracingSettings,
 )
-from reactive_kafka.config.told.traps import DEFAULT_FILE, traps
-from reactive_kafka.config.told.unused import UNUSED_BY_HTTP, UNUSED_BY_INCOMING, UNUSED_BY_OUTGOING
-from reactive_kafka.config.values import TOPIC, unknown_channel
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.formats.names import EVENTS
 
 _Tables = Mapping[str, Any]
-Where = str | Path | Sequence[str | Path] | _Tables | None
+ConfigSource = str | Path | Sequence[str | Path] | _Tables | None
 """Where a configuration may come from: a file, or several; tables made in code; None: as the
 environment says.
 """
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class LoadedConfiguration:
     """What a configuration says, and what is wrong with it."""
 
     # With problems, only the channels' names can be relied on: broken values are defaults.
@@ -82,12 +86,12 @@ class Reading:
 
 
 def read_settings(
-    source: Where,
+    source: ConfigSource,
     *,
     code: _Tables | None = None,
     environ: Mapping[str, str],
     overrides: _Tables | None = None,
-) -> Reading:
+) -> LoadedConfiguration:
     """Read the settings of an application. Precedence, lowest first: code, file, environment,
     overrides.
 
@@ -126,18 +130,18 @@ def read_settings(
     name = ", ".join(map(str, paths)) or "code"
     _drop_strays(given, name, problems)
     unused = Problems()
-    settings = Assembly(given, problems, unused).settings(name)
+    settings = SettingsBuilder(given, problems, unused).settings(name)
     told = traps(settings, environ, bool(tables), paths) if not problems.lines else ()
     settings = replace(settings, warnings=(*settings.warnings, *unused.report(), *told))
-    return Reading(settings, tuple(problems.report()), given)
+    return LoadedConfiguration(settings, tuple(problems.report()), given)
 
 
 def toml_of_quarkus(path: Path, environ: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
     """The TOML that a file of Quarkus means, and the warnings in it; a ConfigError has all
     problems.
     """
-    from reactive_kafka.config.microprofile.files import read_quarkus
-    from reactive_kafka.config.microprofile.toml_text import toml_of
+    from reactive_kafka.config.microprofile.quarkus_files import read_quarkus
+    from reactive_kafka.config.microprofile.toml_export import toml_of
 
     # Is of no file.
     outside = {
@@ -176,7 +180,7 @@ def _drop_strays(given: Collected, source: str, problems: Problems) -> None:
             problems.add(table.origin, f"[{table.title}]", why)
 
 
-def _paths(source: Where, environ: Mapping[str, str]) -> list[Path]:
+def _paths(source: ConfigSource, environ: Mapping[str, str]) -> list[Path]:
     """The files to read, the strongest last."""
     if source is None:
         source = environ.get(FILE_VARIABLE) or (DEFAULT_FILE if Path(DEFAULT_FILE).exists() else ())
@@ -185,7 +189,7 @@ def _paths(source: Where, environ: Mapping[str, str]) -> list[Path]:
     return [Path(source)] if isinstance(source, str | Path) else list(map(Path, source))
 
 
-class Assembly:
+class SettingsBuilder:
     """Makes the frozen settings of what was collected, and notes contradictions, what is missing
     and what is unused.
     """
@@ -259,7 +263,7 @@ class Assembly:
             )
         client = self._client(view, "consumer")
         reads = subscription_of(fields["topics"], fields["pattern"], fields["assign"]).reads
-        fields |= FailureAssembly(
+        fields |= FailureSettingsBuilder(
             name, view, client, reads, (tls_files,), self._problems, self._unused
         ).fields()
         if view.setting("group_id") is None and (

@@ -17,7 +17,7 @@ from types import CoroutineType, coroutine
 from typing import Any, Protocol
 
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.config.schema import AckMode
+from reactive_kafka.config.settings import AckMode
 from reactive_kafka.delivery.returned import ReturnedUnsettled
 from reactive_kafka.delivery.workers import Worker
 from reactive_kafka.errors import DecodeError, describe

@@ -13,7 +13,7 @@ from typing import Any
 
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.delivery.current import (
     CALL,
     WORKER,

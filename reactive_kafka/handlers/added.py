@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from reactive_kafka.config.schema import Settings
+from reactive_kafka.config.settings import Settings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.handlers.exactly_once import exactly_once, reads_transactions
 from reactive_kafka.handlers.incoming import incoming_spec

@@ -7,7 +7,7 @@ from typing import Any
 
 from reactive_kafka.config.keys import INCOMING, Section, is_known
 from reactive_kafka.config.load import read_retry
-from reactive_kafka.config.schema import AckMode
+from reactive_kafka.config.settings import AckMode
 from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.handlers.functions import is_coroutine

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 
-from reactive_kafka.config.schema import Settings
+from reactive_kafka.config.settings import Settings
 from reactive_kafka.handlers.jobs import JobSpec, misfit
 from reactive_kafka.handlers.parameters import positional_of
 from reactive_kafka.handlers.registry import unknown

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from reactive_kafka.broker.connect import EMBEDDED
-from reactive_kafka.config.schema import IncomingSettings, OutgoingSettings
+from reactive_kafka.config.settings import IncomingSettings, OutgoingSettings
 from reactive_kafka.handlers.spec import IncomingSpec, OutgoingSpec
 
 ISOLATION = "isolation_level"

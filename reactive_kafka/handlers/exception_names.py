@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 
-from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.config.values import did_you_mean
+from reactive_kafka.config.kinds import did_you_mean
+from reactive_kafka.config.settings import IncomingSettings
 
 _LOADED_LATER = ("ValidationError",)
 """Names from libraries that are loaded with the first type that needs them."""

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from reactive_kafka.channel.functions import key_of
-from reactive_kafka.config.schema import IncomingSettings, MemorySettings
+from reactive_kafka.config.settings import IncomingSettings, MemorySettings
 from reactive_kafka.delivery.skipping import filter_of
 from reactive_kafka.errors import DecodeError, text_of
 from reactive_kafka.formats import (

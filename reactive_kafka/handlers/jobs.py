@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from reactive_kafka.config.schema import IncomingSettings, Settings
+from reactive_kafka.config.settings import IncomingSettings, Settings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.handlers.registry import unknown
 from reactive_kafka.handlers.schedules import Schedule, cron, every

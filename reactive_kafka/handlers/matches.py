@@ -10,7 +10,7 @@ from itertools import chain, combinations
 from typing import TYPE_CHECKING, Any
 
 from reactive_kafka.config.keys import INCOMING
-from reactive_kafka.config.schema import AckMode, IncomingSettings
+from reactive_kafka.config.settings import AckMode, IncomingSettings
 from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.formats.unions import kinds_of, told_apart
 from reactive_kafka.formats.wanted import name_of, wanted

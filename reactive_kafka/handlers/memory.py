@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import NamedTuple
 
-from reactive_kafka.config.schema import MemorySettings
+from reactive_kafka.config.settings import MemorySettings
 
 
 class MemoryUse(NamedTuple):

@@ -11,8 +11,8 @@ from itertools import chain
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from reactive_kafka.config.schema import Settings
-from reactive_kafka.config.values import unknown_channel
+from reactive_kafka.config.kinds import unknown_channel
+from reactive_kafka.config.settings import Settings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.handlers.dependencies.graph import Graph, needing
 from reactive_kafka.handlers.exactly_once import (

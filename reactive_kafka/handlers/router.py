@@ -10,9 +10,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, TypeVar
 
 from reactive_kafka.config.keys import INCOMING, OUTGOING, Section
-from reactive_kafka.config.schema import AckMode
+from reactive_kafka.config.kinds import did_you_mean
+from reactive_kafka.config.settings import AckMode
 from reactive_kafka.config.tables import RetrySettings
-from reactive_kafka.config.values import did_you_mean
 from reactive_kafka.errors import ChannelClosedError, ConfigError
 from reactive_kafka.handlers.arguments import (
     channel_name,

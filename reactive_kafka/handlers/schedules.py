@@ -8,7 +8,7 @@ from datetime import UTC, datetime, tzinfo
 from typing import Protocol
 from zoneinfo import ZoneInfo
 
-from reactive_kafka.config.values import SOME_TIME
+from reactive_kafka.config.kinds import SOME_TIME
 from reactive_kafka.errors import ConfigError, MissingExtraError
 
 

@@ -6,7 +6,7 @@ import typing
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from reactive_kafka.config.schema import OutgoingSettings
+from reactive_kafka.config.settings import OutgoingSettings
 from reactive_kafka.formats import FormatError
 from reactive_kafka.formats.registered.codecs import check_written
 from reactive_kafka.formats.wanted import is_union, wanted

@@ -7,8 +7,8 @@ import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from reactive_kafka.config.schema import HttpSettings
 from reactive_kafka.config.secrets import revealed
+from reactive_kafka.config.settings import HttpSettings
 
 PROBES = frozenset({"/health", "/health/live", "/health/ready", "/health/started"})
 """They are answered whoever asks, and when nothing else is."""

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.clock import Clock
-from reactive_kafka.config.schema import OutgoingSettings
+from reactive_kafka.config.settings import OutgoingSettings
 from reactive_kafka.errors import ConfigError, EncodeError, RejectedRecordError
 from reactive_kafka.formats import (
     Encoder,

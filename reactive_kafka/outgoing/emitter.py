@@ -11,7 +11,7 @@ from functools import partial
 from threading import get_ident
 from typing import Any, NamedTuple, TypeVar, cast, overload
 
-from reactive_kafka.config.values import SOME_TIME
+from reactive_kafka.config.kinds import SOME_TIME
 from reactive_kafka.errors import (
     BufferFullError,
     ChannelClosedError,

@@ -12,7 +12,7 @@ from typing import Any
 
 from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.client import Connector, Inspector, inspecting
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import BrokerError
 
 BACKOFF = Backoff(0.5, 5.0)

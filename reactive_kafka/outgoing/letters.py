@@ -15,7 +15,7 @@ from anyio import CancelScope
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.clock import Clock
 from reactive_kafka.config.client_properties import SIDES
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import ChannelClosedError, RejectedRecordError
 from reactive_kafka.failure.decision import (
     Decision,

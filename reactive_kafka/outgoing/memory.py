@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from reactive_kafka.clock import Clock
-from reactive_kafka.config.schema import MemorySettings
+from reactive_kafka.config.settings import MemorySettings
 from reactive_kafka.errors import (
     ChannelClosedError,
     ConfigError,

@@ -18,7 +18,7 @@ from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.client import Connector, Consumer, Poll, start_without_group
 from reactive_kafka.clock import Clock
 from reactive_kafka.config.client_properties import SIDES
-from reactive_kafka.config.schema import OutgoingSettings
+from reactive_kafka.config.settings import OutgoingSettings
 from reactive_kafka.errors import (
     BrokerError,
     ChannelClosedError,

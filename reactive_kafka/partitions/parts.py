@@ -10,7 +10,7 @@ from reactive_kafka.broker.client import Connector
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.incarnations import Incarnations
 from reactive_kafka.commit.metadata.user import MetadataLimit
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.delivery.ages import RecordTimes
 from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.delivery.workers import Workers

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from reactive_kafka.broker.client import Chunk
 from reactive_kafka.commit.metadata.acks import AckMap
-from reactive_kafka.config.schema import OffsetReset
+from reactive_kafka.config.settings import OffsetReset
 from reactive_kafka.errors import FatalBrokerError
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.subscription import Ranges

@@ -17,7 +17,7 @@ from reactive_kafka.channel.memory import MemoryChannel
 from reactive_kafka.channel.spec import ChannelSpec, CheckpointSpec, MakeWorkers, RunServices
 from reactive_kafka.checkpoint.states import codec_for
 from reactive_kafka.commit.strategy import strategy_for
-from reactive_kafka.config.schema import IncomingSettings, OutgoingSettings
+from reactive_kafka.config.settings import IncomingSettings, OutgoingSettings
 from reactive_kafka.delivery.skipping import Skipping
 from reactive_kafka.errors import ChannelClosedError, ConfigError
 from reactive_kafka.formats.registered.schemas import Asker, Schemas

@@ -14,7 +14,7 @@ from math import inf
 from anyio import CapacityLimiter
 
 from reactive_kafka.channel.spec import RunServices
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.handlers.calls import as_async
 from reactive_kafka.handlers.jobs import JobSpec
 from reactive_kafka.observe.events import JobFailed, JobLate, JobLeft

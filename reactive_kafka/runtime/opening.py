@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.checkpoint.store import CheckpointStore
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.config.tables import CheckpointSettings
 from reactive_kafka.handlers.spec import IncomingSpec
 

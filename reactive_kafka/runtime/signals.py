@@ -19,7 +19,7 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
-from reactive_kafka.config.schema import Settings
+from reactive_kafka.config.settings import Settings
 from reactive_kafka.handlers.calls import calls_in_threads
 from reactive_kafka.observe.events import Guard
 from reactive_kafka.runtime.run import Run

@@ -12,8 +12,8 @@ from reactive_kafka.broker.client import Connector
 from reactive_kafka.broker.extras import check_connection, check_writing
 from reactive_kafka.checkpoint.store import CheckpointStore
 from reactive_kafka.clock import Clock
-from reactive_kafka.config.load import Reading, Where, read_settings
-from reactive_kafka.config.schema import Settings
+from reactive_kafka.config.load import ConfigSource, LoadedConfiguration, read_settings
+from reactive_kafka.config.settings import Settings
 from reactive_kafka.config.tables import CheckpointSettings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.handlers.calls import HookSet
@@ -64,12 +64,12 @@ class RunSpec:
 
 
 def configured(
-    source: Where,
+    source: ConfigSource,
     environ: Mapping[str, str],
     overrides: Mapping[str, Any] | None,
     registry: Registry,
     hooks: HookSet,
-) -> tuple[Reading, AppSpec]:
+) -> tuple[LoadedConfiguration, AppSpec]:
     """What the configuration says, and how everything decorated fits it; a ConfigError has all that
     is wrong.
     """

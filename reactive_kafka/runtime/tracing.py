@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from reactive_kafka.clock import Clock
-from reactive_kafka.config.schema import IncomingSettings, MemorySettings, OutgoingSettings
+from reactive_kafka.config.settings import IncomingSettings, MemorySettings, OutgoingSettings
 from reactive_kafka.config.tables import TracingSettings
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.outgoing.channel import OutgoingChannel

@@ -13,8 +13,8 @@ from reactive_kafka.broker.client import Written
 from reactive_kafka.broker.memory.broker import MemoryBroker
 from reactive_kafka.broker.memory.rules import MemoryRecord
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
-from reactive_kafka.config.load import Where
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.load import ConfigSource
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.records import RecordBytes, TopicPartition
 from reactive_kafka.testing.clock import NOVEMBER_2023, VirtualTimeLoop
 from reactive_kafka.testing.cluster import Cluster, InMemory
@@ -57,7 +57,7 @@ class TestApp:
         self,
         app: App,
         *,
-        config: Where = None,
+        config: ConfigSource = None,
         broker: MemoryBroker | None = None,
         real: bool = False,
         overrides: Mapping[str, Any] | None = None,

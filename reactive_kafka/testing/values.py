@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from reactive_kafka.app import App
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.formats import (
     Encoder,
     EventDefaults,

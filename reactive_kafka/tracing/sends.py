@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from reactive_kafka.config.schema import MemorySettings, OutgoingSettings
+from reactive_kafka.config.settings import MemorySettings, OutgoingSettings
 from reactive_kafka.outgoing.channel import OutgoingChannel
 from reactive_kafka.outgoing.memory import MemoryTarget
 from reactive_kafka.outgoing.queue.receipt import Receipt

@@ -6,7 +6,7 @@ from asyncio import Future
 from collections.abc import Callable, Iterator, Sequence
 
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.config.values import TIME, parse_duration
+from reactive_kafka.config.kinds import TIME, parse_duration
 from reactive_kafka.errors import BrokerError
 from reactive_kafka.failure.strategies import check_replacement, topic_for
 from reactive_kafka.formats.names import EVENTS

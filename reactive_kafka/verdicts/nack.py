@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import ChannelClosedError, HandlerError, RetryLaterError
 from reactive_kafka.failure.decision import Decision, FailedRecord, Skip, Stop, Write
 from reactive_kafka.failure.headers import delay_of

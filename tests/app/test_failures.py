@@ -22,7 +22,7 @@ from reactive_kafka import (
     Write,
 )
 from reactive_kafka.commit.strategy import Progress
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import CommitStrategyError, HandlerError, TransientBrokerError
 from reactive_kafka.observe.events import (
     ChannelFailed,

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from reactive_kafka import App, Batch, ConfigError, Message
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.delivery.skipping import Skipping
 from reactive_kafka.observe.events import RecordsSkipped
 from reactive_kafka.records import HeaderPairs

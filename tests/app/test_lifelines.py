@@ -18,7 +18,7 @@ import pytest
 
 from reactive_kafka import App, Batch, Message, TopicPartition
 from reactive_kafka.broker.memory.positions import CommitEntry
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.delivery.calls import Invocation
 from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.delivery.records import Dispatcher

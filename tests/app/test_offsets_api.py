@@ -29,7 +29,7 @@ from reactive_kafka.checkpoint.stores.memory import Rows
 from reactive_kafka.commit.metadata.codec import encode
 from reactive_kafka.commit.plans import PlannedRange
 from reactive_kafka.commit.strategy import Progress
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import (
     CommitStrategyError,
     FatalBrokerError,

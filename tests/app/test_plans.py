@@ -18,8 +18,8 @@ from reactive_kafka.commit.metadata.codec import encode, without_topic
 from reactive_kafka.commit.plans import PlannedRange
 from reactive_kafka.commit.strategy import strategy_for
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.config.incoming_values import AssignedPartition
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.incoming_kinds import AssignedPartition
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import NotOwnerError, OutcomeUnknownError, TransientBrokerError
 from reactive_kafka.observe.events import CommitFailed, PlanDropped
 from reactive_kafka.records import Committed

@@ -16,7 +16,7 @@ import pytest
 
 from reactive_kafka import App, Message, Record
 from reactive_kafka.checkpoint.stores.memory import MemoryStore, Rows
-from reactive_kafka.config.schema import SparkSettings
+from reactive_kafka.config.settings import SparkSettings
 from reactive_kafka.errors import BrokerError
 from reactive_kafka.observe.events import ChannelFailed, EndFailed, RecordIgnored
 from reactive_kafka.spark.session.engine import SparkEngine

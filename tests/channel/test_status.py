@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from reactive_kafka.channel.status import TRANSITIONS, ChannelStatus, RestartPolicy
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.config.tables import RestartSettings
 from reactive_kafka.delivery.states import after
 from reactive_kafka.observe.events import ChannelStateChanged

@@ -13,7 +13,7 @@ import pytest_asyncio
 from reactive_kafka.checkpoint.store import CheckpointStore, TransactionalStore
 from reactive_kafka.checkpoint.stores.memory import forget
 from reactive_kafka.checkpoint.stores.opening import open_store
-from reactive_kafka.config.urls import ENTRY_POINTS
+from reactive_kafka.config.store_urls import ENTRY_POINTS
 from tests import pages
 from tests.checkpoint.servers import postgres_server as postgres_server
 from tests.checkpoint.servers import redis_server as redis_server

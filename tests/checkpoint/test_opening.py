@@ -15,7 +15,7 @@ from reactive_kafka.checkpoint.stores.memory import MemoryStore, forget
 from reactive_kafka.checkpoint.stores.opening import open_store
 from reactive_kafka.checkpoint.stores.redis import RedisStore
 from reactive_kafka.checkpoint.stores.sql import SqlStore
-from reactive_kafka.config.urls import check_url
+from reactive_kafka.config.store_urls import check_url
 from reactive_kafka.errors import FatalBrokerError
 from reactive_kafka.records import TopicPartition
 from tests.checkpoint.conftest import install_stores

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reactive_kafka.broker.memory.state import Hold
+from reactive_kafka.cli.cluster_access import ClusterAccess
 from reactive_kafka.cli.dlq.letters import memory_of
 from reactive_kafka.cli.dlq.replay import CONFIRM_S, carry_out, plan
-from reactive_kafka.cli.errors import Failure
-from reactive_kafka.cli.finding import Cluster
+from reactive_kafka.cli.errors import CommandFailed
 from reactive_kafka.clock import SYSTEM_CLOCK
 from reactive_kafka.config.load import read_settings
 from reactive_kafka.errors import FatalBrokerError
@@ -72,10 +72,10 @@ def write_letter(
     )
 
 
-def cluster_of(broker: MemoryBroker) -> Cluster:
+def cluster_of(broker: MemoryBroker) -> ClusterAccess:
     """As the command line finds it."""
     channels = read_settings(CHANNELS, environ={}).checked().incoming.values()
-    return Cluster("memory:1", {}, tuple(channels), lambda _: broker.connector())
+    return ClusterAccess("memory:1", {}, tuple(channels), lambda _: broker.connector())
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -467,7 +467,8 @@ async def test_a_replay_that_another_one_overtook_at_the_question_writes_nothing
     await carry_out(cluster, await plan(cluster, "letters", theirs, None), {})
     before = broker.committed(memory_of("letters", theirs))
     with pytest.raises(
-        Failure, match="another replay has meanwhile reached 2 in letters-0: nothing was written"
+        CommandFailed,
+        match="another replay has meanwhile reached 2 in letters-0: nothing was written",
     ):
         await carry_out(cluster, confirmed, {})
     assert sorted(values(broker)) == ["7", "8", "9"]

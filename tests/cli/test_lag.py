@@ -13,8 +13,8 @@ import pytest
 
 from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.broker.embedded import EmbeddedBroker
-from reactive_kafka.cli.finding import Cluster
-from reactive_kafka.cli.lag import LagQuery, Row, notes, table
+from reactive_kafka.cli.cluster_access import ClusterAccess
+from reactive_kafka.cli.lag_command import LagQuery, Row, notes, table
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.subscription import Topics
 from reactive_kafka.testing import MemoryBroker
@@ -272,7 +272,7 @@ def test_an_embedded_broker_cannot_be_asked_from_outside(tmp_path: Path) -> None
     )
     ended = cli("lag", "--config", "c.toml", cwd=tmp_path)
     assert ended.code == 1
-    assert "lives inside its process only" in ended.err
+    assert "only the process of the application can reach that broker" in ended.err
 
 
 def test_the_table_sums_up_and_aligns() -> None:
@@ -286,7 +286,7 @@ def test_the_table_sums_up_and_aligns() -> None:
 
 
 def test_positions_in_a_store_and_none_at_all_are_told() -> None:
-    cluster = Cluster("b:1", {}, connect=KafkaConnector)
+    cluster = ClusterAccess("b:1", {}, connect=KafkaConnector)
     stored = LagQuery("billing", ("orders",), cluster, in_store_of="orders")
     plain = LagQuery("audit", ("orders",), cluster)
     row = Row("billing", "orders", 0, 142, 150, 8)

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 import pytest
 
-from reactive_kafka.cli.logs import LogOptions
+from reactive_kafka.cli.run_logging import LogOptions
 from reactive_kafka.errors import ConfigError
 from tests.cli.process import COMMAND, Ended, cli, running
 

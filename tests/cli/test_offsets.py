@@ -15,15 +15,15 @@ from reactive_kafka import App, Message
 from reactive_kafka.broker.memory.positions import CommitEntry
 from reactive_kafka.checkpoint.store import Checkpoint
 from reactive_kafka.checkpoint.stores.memory import MemoryStore, forget
-from reactive_kafka.cli.errors import Failure
-from reactive_kafka.cli.finding import Cluster
-from reactive_kafka.cli.offsets.plan import Change
-from reactive_kafka.cli.positions import carry_out, look
+from reactive_kafka.cli.cluster_access import ClusterAccess
+from reactive_kafka.cli.errors import CommandFailed
+from reactive_kafka.cli.offsets.offset_changes import Change
+from reactive_kafka.cli.stored_positions import carry_out, look
 from reactive_kafka.commit.metadata import acks as ackmap
 from reactive_kafka.commit.metadata.codec import encode
 from reactive_kafka.commit.plans import PlannedRange
 from reactive_kafka.config.load import read_settings
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.cli.inside import cli_on, commit, fill, make_broker, member_of, positions
@@ -486,10 +486,10 @@ def configured() -> tuple[IncomingSettings, ...]:
 async def changing(
     broker: MemoryBroker, change: Change, meanwhile: Callable[[], None]
 ) -> BaseException:
-    cluster = Cluster("memory:1", {}, configured(), lambda _: broker.connector())
+    cluster = ClusterAccess("memory:1", {}, configured(), lambda _: broker.connector())
     view = await look(cluster, "billing", ["orders"])
     meanwhile()
-    with pytest.raises(Failure) as refused:
+    with pytest.raises(CommandFailed) as refused:
         await carry_out(cluster, view, [change])
     return refused.value
 

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.cli.errors import Failure
-from reactive_kafka.cli.offsets.plan import Change, Log, To, outside, parse_to, reset
+from reactive_kafka.cli.errors import CommandFailed
+from reactive_kafka.cli.offsets.offset_changes import Change, LogRange, To, outside, parse_to, reset
 from reactive_kafka.partitions.start import By
 from reactive_kafka.records import TopicPartition
 
 TP = TopicPartition("orders", 0)
 OFFSETS = st.integers(0, 1000)
-LOGS = st.tuples(OFFSETS, OFFSETS).map(lambda ends: Log(min(ends), max(ends)))
+LOGS = st.tuples(OFFSETS, OFFSETS).map(lambda ends: LogRange(min(ends), max(ends)))
 MOMENT = datetime(2026, 11, 21, 8, tzinfo=UTC)
 TOS: st.SearchStrategy[To] = st.one_of(
     st.just("earliest"),
@@ -27,14 +27,14 @@ TOS: st.SearchStrategy[To] = st.one_of(
 )
 
 
-def moved(to: To, log: Log, before: int | None, at_time: int | None = None) -> Change:
+def moved(to: To, log: LogRange, before: int | None, at_time: int | None = None) -> Change:
     (change,) = reset(to, {TP: log}, {} if before is None else {TP: before}, {TP: at_time})
     return change
 
 
 @given(TOS, LOGS, OFFSETS, st.none() | OFFSETS)
 def test_a_new_position_is_always_inside_of_the_log(
-    to: To, log: Log, before: int, at_time: int | None
+    to: To, log: LogRange, before: int, at_time: int | None
 ) -> None:
     change = moved(to, log, before, at_time)
     assert log.start <= change.after <= log.end
@@ -43,7 +43,9 @@ def test_a_new_position_is_always_inside_of_the_log(
 
 
 @given(st.integers(-2000, 2000), LOGS, OFFSETS)
-def test_by_moves_so_many_records_and_stops_at_the_ends(count: int, log: Log, before: int) -> None:
+def test_by_moves_so_many_records_and_stops_at_the_ends(
+    count: int, log: LogRange, before: int
+) -> None:
     change = moved(By(count), log, before)
     inside = log.start <= before + count <= log.end
     assert change.after == (
@@ -54,7 +56,7 @@ def test_by_moves_so_many_records_and_stops_at_the_ends(count: int, log: Log, be
 
 @given(LOGS, OFFSETS)
 def test_an_offset_outside_of_the_log_becomes_its_nearest_end_and_says_so(
-    log: Log, offset: int
+    log: LogRange, offset: int
 ) -> None:
     change = moved(offset, log, None)
     if log.start <= offset <= log.end:
@@ -66,14 +68,14 @@ def test_an_offset_outside_of_the_log_becomes_its_nearest_end_and_says_so(
 
 
 def test_a_time_goes_to_the_first_record_since_then_or_to_the_end() -> None:
-    assert moved(MOMENT, Log(5, 50), 7, 20).after == 20
-    late = moved(MOMENT, Log(5, 50), 7, None)
+    assert moved(MOMENT, LogRange(5, 50), 7, 20).after == 20
+    late = moved(MOMENT, LogRange(5, 50), 7, None)
     assert (late.after, late.note) == (50, "no record since then: the log's end")
 
 
 def test_by_needs_a_position_in_every_partition() -> None:
-    logs = {TopicPartition("orders", number): Log(0, 9) for number in range(3)}
-    with pytest.raises(Failure, match=r"there is none for orders-0, orders-2$"):
+    logs = {TopicPartition("orders", number): LogRange(0, 9) for number in range(3)}
+    with pytest.raises(CommandFailed, match=r"there is none for orders-0, orders-2$"):
         reset(By(1), logs, {TopicPartition("orders", 1): 4}, {})
 
 
@@ -135,7 +137,7 @@ def test_what_an_import_cannot_set_is_named() -> None:
         Change(there, None, 10),
         Change(gone, None, 0),
     ]
-    assert outside(changes, {there: Log(5, 9)}) == [
+    assert outside(changes, {there: LogRange(5, 9)}) == [
         "orders-0: 4 is outside of the log, 5 to 9",
         "orders-0: 10 is outside of the log, 5 to 9",
         "orders-7: no such partition",

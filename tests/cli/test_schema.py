@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from reactive_kafka.config.json_schema.document import config_schema
+from reactive_kafka.config.json_schema.config_schema import config_schema
 from tests.cli.process import cli
 
 

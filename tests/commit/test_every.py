@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from reactive_kafka.commit.every import LEAST_S, MOST_S, CommitEvery, every_of
 from reactive_kafka.commit.strategy import Ignore, Latest, Throttled
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings
 
 
 class Settling:

@@ -20,7 +20,7 @@ from reactive_kafka.commit.strategy import (
     strategy_for,
 )
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.partitions.engine import CommitRequest
 from reactive_kafka.records import Committed, TopicPartition

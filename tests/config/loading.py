@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka.config.load import read_settings
-from reactive_kafka.config.schema import Settings
+from reactive_kafka.config.settings import Settings
 from reactive_kafka.errors import ConfigError
 
 Tables = Mapping[str, Any]

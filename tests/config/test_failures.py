@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka.config.dump import dump
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.config.tables import DeadLetterSettings, DelayedRetrySettings
 from tests.config.loading import incoming, loaded, only_problem, problems, write
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.config.incoming_values import (
+from reactive_kafka.config.incoming_kinds import (
     ASSIGN,
     ORDERING_KEY,
     PATTERN,

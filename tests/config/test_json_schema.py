@@ -13,10 +13,10 @@ from jsonschema import Draft202012Validator
 
 from reactive_kafka.config.client_properties import PROPERTIES
 from reactive_kafka.config.collect import Collected
-from reactive_kafka.config.json_schema.document import config_schema
+from reactive_kafka.config.json_schema.config_schema import config_schema
 from reactive_kafka.config.keys import CHANNEL_SECTIONS, KAFKA_SPELLINGS, PLAIN_SECTIONS, Section
+from reactive_kafka.config.kinds import Kind
 from reactive_kafka.config.layers import Problems, expanded, of_mapping
-from reactive_kafka.config.values import Kind
 from tests.config.literals import configurations
 from tests.config.loading import loaded
 

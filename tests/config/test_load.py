@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from reactive_kafka.config import keys
 from reactive_kafka.config.client_properties import find
 from reactive_kafka.config.keys import NoMeaning, meaning
-from reactive_kafka.config.schema import (
+from reactive_kafka.config.settings import (
     HttpSettings,
     IncomingSettings,
     OutgoingSettings,
@@ -645,7 +645,7 @@ IN_RETRY = [
         (incoming(retry={"exept": 1}), "; allowed are " + ", ".join(IN_RETRY)),
         (incoming(retry={"backof": 1}), "; did you mean 'retry.backoff'?"),
         *(
-            (incoming(**{name: 1}), f": it is SmallRye's; here: {POLLS}")
+            (incoming(**{name: 1}), f": SmallRye has it; here: {POLLS}")
             for name in ("poll-timeout", "poll_timeout")
         ),
         (
@@ -654,7 +654,7 @@ IN_RETRY = [
         ),
         (
             outgoing(waitForWriteCompletion=True),
-            ": it is SmallRye's; here: always so: the ack of the incoming record follows the write",
+            ": SmallRye has it; here: always so: the ack of the incoming record follows the write",
         ),
     ],
 )

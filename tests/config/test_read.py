@@ -13,7 +13,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.config.read import MAX_FILE_BYTES, MAX_SECRET_BYTES, read_file, read_secret
+from reactive_kafka.config.config_files import (
+    MAX_FILE_BYTES,
+    MAX_SECRET_BYTES,
+    read_file,
+    read_secret,
+)
 from reactive_kafka.config.scan import json_lines, line_of, toml_lines
 from reactive_kafka.config.yaml_text import yaml_lines
 from reactive_kafka.errors import ConfigError, MissingExtraError

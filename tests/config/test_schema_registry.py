@@ -11,7 +11,7 @@ import pytest
 
 from reactive_kafka.config.dump import dump
 from reactive_kafka.config.load import read_settings
-from reactive_kafka.config.schema import Settings
+from reactive_kafka.config.settings import Settings
 
 URL = {"url": "http://registry:8081"}
 

@@ -21,8 +21,8 @@ from pydantic import BaseModel, TypeAdapter
 from pyspark import cloudpickle
 
 import reactive_kafka
+from reactive_kafka.config.config_files import exposure_of
 from reactive_kafka.config.dump import dump
-from reactive_kafka.config.read import exposure_of
 from reactive_kafka.config.secrets import (
     Secret,
     _without_secrets,

@@ -9,7 +9,7 @@ import pytest
 
 from reactive_kafka import App
 from reactive_kafka.config.dump import dump
-from reactive_kafka.config.schema import SparkSettings
+from reactive_kafka.config.settings import SparkSettings
 from reactive_kafka.config.tables import SparkChannelSettings
 from reactive_kafka.errors import ConfigError
 from tests.config.loading import incoming, loaded, only_problem, problems, write

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field, fields
 import pytest
 
 from reactive_kafka.config import keys
-from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.config.tables import RetrySettings, described, keys_of, setting, table
-from reactive_kafka.config.values import SIZE, TEXT, TIME
+from reactive_kafka.config.fields import described, keys_of, setting, table
+from reactive_kafka.config.kinds import SIZE, TEXT, TIME
+from reactive_kafka.config.settings import IncomingSettings
+from reactive_kafka.config.tables import RetrySettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

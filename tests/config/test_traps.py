@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import reactive_kafka
-from reactive_kafka.config.told.traps import VARIABLES
+from reactive_kafka.config.startup_warnings.traps import VARIABLES
 from tests.config.loading import incoming, loaded, unused, write
 
 OURS = re.compile(r"REACTIVE_KAFKA_(?!_)[A-Z_]*[A-Z]")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reactive_kafka.config.urls import scheme_of, shown
+from reactive_kafka.config.store_urls import scheme_of, shown
 
 
 @pytest.mark.parametrize(

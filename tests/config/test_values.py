@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.config.values import (
+from reactive_kafka.config.kinds import (
     BOOLEAN,
     SERVERS,
     SIZE,

@@ -14,7 +14,7 @@ import pytest
 
 from reactive_kafka.clock import SYSTEM_CLOCK
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.delivery.calls import Invocation
 from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.delivery.records import Dispatcher

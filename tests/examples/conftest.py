@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from reactive_kafka.config.schema import SparkSettings
+from reactive_kafka.config.settings import SparkSettings
 from reactive_kafka.spark.session.engine import SparkEngine
 from tests.examples.delta import delta_conf
 from tests.harness.postgres import Postgres, running_postgres

@@ -15,7 +15,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.clock import SYSTEM_CLOCK
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.config.tables import DeadLetterSettings
 from reactive_kafka.failure import Write
 from reactive_kafka.outgoing.letters import Failures

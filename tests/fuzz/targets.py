@@ -23,7 +23,7 @@ from reactive_kafka.checkpoint.states import codec_of
 from reactive_kafka.checkpoint.store import Checkpoint, Write
 from reactive_kafka.checkpoint.stores.files import FileStore
 from reactive_kafka.cli.dlq.letters import letter_of, own_headers, target_of
-from reactive_kafka.cli.offsets.text import read, written
+from reactive_kafka.cli.offsets.export_file import read, written
 from reactive_kafka.commit.metadata import acks
 from reactive_kafka.commit.metadata.codec import LIMIT, decode, encode, units
 from reactive_kafka.commit.plans import PlannedRange

@@ -12,8 +12,8 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from reactive_kafka import App, ConfigError
-from reactive_kafka.config.schema import HttpSettings
 from reactive_kafka.config.secrets import Secret
+from reactive_kafka.config.settings import HttpSettings
 from reactive_kafka.http.asgi import make_asgi
 from reactive_kafka.http.guard import OPEN, Guard, guard_of
 from reactive_kafka.testing import MemoryBroker

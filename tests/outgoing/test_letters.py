@@ -12,8 +12,8 @@ import pytest
 
 from reactive_kafka.broker.client import Connector, Inspector
 from reactive_kafka.clock import Clock
-from reactive_kafka.config.incoming_values import AssignedPartition
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.incoming_kinds import AssignedPartition
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.config.tables import DeadLetterSettings, DelayedRetrySettings
 from reactive_kafka.errors import (
     BrokerError,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.config.schema import OffsetReset
+from reactive_kafka.config.settings import OffsetReset
 from reactive_kafka.partitions.start import (
     NoPositionError,
     Start,

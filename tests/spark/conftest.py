@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from reactive_kafka.config.schema import SparkSettings
+from reactive_kafka.config.settings import SparkSettings
 from reactive_kafka.spark.session.engine import SparkEngine
 from reactive_kafka.spark.session.supervisor import SessionLimits
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.config.tables import SparkChannelSettings
 from reactive_kafka.observe.events import Event
 from reactive_kafka.records import HeaderPairs, TopicPartition

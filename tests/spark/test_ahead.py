@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka.commit.plans import PlannedRange
-from reactive_kafka.config.schema import IncomingSettings, SparkSettings
+from reactive_kafka.config.settings import IncomingSettings, SparkSettings
 from reactive_kafka.config.tables import SparkChannelSettings
 from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.errors import BadDataError, SessionLostError

@@ -19,8 +19,8 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from reactive_kafka import App, SparkBatch
-from reactive_kafka.config.schema import SparkSettings
 from reactive_kafka.config.secrets import Secret
+from reactive_kafka.config.settings import SparkSettings
 from reactive_kafka.errors import ClusterError
 from reactive_kafka.spark.batches.ledger import JobProgress
 from reactive_kafka.spark.session.engine import SparkEngine

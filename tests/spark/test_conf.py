@@ -2,8 +2,8 @@ import re
 
 import pytest
 
-from reactive_kafka.config.schema import SparkSettings
 from reactive_kafka.config.secrets import Secret
+from reactive_kafka.config.settings import SparkSettings
 from reactive_kafka.spark.session.conf import (
     driver_environment,
     local_cores,

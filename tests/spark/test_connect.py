@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from reactive_kafka.config.schema import SparkSettings
+from reactive_kafka.config.settings import SparkSettings
 from reactive_kafka.errors import (
     BadDataError,
     JobStuckError,
@@ -399,7 +399,7 @@ class TestOnAServer:
     ) -> None:
         code = (
             "import asyncio, os, threading\n"
-            "from reactive_kafka.config.schema import SparkSettings\n"
+            "from reactive_kafka.config.settings import SparkSettings\n"
             "from reactive_kafka.spark.session.engine import SparkEngine\n"
             "async def main():\n"
             f"    engine = SparkEngine(SparkSettings(remote='{connected.server.remote}'))\n"

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from reactive_kafka.config.schema import SparkSettings
+from reactive_kafka.config.settings import SparkSettings
 from reactive_kafka.errors import JobStuckError, JobTimeoutError, MissingExtraError
 from reactive_kafka.spark.batches.ledger import JobProgress
 from reactive_kafka.spark.session.engine import SparkEngine

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from reactive_kafka.config.client_properties import CONSUMER, SIDES
 from reactive_kafka.config.load import read_settings
-from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.config.secrets import Secret
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.spark.session.conf import kafka_options
 

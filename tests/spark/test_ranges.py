@@ -20,8 +20,8 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
 
 from reactive_kafka.broker.connect import KafkaConnector
-from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.config.secrets import Secret
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import BadDataError, ClusterError, OffloadError
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.spark.batches.batch import BatchPart, spark_range

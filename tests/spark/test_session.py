@@ -9,7 +9,7 @@ import pytest
 
 USING_IT = """
 import asyncio, os, subprocess, sys
-from reactive_kafka.config.schema import SparkSettings
+from reactive_kafka.config.settings import SparkSettings
 from reactive_kafka.spark.session.engine import SparkEngine
 
 async def use(stop):
@@ -235,7 +235,7 @@ def test_a_launcher_that_refuses_is_asked_again_seldom_though_a_cluster_that_is_
     None
 ):
     code = (
-        "from reactive_kafka.config.schema import SparkSettings\n"
+        "from reactive_kafka.config.settings import SparkSettings\n"
         "from reactive_kafka.spark.session.classic import ClassicMaker\n"
         "from reactive_kafka.spark.session.driver import check_classic\n"
         "import socket\n"

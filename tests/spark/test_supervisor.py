@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka.config.schema import SparkSettings
+from reactive_kafka.config.settings import SparkSettings
 from reactive_kafka.errors import (
     ClusterError,
     JobStuckError,

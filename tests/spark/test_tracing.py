@@ -7,7 +7,7 @@ from typing import Any
 from opentelemetry import trace
 
 from reactive_kafka import SparkBatch
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.spark.session.engine import SparkEngine
 from reactive_kafka.tracing.calls import CallSpans
 from reactive_kafka.tracing.tracer import Tracing

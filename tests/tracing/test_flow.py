@@ -14,8 +14,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from reactive_kafka import App, Batch, Message, Record
+from reactive_kafka.cli.cluster_access import ClusterAccess
 from reactive_kafka.cli.dlq.replay import carry_out, plan
-from reactive_kafka.cli.finding import Cluster
 from reactive_kafka.testing import FakeClock, MemoryBroker, TestApp, run_in_virtual_time
 from tests.app.helpers import in_virtual_time, make_app, make_broker, running, send
 from tests.tracing.helpers import (
@@ -100,8 +100,8 @@ class Flow:
 async def replay(test: TestApp, stage: int) -> None:
     """Have the dead letters of a stage written back."""
 
-    def of(broker: MemoryBroker) -> Cluster:
-        return Cluster(
+    def of(broker: MemoryBroker) -> ClusterAccess:
+        return ClusterAccess(
             "memory:1", {}, tuple(test.app.settings.incoming.values()), lambda _: broker.connector()
         )
 

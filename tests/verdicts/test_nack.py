@@ -12,7 +12,7 @@ import pytest
 
 from reactive_kafka.clock import SYSTEM_CLOCK
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import ChannelClosedError
 from reactive_kafka.failure.decision import Decision, FailedRecord, Skip, Write
 from reactive_kafka.observe.events import Event

@@ -9,9 +9,9 @@ from urllib.parse import unquote, urlsplit
 from reactive_kafka.checkpoint.store import CheckpointStore
 from reactive_kafka.checkpoint.stores.files import FileStore
 from reactive_kafka.checkpoint.stores.memory import MemoryStore
-from reactive_kafka.config import urls
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config import store_urls
 from reactive_kafka.config.secrets import revealed
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import ConfigError, MissingExtraError
 
 
@@ -23,22 +23,22 @@ def open_store(url: str) -> CheckpointStore:
         ValueError: There is no such store, or its URL cannot work; no secret is in the text.
     """
     url = revealed(url)
-    urls.check_url(url)
-    scheme = urls.scheme_of(url)
-    if scheme not in urls.SCHEMES:
+    store_urls.check_url(url)
+    scheme = store_urls.scheme_of(url)
+    if scheme not in store_urls.SCHEMES:
         return _custom(scheme, url)
     try:
-        if scheme in urls.SQL:
+        if scheme in store_urls.SQL:
             from reactive_kafka.checkpoint.stores.sql import SqlStore
 
             return SqlStore(url)
-        if scheme in urls.REDIS:
+        if scheme in store_urls.REDIS:
             from reactive_kafka.checkpoint.stores.redis import RedisStore
 
             return RedisStore(url)
     except ImportError as error:
         # SQLAlchemy, the driver that the URL names, or redis.
-        extra = "sql" if scheme in urls.SQL else "redis"
+        extra = "sql" if scheme in store_urls.SQL else "redis"
         raise MissingExtraError(f"a checkpoint store at {scheme}://", extra) from error
     if scheme == "file":
         return FileStore(Path(unquote(urlsplit(url).path)))
@@ -55,14 +55,16 @@ def check_stores(channels: Iterable[IncomingSettings]) -> None:
             try:
                 open_store(channel.checkpoint.store)
             except ValueError as error:
-                place = channel.place("checkpoint.store", urls.shown(channel.checkpoint.store))
+                place = channel.place(
+                    "checkpoint.store", store_urls.shown(channel.checkpoint.store)
+                )
                 problems.append(f"{place}: {error}")
     if problems:
         raise ConfigError(*problems)
 
 
 def _custom(scheme: str, url: str) -> CheckpointStore:
-    entry = urls.custom_stores()[scheme]
+    entry = store_urls.custom_stores()[scheme]
     what = f"the store for {scheme}:// ({entry.value})"
     try:
         make: Callable[[str], CheckpointStore] = entry.load()
@@ -75,7 +77,7 @@ def _custom(scheme: str, url: str) -> CheckpointStore:
         # As above; where the URL has a secret in it, its text may have, too.
         says = (
             f": {error}"
-            if urls.shown(url) == url
+            if store_urls.shown(url) == url
             else " (what it says is left out: the URL has a secret in it)"
         )
         raise ValueError(f"{what} cannot be made: {type(error).__name__}{says}") from error

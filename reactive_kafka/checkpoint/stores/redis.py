@@ -23,7 +23,7 @@ from reactive_kafka.checkpoint.store import (
     may_be_allowed,
     refuse,
 )
-from reactive_kafka.config.urls import shown
+from reactive_kafka.config.store_urls import shown
 from reactive_kafka.errors import (
     CheckpointError,
     CorruptCheckpointError,

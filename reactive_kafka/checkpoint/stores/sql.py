@@ -36,7 +36,7 @@ from reactive_kafka.checkpoint.stores.sql_errors import (
     is_away_for_users,
     meaning_of,
 )
-from reactive_kafka.config.urls import shown
+from reactive_kafka.config.store_urls import shown
 from reactive_kafka.errors import (
     BrokerError,
     CheckpointError,

@@ -11,7 +11,7 @@ from sqlalchemy import URL, event, make_url
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from reactive_kafka.config.urls import shown
+from reactive_kafka.config.store_urls import shown
 
 CONNECT_S = 5.0
 # Connections; transactions of more handlers at once open more, and close them again.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Union
 
 from reactive_kafka.channel.spec import group_of_retries
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.failure import headers
 from reactive_kafka.formats.schemas import Asked
 from reactive_kafka.formats.wanted import is_union, name_of, parts_of, wanted
@@ -32,7 +32,7 @@ _UNKNOWN = Asked(Any, "validation")
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class MessageContent:
     """One kind of message."""
 
     name: str
@@ -56,7 +56,7 @@ class Flow:
     action: Literal["receive", "send"]
     # Raw properties: connection and credentials.
     client: Mapping[str, Any]
-    contents: tuple[Content, ...]
+    contents: tuple[MessageContent, ...]
     topics: Sequence[str] = ()
     # Instead of topics.
     pattern: str | None = None
@@ -88,7 +88,7 @@ def _received(spec: IncomingSpec) -> Flow:
         for handler in spec.handlers:
             payloads += [] if handler.payload_type in payloads else [handler.payload_type]
     contents = tuple(
-        Content(
+        MessageContent(
             name=_type_name(payload) or settings.name,
             asked=Asked(payload, "validation"),
             format=settings.value_deserializer or _format_of(payload),
@@ -108,7 +108,7 @@ def _received(spec: IncomingSpec) -> Flow:
     )
 
 
-def _failed(settings: IncomingSettings, contents: Sequence[Content]) -> Iterator[Flow]:
+def _failed(settings: IncomingSettings, contents: Sequence[MessageContent]) -> Iterator[Flow]:
     """What becomes of records that failed."""
     if (retry := settings.delayed_retry) is not None:
         needed = {
@@ -135,7 +135,7 @@ def _failed(settings: IncomingSettings, contents: Sequence[Content]) -> Iterator
         group = group_of_retries(settings)
         yield replace(send, name=name, action="receive", client=retry.client, group_id=group)
     if (letters := settings.dead_letter_queue) is not None:
-        letter = Content(
+        letter = MessageContent(
             name=f"dead-letter-of-{settings.name}",
             headers=frozenset(
                 name for name in headers.DEAD_LETTER_NAMES if not name.endswith(_NOT_OURS)
@@ -177,7 +177,7 @@ def _sent(spec: OutgoingSpec, senders: Sequence[tuple[Callable[..., Any], Any]])
     for annotation in [_value_of(returns) for _, returns in senders] or [Any]:
         sent += [annotation] if annotation not in sent else []
     contents = [
-        Content(
+        MessageContent(
             name=_type_name(annotation) or settings.name,
             asked=Asked(annotation, "serialization"),
             format=settings.value_serializer
@@ -198,7 +198,7 @@ def _sent(spec: OutgoingSpec, senders: Sequence[tuple[Callable[..., Any], Any]])
     )
     if settings.reply_topic is not None:
         needed = frozenset((CORRELATION_ID,))
-        reply = Content(
+        reply = MessageContent(
             f"reply-to-{settings.name}",
             headers=needed,
             required=needed,

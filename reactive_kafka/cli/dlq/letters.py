@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from reactive_kafka.cli.dlq.timestamps import TimestampLimits
-from reactive_kafka.cli.errors import Failure
-from reactive_kafka.cli.offsets.plan import Log
+from reactive_kafka.cli.errors import CommandFailed
+from reactive_kafka.cli.offsets.offset_changes import LogRange
 from reactive_kafka.failure.headers import (
     DEAD_LETTER,
     DEAD_LETTER_NAMES,
@@ -235,18 +235,18 @@ def memory_of(letters: str, to: str | None) -> str:
 
 
 def rest(
-    letters: str, to: str | None, logs: Mapping[TopicPartition, Log], reached: Reached
-) -> dict[TopicPartition, Log]:
-    """What of *logs* is left to be replayed; Failure: a position is behind the end of its log."""
+    letters: str, to: str | None, logs: Mapping[TopicPartition, LogRange], reached: Reached
+) -> dict[TopicPartition, LogRange]:
+    """What of *logs* is left to be replayed; CommandFailed: a position is behind the end of its log."""
     ranges = {}
     for partition, log in logs.items():
         at = max(reached.get(partition, 0), log.start)
         if at > log.end:
-            raise Failure(
+            raise CommandFailed(
                 f"{partition} ends at {log.end}, and was replayed up to {at}: was the topic recreated? If so: "
                 f"reactive-kafka offsets reset {memory_of(letters, to)} --topic {letters} --to earliest"
             )
-        ranges[partition] = Log(at, log.end)
+        ranges[partition] = LogRange(at, log.end)
     return ranges
 
 
@@ -261,7 +261,7 @@ class ReplayPlan:
     # Topic -> number of partitions, of the topics that exist.
     sizes: Mapping[str, int]
     # What is read.
-    ranges: dict[TopicPartition, Log]
+    ranges: dict[TopicPartition, LogRange]
     # Whether the configuration reads a topic, so that its letters may go back.
     is_source: Callable[[str], bool]
     # Group -> how far that way had come; of those looked at.
@@ -336,5 +336,5 @@ class ReplayPlan:
         """
         start, _ = self.ranges[partition]
         self.ranges = {tp: log for tp, log in self.ranges.items() if tp < partition} | {
-            partition: Log(start, until)
+            partition: LogRange(start, until)
         }

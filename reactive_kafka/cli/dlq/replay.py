@@ -19,6 +19,8 @@ from reactive_kafka.broker.client import (
     Written,
     start_without_group,
 )
+from reactive_kafka.cli.cluster_access import ClusterAccess, known_topics
+from reactive_kafka.cli.console_text import counted
 from reactive_kafka.cli.dlq.letters import (
     ReplayPlan,
     ReplayTarget,
@@ -28,11 +30,9 @@ from reactive_kafka.cli.dlq.letters import (
     rest,
 )
 from reactive_kafka.cli.dlq.timestamps import CONFIGS, limits_of
-from reactive_kafka.cli.errors import Failure
-from reactive_kafka.cli.finding import Cluster, known_topics
-from reactive_kafka.cli.offsets.plan import Log
-from reactive_kafka.cli.options import counted
-from reactive_kafka.cli.positions import logs_of
+from reactive_kafka.cli.errors import CommandFailed
+from reactive_kafka.cli.offsets.offset_changes import LogRange
+from reactive_kafka.cli.stored_positions import logs_of
 from reactive_kafka.clock import SYSTEM_CLOCK
 from reactive_kafka.errors import ReactiveKafkaError
 from reactive_kafka.records import Committed, TopicPartition
@@ -48,8 +48,10 @@ COMMITTED = {"isolation_level": "read_committed"}
 
 
 @asynccontextmanager
-async def all_of(cluster: Cluster, topic: str) -> AsyncIterator[tuple[int, AsyncIterator[Chunk]]]:
-    """A whole topic as it is now: how many offsets it has, and its records; Failure: there is no
+async def all_of(
+    cluster: ClusterAccess, topic: str
+) -> AsyncIterator[tuple[int, AsyncIterator[Chunk]]]:
+    """A whole topic as it is now: how many offsets it has, and its records; CommandFailed: there is no
     such topic.
     """
     async with cluster.clients(**COMMITTED) as (connector, inspector):
@@ -58,10 +60,12 @@ async def all_of(cluster: Cluster, topic: str) -> AsyncIterator[tuple[int, Async
             yield sum(end - start for start, end in logs.values()), chunks
 
 
-async def plan(cluster: Cluster, letters: str, to: str | None, limit: int | None) -> ReplayPlan:
+async def plan(
+    cluster: ClusterAccess, letters: str, to: str | None, limit: int | None
+) -> ReplayPlan:
     """What a replay would write, and where; at most *limit* records.
 
-    Failure: a topic does not exist, or the position of the last replay does not fit its log.
+    CommandFailed: a topic does not exist, or the position of the last replay does not fit its log.
     """
     async with cluster.clients(**COMMITTED) as (connector, inspector):
         known = await known_topics(inspector, letters, *([] if to is None else [to]))
@@ -77,7 +81,7 @@ async def plan(cluster: Cluster, letters: str, to: str | None, limit: int | None
     return wanted
 
 
-def _is_source(cluster: Cluster, topic: str) -> bool:
+def _is_source(cluster: ClusterAccess, topic: str) -> bool:
     """Whether a channel of the configuration reads the topic, first or as one of its retry
     topics.
     """
@@ -138,13 +142,15 @@ class Replayed(NamedTuple):
     restamped: int = 0
 
 
-async def carry_out(cluster: Cluster, wanted: ReplayPlan, producing: Mapping[str, Any]) -> Replayed:
+async def carry_out(
+    cluster: ClusterAccess, wanted: ReplayPlan, producing: Mapping[str, Any]
+) -> Replayed:
     """Write the records of a plan, and commit after each chunk how far the replay got.
 
     A record keeps its original timestamp, unless its target would delete or refuse it for that: it
     gets the time of the replay then.
 
-    Failure: a record could not be written, or another replay has written since the plan was made.
+    CommandFailed: a record could not be written, or another replay has written since the plan was made.
     Cancellation: Waits up to ``CONFIRM_S`` for records that were sent, and commits the position of
     those confirmed.
     """
@@ -166,12 +172,12 @@ async def carry_out(cluster: Cluster, wanted: ReplayPlan, producing: Mapping[str
                         )
             finally:
                 await producer.stop()
-    except (Failure, ReactiveKafkaError) as error:
+    except (CommandFailed, ReactiveKafkaError) as error:
         if not written.records:
-            raise Failure(str(error)) from error
+            raise CommandFailed(str(error)) from error
         before = f"{counted(written.records, 'record')} were replayed before that"
         was = f"{before}, and the next replay continues from there"
-        raise Failure(f"{error}; {was}") from error
+        raise CommandFailed(f"{error}; {was}") from error
     return written
 
 
@@ -187,14 +193,14 @@ class _Memory:
         self._known = {group: dict(reached) for group, reached in wanted.known.items()}
 
     async def begin(self) -> None:
-        """Raise Failure if a position has moved since the plan was made: the user may have taken
+        """Raise CommandFailed if a position has moved since the plan was made: the user may have taken
         long to confirm it.
         """
         for group in self._known:
             await self._check(group, self._partitions, "nothing was written")
 
     async def advance(self, partition: TopicPartition, position: int) -> None:
-        """Commit a position; Failure: another replay has moved it, or the position of another
+        """Commit a position; CommandFailed: another replay has moved it, or the position of another
         way.
         """
         await self._check(self._name, [partition], "some records may be there twice")
@@ -210,7 +216,7 @@ class _Memory:
         for partition in partitions:
             at = stored.get(partition)
             if at != self._known[group].get(partition):
-                raise Failure(
+                raise CommandFailed(
                     f"another replay has meanwhile reached {at} in {partition}: {otherwise}"
                 )
 
@@ -228,7 +234,7 @@ async def _write(producer: Producer, memory: _Memory, wanted: ReplayPlan, chunk:
             if isinstance(target, ReplayTarget):
                 if target.topic not in wanted.counts:
                     it = f"{target.topic} was not among the topics shown"
-                    raise Failure(f"{wanted.letters} has changed meanwhile: {it}")
+                    raise CommandFailed(f"{wanted.letters} has changed meanwhile: {it}")
                 is_lost = wanted.loses(target.topic, record, now_ms()) is not None
                 restamped += is_lost
                 sent[record.offset] = await producer.send(
@@ -252,7 +258,7 @@ async def _write(producer: Producer, memory: _Memory, wanted: ReplayPlan, chunk:
         await memory.advance(chunk.partition, min(left, default=chunk.next_offset))
     for offset, confirmation in sent.items():
         if (error := confirmation.exception()) is not None:
-            raise Failure(
+            raise CommandFailed(
                 f"{chunk.partition} offset {offset} could not be written: {error}"
             ) from error
     return Replayed(len(sent), restamped)
@@ -264,11 +270,11 @@ def _is_written(confirmation: asyncio.Future[Written]) -> bool:
 
 @asynccontextmanager
 async def _reading(
-    cluster: Cluster, connector: Connector, ranges: Mapping[TopicPartition, Log]
+    cluster: ClusterAccess, connector: Connector, ranges: Mapping[TopicPartition, LogRange]
 ) -> AsyncIterator[AsyncIterator[Chunk]]:
     """The records in *ranges*, one partition after the other, each from its start up to its end.
 
-    The iterator raises Failure: nothing came for ``PATIENCE_S``, or the log cannot be read.
+    The iterator raises CommandFailed: nothing came for ``PATIENCE_S``, or the log cannot be read.
     """
     subscription = Partitions(tuple(ranges))
     properties = {**cluster.properties, **COMMITTED}
@@ -282,7 +288,9 @@ async def _reading(
         await consumer.stop()
 
 
-async def _chunks(consumer: Consumer, ranges: Mapping[TopicPartition, Log]) -> AsyncIterator[Chunk]:
+async def _chunks(
+    consumer: Consumer, ranges: Mapping[TopicPartition, LogRange]
+) -> AsyncIterator[Chunk]:
     for partition, (start, until) in sorted(ranges.items()):
         reached = start
         if start < until:
@@ -304,13 +312,13 @@ async def _some(
     while loop.time() < deadline:
         poll = await consumer.poll({partition: MAX_RECORDS}, POLL_S)
         if partition in poll.errors:
-            raise Failure(
+            raise CommandFailed(
                 f"{partition} cannot be read at offset {reached}: {poll.errors[partition]}"
             )
         chunks = [_cut(chunk, until) for chunk in poll.chunks]
         if chunks and chunks[-1].next_offset > reached:
             return chunks
-    raise Failure(
+    raise CommandFailed(
         f"{partition} cannot be read at offset {reached}: no records came for {PATIENCE_S:g} s"
     )
 

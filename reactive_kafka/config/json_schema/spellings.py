@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from reactive_kafka.config.json_schema.values import Schema, either
+from reactive_kafka.config.json_schema.value_schemas import Schema, either
 
 WITHIN = "_"
 DOT = "."

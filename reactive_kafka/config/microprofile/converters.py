@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from reactive_kafka.config.values import INT64_MAX, did_you_mean, names_an_object, show_duration
+from reactive_kafka.config.kinds import INT64_MAX, did_you_mean, names_an_object, show_duration
 from reactive_kafka.formats.names import FORMATS
 
 Converter = Callable[[str], Any]

@@ -10,7 +10,7 @@ from typing import Any
 
 from reactive_kafka.config.layers import Leaf, Origin
 from reactive_kafka.config.microprofile.converters import other_protocols
-from reactive_kafka.config.microprofile.values import Given
+from reactive_kafka.config.microprofile.property_values import Given
 from reactive_kafka.config.scan import KeyPath
 from reactive_kafka.config.secrets import MASK, is_secret, may_be_secret, shown
 from reactive_kafka.errors import escaped

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from reactive_kafka.config.microprofile.text import Entry
+from reactive_kafka.config.microprofile.properties_syntax import Entry
 from reactive_kafka.config.yaml_text import yaml_documents
 from reactive_kafka.errors import ConfigError
 

@@ -16,7 +16,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 from reactive_kafka.commit.plans import PlannedRange, still_to_come
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.delivery.lane import Lane, Slice
 from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.delivery.states import OPEN

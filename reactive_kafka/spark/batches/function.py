@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import ConfigError, RejectedByJobError
 from reactive_kafka.formats.names import EVENTS, REGISTERED_FORMATS
 from reactive_kafka.formats.registered.schemas import Ask

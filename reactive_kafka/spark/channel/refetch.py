@@ -12,7 +12,7 @@ from typing import Any
 
 from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.client import Connector, Consumer, start_without_group
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.delivery.lane import Slice
 from reactive_kafka.errors import CorruptRecordError, OffsetOutOfRangeError, TransientBrokerError
 from reactive_kafka.observe.events import Observer, UnreadableSkipped

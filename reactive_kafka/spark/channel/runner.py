@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import ClusterError, DecodeError
 from reactive_kafka.formats import SchemaMissing, Schemas
 from reactive_kafka.formats.registered.schemas import Ask

@@ -14,8 +14,8 @@ from subprocess import Popen
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from reactive_kafka.config.schema import SparkSettings
 from reactive_kafka.config.secrets import masked, revealed
+from reactive_kafka.config.settings import SparkSettings
 from reactive_kafka.errors import OffloadError
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.columns import ColumnRecord, record_batch

@@ -12,8 +12,8 @@ from binascii import a2b_base64
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from reactive_kafka.config.schema import IncomingSettings, SparkSettings
 from reactive_kafka.config.secrets import SECRET_NAMES, Secret, revealed
+from reactive_kafka.config.settings import IncomingSettings, SparkSettings
 from reactive_kafka.errors import ConfigError
 
 LOOPBACK = "127.0.0.1"

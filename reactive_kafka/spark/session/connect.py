@@ -14,8 +14,8 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
-from reactive_kafka.config.schema import SparkSettings
 from reactive_kafka.config.secrets import revealed
+from reactive_kafka.config.settings import SparkSettings
 from reactive_kafka.errors import MissingExtraError, OffloadError
 from reactive_kafka.spark.session.classic import silence_query_contexts
 from reactive_kafka.spark.session.conf import secret_names, spelled

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, TypeVar
 
-from reactive_kafka.config.schema import SparkSettings
+from reactive_kafka.config.settings import SparkSettings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.spark.batches.failures import reason_of
 from reactive_kafka.spark.batches.ledger import JobProgress

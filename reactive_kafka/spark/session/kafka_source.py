@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from reactive_kafka.broker.jar_hashes import SHA256
 from reactive_kafka.broker.jars import Artifact, cache_directory, fetched_once, not_as_pinned
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.batch import BatchPart

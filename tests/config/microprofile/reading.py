@@ -8,10 +8,10 @@ from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any
 
 from reactive_kafka.config.layers import Layer
-from reactive_kafka.config.microprofile.application import meant
-from reactive_kafka.config.microprofile.text import entries
-from reactive_kafka.config.microprofile.values import Source, profiles_of
-from reactive_kafka.config.schema import IncomingSettings, OutgoingSettings, Settings
+from reactive_kafka.config.microprofile.properties_syntax import entries
+from reactive_kafka.config.microprofile.property_values import PropertySource, profiles_of
+from reactive_kafka.config.microprofile.quarkus_layer import meant
+from reactive_kafka.config.settings import IncomingSettings, OutgoingSettings, Settings
 from tests.config import loading
 
 Environ = Mapping[str, str]
@@ -68,7 +68,7 @@ def outgoing(attributes: Mapping[str, str], more: str = "") -> OutgoingSettings:
 
 def layer(text: str, environ: Environ | None = None) -> Layer:
     """What the text means, before our own keys are looked at."""
-    sources = [Source("application.properties", entries(text))]
+    sources = [PropertySource("application.properties", entries(text))]
     return meant(sources, environ or {}, profiles_of(environ or {}, sources), "id").layer
 
 

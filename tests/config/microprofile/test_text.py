@@ -11,7 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.config.microprofile.text import MOST_ENTRIES, PropertiesError, entries
+from reactive_kafka.config.microprofile.properties_syntax import (
+    MOST_ENTRIES,
+    PropertiesError,
+    entries,
+)
 from reactive_kafka.spark.session.driver import choose_java, find_javas
 
 SIGNS = st.text(alphabet="ab=: \t\f\\#!\n\r$u0041étn", max_size=40)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka.config.load import toml_of_quarkus
-from reactive_kafka.config.schema import Settings
+from reactive_kafka.config.settings import Settings
 from tests.config import loading
 from tests.config.microprofile.reading import written
 from tests.config.microprofile.test_text import stored

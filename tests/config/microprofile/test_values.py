@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka.config.microprofile.expressions import CannotExpand, parsed
-from reactive_kafka.config.microprofile.text import entries
-from reactive_kafka.config.microprofile.values import Source, Values, profiles_of
+from reactive_kafka.config.microprofile.properties_syntax import entries
+from reactive_kafka.config.microprofile.property_values import PropertySource, Values, profiles_of
 from tests.config import loading
 
 Environ = dict[str, str]
 
 
 def values(text: str, environ: Environ | None = None) -> Values:
-    sources = [Source("f", entries(text))]
+    sources = [PropertySource("f", entries(text))]
     return Values(sources, environ or {}, profiles_of(environ or {}, sources), "0815")
 
 

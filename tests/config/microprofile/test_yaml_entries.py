@@ -9,7 +9,7 @@ import pytest
 
 from reactive_kafka.config.load import toml_of_quarkus
 from reactive_kafka.config.microprofile.yaml_entries import yaml_entries
-from reactive_kafka.config.schema import Settings
+from reactive_kafka.config.settings import Settings
 from reactive_kafka.errors import ConfigError
 from tests.config import loading
 from tests.config.microprofile.reading import FOLDER

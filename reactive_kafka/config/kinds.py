@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Generic, TypeVar
 
-from reactive_kafka.config.json_schema import values as schemas
+from reactive_kafka.config.json_schema import value_schemas as schemas
 from reactive_kafka.wire import TOPIC_RULE, is_topic
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ import json
 
 import click
 
-from reactive_kafka.config.json_schema.document import config_schema
+from reactive_kafka.config.json_schema.config_schema import config_schema
 
 
 @click.command(name="schema")

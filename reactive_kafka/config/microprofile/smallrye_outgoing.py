@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from reactive_kafka.config.microprofile import converters as read
-from reactive_kafka.config.microprofile.channels import SHARED, Channel
+from reactive_kafka.config.microprofile.smallrye_channel import SHARED, SmallRyeChannel
 
 
-class Outgoing(Channel):
+class SmallRyeOutgoing(SmallRyeChannel):
     """An outgoing channel."""
 
     side = "outgoing"

@@ -11,9 +11,9 @@ from pathlib import Path
 import click
 
 from reactive_kafka.cli import options
-from reactive_kafka.cli.asyncapi.document import Info, document
+from reactive_kafka.cli.app_loading import load_app
+from reactive_kafka.cli.asyncapi.asyncapi_document import Info, document
 from reactive_kafka.cli.asyncapi.flows import flows_of
-from reactive_kafka.cli.finding import load_app
 from reactive_kafka.config.yaml_text import yaml_of
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reactive_kafka.broker.connect import EMBEDDED
-from reactive_kafka.cli.asyncapi.flows import Content, Flow, described
+from reactive_kafka.cli.asyncapi.flows import Flow, MessageContent, described
 from reactive_kafka.formats.names import FLOATS, INTEGERS
 from reactive_kafka.formats.schemas import Schema, schemas_of
 
@@ -76,7 +76,7 @@ def document(info: Info, flows: Iterable[Flow]) -> dict[str, Any]:
     }
 
 
-def _message(content: Content, payload: Schema) -> tuple[str, dict[str, Any]]:
+def _message(content: MessageContent, payload: Schema) -> tuple[str, dict[str, Any]]:
     """The name of a message, and what it is."""
     told: dict[str, Any] = {"name": content.name, "title": content.name}
     if content.about:

@@ -19,6 +19,7 @@ from reactive_kafka.config.client_properties import (
     names_like,
     refusal,
 )
+from reactive_kafka.config.kinds import did_you_mean
 from reactive_kafka.config.layers import Origin
 from reactive_kafka.config.microprofile import converters as read
 from reactive_kafka.config.microprofile.attributes import (
@@ -29,8 +30,7 @@ from reactive_kafka.config.microprofile.attributes import (
     names_of,
 )
 from reactive_kafka.config.microprofile.notes import Notes
-from reactive_kafka.config.microprofile.values import Given, Values
-from reactive_kafka.config.values import did_you_mean
+from reactive_kafka.config.microprofile.property_values import Given, Values
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ SHARED_IN_OURS = ("bootstrap.servers",)
 """Attributes that ``[kafka]`` has for all channels, as it has the client's properties."""
 
 
-class Channel:
+class SmallRyeChannel:
     """What the properties say of one channel; the rules of both sides."""
 
     side = ""

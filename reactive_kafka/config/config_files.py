@@ -55,7 +55,7 @@ def read_file(path: Path, environ: Mapping[str, str]) -> Layer:
         MissingExtraError: It is YAML, and there is no PyYAML.
     """
     if is_of_quarkus(path):
-        from reactive_kafka.config.microprofile.files import read_quarkus
+        from reactive_kafka.config.microprofile.quarkus_files import read_quarkus
 
         return read_quarkus(path, environ)[0].layer
     data, lines = read_tables(path, "[kafka]", others=(PROPERTIES,))

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from reactive_kafka.broker.client import GroupDescription, GroupMember, Inspector
 from reactive_kafka.checkpoint.store import Checkpoint, CheckpointStore, Write
 from reactive_kafka.checkpoint.stores.opening import open_store
-from reactive_kafka.cli.errors import Failure
-from reactive_kafka.cli.finding import Cluster, known_topics
-from reactive_kafka.cli.offsets.plan import Change, Log
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.cli.cluster_access import ClusterAccess, known_topics
+from reactive_kafka.cli.errors import CommandFailed
+from reactive_kafka.cli.offsets.offset_changes import Change, LogRange
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.observe.text import one_line
 from reactive_kafka.records import Committed, TopicPartition
 
@@ -24,7 +24,7 @@ class Position:
     """The position of a group in one partition."""
 
     partition: TopicPartition
-    log: Log
+    log: LogRange
     # What Kafka has stored.
     kafka: Committed | None = None
     # The channel that keeps the position in a store; None: only Kafka has it.
@@ -69,15 +69,15 @@ class GroupView:
         return () if self.group is None else self.group.members
 
     def check_idle(self) -> None:
-        """Raise Failure if a member might commit over positions that are about to be set, or the
+        """Raise CommandFailed if a member might commit over positions that are about to be set, or the
         broker hides them.
         """
         if self.members:
-            raise Failure(
+            raise CommandFailed(
                 f"group {self.name!r} has members, stop them first: {'; '.join(map(shown, self.members))}"
             )
         if self.group is not None and self.group.state is None:
-            raise Failure(f"the broker does not say whether group {self.name!r} has members")
+            raise CommandFailed(f"the broker does not say whether group {self.name!r} has members")
 
 
 def shown(member: GroupMember) -> str:
@@ -86,18 +86,18 @@ def shown(member: GroupMember) -> str:
 
 
 async def look(
-    cluster: Cluster, group: str, topics: Sequence[str] = (), *, may_be_new: bool = False
+    cluster: ClusterAccess, group: str, topics: Sequence[str] = (), *, may_be_new: bool = False
 ) -> GroupView:
     """What a group has in these topics; without any: in those where it has something.
 
-    Failure: the broker knows no such topic, or no such group, and *may_be_new* is not said of it.
+    CommandFailed: the broker knows no such topic, or no such group, and *may_be_new* is not said of it.
     """
     async with _clients(cluster, group) as (inspector, stores):
         return await _look(inspector, stores, topics, may_be_new=may_be_new)
 
 
 @asynccontextmanager
-async def _clients(cluster: Cluster, group: str) -> AsyncIterator[tuple[Inspector, _Stores]]:
+async def _clients(cluster: ClusterAccess, group: str) -> AsyncIterator[tuple[Inspector, _Stores]]:
     async with cluster.clients() as (_, inspector), AsyncExitStack() as closing:
         yield inspector, _Stores(cluster.channels, group, closing)
 
@@ -114,7 +114,7 @@ async def _look(
         committed = await inspector.committed(group)
     rows = await stores.rows([partition for its in known.values() for partition in its])
     if not (may_be_new or committed or rows or (described is not None and described.exists)):
-        raise Failure(f"unknown group {group!r}: it has no members and has committed nothing")
+        raise CommandFailed(f"unknown group {group!r}: it has no members and has committed nothing")
     wanted = topics or sorted({tp.topic for tp in (*committed, *rows) if tp.topic in known})
     partitions = sorted(tp for topic in wanted for tp in known[topic])
     logs = await logs_of(inspector, partitions)
@@ -127,19 +127,19 @@ async def _look(
 
 async def logs_of(
     inspector: Inspector, partitions: Collection[TopicPartition]
-) -> dict[TopicPartition, Log]:
+) -> dict[TopicPartition, LogRange]:
     """partition -> what is left of it."""
     if not partitions:
         return {}
     starts = await inspector.beginning_offsets(partitions)
     ends = await inspector.end_offsets(partitions)
-    return {tp: Log(starts[tp], ends[tp]) for tp in partitions}
+    return {tp: LogRange(starts[tp], ends[tp]) for tp in partitions}
 
 
-async def carry_out(cluster: Cluster, view: GroupView, changes: Sequence[Change]) -> None:
+async def carry_out(cluster: ClusterAccess, view: GroupView, changes: Sequence[Change]) -> None:
     """Set positions, the stores' before Kafka's, and read them back.
 
-    Failure: the group has members, or other positions than *view*, on which the changes were
+    CommandFailed: the group has members, or other positions than *view*, on which the changes were
     decided, or has them afterwards.
     """
     topics = sorted({change.partition.topic for change in changes})
@@ -151,7 +151,7 @@ async def carry_out(cluster: Cluster, view: GroupView, changes: Sequence[Change]
         theirs = (one for one in now.positions if one.partition in wanted)
         moved = [str(one.partition) for one in theirs if one.stored != before[one.partition]]
         if moved:
-            raise Failure(
+            raise CommandFailed(
                 f"nothing was changed: the group has moved meanwhile, {', '.join(moved)}; look again"
             )
         await stores.write(wanted, {one.partition: one.row for one in now.positions})
@@ -167,7 +167,7 @@ async def carry_out(cluster: Cluster, view: GroupView, changes: Sequence[Change]
         and one.stored != Committed(change.after, change.metadata)
     ]
     if wrong:
-        raise Failure(f"written, and something else was read back: {'; '.join(wrong)}")
+        raise CommandFailed(f"written, and something else was read back: {'; '.join(wrong)}")
 
 
 def is_of(channel: IncomingSettings, group: str) -> bool:
@@ -227,14 +227,14 @@ class _Stores:
         them again.
 
         A state goes with the position that it belongs to: a move back drops it, one forward keeps
-        it. Failure: a row is not as in *rows* any more.
+        it. CommandFailed: a row is not as in *rows* any more.
         """
         for name, theirs in self._by_channel(changes).items():
             writes = {tp: _taking(changes[tp], rows.get(tp)) for tp in theirs}
             refused = await self._store(name).write(self.group, writes)
             if refused:
                 names = ", ".join(map(str, sorted(refused)))
-                raise Failure(
+                raise CommandFailed(
                     f"the store of channel {name!r} has changed meanwhile: {names}; look again"
                 )
 

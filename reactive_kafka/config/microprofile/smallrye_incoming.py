@@ -7,10 +7,10 @@ from __future__ import annotations
 from urllib.parse import quote
 
 from reactive_kafka.config.microprofile import converters as read
-from reactive_kafka.config.microprofile.channels import Channel
+from reactive_kafka.config.microprofile.smallrye_channel import SmallRyeChannel
 
 
-class Incoming(Channel):
+class SmallRyeIncoming(SmallRyeChannel):
     """An incoming channel."""
 
     side = "incoming"

@@ -12,9 +12,9 @@ from typing import Literal
 
 import click
 
-from reactive_kafka.config.read import read_tables
+from reactive_kafka.config.config_files import read_tables
+from reactive_kafka.config.kinds import did_you_mean
 from reactive_kafka.config.scan import line_of
-from reactive_kafka.config.values import did_you_mean
 from reactive_kafka.delivery.current import fields_of_call
 from reactive_kafka.errors import ConfigError, describe
 from reactive_kafka.observe.log_setup import LOGGER, configure_logging, is_logging_configured

@@ -13,11 +13,12 @@ import click
 
 from reactive_kafka.channel.spec import group_of_retries
 from reactive_kafka.cli import options
-from reactive_kafka.cli.errors import Failure
-from reactive_kafka.cli.finding import Cluster, check_reachable
-from reactive_kafka.cli.positions import GroupView, look
+from reactive_kafka.cli.cluster_access import ClusterAccess, check_reachable
+from reactive_kafka.cli.console_text import aligned
+from reactive_kafka.cli.errors import CommandFailed
+from reactive_kafka.cli.stored_positions import GroupView, look
 from reactive_kafka.config.load import read_settings
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings
 
 
 class LagQuery(NamedTuple):
@@ -27,7 +28,7 @@ class LagQuery(NamedTuple):
     # Those to look at; empty: those in which the group has committed anything.
     topics: tuple[str, ...]
     # Without channels: only Kafka is asked.
-    cluster: Cluster
+    cluster: ClusterAccess
     # The channel whose checkpoint store keeps the positions; None: Kafka keeps them.
     in_store_of: str | None = None
     # Of a channel's delayed retries: its topics and the group may still be to come.
@@ -81,7 +82,7 @@ def lag(
             raise click.UsageError("--config and --bootstrap-servers exclude each other")
         if group is None:
             raise click.UsageError("--bootstrap-servers needs --group")
-        asked = [LagQuery(group, topics, Cluster(bootstrap_servers, {}))]
+        asked = [LagQuery(group, topics, ClusterAccess(bootstrap_servers, {}))]
     else:
         asked = _configured(config, group, topics)
     rows = asyncio.run(_rows(asked))
@@ -109,7 +110,7 @@ def _configured(
         )
         wanted = [f"group {group}"] * (group is not None) + [_names(topics)] * bool(topics)
         has = f"has {' and '.join(wanted)}" if wanted else "is there"
-        raise Failure(
+        raise CommandFailed(
             f"no incoming channel of {settings.source} {has}; there are: {known or 'none'}"
         )
     for query in asked:
@@ -125,7 +126,7 @@ def _of_channel(
     wanted = tuple(filter(channel.subscription.reads, topics))
     if channel.group_id is not None and (wanted or not topics):
         in_store_of = None if channel.checkpoint is None else channel.name
-        cluster = Cluster(own, channel.client)
+        cluster = ClusterAccess(own, channel.client)
         yield LagQuery(
             channel.group_id, wanted or channel.subscription.topics, cluster, in_store_of
         )
@@ -133,7 +134,10 @@ def _of_channel(
         wanted = tuple(topic for topic in delayed.topics if not topics or topic in topics)
         if wanted:
             yield LagQuery(
-                group_of_retries(channel), wanted, Cluster(own, delayed.client), is_of_retries=True
+                group_of_retries(channel),
+                wanted,
+                ClusterAccess(own, delayed.client),
+                is_of_retries=True,
             )
 
 
@@ -189,6 +193,6 @@ def notes(asked: Iterable[LagQuery], rows: Collection[Row]) -> list[str]:
 def table(rows: Sequence[Row]) -> list[str]:
     """The rows as lines of text, and a last line with the sum where there are several."""
     head = ("group", "topic", "partition", "committed", "log end", "lag")
-    lines = options.aligned(head, rows, left=head[:2])
+    lines = aligned(head, rows, left=head[:2])
     behind = f"{sum(row.lag or 0 for row in rows)} records behind, in {len(rows)} partitions"
     return [*lines, behind] if len(rows) > 1 else lines

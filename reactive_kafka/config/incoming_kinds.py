@@ -11,10 +11,8 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Literal
 
-from reactive_kafka.config.json_schema import values as schemas
-from reactive_kafka.config.secrets import shown
-from reactive_kafka.config.urls import check_url
-from reactive_kafka.config.values import (
+from reactive_kafka.config.json_schema import value_schemas as schemas
+from reactive_kafka.config.kinds import (
     INT32_MAX,
     TEXT,
     TOPICS,
@@ -24,6 +22,8 @@ from reactive_kafka.config.values import (
     names_an_object,
     only,
 )
+from reactive_kafka.config.secrets import shown
+from reactive_kafka.config.store_urls import check_url
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.subscription import Ranges
 

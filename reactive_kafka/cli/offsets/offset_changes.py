@@ -9,14 +9,14 @@ from typing import Literal, NamedTuple
 
 import click
 
-from reactive_kafka.cli.errors import Failure
+from reactive_kafka.cli.errors import CommandFailed
 from reactive_kafka.partitions.start import By, chosen_position
 from reactive_kafka.records import TopicPartition
 
 EXPECTED = "expected earliest, latest, an offset, a time with its zone (2026-11-21T08:00:00Z), or by:N (by:-100)"
 
 
-class Log(NamedTuple):
+class LogRange(NamedTuple):
     """The offsets of a partition's log: that of its first record, and its end."""
 
     start: int
@@ -82,7 +82,7 @@ class Change:
 
 def reset(
     to: To,
-    logs: Mapping[TopicPartition, Log],
+    logs: Mapping[TopicPartition, LogRange],
     before: Mapping[TopicPartition, int],
     at_time: Mapping[TopicPartition, int | None],
 ) -> list[Change]:
@@ -91,17 +91,19 @@ def reset(
 
     The metadata of a position that moves (the user's string, plans, kept acks) is dropped.
     *at_time* has, for a time, the offset of the first record at or after it; None: there is none
-    yet. Failure: ``by:``, and no position *before*.
+    yet. CommandFailed: ``by:``, and no position *before*.
     Source: kafka-consumer-groups, ``--reset-offsets``.
     """
     without = ", ".join(str(partition) for partition in sorted(logs) if partition not in before)
     if isinstance(to, By) and without:
-        raise Failure(f"by: counts from the committed position, and there is none for {without}")
+        raise CommandFailed(
+            f"by: counts from the committed position, and there is none for {without}"
+        )
     return [_reset(to, tp, logs[tp], before.get(tp), at_time.get(tp)) for tp in sorted(logs)]
 
 
 def _reset(
-    to: To, partition: TopicPartition, log: Log, before: int | None, at_time: int | None
+    to: To, partition: TopicPartition, log: LogRange, before: int | None, at_time: int | None
 ) -> Change:
     if isinstance(to, By):
         wanted = (before or 0) + to.records
@@ -122,7 +124,7 @@ def _reset(
     return Change(partition, before, after, is_same=before == after, note=note)
 
 
-def outside(changes: list[Change], logs: Mapping[TopicPartition, Log]) -> list[str]:
+def outside(changes: list[Change], logs: Mapping[TopicPartition, LogRange]) -> list[str]:
     """The partitions of an import that do not exist or whose log does not hold the position, as
     texts.
     """

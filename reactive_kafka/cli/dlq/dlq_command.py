@@ -13,11 +13,17 @@ import click
 
 from reactive_kafka.broker.client import Chunk
 from reactive_kafka.cli import options
+from reactive_kafka.cli.cluster_access import (
+    BrokerOptions,
+    ClusterAccess,
+    find_cluster,
+    with_broker_options,
+)
+from reactive_kafka.cli.console_text import counted
 from reactive_kafka.cli.dlq.letters import ReplayPlan, letter_of
 from reactive_kafka.cli.dlq.replay import all_of, carry_out, plan
-from reactive_kafka.cli.errors import Failure
-from reactive_kafka.cli.finding import Cluster, Where, find_cluster, with_where
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.cli.errors import CommandFailed
+from reactive_kafka.config.settings import IncomingSettings
 
 _MOST_REASONS = 20
 _topic = click.argument("topic", metavar="TOPIC")
@@ -44,9 +50,11 @@ def dlq() -> None:
 @_topic
 @_limit
 @click.option("--values", is_flag=True, help="Also show the beginning of each value.")
-@with_where
+@with_broker_options
 @options.as_json()
-def show(topic: str, limit: int | None, values: bool, where: Where, as_json: bool) -> None:
+def show(
+    topic: str, limit: int | None, values: bool, brokers: BrokerOptions, as_json: bool
+) -> None:
     """Show the records of a dead-letter topic: origin, reason and key of each, then the counts by
     reason.
 
@@ -60,11 +68,11 @@ def show(topic: str, limit: int | None, values: bool, where: Where, as_json: boo
       reactive-kafka dlq show dead-letter-topic-orders
       reactive-kafka dlq show dead-letter-topic-orders --limit 20 --values --json
     """
-    asyncio.run(_show(_cluster(where, topic), topic, limit, values=values, as_json=as_json))
+    asyncio.run(_show(_cluster(brokers, topic), topic, limit, values=values, as_json=as_json))
 
 
-def _cluster(where: Where, topic: str) -> Cluster:
-    return find_cluster(where, lambda channel: _client_of(channel, topic))
+def _cluster(brokers: BrokerOptions, topic: str) -> ClusterAccess:
+    return find_cluster(brokers, lambda channel: _client_of(channel, topic))
 
 
 def _client_of(channel: IncomingSettings, topic: str) -> Mapping[str, Any] | None:
@@ -76,7 +84,7 @@ def _client_of(channel: IncomingSettings, topic: str) -> Mapping[str, Any] | Non
 
 
 async def _show(
-    cluster: Cluster, topic: str, limit: int | None, *, values: bool, as_json: bool
+    cluster: ClusterAccess, topic: str, limit: int | None, *, values: bool, as_json: bool
 ) -> None:
     shown: list[dict[str, Any]] = []
     counts: Counter[tuple[str, str]] = Counter()
@@ -102,7 +110,7 @@ async def _show(
         is_cut = counts.total() + strangers == limit
         click.echo("\n".join(_summary(topic, counts, strangers, offsets, is_cut=is_cut)))
     if strangers and not counts:
-        raise Failure(
+        raise CommandFailed(
             f"{topic} is no dead-letter topic: none of its records has the headers of a dead letter"
         )
 
@@ -176,7 +184,7 @@ def _summary(
 
 
 def _records(count: int) -> str:
-    return options.counted(count, "record")
+    return counted(count, "record")
 
 
 @dlq.command(name="replay", short_help="Send dead letters back to their topics.")
@@ -187,10 +195,10 @@ def _records(count: int) -> str:
     help="Send all records to this topic instead of those named in their headers.",
 )
 @_limit
-@with_where
+@with_broker_options
 @options.confirmed
 def replay(
-    topic: str, to: str | None, limit: int | None, where: Where, dry_run: bool, yes: bool
+    topic: str, to: str | None, limit: int | None, brokers: BrokerOptions, dry_run: bool, yes: bool
 ) -> None:
     """Send dead letters back to the topics they came from, with their own key, headers, value and
     timestamp.
@@ -213,7 +221,7 @@ def replay(
         raise click.UsageError(
             f"--to {to} is the topic that is read: every record would come again"
         )
-    cluster = _cluster(where, topic)
+    cluster = _cluster(brokers, topic)
     wanted = asyncio.run(plan(cluster, topic, to, limit))
     click.echo("\n".join(_planned(wanted)))
     total = wanted.counts.total()
@@ -237,7 +245,7 @@ def replay(
         click.echo(f"replayed {_records(replayed.records)}{restamped}")
     if wanted.refused_count:
         itself, it = ("itself", "it") if wanted.refused_count == 1 else ("themselves", "them")
-        raise Failure(
+        raise CommandFailed(
             f"{_records(wanted.refused_count)} cannot go back by {itself}; --to names a topic for {it}"
         )
 

@@ -16,8 +16,8 @@ from reactive_kafka.broker.embedded import EmbeddedBroker
 from reactive_kafka.broker.jars import KafkaUnavailableError
 from reactive_kafka.broker.local import local_kafka
 from reactive_kafka.cli import options
-from reactive_kafka.cli.errors import Failure
-from reactive_kafka.cli.finding import load_module
+from reactive_kafka.cli.app_loading import load_module
+from reactive_kafka.cli.errors import CommandFailed
 from reactive_kafka.spark.session.kafka_source import PINNED, connector_folder, fetch_connector
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -69,7 +69,7 @@ def _end(*_: object) -> None:
 
 
 def _start(kind: str, port: int | None, stack: ExitStack) -> tuple[str, str]:
-    """Start a broker that ends with *stack*; its address, and what it is. Failure: it cannot be
+    """Start a broker that ends with *stack*; its address, and what it is. CommandFailed: it cannot be
     had, or not there.
     """
     if kind != "embedded":
@@ -78,10 +78,10 @@ def _start(kind: str, port: int | None, stack: ExitStack) -> tuple[str, str]:
             return stack.enter_context(local_kafka(port)), "Apache Kafka"
         except KafkaUnavailableError as error:
             if kind == "kafka" or port is not None:
-                raise Failure(str(error)) from error
+                raise CommandFailed(str(error)) from error
             click.echo(f"no Apache Kafka here: {error}", err=True)
     if port is not None:
-        raise Failure(
+        raise CommandFailed(
             "the embedded broker chooses its port itself: leave out --port, or use --kind kafka"
         )
     embedded = stack.enter_context(EmbeddedBroker())
@@ -138,7 +138,7 @@ def _folder() -> Path:
         for file in files("reactive-kafka") or ():
             if file.parts[-2:] == ("demo", "shop.py"):
                 return Path(str(file.locate())).resolve().parent
-    raise Failure(
+    raise CommandFailed(
         "the demo's files are not installed; run it from a checkout of the project: make demo"
     )
 
@@ -176,7 +176,7 @@ def jars(to: Path | None) -> None:
         folder = fetch_connector(to)
     except OSError as error:
         where = to or connector_folder()
-        raise Failure(
+        raise CommandFailed(
             f"cannot write to {where}: {error.strerror}: {error.filename2 or error.filename}"
         ) from error
     click.echo(folder)

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from reactive_kafka.config.layers import Leaf
-from reactive_kafka.config.microprofile.application import Meant
-from reactive_kafka.config.microprofile.values import Given, alpha
+from reactive_kafka.config.microprofile.property_values import Given, alpha
+from reactive_kafka.config.microprofile.quarkus_layer import QuarkusConfig
 from reactive_kafka.config.scan import KeyPath
 from reactive_kafka.config.secrets import is_secret, masked
 
@@ -20,7 +20,7 @@ _SECRET = "a secret: set the variable, or name a file with it in"
 _DEFAULT = "SmallRye's default"
 
 
-def toml_of(meant: Meant, head: str, warnings: Iterable[str]) -> str:
+def toml_of(meant: QuarkusConfig, head: str, warnings: Iterable[str]) -> str:
     """The text of a file that says the same; *head* and *warnings* are its first lines, as
     comments.
     """
@@ -30,7 +30,7 @@ def toml_of(meant: Meant, head: str, warnings: Iterable[str]) -> str:
     return "\n".join((*lines, *_tables(meant))) + "\n"
 
 
-def _tables(meant: Meant) -> Iterator[str]:
+def _tables(meant: QuarkusConfig) -> Iterator[str]:
     # Of one path the last one counts.
     leaves = {leaf.path: leaf for leaf in meant.layer.leaves}
     tables: dict[KeyPath, list[Leaf]] = {}

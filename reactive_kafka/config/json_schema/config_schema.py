@@ -17,7 +17,13 @@ from reactive_kafka.config.client_properties import (
 )
 from reactive_kafka.config.collect import SCHEMA, SPARK_REFUSED
 from reactive_kafka.config.json_schema.spellings import ANY, DOT, WITHIN, Definitions, Way
-from reactive_kafka.config.json_schema.values import ANY_TEXT, DOTTED, REFERENCE, Schema, either
+from reactive_kafka.config.json_schema.value_schemas import (
+    ANY_TEXT,
+    DOTTED,
+    REFERENCE,
+    Schema,
+    either,
+)
 from reactive_kafka.config.keys import (
     CHANNEL_SECTIONS,
     KAFKA_SPELLINGS,
@@ -25,8 +31,8 @@ from reactive_kafka.config.keys import (
     SPARK,
     Section,
 )
+from reactive_kafka.config.kinds import BOOLEAN, Kind
 from reactive_kafka.config.secrets import is_secret
-from reactive_kafka.config.values import BOOLEAN, Kind
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _JSON_TYPES = {str: "string", list: "array"}

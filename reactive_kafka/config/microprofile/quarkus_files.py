@@ -9,18 +9,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from uuid import uuid4
 
-from reactive_kafka.config.microprofile.application import Meant, meant
-from reactive_kafka.config.microprofile.text import PropertiesError, entries
-from reactive_kafka.config.microprofile.values import Source, profiles_of
+from reactive_kafka.config.config_files import YAML, text_of
+from reactive_kafka.config.microprofile.properties_syntax import PropertiesError, entries
+from reactive_kafka.config.microprofile.property_values import PropertySource, profiles_of
+from reactive_kafka.config.microprofile.quarkus_layer import QuarkusConfig, meant
 from reactive_kafka.config.microprofile.yaml_entries import yaml_entries
-from reactive_kafka.config.read import YAML, text_of
 from reactive_kafka.errors import ConfigError
 
 # That a file can be named after.
 _PROFILE = re.compile(r"[\w.-]+")
 
 
-def read_quarkus(path: Path, environ: Mapping[str, str]) -> tuple[Meant, tuple[str, ...]]:
+def read_quarkus(path: Path, environ: Mapping[str, str]) -> tuple[QuarkusConfig, tuple[str, ...]]:
     """What an ``application.properties``, or ``application.yaml``, of Quarkus means; and the active
     profiles.
 
@@ -38,10 +38,10 @@ def read_quarkus(path: Path, environ: Mapping[str, str]) -> tuple[Meant, tuple[s
     return meant(sources, environ, profiles, uuid4().hex), profiles
 
 
-def _source(path: Path, profile: str | None = None) -> Source:
+def _source(path: Path, profile: str | None = None) -> PropertySource:
     if path.suffix.lower() in YAML:
-        return Source(str(path), yaml_entries(str(path), text_of(path)), profile)
+        return PropertySource(str(path), yaml_entries(str(path), text_of(path)), profile)
     try:
-        return Source(str(path), entries(text_of(path)), profile)
+        return PropertySource(str(path), entries(text_of(path)), profile)
     except PropertiesError as error:
         raise ConfigError(f"{path}, line {error.line}: not a properties file: {error}") from None

@@ -7,26 +7,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from reactive_kafka.config.client_properties import PROPERTIES, find, names_like, refusal
+from reactive_kafka.config.kinds import did_you_mean, unknown_channel
 from reactive_kafka.config.layers import Layer, Origin
 from reactive_kafka.config.microprofile.attributes import NATIVE_TABLES, attribute
-from reactive_kafka.config.microprofile.channels import (
+from reactive_kafka.config.microprofile.converters import boolean, scalar, servers
+from reactive_kafka.config.microprofile.notes import Notes
+from reactive_kafka.config.microprofile.property_values import Given, PropertySource, Values, alpha
+from reactive_kafka.config.microprofile.smallrye_channel import (
     CONNECTOR,
     CONNECTORS,
     EMPTY_MEANS_SOMETHING,
     SHARED,
     SHARED_IN_OURS,
-    Channel,
+    SmallRyeChannel,
 )
-from reactive_kafka.config.microprofile.converters import boolean, scalar, servers
-from reactive_kafka.config.microprofile.incoming import Incoming
-from reactive_kafka.config.microprofile.notes import Notes
-from reactive_kafka.config.microprofile.outgoing import Outgoing
-from reactive_kafka.config.microprofile.values import Given, Source, Values, alpha
+from reactive_kafka.config.microprofile.smallrye_incoming import SmallRyeIncoming
+from reactive_kafka.config.microprofile.smallrye_outgoing import SmallRyeOutgoing
 from reactive_kafka.config.scan import KeyPath
-from reactive_kafka.config.values import did_you_mean, unknown_channel
 
 MESSAGING = "mp.messaging."
-SIDES = {"incoming": Incoming, "outgoing": Outgoing}
+SIDES = {"incoming": SmallRyeIncoming, "outgoing": SmallRyeOutgoing}
 _CHANNEL = re.compile(r'(?:"([^"]+)"|([^."]+))\.(.+)', re.DOTALL)
 _COPY = re.compile(r"(.+)\$[0-9]+")
 _IN_KAFKA = (*SHARED_IN_OURS, "acks", "client.id")
@@ -50,7 +50,7 @@ _IN_VAIN = {
 
 
 @dataclass(frozen=True, slots=True)
-class Meant:
+class QuarkusConfig:
     """What the properties mean: a layer, and for each path of it the property that says so (None: a
     default).
     """
@@ -62,8 +62,11 @@ class Meant:
 
 
 def meant(
-    sources: Sequence[Source], environ: Mapping[str, str], profiles: Sequence[str], new_id: str
-) -> Meant:
+    sources: Sequence[PropertySource],
+    environ: Mapping[str, str],
+    profiles: Sequence[str],
+    new_id: str,
+) -> QuarkusConfig:
     """Read all channels. *new_id* is a text that no other start has, for groups without a name."""
     values = Values(sources, environ, profiles, new_id)
     notes = Notes()
@@ -77,7 +80,7 @@ def meant(
         problems=tuple(notes.problems),
         warnings=tuple(notes.warnings),
     )
-    return Meant(layer, notes.given, new_id)
+    return QuarkusConfig(layer, notes.given, new_id)
 
 
 def _lines(notes: Notes, path: KeyPath) -> Iterator[int]:
@@ -189,7 +192,7 @@ class _Application:
         return False
 
     def _is_ours(
-        self, channel: Channel, first: Given, known: Mapping[str, Given], others: set[str]
+        self, channel: SmallRyeChannel, first: Given, known: Mapping[str, Given], others: set[str]
     ) -> bool:
         """Whether a channel is read; a problem if it is nobody's, or another connector's."""
         name = channel.name

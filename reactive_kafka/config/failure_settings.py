@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 from reactive_kafka.config.checks import CONSUMER_CHECKS, LETTER_CHECKS, Contradictions, check
 from reactive_kafka.config.client_properties import SIDES, Side
 from reactive_kafka.config.collect import BROKEN, Setting, Table, View, values_of
-from reactive_kafka.config.incoming_values import RETRY_DELAYS_MS, RETRY_TOPICS, retry_delay_ms
+from reactive_kafka.config.incoming_kinds import RETRY_DELAYS_MS, RETRY_TOPICS, retry_delay_ms
 from reactive_kafka.config.keys import AFTER_RETRIES
+from reactive_kafka.config.kinds import TOPIC, Kind
 from reactive_kafka.config.layers import Problems
-from reactive_kafka.config.schema import FAILURE
+from reactive_kafka.config.settings import FAILURE
 from reactive_kafka.config.tables import DeadLetterSettings, DelayedRetrySettings
-from reactive_kafka.config.values import TOPIC, Kind
 
 T = TypeVar("T")
 DEAD_LETTERS = "dead-letter-queue"
@@ -29,7 +29,7 @@ _NOT_INHERITED = ("acks", "enable_idempotence")
 
 
 @dataclass(frozen=True, slots=True)
-class FailureAssembly:
+class FailureSettingsBuilder:
     """Makes the failure settings of the channel *name*, and notes what is wrong with them, or
     unused.
     """

@@ -12,20 +12,24 @@ from pathlib import Path
 import click
 
 from reactive_kafka.cli import options
-from reactive_kafka.cli.errors import Failure, WrongUsage
-from reactive_kafka.cli.finding import Cluster, Where, find_cluster, with_where
-from reactive_kafka.cli.offsets import plan
-from reactive_kafka.cli.offsets.plan import Change, To
-from reactive_kafka.cli.offsets.text import (
-    Saved,
+from reactive_kafka.cli.cluster_access import (
+    BrokerOptions,
+    ClusterAccess,
+    find_cluster,
+    with_broker_options,
+)
+from reactive_kafka.cli.console_text import counted
+from reactive_kafka.cli.errors import CommandFailed, WrongUsage
+from reactive_kafka.cli.offsets import offset_changes
+from reactive_kafka.cli.offsets.export_file import Saved, read, written
+from reactive_kafka.cli.offsets.offset_changes import Change, To
+from reactive_kafka.cli.offsets.offsets_output import (
     change_json,
     change_lines,
-    read,
     view_json,
     view_lines,
-    written,
 )
-from reactive_kafka.cli.positions import GroupView, Position, carry_out, is_of, look
+from reactive_kafka.cli.stored_positions import GroupView, Position, carry_out, is_of, look
 from reactive_kafka.commit.metadata.codec import without_topic
 from reactive_kafka.partitions.start import milliseconds
 from reactive_kafka.records import TopicPartition
@@ -47,9 +51,9 @@ def offsets() -> None:
 @offsets.command(name="show", short_help="Show a group: members, positions, metadata.")
 @_group
 @options.topics
-@with_where
+@with_broker_options
 @options.as_json()
-def show(group: str, topics: tuple[str, ...], where: Where, as_json: bool) -> None:
+def show(group: str, topics: tuple[str, ...], brokers: BrokerOptions, as_json: bool) -> None:
     """Show a group: its members, and the position, log, lag and metadata of each partition.
 
     Read-only. If a channel in the configuration keeps the group's positions in a checkpoint store,
@@ -60,12 +64,12 @@ def show(group: str, topics: tuple[str, ...], where: Where, as_json: bool) -> No
       reactive-kafka offsets show billing
       reactive-kafka offsets show billing --topic orders --bootstrap-servers localhost:9092 --json
     """
-    view = asyncio.run(look(_cluster(where, group), group, topics))
+    view = asyncio.run(look(_cluster(brokers, group), group, topics))
     click.echo(json.dumps(view_json(view), indent=2) if as_json else "\n".join(view_lines(view)))
 
 
-def _cluster(where: Where, group: str) -> Cluster:
-    return find_cluster(where, lambda channel: channel.client if is_of(channel, group) else None)
+def _cluster(brokers: BrokerOptions, group: str) -> ClusterAccess:
+    return find_cluster(brokers, lambda channel: channel.client if is_of(channel, group) else None)
 
 
 @offsets.command(name="reset", short_help="Set the positions of a group.")
@@ -81,13 +85,13 @@ def _cluster(where: Where, group: str) -> Cluster:
 )
 @click.option(
     "--to",
-    type=plan.parse_to,
+    type=offset_changes.parse_to,
     required=True,
     metavar="WHERE",
     help="earliest, latest, an offset, a time with its zone (2026-11-21T08:00:00Z: the first record since then), or "
     "by:N, N offsets forward from the position (by:-100: back). Limited to the ends of the log.",
 )
-@with_where
+@with_broker_options
 @options.confirmed
 @options.as_json()
 def reset(
@@ -95,7 +99,7 @@ def reset(
     topic: str,
     numbers: tuple[int, ...],
     to: To,
-    where: Where,
+    brokers: BrokerOptions,
     dry_run: bool,
     yes: bool,
     as_json: bool,
@@ -113,7 +117,7 @@ def reset(
       reactive-kafka offsets reset billing --topic orders --to 2026-11-20T00:00:00Z
       reactive-kafka offsets reset billing --topic orders --partition 3 --to by:1 --yes
     """
-    cluster = _cluster(where, group)
+    cluster = _cluster(brokers, group)
     view = asyncio.run(look(cluster, group, [topic]))
     changes = asyncio.run(_planned(cluster, to, _chosen(view, topic, numbers)))
     _finish(cluster, view, changes, dry_run=dry_run, yes=yes, as_json=as_json)
@@ -123,13 +127,13 @@ def _chosen(view: GroupView, topic: str, numbers: Sequence[int]) -> list[Positio
     there = {one.partition.partition: one for one in view.positions}
     missing = [str(number) for number in sorted(set(numbers)) if number not in there]
     if missing:
-        raise Failure(
+        raise CommandFailed(
             f"topic {topic} has no partition {', '.join(missing)}; it has {len(there)}, from 0 on"
         )
     return [there[number] for number in sorted(set(numbers) or there)]
 
 
-async def _planned(cluster: Cluster, to: To, chosen: Sequence[Position]) -> list[Change]:
+async def _planned(cluster: ClusterAccess, to: To, chosen: Sequence[Position]) -> list[Change]:
     at_time: dict[TopicPartition, int | None] = {}
     if isinstance(to, datetime):
         async with cluster.clients() as (_, inspector):
@@ -137,7 +141,7 @@ async def _planned(cluster: Cluster, to: To, chosen: Sequence[Position]) -> list
                 {one.partition: milliseconds(to) for one in chosen}
             )
     before = {one.partition: one.position for one in chosen if one.position is not None}
-    changes = plan.reset(to, {one.partition: one.log for one in chosen}, before, at_time)
+    changes = offset_changes.reset(to, {one.partition: one.log for one in chosen}, before, at_time)
     return [_with_state(change, one) for change, one in zip(changes, chosen, strict=True)]
 
 
@@ -155,8 +159,8 @@ def _with_state(change: Change, one: Position) -> Change:
 @offsets.command(name="export", short_help="Save the positions of a group.")
 @_group
 @options.topics
-@with_where
-def export(group: str, topics: tuple[str, ...], where: Where) -> None:
+@with_broker_options
+def export(group: str, topics: tuple[str, ...], brokers: BrokerOptions) -> None:
     """Print the positions of a group with their metadata, as JSON for offsets import.
 
     Positions that a channel in the configuration keeps in a checkpoint store are read there, with
@@ -166,7 +170,7 @@ def export(group: str, topics: tuple[str, ...], where: Where) -> None:
     Examples:
       reactive-kafka offsets export billing > billing.json
     """
-    view = asyncio.run(look(_cluster(where, group), group, topics))
+    view = asyncio.run(look(_cluster(brokers, group), group, topics))
     saved = [
         Saved(one.partition, *one.stored, one.state)
         for one in view.positions
@@ -182,10 +186,12 @@ def export(group: str, topics: tuple[str, ...], where: Where) -> None:
 @click.argument(
     "file", type=click.Path(path_type=Path, dir_okay=False, exists=True), metavar="FILE"
 )
-@with_where
+@with_broker_options
 @options.confirmed
 @options.as_json()
-def import_(group: str, file: Path, where: Where, dry_run: bool, yes: bool, as_json: bool) -> None:
+def import_(
+    group: str, file: Path, brokers: BrokerOptions, dry_run: bool, yes: bool, as_json: bool
+) -> None:
     """Set the positions and metadata of a group to those saved by offsets export, from this group
     or another.
 
@@ -202,15 +208,17 @@ def import_(group: str, file: Path, where: Where, dry_run: bool, yes: bool, as_j
         saved = read(file.read_text())
     except (OSError, ValueError) as error:
         raise WrongUsage(f"{file}: {error}") from error
-    cluster = _cluster(where, group)
+    cluster = _cluster(brokers, group)
     view = asyncio.run(
         look(cluster, group, sorted({one.partition.topic for one in saved}), may_be_new=True)
     )
     there = {one.partition: one for one in view.positions}
     changes = [_restored(one, there.get(one.partition)) for one in saved]
-    problems = plan.outside(changes, {partition: one.log for partition, one in there.items()})
+    problems = offset_changes.outside(
+        changes, {partition: one.log for partition, one in there.items()}
+    )
     if problems:
-        raise Failure(f"{file} does not fit: {'; '.join(problems)}")
+        raise CommandFailed(f"{file} does not fit: {'; '.join(problems)}")
     _finish(cluster, view, changes, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
@@ -239,7 +247,7 @@ def _has(one: Position, position: int, metadata: str) -> bool:
 
 
 def _finish(
-    cluster: Cluster,
+    cluster: ClusterAccess,
     view: GroupView,
     changes: Sequence[Change],
     *,
@@ -254,7 +262,7 @@ def _finish(
 
     say("\n".join([f"group {view.name}", *change_lines(changes)]))
     wanted = [change for change in changes if not change.is_same]
-    count = options.counted(len(wanted), "position")
+    count = counted(len(wanted), "position")
     if not dry_run:
         view.check_idle()
         if wanted:

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from reactive_kafka.cli import options
+from reactive_kafka.cli.app_loading import load_app
+from reactive_kafka.cli.console_text import counted
 from reactive_kafka.cli.errors import WrongUsage
-from reactive_kafka.cli.finding import load_app
-from reactive_kafka.cli.logs import LogOptions
+from reactive_kafka.cli.run_logging import LogOptions
 from reactive_kafka.cli.spark_progress import bottom_of_the_terminal, show_spark
 from reactive_kafka.config.dump import dump, spark_table
 from reactive_kafka.config.load import toml_of_quarkus
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.formats.wanted import name_of
 from reactive_kafka.handlers.signature import HandlerSpec, name_of_handler
 from reactive_kafka.handlers.spec import AppSpec, IncomingSpec
@@ -197,9 +198,7 @@ def check(
 
 def _refuse_warnings(told: int) -> None:
     if told:
-        raise WrongUsage(
-            f"{options.counted(told, 'warning')}, and with --strict there must be none"
-        )
+        raise WrongUsage(f"{counted(told, 'warning')}, and with --strict there must be none")
 
 
 def _report(tables: Mapping[str, Any], spec: AppSpec) -> Iterator[str]:

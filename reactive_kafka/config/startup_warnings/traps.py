@@ -9,10 +9,10 @@ from pathlib import Path
 
 from reactive_kafka.config import keys
 from reactive_kafka.config.client_properties import SIDES
+from reactive_kafka.config.config_files import FILE_VARIABLE
+from reactive_kafka.config.kinds import did_you_mean
 from reactive_kafka.config.layers import PREFIX, PROFILE_VARIABLE, VARIABLE
-from reactive_kafka.config.read import FILE_VARIABLE
-from reactive_kafka.config.schema import IncomingSettings, Settings, subscription_of
-from reactive_kafka.config.values import did_you_mean
+from reactive_kafka.config.settings import IncomingSettings, Settings, subscription_of
 from reactive_kafka.subscription import Partitions, Pattern, Subscription
 
 DEFAULT_FILE = "reactive-kafka.toml"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from reactive_kafka.config.layers import PROFILE_VARIABLE, VARIABLE, Origin
 from reactive_kafka.config.microprofile.expressions import CannotExpand, Expression, Part, parsed
-from reactive_kafka.config.microprofile.text import Entry
+from reactive_kafka.config.microprofile.properties_syntax import Entry
 
 LONGEST = 65_536
 """Characters that a value may have when its expressions are expanded."""
@@ -41,7 +41,7 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PropertySource:
     """The entries of one file, and the profile that it belongs to: application-dev.properties;
     None: to all.
     """
@@ -65,7 +65,7 @@ def alpha(name: str) -> str:
     return re.sub("[^A-Za-z0-9]", "_", name).upper()
 
 
-def profiles_of(environ: Mapping[str, str], sources: Iterable[Source]) -> tuple[str, ...]:
+def profiles_of(environ: Mapping[str, str], sources: Iterable[PropertySource]) -> tuple[str, ...]:
     """The active profiles, the strongest last: what the environment says, else ``quarkus.profile``,
     else prod.
     """
@@ -86,7 +86,7 @@ class Values:
 
     def __init__(
         self,
-        sources: Sequence[Source],
+        sources: Sequence[PropertySource],
         environ: Mapping[str, str],
         profiles: Sequence[str],
         new_id: str,

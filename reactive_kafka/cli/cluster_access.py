@@ -1,0 +1,157 @@
+"""The brokers that a command works with, as its options or a configuration name them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import wraps
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from reactive_kafka.broker.client import Connector, Inspector, inspecting
+from reactive_kafka.broker.connect import EMBEDDED, KafkaConnector
+from reactive_kafka.cli import options
+from reactive_kafka.cli.app_loading import load_app
+from reactive_kafka.cli.errors import CommandFailed
+from reactive_kafka.config.load import read_settings
+from reactive_kafka.config.settings import IncomingSettings
+from reactive_kafka.records import TopicPartition
+
+_config = options.config(
+    "Configuration file with the brokers, and with the channels that keep positions in a store. "
+    "Default: $REACTIVE_KAFKA_CONFIG, or ./reactive-kafka.toml."
+)
+_app = click.option(
+    "--app",
+    metavar="MODULE:APP",
+    help="The application, if its configuration is not only in a file.",
+)
+_servers = options.servers("Brokers to ask, without a configuration.")
+_CONNECTION = ("bootstrap_servers", "security_protocol", "request_timeout_ms")
+
+
+class BrokerOptions(NamedTuple):
+    """The options that say which brokers to ask. Each field has the name of its option."""
+
+    config: tuple[Path, ...] | None
+    app: str | None
+    app_dir: Path
+    bootstrap_servers: str | None
+
+
+def with_broker_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of :class:`BrokerOptions`; it gets them as *brokers*."""
+
+    @wraps(command)
+    def called(**given: Any) -> None:
+        brokers = BrokerOptions(*[given.pop(name) for name in BrokerOptions._fields])
+        command(brokers=brokers, **given)
+
+    return _config(_app(options.app_dir(_servers(called))))
+
+
+def _connector_factory() -> Callable[[str], Connector]:
+    """Return the maker of connectors: Kafka's own, or what a test set as the command's ``obj``."""
+    given: Callable[[str], Connector] | None = click.get_current_context().obj
+    return given or KafkaConnector
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterAccess:
+    """How a command reaches a cluster."""
+
+    servers: str
+    # Connection and credentials of every client, under aiokafka's names.
+    properties: Mapping[str, Any]
+    # The incoming channels of the configuration; empty without one.
+    channels: tuple[IncomingSettings, ...] = ()
+    connect: Callable[[str], Connector] = field(default_factory=_connector_factory)
+
+    @asynccontextmanager
+    async def clients(
+        self, **more_properties: object
+    ) -> AsyncIterator[tuple[Connector, Inspector]]:
+        """Open a connector and a started inspector; both are closed at the end."""
+        connector = self.connect(self.servers)
+        try:
+            async with inspecting(connector, {**self.properties, **more_properties}) as inspector:
+                yield connector, inspector
+        finally:
+            await connector.close()
+
+
+def find_cluster(
+    brokers: BrokerOptions, client_of: Callable[[IncomingSettings], Mapping[str, Any] | None]
+) -> ClusterAccess:
+    """Return the brokers that the command line names, else those of the configuration.
+
+    Args:
+        brokers: What the command line says.
+        client_of: Returns the raw client properties of a channel that the command is about, and
+            None for other channels. If it returns None for all channels, all of them count.
+
+    Raises:
+        CommandFailed: The channels that count have several connections.
+    """
+    if brokers.bootstrap_servers is not None:
+        if brokers.config is not None or brokers.app is not None:
+            raise click.UsageError("--bootstrap-servers cannot be combined with --config and --app")
+        return ClusterAccess(brokers.bootstrap_servers, {})
+    if brokers.app is not None:
+        settings = load_app(brokers.app, brokers.app_dir).configure(brokers.config)
+    else:
+        settings = read_settings(brokers.config, environ=os.environ).checked()
+    channels = tuple(settings.incoming.values())
+    clients = [client for client in map(client_of, channels) if client is not None]
+    clients = clients or [channel.client for channel in channels] or [{}]
+    connections = [
+        {"bootstrap_servers": settings.bootstrap_servers, **_connection_of(client)}
+        for client in clients
+    ]
+    if any(connection != connections[0] for connection in connections):
+        servers = ", ".join(sorted({str(each["bootstrap_servers"]) for each in connections}))
+        raise CommandFailed(
+            f"the channels of {settings.source} use several connections ({servers}), and none of "
+            "them belongs to this: name the brokers with --bootstrap-servers, or another file with "
+            "--config"
+        )
+    own_servers = str(connections[0].pop("bootstrap_servers"))
+    check_reachable(own_servers, settings.source)
+    return ClusterAccess(own_servers, connections[0], channels)
+
+
+def _connection_of(client: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of a channel's raw client properties that say how to connect."""
+    return {
+        name: value
+        for name, value in client.items()
+        if name in _CONNECTION or name.startswith(("ssl_", "sasl_"))
+    }
+
+
+def check_reachable(servers: str, source: str) -> None:
+    """Raise CommandFailed if *source* names the embedded broker, which only its process reaches."""
+    if servers == EMBEDDED:
+        raise CommandFailed(
+            f'{source} has bootstrap_servers = "embedded": only the process of the application '
+            "can reach that broker"
+        )
+
+
+async def known_topics(inspector: Inspector, *topics: str) -> dict[str, list[TopicPartition]]:
+    """Return topic -> partitions for the whole cluster.
+
+    Raises:
+        CommandFailed: One of *topics* does not exist.
+    """
+    known = await inspector.topics()
+    missing = [topic for topic in topics if topic not in known]
+    if missing:
+        raise CommandFailed(
+            f"unknown topic {', '.join(missing)}; the cluster has {', '.join(known) or 'none'}"
+        )
+    return known

@@ -1,0 +1,27 @@
+"""Tables and counts as text for the console. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def aligned(
+    head: Sequence[str], rows: Sequence[Sequence[object]], *, left: Sequence[str]
+) -> list[str]:
+    """Return the lines of a table, with two blanks between columns. None is shown as a dash.
+
+    The columns whose heads are in *left* are aligned to the left. The others are numbers, and are
+    aligned to the right.
+    """
+    columns = []
+    for column in zip(head, *rows, strict=True):
+        texts = ["-" if cell is None else str(cell) for cell in column]
+        width = max(map(len, texts))
+        is_left = column[0] in left
+        columns.append([text.ljust(width) if is_left else text.rjust(width) for text in texts])
+    return ["  ".join(line).rstrip() for line in zip(*columns, strict=True)]
+
+
+def counted(count: int, what: str) -> str:
+    """Return a count with its noun: ``1 record``, ``2 records``."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
