@@ -53,11 +53,6 @@ class Build:
         return self.is_profiled or self.is_debians
 
     @property
-    def is_plain(self) -> bool:
-        """Whether the goals of plainly built Pythons hold: an older one without a profile."""
-        return not self.is_optimised and tuple(map(int, self.version.split(".")[:2])) < (3, 13)
-
-    @property
     def name(self) -> str:
         """What tables call it."""
         kind = "Debian" if self.is_debians else "optimised" if self.is_profiled else "plain"

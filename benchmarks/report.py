@@ -44,7 +44,7 @@ class Verdict:
     @property
     def met(self) -> bool:
         """Whether it is; what was not measured is not met."""
-        least = self.goal.least_on(self.build)
+        least = self.goal.least
         most = self.goal.most
         is_enough = self.value is not None and (least is None or self.value >= least)
         return is_enough and (most is None or self.value is None or self.value <= most)
@@ -56,12 +56,9 @@ class Verdict:
         if self.value is None:
             return f"NOT MEASURED on {self.build.name}: {what}"
         word = "met" if self.met else "MISSED"
-        return f"{word} on {self.build.name}: {what}: {self.value:.3g}; the goal is {self.bound}"
-
-    @property
-    def bound(self) -> str:
-        """The goal in words."""
-        return bound(self.goal, self.build)
+        return (
+            f"{word} on {self.build.name}: {what}: {self.value:.3g}; the goal is {bound(self.goal)}"
+        )
 
 
 def of_what(goal: Goal) -> str:
@@ -73,11 +70,10 @@ def of_what(goal: Goal) -> str:
     return f"{goal.row} beside {goal.beside}: {goal.figure}"
 
 
-def bound(goal: Goal, build: Build) -> str:
-    """How large or small it is to be on a Python of this build."""
-    least = goal.least_on(build)
+def bound(goal: Goal) -> str:
+    """How large or small it is to be."""
     times = "" if goal.beside is None else " times"
-    parts = (("at least", least), ("at most", goal.most))
+    parts = (("at least", goal.least), ("at most", goal.most))
     return ", ".join(f"{word} {value:,g}{times}" for word, value in parts if value is not None)
 
 
@@ -124,10 +120,7 @@ def promises(measured: Sequence[Measured], goals: Sequence[Goal] = GOALS) -> str
     for goal in goals:
         beside = [found.get((goal, one.build.python)) for one in measured]
         if any(beside):
-            bounds = dict.fromkeys(verdict.bound for verdict in beside if verdict is not None)
-            rows.append(
-                f"| {of_what(goal)} | {' / '.join(bounds)} | {' | '.join(map(_cell, beside))} |"
-            )
+            rows.append(f"| {of_what(goal)} | {bound(goal)} | {' | '.join(map(_cell, beside))} |")
     if not rows:
         return ""
     head = f"| goal | to reach | {' | '.join(one.build.name for one in measured)} |"
