@@ -70,8 +70,9 @@ def to_postgres(clicks: DataFrame, batch: SparkBatch) -> None:
         # All members take the rows' locks in one order.
         counts.sort(key=lambda row: (row["hour"], row["page"]))
         connection.cursor().executemany(
-            "INSERT INTO hourly AS old VALUES (%(hour)s, %(page)s, %(clicks)s, %(seconds)s) ON CONFLICT (hour, page)"
-            " DO UPDATE SET clicks = old.clicks + excluded.clicks, seconds = old.seconds + excluded.seconds",
+            "INSERT INTO hourly AS old VALUES (%(hour)s, %(page)s, %(clicks)s, %(seconds)s)"
+            " ON CONFLICT (hour, page) DO UPDATE"
+            " SET clicks = old.clicks + excluded.clicks, seconds = old.seconds + excluded.seconds",
             counts,
         )
 

@@ -122,7 +122,8 @@ def _handled(outcome: Outcome) -> Iterator[Check]:
         missing = sorted(produced - handled.keys())
         strange = sorted(handled.keys() - produced)
         twice = sum(times > 1 for times in handled.values())
-        text = f"{len(produced)} produced, {len(produced) - len(missing)} handled, {twice} of them more than once"
+        found = len(produced) - len(missing)
+        text = f"{len(produced)} produced, {found} handled, {twice} of them more than once"
         if missing:
             text += f"; never handled: {_some(missing)}"
         if strange:

@@ -114,9 +114,11 @@ def channel_lines(facts: AppFacts, health: Health) -> list[str]:
     for channel in facts.channels:
         partitions = channel.partitions
         oldest_s = max((facts.oldest_unacked_s or 0.0 for facts in partitions), default=0.0)
+        lag = sum(facts.lag or 0 for facts in partitions)
+        in_flight = sum(facts.in_flight for facts in partitions)
         lines.append(
-            f"{channel.channel:<9} {len(partitions)} partitions, lag {sum(facts.lag or 0 for facts in partitions)}, "
-            f"in flight {sum(facts.in_flight for facts in partitions)}, oldest unacked {oldest_s:.1f} s, "
+            f"{channel.channel:<9} {len(partitions)} partitions, lag {lag}, "
+            f"in flight {in_flight}, oldest unacked {oldest_s:.1f} s, "
             f"{statuses.get(channel.channel, '-')}"
         )
     for session in facts.spark:
