@@ -1,4 +1,7 @@
-"""What a nack becomes."""
+"""The rules of failed records: what a nack becomes, what letters say, when a call is repeated.
+
+All of it is pure. ``nacks/`` carries out what is decided here.
+"""
 
 from reactive_kafka.failure.decision import (
     Decision,
@@ -8,7 +11,7 @@ from reactive_kafka.failure.decision import (
     Stop,
     Write,
 )
-from reactive_kafka.failure.strategies import DeadLetterQueue, DelayedRetry, Fail, Ignore
+from reactive_kafka.failure.strategies import DeadLetterQueue, DelayedRetry, Fail, IgnoreFailure
 
 __all__ = [
     "DeadLetterQueue",
@@ -17,7 +20,7 @@ __all__ = [
     "Fail",
     "FailedRecord",
     "FailureStrategy",
-    "Ignore",
+    "IgnoreFailure",
     "Skip",
     "Stop",
     "Write",

@@ -42,15 +42,15 @@ from reactive_kafka.outgoing.transactions import Transaction, TransactionalProdu
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.subscription import Subscription
 from reactive_kafka.tasks import Spawn, is_set_within
+from reactive_kafka.verdicts.acks import verdicts_of
 from reactive_kafka.verdicts.ageing import not_ageing
 from reactive_kafka.verdicts.delivery import Delivery
-from reactive_kafka.verdicts.hook import CallAgain, NoHook
-from reactive_kafka.verdicts.partition import verdicts_of
+from reactive_kafka.verdicts.delivery_hook import CallAgain, NoHook
 
 
 class ExactlyOnce(NoHook):
     """The transactions of one session of an incoming channel; a
-    :class:`~reactive_kafka.verdicts.hook.DeliveryHook`.
+    :class:`~reactive_kafka.verdicts.delivery_hook.DeliveryHook`.
     """
 
     covers_retries = True

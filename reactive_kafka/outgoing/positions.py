@@ -26,8 +26,8 @@ from reactive_kafka.errors import (
 from reactive_kafka.outgoing.outbox import Outbound
 from reactive_kafka.outgoing.transactions import Sender, Transaction
 from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.verdicts.acks import verdicts_of
 from reactive_kafka.verdicts.delivery import Delivery, is_open
-from reactive_kafka.verdicts.partition import verdicts_of
 
 LOOK_S = 0.1
 """How soon it is seen that a partition was retained, or that a record before a dead letter is

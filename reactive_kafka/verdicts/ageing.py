@@ -31,65 +31,6 @@ class Holder(Protocol):
         """
 
 
-class Origin:
-    """A record of which a handler has made values that other handlers of the application get, in
-    memory channels.
-
-    While its own handler runs it ages as any record does. After that it ages while one of those
-    handlers has a value.
-
-    Args:
-        tracker: The tracker of its partition.
-        index: Its arrival number there.
-    """
-
-    __slots__ = ("_at_handlers", "_index", "_is_handler_done", "_stands", "_tracker", "values")
-
-    def __init__(self, tracker: OffsetTracker, index: int) -> None:
-        self._tracker = tracker
-        self._index = index
-        self._at_handlers = 0
-        self._is_handler_done = False
-        self._stands = False
-        # How many values that were made of it have no verdict.
-        self.values = 0
-
-    @property
-    def place(self) -> tuple[OffsetTracker, int]:
-        """Its tracker, and its arrival number there."""
-        return self._tracker, self._index
-
-    def begin(self, now: float) -> None:
-        """A handler gets one of its values."""
-        self._at_handlers += 1
-        self._look(now)
-
-    def end(self, now: float) -> None:
-        """That handler has returned, or has raised."""
-        self._at_handlers -= 1
-        self._look(now)
-
-    def handler_done(self, now: float) -> None:
-        """Its own handler has returned."""
-        self._is_handler_done = True
-        self._look(now)
-
-    def handler_back(self, now: float) -> None:
-        """Its own handler, or the next one that it is for, has the record again."""
-        self._is_handler_done = False
-        self._look(now)
-
-    def _look(self, now: float) -> None:
-        stands = self._is_handler_done and not self._at_handlers
-        if stands == self._stands:
-            return
-        self._stands = stands
-        if stands:
-            self._tracker.stop_clock((self._index,), now)
-        else:
-            self._tracker.start_clock((self._index,), now)
-
-
 HOLDER: ContextVar[Holder | None] = ContextVar("reactive_kafka holder", default=None)
 
 NOTICED_S = 0.05

@@ -11,9 +11,9 @@ from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.formats.cloudevents import CloudEvent
 from reactive_kafka.formats.cloudevents_read import event_of
 from reactive_kafka.records import Headers, RawRecord, Record
+from reactive_kafka.verdicts.acks import verdicts_of
 from reactive_kafka.verdicts.delivery import Delivery
-from reactive_kafka.verdicts.hook import MessageCheckpoint
-from reactive_kafka.verdicts.partition import verdicts_of
+from reactive_kafka.verdicts.delivery_hook import MessageCheckpoint
 
 T = TypeVar("T")
 
@@ -173,7 +173,7 @@ class Message(Delivery, Generic[T]):
             Safe. The future is this caller's own; the record's lane is held until the nack is
             carried out all the same.
         """
-        return verdicts_of(self.tracker).channel.nack(self, reason, record)
+        return verdicts_of(self.tracker).channel.nacks.nack(self, reason, record)
 
     def retry_later(self, delay: float | str) -> Future[bool]:
         """Settle the record by writing it to a retry topic: it comes again later. Neither
@@ -196,7 +196,7 @@ class Message(Delivery, Generic[T]):
         Cancellation:
             Safe, as for :meth:`nack`.
         """
-        return verdicts_of(self.tracker).channel.retry_later(self, delay)
+        return verdicts_of(self.tracker).channel.nacks.retry_later(self, delay)
 
     def committed(self) -> Future[None]:
         """A future that completes once the group's committed position has passed this message.

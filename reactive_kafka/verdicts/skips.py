@@ -9,8 +9,8 @@ from typing import Literal
 
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.observe.events import RecordsSkipped
+from reactive_kafka.verdicts.channel_context import ChannelContext
 from reactive_kafka.verdicts.delivery import Delivery
-from reactive_kafka.verdicts.nack import VerdictParts
 
 SkipReason = Literal["filter", "age", "unmatched"]
 
@@ -23,8 +23,8 @@ class Skips:
     more than it says.
     """
 
-    def __init__(self, parts: VerdictParts, settled: Callable[[OffsetTracker], None]) -> None:
-        self._parts = parts
+    def __init__(self, channel: ChannelContext, settled: Callable[[OffsetTracker], None]) -> None:
+        self._channel = channel
         # Told of each.
         self._settled = settled
         self._untold: Counter[SkipReason] = Counter()
@@ -39,7 +39,7 @@ class Skips:
             return
         # So that it is none of the acks that are new.
         tracker.counted += 1
-        skipped = self._parts.totals(delivery.topic_partition).skipped
+        skipped = self._channel.totals(delivery.topic_partition).skipped
         skipped[why] = skipped.get(why, 0) + 1
         self._untold[why] += 1
         if self._timer is None:
@@ -52,7 +52,7 @@ class Skips:
             self._timer.cancel()
             self._timer = None
         for why, records in self._untold.items():
-            self._parts.observer.on(
-                RecordsSkipped(channel=self._parts.settings.name, why=why, records=records)
+            self._channel.observer.on(
+                RecordsSkipped(channel=self._channel.settings.name, why=why, records=records)
             )
         self._untold.clear()

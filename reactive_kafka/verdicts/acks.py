@@ -1,24 +1,190 @@
-"""The verdicts on the records of one partition, in one assignment, and who waits for its committed
-position.
-"""
+"""Acks, who waits for them, and what takes the nacks: of one channel, and of each partition."""
 
 from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from reactive_kafka.commit.metadata.user import check_metadata
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import ChannelClosedError, NotOwnerError, text_of
-from reactive_kafka.verdicts.ageing import Held, Origin
-from reactive_kafka.verdicts.futures import follow
-from reactive_kafka.verdicts.hook import NoHook
+from reactive_kafka.formats.names import EVENTS
+from reactive_kafka.observe.events import HandlerFailed, OutputLost
+from reactive_kafka.records import RawRecord, Record
+from reactive_kafka.verdicts.channel_context import ChannelContext
+from reactive_kafka.verdicts.delivery import D, Delivery, failure_of
+from reactive_kafka.verdicts.delivery_hook import DeliveryHook, NoHook
+from reactive_kafka.verdicts.futures import AckFutures, follow
+from reactive_kafka.verdicts.skips import Skips
 
 if TYPE_CHECKING:
-    from reactive_kafka.verdicts.acknowledge import Acknowledger
+    from reactive_kafka.verdicts.value_origins import ValueOrigin
+
+LOST_TOLD_S = 300.0
+"""For how long readiness tells of an output that was lost: nothing but a replay brings it back."""
+
+
+class Nacks(Protocol):
+    """Takes the nacks of one channel.
+
+    A Kafka channel asks its failure strategies; a memory channel hands the value back to whoever
+    has sent it.
+    """
+
+    @property
+    def not_ready(self) -> tuple[str, ...]:
+        """What keeps nacked records from being settled, for people."""
+
+    def nack(
+        self, delivery: Delivery, reason: BaseException, record: Record | None = None
+    ) -> Future[bool]:
+        """The application nacks a record, from any thread. Raises as ``Message.nack`` does."""
+
+    def retry_later(self, delivery: Delivery, delay: float | str) -> Future[bool]:
+        """The application puts a record off, from any thread. Raises as ``Message.retry_later``."""
+
+    def failed(self, delivery: Delivery, reason: BaseException) -> Future[bool]:
+        """The handler failed for good; only reported if the record already has its verdict."""
+
+    def left(self, delivery: Delivery, why: BaseException) -> None:
+        """The application ends: nobody settles the record here, and its next owner handles it."""
+
+
+class Acknowledger:
+    """What the verdicts of one channel have in common, for all of its partitions.
+
+    Args:
+        nacks: Takes the nacks. Acks are taken by :class:`PartitionVerdicts`.
+        request_commit: Asks for a commit of a tracker's partition, and returns the position that
+            would be committed. None: acks ask for no commit, a tick makes it.
+        decode_key: What ``key_deserializer`` makes of a record's key; None: keys stay bytes.
+        has_events: Records may be CloudEvents.
+    """
+
+    def __init__(
+        self,
+        channel: ChannelContext,
+        nacks: Nacks,
+        hook: DeliveryHook,
+        *,
+        request_commit: Callable[[OffsetTracker], int] | None = None,
+        decode_key: Callable[[RawRecord], Any] | None = None,
+        has_events: bool = False,
+    ) -> None:
+        settings = channel.settings
+        self.name = settings.name
+        self.nacks = nacks
+        self.hook = hook
+        self.request_commit = request_commit
+        self.decode_key = decode_key
+        self.has_events = has_events
+        self.has_events_only = settings.value_deserializer == EVENTS
+        # An ack is complete when its commit is.
+        self.awaits_commits = settings.commit_strategy == "latest"
+        self.commits_nothing = settings.commit_strategy == "ignore"
+        self.futures = AckFutures()
+        # Who waits for progress. While there is somebody, each verdict tells.
+        self.awaited_by: set[object] = set()
+        # What the channel has failed for.
+        self.failure: BaseException | None = None
+        self.skips = Skips(channel, self.settled_without_ack)
+        self._channel = channel
+        # The monotonic time of the last lost output, in seconds, and the event that reported it.
+        self._last_lost: tuple[float, OutputLost] | None = None
+
+    def begins(self, tracker: OffsetTracker, owner: str) -> None:
+        """The client *owner* reads a partition with this tracker from now on."""
+        tracker.owner = PartitionVerdicts(tracker, self)
+        self.hook.begins(tracker, owner)
+
+    def tell(self) -> None:
+        """A record was settled or nacked: tell whoever waits for progress."""
+        if self.awaited_by:
+            self._channel.progress()
+
+    def settled(self, tracker: OffsetTracker) -> None:
+        """Workers have settled records of a partition by themselves: ask for their commit."""
+        if self.request_commit is not None and not tracker.is_closed:
+            self.request_commit(tracker)
+
+    def settled_without_ack(self, tracker: OffsetTracker) -> None:
+        """A failure strategy or a filter settled a record: tell who waits, and ask for a commit."""
+        self.tell()
+        self.settled(tracker)
+
+    def count_acks(self, tracker: OffsetTracker) -> None:
+        """Add the acks since the last call to the partition's totals.
+
+        Acks are not counted one by one: that would cost time for each record.
+        """
+        self._channel.totals(tracker.partition).acked += tracker.newly_acked()
+
+    def each(self, deliveries: Sequence[D], settle: Callable[[D], Future[bool]]) -> Future[bool]:
+        """Give each delivery the same verdict, or none of them; True if at least one took effect.
+
+        Raises:
+            CheckpointError: One of them is in an open transaction.
+        """
+        if not self.futures.is_here:
+            return self.futures.from_thread(lambda: self.each(deliveries, settle))
+        for delivery in deliveries:
+            self.hook.check(delivery.tracker, delivery.index)
+        return self.futures.any_of([settle(delivery) for delivery in deliveries])
+
+    def failed(self, delivery: Delivery, reason: BaseException) -> Future[bool]:
+        """As :meth:`Nacks.failed`."""
+        return self.nacks.failed(delivery, reason)
+
+    def left(self, delivery: Delivery, why: BaseException) -> None:
+        """As :meth:`Nacks.left`."""
+        self.nacks.left(delivery, why)
+
+    def verdict_of(self, delivery: Delivery) -> Future[bool] | None:
+        """The answer of a nack that is being carried out; None if there is none."""
+        return verdicts_of(delivery.tracker).nacks.get(delivery.index)
+
+    def raised_after_ack(self, delivery: Delivery, reason: BaseException) -> None:
+        """A handler raised for a record that was settled before the call (``ack = "pre"``)."""
+        ack_mode = self._channel.settings.ack
+        nacked = self._channel.totals(delivery.topic_partition).nacked
+        nacked[ack_mode] = nacked.get(ack_mode, 0) + 1
+        self.report_late_failure(delivery, reason)
+
+    def report_late_failure(self, delivery: Delivery, reason: BaseException) -> None:
+        """Report a failure that changes nothing: the record has its verdict."""
+        self._channel.observer.on(HandlerFailed(**failure_of(self.name, delivery, reason)))
+
+    def output_lost(self, delivery: Delivery, reason: BaseException) -> None:
+        """What a handler made of a record was not written. Report it if the record is settled.
+
+        A settled record is not handled again, so its output is lost. It is settled before by a
+        transaction with a checkpoint store, by an ack by hand, or by an ack before the handler.
+        """
+        tracker = delivery.tracker
+        if tracker.is_closed or not tracker.is_settled(delivery.index):
+            return
+        self._channel.totals(tracker.partition).outputs_lost += 1
+        event = OutputLost(**failure_of(self.name, delivery, reason))
+        self._last_lost = (self._channel.clock.monotonic(), event)
+        self._channel.observer.on(event)
+
+    @property
+    def not_ready(self) -> tuple[str, ...]:
+        """What keeps nacked records from being settled, and what was lost lately; for people."""
+        return (*self.nacks.not_ready, *self._lost_lately())
+
+    def _lost_lately(self) -> Iterator[str]:
+        if self._last_lost is None:
+            return
+        lost_at, event = self._last_lost
+        ago_s = self._channel.clock.monotonic() - lost_at
+        if ago_s < LOST_TOLD_S:
+            yield (
+                f"outputs of settled records are lost: the last one {ago_s:.0f} s ago, "
+                f"of {event.partition} offset {event.offset}: {event.reason}"
+            )
 
 
 class _Waiter(NamedTuple):
@@ -43,7 +209,7 @@ class PartitionVerdicts:
         # The tasks that carry out those nacks.
         self.writing: set[asyncio.Task[object]] = set()
         # Arrival number -> a record of which values are in memory channels.
-        self.origins: dict[int, Origin] = {}
+        self.origins: dict[int, ValueOrigin] = {}
         # What the checkpoint store keeps for the partition.
         self.row: Any = None
         self._tracker = tracker
@@ -97,9 +263,10 @@ class PartitionVerdicts:
         now is.
         """
         self.channel.tell()
-        if not self.channel.commits_at_ack or self._tracker.is_closed:
+        request_commit = self.channel.request_commit
+        if request_commit is None or self._tracker.is_closed:
             return self._futures.yes
-        position = self.channel.request_commit(self._tracker)
+        position = request_commit(self._tracker)
         if not self.channel.awaits_commits or position <= self._tracker.uncommitted_from:
             # A record before it is unsettled, so there is no commit to wait for.
             return self._futures.yes
@@ -239,73 +406,6 @@ class PartitionVerdicts:
 def verdicts_of(tracker: OffsetTracker) -> PartitionVerdicts:
     """The owner that :meth:`Acknowledger.begins` gave a tracker."""
     return cast(PartitionVerdicts, tracker.owner)
-
-
-def origins_of(held: Iterable[Held]) -> list[Origin]:
-    """The origins of a value that is made of these records."""
-    found: list[Origin] = []
-    for tracker, indexes in held:
-        origins = verdicts_of(tracker).origins
-        for index in indexes:
-            origin = origins.get(index)
-            if origin is None:
-                origin = origins[index] = Origin(tracker, index)
-            found.append(origin)
-    return found
-
-
-def value_settled(origin: Origin) -> None:
-    """One of the values that were made of a record has its verdict."""
-    origin.values -= 1
-    if not origin.values:
-        tracker, index = origin.place
-        verdicts_of(tracker).origins.pop(index, None)
-
-
-def handler_done(held: Iterable[Held], now: float) -> None:
-    """The handler of these records has returned: they age only while another handler has a value
-    made of them.
-    """
-    for tracker, indexes in held:
-        origins = verdicts_of(tracker).origins
-        for index in indexes:
-            origin = origins.get(index)
-            if origin is None:
-                tracker.hand_over(index)
-            else:
-                origin.handler_done(now)
-
-
-@contextmanager
-def with_other_handlers(held: Iterable[Held], time: Callable[[], float]) -> Iterator[None]:
-    """Around a wait of these records' handler for values that it has made: they age while another
-    handler has one.
-
-    Args:
-        time: The monotonic clock, in seconds.
-    """
-    now = time()
-    origins: list[Origin] = []
-    settled: list[tuple[OffsetTracker, int]] = []
-    for tracker, indexes in held:
-        known = verdicts_of(tracker).origins
-        for index in indexes:
-            if index in known:
-                origins.append(known[index])
-            else:
-                settled.append((tracker, index))
-    for origin in origins:
-        origin.handler_done(now)
-    for tracker, index in settled:
-        tracker.stop_clock((index,), now)
-    try:
-        yield
-    finally:
-        now = time()
-        for origin in origins:
-            origin.handler_back(now)
-        for tracker, index in settled:
-            tracker.start_clock((index,), now)
 
 
 def ack_range(tracker: OffsetTracker, start: int, stop: int) -> None:

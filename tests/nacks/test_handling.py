@@ -15,36 +15,48 @@ from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import ChannelClosedError
 from reactive_kafka.failure.decision import Decision, FailedRecord, Skip, Write
+from reactive_kafka.failure.strategies import ChannelStrategies
+from reactive_kafka.nacks.handling import FailureHandling
+from reactive_kafka.nacks.letter_writer import LetterWriter
 from reactive_kafka.observe.events import Event
 from reactive_kafka.observe.facts import PartitionTotals
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import Spawn
 from reactive_kafka.testing import record
-from reactive_kafka.verdicts.acknowledge import Acknowledger
-from reactive_kafka.verdicts.hook import NoHook
+from reactive_kafka.verdicts.acks import Acknowledger, verdicts_of
+from reactive_kafka.verdicts.channel_context import ChannelContext
+from reactive_kafka.verdicts.delivery_hook import NoHook
 from reactive_kafka.verdicts.message import Message, new_message
-from reactive_kafka.verdicts.nack import VerdictParts
-from reactive_kafka.verdicts.partition import verdicts_of
+
+SETTINGS = IncomingSettings(name="orders", topics=("orders",), group_id="billing", client={})
 
 
-class Skips:
+class Skips(ChannelStrategies):
     """Strategies that leave every record out, and have decided so before they return."""
+
+    def __init__(self) -> None:
+        super().__init__(SETTINGS)
+
+    def decide(self, name: str, failed: FailedRecord) -> Decision | Awaitable[Decision]:
+        return Skip()
+
+
+class Writes(Skips):
+    """Strategies that write every record elsewhere."""
+
+    def decide(self, name: str, failed: FailedRecord) -> Decision | Awaitable[Decision]:
+        return Write(topic="letters", value=b"", key=None)
+
+
+class NothingToWrite(LetterWriter):
+    """Says that every letter is written."""
 
     not_ready = ()
 
-    def strategy_of(self, reason: BaseException) -> str:
-        return "ignore"
+    def __init__(self) -> None:
+        pass
 
-    def decide(self, failed: FailedRecord) -> Decision | Awaitable[Decision]:
-        return Skip()
-
-    def dead_letter(self, failed: FailedRecord) -> Decision | Awaitable[Decision]:
-        return Skip()
-
-    def later(self, failed: FailedRecord, topic: str) -> Decision:
-        return Skip()
-
-    async def write(self, write: Write, settled: object = None) -> bool:
+    async def write(self, write: Write, settle: object = None) -> bool:
         return False
 
 
@@ -52,35 +64,44 @@ class Nobody:
     def on(self, event: Event) -> None: ...
 
 
-def settlements(
-    strategies: Skips | None = None, spawn: Spawn = lambda work, name, context=None: None
-) -> Acknowledger:
+def make_acknowledger(
+    strategies: ChannelStrategies | None = None,
+    letters: LetterWriter | None = None,
+    spawn: Spawn = lambda work, name, context=None: None,
+) -> tuple[Acknowledger, FailureHandling]:
+    """The parts of a channel that take acks and nacks."""
     totals = PartitionTotals()
-    parts = VerdictParts(
-        settings=IncomingSettings(name="orders", topics=("orders",), group_id="billing", client={}),
+    channel = ChannelContext(
+        settings=SETTINGS,
         clock=SYSTEM_CLOCK,
         observer=Nobody(),
         totals=lambda partition: totals,
-        hook=NoHook("orders"),
         spawn=spawn,
         fail=lambda reason: True,
         progress=lambda: None,
-        request_commit=lambda tracker: tracker.committable,
+    )
+    hook = NoHook("orders")
+    handling = FailureHandling(
+        channel,
+        hook,
+        Skips() if strategies is None else strategies,
+        NothingToWrite() if letters is None else letters,
         blocks_on=lambda tracker, index, verdict: None,
     )
-    return Acknowledger(parts, Skips() if strategies is None else strategies)
+    return Acknowledger(channel, handling, hook), handling
 
 
 async def test_poison_records_whose_dead_letters_are_decided_at_once_keep_nobody_waiting() -> None:
     loop, escaped = asyncio.get_running_loop(), list[dict[str, Any]]()
     loop.set_exception_handler(lambda loop, context: escaped.append(context))
-    verdicts, tracker = settlements(), OffsetTracker(TopicPartition("orders", 0), 0)
-    verdicts.begins(tracker, "orders")
+    tracker = OffsetTracker(TopicPartition("orders", 0), 0)
+    acknowledger, handling = make_acknowledger()
+    acknowledger.begins(tracker, "orders")
     tracker.deliver([0, 1], 2)
     for index in (0, 1):
         message: Message[bytes] = new_message(b"", record(b"", offset=index), tracker, index)
-        assert await verdicts.dead_letter(message, ValueError("poison"))
-        assert verdicts.not_ready == ()
+        assert await handling.dead_letter(message, ValueError("poison"))
+        assert handling.not_ready == ()
     await asyncio.sleep(0)
     assert (escaped, tracker.committable) == ([], 2)
 
@@ -89,11 +110,8 @@ async def test_poison_records_whose_dead_letters_are_decided_at_once_keep_nobody
 async def test_nothing_is_kept_of_a_nack_that_has_been_carried_out(outcome: str) -> None:
     tasks, told = list[asyncio.Task[Any]](), asyncio.Event()
 
-    class Writes(Skips):
-        def decide(self, failed: FailedRecord) -> Decision | Awaitable[Decision]:
-            return Write(topic="letters", value=b"", key=None)
-
-        async def write(self, write: Write, settled: object = None) -> bool:
+    class Letters(NothingToWrite):
+        async def write(self, write: Write, settle: object = None) -> bool:
             await told.wait()
             if outcome == "refused":
                 raise ChannelClosedError("the channel has stopped")
@@ -102,8 +120,9 @@ async def test_nothing_is_kept_of_a_nack_that_has_been_carried_out(outcome: str)
     def spawn(work: Any, name: str, context: object = None) -> None:
         tasks.append(asyncio.create_task(work()))
 
-    verdicts, tracker = settlements(Writes(), spawn), OffsetTracker(TopicPartition("orders", 0), 0)
-    verdicts.begins(tracker, "orders")
+    tracker = OffsetTracker(TopicPartition("orders", 0), 0)
+    acknowledger, _ = make_acknowledger(Writes(), Letters(), spawn)
+    acknowledger.begins(tracker, "orders")
     tracker.deliver(list(range(5)), 5)
     answers = []
     for index in range(5):
