@@ -2,8 +2,8 @@
 
 The header names are SmallRye's. A record's own headers under these names are never believed, and
 never kept next to ours: anybody who sends records could forge them, and a record that fails again
-and again would grow. Only a record that was read from one of the channel's own retry topics tells
-how often it was tried, and which record it was at first.
+and again would grow. Only a record that was read from one of the channel's own retry topics is
+believed about how often it was tried, and which record it was at first.
 
 Source: SmallRye's KafkaDeadLetterQueue, KafkaDelayedRetryTopic, DeserializationFailureHandler.
 """

@@ -352,7 +352,7 @@ def load_custom(settings: IncomingSettings) -> Mapping[str, Any]:
 def _for_each_custom(
     settings: IncomingSettings, get: Callable[[str, IncomingSettings], Any]
 ) -> dict[str, Any]:
-    """Call *get* for each strategy that is not built in; one error names all keys that are wrong."""
+    """Call *get* for each strategy that is not built in; one error names all wrong keys."""
     names = {"failure_strategy": settings.failure_strategy}
     for exception, name in settings.failure_routes.items():
         names[f"failure_routes.{exception}"] = name

@@ -1,4 +1,4 @@
-"""Handles nacked records: takes the verdict, asks the failure strategy, carries out its decision."""
+"""Handles nacks: takes the verdict, asks the failure strategy, carries out its decision."""
 
 from __future__ import annotations
 

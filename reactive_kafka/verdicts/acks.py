@@ -22,8 +22,11 @@ from reactive_kafka.verdicts.skips import Skips
 if TYPE_CHECKING:
     from reactive_kafka.verdicts.value_origins import ValueOrigin
 
-LOST_TOLD_S = 300.0
-"""For how long readiness tells of an output that was lost: nothing but a replay brings it back."""
+LOST_REPORTED_S = 300.0
+"""For how many seconds readiness reports an output that was lost.
+
+The state does not end by itself: nothing but a replay brings the output back.
+"""
 
 
 class Nacks(Protocol):
@@ -55,6 +58,13 @@ class Nacks(Protocol):
 class Acknowledger:
     """What the verdicts of one channel have in common, for all of its partitions.
 
+    Attributes:
+        awaits_commits: An ack is complete when its commit is.
+        awaited_by: Those who wait for room or for the end of a drain. Verdicts are reported to the
+            channel only while there is one.
+        failure: What the channel has failed for.
+        skips: Settles records that no handler gets.
+
     Args:
         nacks: Takes the nacks. Acks are taken by :class:`PartitionVerdicts`.
         request_commit: Asks for a commit of a tracker's partition, and returns the position that
@@ -81,13 +91,10 @@ class Acknowledger:
         self.decode_key = decode_key
         self.has_events = has_events
         self.has_events_only = settings.value_deserializer == EVENTS
-        # An ack is complete when its commit is.
         self.awaits_commits = settings.commit_strategy == "latest"
         self.commits_nothing = settings.commit_strategy == "ignore"
         self.futures = AckFutures()
-        # Who waits for progress. While there is somebody, each verdict tells.
         self.awaited_by: set[object] = set()
-        # What the channel has failed for.
         self.failure: BaseException | None = None
         self.skips = Skips(channel, self.settled_without_ack)
         self._channel = channel
@@ -180,7 +187,7 @@ class Acknowledger:
             return
         lost_at, event = self._last_lost
         ago_s = self._channel.clock.monotonic() - lost_at
-        if ago_s < LOST_TOLD_S:
+        if ago_s < LOST_REPORTED_S:
             yield (
                 f"outputs of settled records are lost: the last one {ago_s:.0f} s ago, "
                 f"of {event.partition} offset {event.offset}: {event.reason}"
@@ -188,34 +195,38 @@ class Acknowledger:
 
 
 class _Waiter(NamedTuple):
-    # The position must be beyond this.
+    """Somebody who waits until the committed position is beyond *offset*."""
+
     offset: int
     future: Future[Any]
+    # An ack's answer is True or False; ``committed()`` gets None or an error.
     is_ack: bool
 
 
 class PartitionVerdicts:
-    """Takes the acks of one partition's records; the ``owner`` of its tracker.
+    """Takes the acks of one partition's records in one assignment; the ``owner`` of its tracker.
 
-    Between a revocation and the next assignment a verdict stands, and its answer is held: it is
-    True only if the partition is retained.
+    Between a revocation and the next assignment a verdict counts, but its answer is held back: it
+    is True only if the partition is retained.
+
+    Attributes:
+        channel: What the partitions of the channel share. It has what takes the nacks.
+        nacks: Arrival number -> the answer of a nack that is being carried out.
+        writing: The tasks that carry out those nacks.
+        origins: Arrival number -> a record that values in memory channels were made of.
+        row: What the checkpoint store keeps for the partition.
     """
 
     def __init__(self, tracker: OffsetTracker, channel: Acknowledger) -> None:
-        # Takes the nacks, and verdicts on records of several partitions.
         self.channel = channel
-        # Arrival number -> what a nack that is being carried out will come to.
         self.nacks: dict[int, Future[bool]] = {}
-        # The tasks that carry out those nacks.
         self.writing: set[asyncio.Task[object]] = set()
-        # Arrival number -> a record of which values are in memory channels.
         self.origins: dict[int, ValueOrigin] = {}
-        # What the checkpoint store keeps for the partition.
         self.row: Any = None
         self._tracker = tracker
         self._futures = channel.futures
-        # None: answers are not held.
-        self._held: list[Callable[[bool], None]] | None = None
+        # Each is called with whether the partition was retained. None: answers are not held.
+        self._held_answers: list[Callable[[bool], None]] | None = None
         self._waiters: list[_Waiter] = []
         # What the channel had failed for when the partition went.
         self._failure: BaseException | None = None
@@ -227,40 +238,44 @@ class PartitionVerdicts:
         if not self._futures.is_here:
             return self._futures.from_thread(lambda: self.ack(index, metadata))
         self.channel.hook.check(self._tracker, index)
-        return self._acked(index, metadata) if self._tracker.settle(index) else self._futures.no
+        if not self._tracker.settle(index):
+            return self._futures.no
+        return self._acked(index, metadata)
 
     def ack_up_to(self, index: int, metadata: str | None = None) -> Future[bool]:
-        """Settle a record and those before it, from any thread. Raises as ``Channel.ack_up_to``
-        does.
-        """
+        """Settle a record and those before it, from any thread. Raises as ``Channel.ack_up_to``."""
         if metadata is not None:
             check_metadata(metadata)
         if not self._futures.is_here:
             return self._futures.from_thread(lambda: self.ack_up_to(index, metadata))
         self.channel.hook.check_up_to(self._tracker, index)
-        return (
-            self._acked(index, metadata) if self._tracker.settle_up_to(index) else self._futures.no
-        )
+        if not self._tracker.settle_up_to(index):
+            return self._futures.no
+        return self._acked(index, metadata)
 
     def settle(self, index: int, stop: int | None = None) -> Future[bool]:
-        """Settle a record that nobody acks by hand, or those up to *stop* (exclusive). The answer
-        is that of an ack.
+        """Settle a record that nobody acks by hand, or those up to *stop* (exclusive).
+
+        The answer is that of an ack.
         """
-        if self._tracker.settle(index) if stop is None else self._tracker.settle_range(index, stop):
-            return self._acked(index)
-        return self._futures.no
+        if stop is None:
+            has_settled = self._tracker.settle(index)
+        else:
+            has_settled = self._tracker.settle_range(index, stop) > 0
+        return self._acked(index) if has_settled else self._futures.no
 
     def _acked(self, index: int, metadata: str | None = None) -> Future[bool]:
         if metadata is not None:
             self._tracker.texts.supply(self._tracker.offset_of(index), metadata)
-        if self._held is not None:
+        if self._held_answers is not None:
             self.channel.tell()
             return self.answer_later(self._settled)
         return self._settled()
 
     def _settled(self) -> Future[bool]:
-        """A record has been settled. True at once, or with ``latest`` when what can be committed
-        now is.
+        """Return the answer of an ack that counts.
+
+        It is True at once, or with ``latest`` when the position that can be committed now is.
         """
         self.channel.tell()
         request_commit = self.channel.request_commit
@@ -274,18 +289,22 @@ class PartitionVerdicts:
 
     @property
     def is_held(self) -> bool:
-        """Whether answers are held until the next assignment."""
-        return self._held is not None
+        """Whether answers are held back until the next assignment."""
+        return self._held_answers is not None
 
     def hold_answers(self) -> None:
-        """The partition was revoked: hold the answers of verdicts until the next assignment."""
-        if self._held is None:
-            self._held = []
+        """The partition was revoked: hold back the answers of verdicts."""
+        if self._held_answers is None:
+            self._held_answers = []
 
     def answer_later(self, if_it_counts: Callable[[], Future[bool]]) -> Future[bool]:
-        """The answer of a verdict that was given while answers are held."""
+        """Return the answer of a verdict that was given while answers are held back.
+
+        Args:
+            if_it_counts: Called if the partition is retained; its result is the answer.
+        """
         # For the type checker.
-        assert self._held is not None  # noqa: S101
+        assert self._held_answers is not None  # noqa: S101
         future: Future[bool] = self._futures.pending()
 
         def tell(is_retained: bool) -> None:
@@ -294,22 +313,20 @@ class PartitionVerdicts:
             elif not future.done():
                 future.set_result(False)
 
-        self._held.append(tell)
+        self._held_answers.append(tell)
         return future
 
     def answer(self, *, is_retained: bool) -> None:
-        """The next assignment has come: give the held answers."""
-        held = self._held or ()
-        self._held = None
-        for tell in held:
+        """The next assignment has come: give the answers that were held back."""
+        held_answers = self._held_answers or ()
+        self._held_answers = None
+        for tell in held_answers:
             tell(is_retained)
         if not is_retained:
             self.gone()
 
     def gone(self) -> None:
-        """The partition is not ours any more: its records are another owner's to settle and
-        commit.
-        """
+        """The partition is not ours any more: another owner settles and commits its records."""
         self.channel.count_acks(self._tracker)
         for task in self.writing:
             task.cancel()
@@ -325,12 +342,13 @@ class PartitionVerdicts:
                 self._refuse(waiter.future)
 
     def nacks_up_to(self, index: int) -> list[Future[bool]]:
-        """The nacks of records up to this one that are being carried out."""
-        return [verdict for at, verdict in self.nacks.items() if at <= index]
+        """Return the answers of nacks that are being carried out, of records up to this one."""
+        return [answer for nacked, answer in self.nacks.items() if nacked <= index]
 
     def committed(self, offset: int) -> Future[None]:
-        """A future that completes once the committed position has passed *offset*. Raises as
-        ``Message.committed``.
+        """Return a future that completes once the committed position is beyond *offset*.
+
+        Raises as ``Message.committed``.
         """
         if self.channel.commits_nothing:
             raise ChannelClosedError(
@@ -339,8 +357,9 @@ class PartitionVerdicts:
             )
         if offset >= self._tracker.limit and not self._tracker.is_closed:
             raise ChannelClosedError(
-                f"channel {self.channel.name!r} commits nothing from offset {self._tracker.limit} on, behind which "
-                "offsets are not read: committed() would wait for ever"
+                f"channel {self.channel.name!r} commits nothing from offset "
+                f"{self._tracker.limit} on, behind which offsets are not read: "
+                "committed() would wait for ever"
             )
         if not self._futures.is_here:
             return self._futures.from_thread(
@@ -356,15 +375,13 @@ class PartitionVerdicts:
         return future
 
     def _wait(self, offset: int, *, is_ack: bool) -> Future[Any]:
-        """A future of who waits until the committed position has passed *offset*: an ack, or
-        ``committed()``.
-        """
+        """Return a future that completes once the committed position is beyond *offset*."""
         future: Future[Any] = self._futures.pending()
         self._waiters.append(_Waiter(offset, future, is_ack))
         return future
 
     def confirmed(self, position: int) -> None:
-        """The broker has stored *position*: complete what waits for a record before it."""
+        """The broker has stored *position*: answer those who wait for a record before it."""
         if not self._waiters:
             return
         for waiter in self._waiters:
@@ -373,13 +390,14 @@ class PartitionVerdicts:
         self._waiters = [waiter for waiter in self._waiters if not waiter.future.done()]
 
     def committed_by_transaction(self, position: int) -> None:
-        """A transaction has settled records, and stored the position behind them."""
+        """A transaction has settled records, and stored the position after them."""
         self.channel.tell()
         self.confirmed(position)
 
     def _refuse(self, future: Future[None]) -> None:
         future.set_exception(self._not_owner())
-        # Marks it as seen: a caller that never awaits it wants no "exception was never retrieved"
+        # Reading the error marks it as seen. Otherwise asyncio would log "exception was never
+        # retrieved" for a caller who does not await the future.
         future.exception()
 
     def _is_stored(self, offset: int) -> bool:
@@ -395,27 +413,29 @@ class PartitionVerdicts:
             return NotOwnerError(
                 f"{self._tracker.partition} was taken away before the record was committed"
             )
-        why = text_of(self._failure)
         error = NotOwnerError(
-            f"channel {self.channel.name!r} has failed before the record was committed: {why}"
+            f"channel {self.channel.name!r} has failed before the record was committed: "
+            f"{text_of(self._failure)}"
         )
         error.__cause__ = self._failure
         return error
 
 
 def verdicts_of(tracker: OffsetTracker) -> PartitionVerdicts:
-    """The owner that :meth:`Acknowledger.begins` gave a tracker."""
+    """Return the owner that :meth:`Acknowledger.begins` gave to a tracker."""
     return cast(PartitionVerdicts, tracker.owner)
 
 
 def ack_range(tracker: OffsetTracker, start: int, stop: int) -> None:
-    """Ack the records *start* up to *stop* (exclusive), on the loop, for whoever wants no answer.
+    """Ack the records *start* up to *stop* (exclusive), on the loop; the answer is not wanted.
 
-    Raises as ``Message.ack`` does, and has acked none of them then.
+    Raises as ``Message.ack`` does; then none of them is acked.
     """
     verdicts = verdicts_of(tracker)
-    # A call for each is more than a fast chain can afford.
-    if not isinstance(verdicts.channel.hook, NoHook):
+    hook = verdicts.channel.hook
+    # A channel without a store has nothing to check, and a call for each record would cost more
+    # than a fast handler.
+    if not isinstance(hook, NoHook):
         for index in range(start, stop):
-            verdicts.channel.hook.check(tracker, index)
+            hook.check(tracker, index)
     verdicts.settle(start, stop)

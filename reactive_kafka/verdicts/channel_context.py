@@ -1,4 +1,4 @@
-"""What a channel gives to the objects that serve its records: who they are for, and who is told."""
+"""What a channel gives to the objects that take verdicts on its records, and watch them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records that values in memory channels were made of, and when they age."""
+"""The records that values in memory channels were made of, and when these records age."""
 
 from __future__ import annotations
 
@@ -11,26 +11,35 @@ from reactive_kafka.verdicts.ageing import Held
 
 
 class ValueOrigin:
-    """A record of which a handler has made values that other handlers of the application get, in
-    memory channels.
+    """A record of which a handler has made values for other handlers, in memory channels.
 
     While its own handler runs it ages as any record does. After that it ages while one of those
     handlers has a value.
+
+    Attributes:
+        values: How many values that were made of it have no verdict.
 
     Args:
         tracker: The tracker of its partition.
         index: Its arrival number there.
     """
 
-    __slots__ = ("_at_handlers", "_index", "_is_handler_done", "_stands", "_tracker", "values")
+    __slots__ = (
+        "_at_handlers",
+        "_clock_stands",
+        "_index",
+        "_is_handler_done",
+        "_tracker",
+        "values",
+    )
 
     def __init__(self, tracker: OffsetTracker, index: int) -> None:
         self._tracker = tracker
         self._index = index
+        # How many handlers have one of its values.
         self._at_handlers = 0
         self._is_handler_done = False
-        self._stands = False
-        # How many values that were made of it have no verdict.
+        self._clock_stands = False
         self.values = 0
 
     @property
@@ -41,28 +50,28 @@ class ValueOrigin:
     def begin(self, now: float) -> None:
         """A handler gets one of its values."""
         self._at_handlers += 1
-        self._look(now)
+        self._update_clock(now)
 
     def end(self, now: float) -> None:
         """That handler has returned, or has raised."""
         self._at_handlers -= 1
-        self._look(now)
+        self._update_clock(now)
 
     def handler_done(self, now: float) -> None:
         """Its own handler has returned."""
         self._is_handler_done = True
-        self._look(now)
+        self._update_clock(now)
 
     def handler_back(self, now: float) -> None:
         """Its own handler, or the next one that it is for, has the record again."""
         self._is_handler_done = False
-        self._look(now)
+        self._update_clock(now)
 
-    def _look(self, now: float) -> None:
+    def _update_clock(self, now: float) -> None:
         stands = self._is_handler_done and not self._at_handlers
-        if stands == self._stands:
+        if stands == self._clock_stands:
             return
-        self._stands = stands
+        self._clock_stands = stands
         if stands:
             self._tracker.stop_clock((self._index,), now)
         else:
@@ -70,14 +79,15 @@ class ValueOrigin:
 
 
 def origins_of(held: Iterable[Held]) -> list[ValueOrigin]:
-    """The origins of a value that is made of these records."""
+    """Return the origins of a value that is made of these records."""
     found: list[ValueOrigin] = []
     for tracker, indexes in held:
-        origins = verdicts_of(tracker).origins
+        known = verdicts_of(tracker).origins
         for index in indexes:
-            origin = origins.get(index)
+            origin = known.get(index)
             if origin is None:
-                origin = origins[index] = ValueOrigin(tracker, index)
+                origin = ValueOrigin(tracker, index)
+                known[index] = origin
             found.append(origin)
     return found
 
@@ -85,19 +95,21 @@ def origins_of(held: Iterable[Held]) -> list[ValueOrigin]:
 def value_settled(origin: ValueOrigin) -> None:
     """One of the values that were made of a record has its verdict."""
     origin.values -= 1
-    if not origin.values:
+    if origin.values == 0:
         tracker, index = origin.place
         verdicts_of(tracker).origins.pop(index, None)
 
 
 def handler_done(held: Iterable[Held], now: float) -> None:
-    """The handler of these records has returned: they age only while another handler has a value
-    made of them.
+    """The handler of these records has returned, and its outputs are still on their way.
+
+    A record that values were made of ages while another handler has one of them; the others never
+    age again.
     """
     for tracker, indexes in held:
-        origins = verdicts_of(tracker).origins
+        known = verdicts_of(tracker).origins
         for index in indexes:
-            origin = origins.get(index)
+            origin = known.get(index)
             if origin is None:
                 tracker.hand_over(index)
             else:
@@ -106,25 +118,27 @@ def handler_done(held: Iterable[Held], now: float) -> None:
 
 @contextmanager
 def with_other_handlers(held: Iterable[Held], time: Callable[[], float]) -> Iterator[None]:
-    """Around a wait of these records' handler for values that it has made: they age while another
-    handler has one.
+    """Enter while the handler of these records waits for values that it has made.
+
+    A record that values were made of ages while another handler has one of them; the others do not
+    age in the block.
 
     Args:
         time: The monotonic clock, in seconds.
     """
     now = time()
     origins: list[ValueOrigin] = []
-    settled: list[tuple[OffsetTracker, int]] = []
+    without_values: list[tuple[OffsetTracker, int]] = []
     for tracker, indexes in held:
         known = verdicts_of(tracker).origins
         for index in indexes:
             if index in known:
                 origins.append(known[index])
             else:
-                settled.append((tracker, index))
+                without_values.append((tracker, index))
     for origin in origins:
         origin.handler_done(now)
-    for tracker, index in settled:
+    for tracker, index in without_values:
         tracker.stop_clock((index,), now)
     try:
         yield
@@ -132,5 +146,5 @@ def with_other_handlers(held: Iterable[Held], time: Callable[[], float]) -> Iter
         now = time()
         for origin in origins:
             origin.handler_back(now)
-        for tracker, index in settled:
+        for tracker, index in without_values:
             tracker.start_clock((index,), now)

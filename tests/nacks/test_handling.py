@@ -9,6 +9,8 @@ from collections.abc import Awaitable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from reactive_kafka.clock import SYSTEM_CLOCK
 from reactive_kafka.commit.tracker import OffsetTracker
@@ -16,7 +18,7 @@ from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import ChannelClosedError
 from reactive_kafka.failure.decision import Decision, FailedRecord, Skip, Write
 from reactive_kafka.failure.strategies import ChannelStrategies
-from reactive_kafka.nacks.handling import FailureHandling
+from reactive_kafka.nacks.handling import NACK_TRANSITIONS, FailureHandling, Nack, NackState
 from reactive_kafka.nacks.letter_writer import LetterWriter
 from reactive_kafka.observe.events import Event
 from reactive_kafka.observe.facts import PartitionTotals
@@ -140,3 +142,39 @@ async def test_nothing_is_kept_of_a_nack_that_has_been_carried_out(outcome: str)
     await asyncio.gather(*tasks, return_exceptions=True)
     assert (partition.writing, partition.nacks) == (set(), {})
     assert all(one.done() for one in answers)
+
+
+ENDS = {NackState.SETTLED, NackState.STOPPED, NackState.LEFT}
+
+
+def test_a_nack_that_has_ended_does_not_change_any_more() -> None:
+    for end in ENDS:
+        assert set(NACK_TRANSITIONS[end].values()) == {end}
+
+
+def test_only_a_written_letter_or_a_skip_settles_the_record() -> None:
+    leads_there = {
+        (state, event)
+        for state, moves in NACK_TRANSITIONS.items()
+        for event, to in moves.items()
+        if to is NackState.SETTLED and state is not NackState.SETTLED
+    }
+    assert leads_there == {(NackState.WRITING, "written"), (NackState.DECIDING, "skip")}
+
+
+def test_a_letter_cannot_be_written_for_a_nack_whose_strategy_was_not_asked() -> None:
+    tracker = OffsetTracker(TopicPartition("orders", 0), 0)
+    nack = Nack(new_message(b"", record(b"", offset=0), tracker, 0), ValueError("bad"), "fail")
+    nack.change("nack")
+    with pytest.raises(KeyError):
+        nack.change("write")
+    assert (nack.state, nack.took_effect) == (NackState.NACKED, False)
+
+
+@given(st.data())
+def test_every_way_through_the_table_ends(data: st.DataObject) -> None:
+    state, steps = NackState.OPEN, 0
+    while state not in ENDS:
+        state = NACK_TRANSITIONS[state][data.draw(st.sampled_from(sorted(NACK_TRANSITIONS[state])))]
+        steps += 1
+    assert steps <= 4

@@ -1324,8 +1324,8 @@ MUTANTS = (
     Mutant(
         "a letter passes the records before it",
         "outgoing/transactional_letters.py",
-        "            is_gap = tracker.unsettled_up_to(index) != len(run) + 1",
-        "            is_gap = False",
+        "            is_another_unsettled = tracker.unsettled_up_to(index) != len(due) + 1",
+        "            is_another_unsettled = False",
     ),
     Mutant(
         "a producer that has failed goes on",
@@ -1437,7 +1437,7 @@ MUTANTS = (
     Mutant(
         "what is filtered is told again and again",
         SKIPS,
-        "        self._untold.clear()\n",
+        "        self._unreported.clear()\n",
         "        pass\n",
         "filter",
     ),
