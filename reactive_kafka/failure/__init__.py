@@ -9,7 +9,7 @@ from reactive_kafka.failure.decision import (
     FailureStrategy,
     Skip,
     Stop,
-    Write,
+    WriteLetter,
 )
 from reactive_kafka.failure.strategies import DeadLetterQueue, DelayedRetry, Fail, IgnoreFailure
 
@@ -23,5 +23,5 @@ __all__ = [
     "IgnoreFailure",
     "Skip",
     "Stop",
-    "Write",
+    "WriteLetter",
 ]

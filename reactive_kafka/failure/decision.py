@@ -53,8 +53,10 @@ class Skip:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Write:
-    """Write this, and settle the record once the broker has it.
+class WriteLetter:
+    """Write this dead letter or retry, and settle the record once the broker has it.
+
+    Users know it as ``reactive_kafka.Write``. A checkpoint store has another class of that name.
 
     Attributes:
         partition: None goes by the key. A retry's is taken modulo the number of partitions of its
@@ -73,7 +75,7 @@ class Write:
     kind: Literal["dead-letter", "retry"] = "dead-letter"
 
 
-Decision = Stop | Skip | Write
+Decision = Stop | Skip | WriteLetter
 
 
 class FailureStrategy(Protocol):

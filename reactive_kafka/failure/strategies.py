@@ -18,7 +18,7 @@ from reactive_kafka.failure.decision import (
     FailureStrategy,
     Skip,
     Stop,
-    Write,
+    WriteLetter,
 )
 from reactive_kafka.failure.headers import RetryHistory, delay_of, retry_history_of
 from reactive_kafka.failure.routes import setting_for
@@ -85,7 +85,7 @@ class DeadLetterQueue:
         """
         return self.letter(failed, retry_history_of(failed, self._retry_topics))
 
-    def letter(self, failed: FailedRecord, history: RetryHistory) -> Write:
+    def letter(self, failed: FailedRecord, history: RetryHistory) -> WriteLetter:
         """Return the dead letter of a record with this history."""
         content = _content(failed, self._topic)
         ours = [
@@ -170,7 +170,7 @@ def retry_topic_for(channel: str, delay: float | str, topics: Collection[str]) -
     return min(long_enough, key=delays_s.__getitem__)
 
 
-def retry(failed: FailedRecord, history: RetryHistory, topic: str) -> Write:
+def retry(failed: FailedRecord, history: RetryHistory, topic: str) -> WriteLetter:
     """Return the retry of a record with this history; it is due the topic's delay from now."""
     content = _content(failed, topic)
     ours = [(headers.COUNT, b"%d" % (history.retries or 0))]
@@ -183,7 +183,7 @@ def retry(failed: FailedRecord, history: RetryHistory, topic: str) -> Write:
     overrides = [
         (name, value) for name, value in content.headers if name not in headers.DELAYED_NAMES
     ]
-    return Write(
+    return WriteLetter(
         topic=topic,
         value=content.value,
         key=content.key,
@@ -221,7 +221,7 @@ def check_replacement(channel: str, record: Record) -> None:
         )
 
 
-def _content(failed: FailedRecord, topic: str) -> Write:
+def _content(failed: FailedRecord, topic: str) -> WriteLetter:
     """Return the record's own bytes, or what a nack wants written instead.
 
     :func:`check_replacement` has checked the replacement. Its value always counts, for None is a
@@ -229,8 +229,8 @@ def _content(failed: FailedRecord, topic: str) -> Write:
     """
     record = failed.replacement
     if record is None:
-        return Write(topic=topic, value=failed.value, key=failed.key)
-    return Write(
+        return WriteLetter(topic=topic, value=failed.value, key=failed.key)
+    return WriteLetter(
         topic=record.topic or topic,
         value=write_by_value(record.value),
         key=failed.key if record.key is None else write_by_value(record.key),
@@ -286,7 +286,7 @@ def check_decision(strategy: str, decision: object) -> Decision:
         TypeError: It is no decision.
         ValueError: It wants something written that can never be. The text names field and value.
     """
-    if not isinstance(decision, Stop | Skip | Write):
+    if not isinstance(decision, Stop | Skip | WriteLetter):
         raise TypeError(
             f"the failure strategy {strategy!r} decides Stop, Skip or Write, "
             f"not {type(decision).__name__}"
@@ -296,8 +296,8 @@ def check_decision(strategy: str, decision: object) -> Decision:
             f"the failure strategy {strategy!r} decided Stop({decision.error!r}), "
             "which is no exception"
         )
-    if isinstance(decision, Write):
-        problem = _write_problem(decision)
+    if isinstance(decision, WriteLetter):
+        problem = _letter_problem(decision)
         if problem is not None:
             raise ValueError(
                 f"the failure strategy {strategy!r} decided a Write that can never be written: "
@@ -306,16 +306,16 @@ def check_decision(strategy: str, decision: object) -> Decision:
     return decision
 
 
-def _write_problem(write: Write) -> str | None:
-    if write.kind not in ("dead-letter", "retry"):
-        return f"kind = {write.kind!r}: expected 'dead-letter' or 'retry'"
+def _letter_problem(letter: WriteLetter) -> str | None:
+    if letter.kind not in ("dead-letter", "retry"):
+        return f"kind = {letter.kind!r}: expected 'dead-letter' or 'retry'"
     return record_problem(
-        write.topic,
-        write.value,
-        write.key,
-        write.headers,
-        write.partition,
-        write.timestamp_ms,
+        letter.topic,
+        letter.value,
+        letter.key,
+        letter.headers,
+        letter.partition,
+        letter.timestamp_ms,
     )
 
 

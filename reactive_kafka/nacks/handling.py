@@ -10,7 +10,7 @@ from typing import Any
 
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import BrokerError, ChannelClosedError, HandlerError, RetryLaterError
-from reactive_kafka.failure.decision import Decision, FailedRecord, Skip, Stop, Write
+from reactive_kafka.failure.decision import Decision, FailedRecord, Skip, Stop, WriteLetter
 from reactive_kafka.failure.headers import delay_of
 from reactive_kafka.failure.strategies import (
     DEAD_LETTER_QUEUE,
@@ -364,7 +364,7 @@ class FailureHandling:
             self._channel.observer.on(RecordLeft(**failure_of(self._name, delivery, cause)))
 
     def _finish_in_task(
-        self, nack: Nack, failed: FailedRecord, decision: Write | Awaitable[object]
+        self, nack: Nack, failed: FailedRecord, decision: WriteLetter | Awaitable[object]
     ) -> Future[bool]:
         """Carry out what takes time, in a task that is cancelled when the partition goes."""
         delivery = nack.delivery
@@ -402,46 +402,46 @@ class FailureHandling:
         return answer
 
     async def _finish(
-        self, nack: Nack, failed: FailedRecord, decision: Write | Awaitable[object]
+        self, nack: Nack, failed: FailedRecord, decision: WriteLetter | Awaitable[object]
     ) -> None:
-        if not isinstance(decision, Write):
+        if not isinstance(decision, WriteLetter):
             decided = await awaited_decision(nack.strategy, decision, failed)
             if nack.delivery.tracker.is_closed:
                 # The partition went meanwhile: its next owner decides about the record.
                 return
-            if not isinstance(decided, Write):
+            if not isinstance(decided, WriteLetter):
                 self._stop_or_skip(nack, decided)
                 return
             decision = decided
         nack.change("write")
         await self._write(nack, decision)
 
-    async def _write(self, nack: Nack, write: Write) -> None:
+    async def _write(self, nack: Nack, letter: WriteLetter) -> None:
         """Write the letter, then settle the record: in this order, or a crash would lose it."""
         delivery = nack.delivery
         settle_in_transaction = self._hook.writes_letter(delivery)
-        is_settled = await self._letters.write(write, settle_in_transaction)
+        is_settled = await self._letters.write(letter, settle_in_transaction)
         if not is_settled and not delivery.tracker.settle_nacked(delivery.index):
             return
         nack.change("written")
-        self._channel.observer.on(self._count_letter(nack, write))
+        self._channel.observer.on(self._count_letter(nack, letter))
         verdicts_of(delivery.tracker).channel.settled_without_ack(delivery.tracker)
 
-    def _count_letter(self, nack: Nack, write: Write) -> Event:
+    def _count_letter(self, nack: Nack, letter: WriteLetter) -> Event:
         """Count a letter that was written; returns the event that reports it."""
         totals = self._channel.totals(nack.delivery.topic_partition)
         about = self._about(nack)
-        if write.kind == "dead-letter":
+        if letter.kind == "dead-letter":
             totals.dead_lettered += 1
-            return RecordDeadLettered(**about, to=write.topic)
+            return RecordDeadLettered(**about, to=letter.topic)
         totals.delayed += 1
-        delay_s = (delay_of(write.topic) or 0) / 1000
+        delay_s = (delay_of(letter.topic) or 0) / 1000
         if isinstance(nack.reason, RetryLaterError):
             # The handler asked for it: this is no failure, and reported without an error.
             about["reason"] = str(nack.reason)
             about["error"] = None
-            return RecordPutOff(**about, to=write.topic, delay_s=delay_s)
-        return RecordDelayed(**about, to=write.topic, delay_s=delay_s)
+            return RecordPutOff(**about, to=letter.topic, delay_s=delay_s)
+        return RecordDelayed(**about, to=letter.topic, delay_s=delay_s)
 
     def _about(self, nack: Nack) -> dict[str, Any]:
         return failure_of(self._name, nack.delivery, nack.reason)

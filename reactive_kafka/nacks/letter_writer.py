@@ -14,7 +14,7 @@ from reactive_kafka.clock import Clock
 from reactive_kafka.config.client_properties import SIDES
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import ChannelClosedError, RejectedRecordError
-from reactive_kafka.failure.decision import Write
+from reactive_kafka.failure.decision import WriteLetter
 from reactive_kafka.failure.headers import DISPENSABLE
 from reactive_kafka.nacks.letter_topics import LetterTopics
 from reactive_kafka.observe.events import Event, Observer, SendFailed
@@ -117,7 +117,7 @@ class LetterWriter:
         if self._writer is not None:
             await self._writer.stop()
 
-    async def write(self, write: Write, settle: Settle | None = None) -> bool:
+    async def write(self, letter: WriteLetter, settle: Settle | None = None) -> bool:
         """Write a letter; returns once the broker has it, however long that takes.
 
         A broker that is away and a topic that is missing are waited for; ``not_ready`` says so. A
@@ -138,30 +138,30 @@ class LetterWriter:
         """
         if not self._is_one_cluster:
             settle = None
-        problem = _Problem(write.topic, self._clock.monotonic())
+        problem = _Problem(letter.topic, self._clock.monotonic())
         self._writing.append(problem)
         look_again = asyncio.get_running_loop().call_later(
-            LATE_S, self._topics.look_again, write.topic
+            LATE_S, self._topics.look_again, letter.topic
         )
         try:
-            if not await self._until_stopped(lambda: self._write(write, problem, settle)):
+            if not await self._until_stopped(lambda: self._write(letter, problem, settle)):
                 raise ChannelClosedError(
-                    f"channel {self.name!r} stopped before a record was written to {write.topic}"
+                    f"channel {self.name!r} stopped before a record was written to {letter.topic}"
                 )
         finally:
             look_again.cancel()
             self._writing.remove(problem)
-            if all(other.topic != write.topic for other in self._writing):
+            if all(other.topic != letter.topic for other in self._writing):
                 # Nobody waits for the topic any more, for example because the partitions have
                 # another owner now.
-                self._topic_problems.pop(write.topic, None)
+                self._topic_problems.pop(letter.topic, None)
         return settle is not None
 
-    async def _write(self, write: Write, problem: _Problem, settle: Settle | None) -> None:
+    async def _write(self, letter: WriteLetter, problem: _Problem, settle: Settle | None) -> None:
         writer = self._writer
         if writer is None:
             raise ChannelClosedError(f"channel {self.name!r} has no strategy that writes")
-        refused = await self._refused_in_every_form(writer, write, settle)
+        refused = await self._refused_in_every_form(writer, letter, settle)
         if refused is not None:
             problem.since = self._clock.monotonic()
         # It waits here until an operator changes the limits of the topic. Then it may fit with all
@@ -169,28 +169,28 @@ class LetterWriter:
         while refused is not None:
             problem.reason = str(refused)
             await asyncio.sleep(REFUSED_S)
-            refused = await self._refused_in_every_form(writer, write, settle)
-        self._topic_problems.pop(write.topic, None)
+            refused = await self._refused_in_every_form(writer, letter, settle)
+        self._topic_problems.pop(letter.topic, None)
 
     async def _refused_in_every_form(
-        self, writer: Writer, write: Write, settle: Settle | None
+        self, writer: Writer, letter: WriteLetter, settle: Settle | None
     ) -> RejectedRecordError | None:
         """Write a letter with as many of our headers as the broker takes.
 
         None if the broker has it, otherwise its refusal of the shortest form.
         """
         refused = None
-        for form in _forms(write):
+        for form in _forms(letter):
             refused = await self._refusal(writer, form, settle)
             if refused is None:
                 return None
         return refused
 
     async def _refusal(
-        self, writer: Writer, write: Write, settle: Settle | None
+        self, writer: Writer, letter: WriteLetter, settle: Settle | None
     ) -> RejectedRecordError | None:
         """Write a letter in one form; return the broker's refusal, or None if it has the letter."""
-        outbound = _outbound(write, await self._topics.partitions(write.topic))
+        outbound = _outbound(letter, await self._topics.partitions(letter.topic))
         try:
             if settle is None:
                 await writer.write(outbound)
@@ -198,7 +198,7 @@ class LetterWriter:
                 await settle(outbound)
         except RejectedRecordError as error:
             # The topic works: it is this record that does not fit.
-            self._topic_problems.pop(write.topic, None)
+            self._topic_problems.pop(letter.topic, None)
             return error
         return None
 
@@ -291,28 +291,28 @@ def _has_custom_strategy(settings: IncomingSettings) -> bool:
     return any(":" in name for name in names)
 
 
-def _outbound(write: Write, partitions: int | None) -> Outbound:
+def _outbound(letter: WriteLetter, partitions: int | None) -> Outbound:
     """Return what a writer takes; *partitions* is how many the topic has, None if nobody knows."""
-    partition = write.partition
-    if write.kind == "retry" and partition is not None:
+    partition = letter.partition
+    if letter.kind == "retry" and partition is not None:
         # The retry topic may have fewer partitions than the source. None goes by the key.
         partition = partition % partitions if partitions else None
     return Outbound(
-        write.topic,
-        RecordBytes(write.value, write.key, write.headers, write.timestamp_ms),
+        letter.topic,
+        RecordBytes(letter.value, letter.key, letter.headers, letter.timestamp_ms),
         partition,
     )
 
 
-def _forms(write: Write) -> Iterator[Write]:
+def _forms(letter: WriteLetter) -> Iterator[WriteLetter]:
     """Yield the letter as decided, then shorter ones for a broker that refuses it.
 
     First it loses the longer texts among our headers, because it may be too large; then its
     timestamp, because the broker may find that too old or too new. The class of the error and the
     place of the record always stay.
     """
-    yield write
-    kept = tuple(header for header in write.headers if header[0] not in DISPENSABLE)
-    trimmed = replace(write, headers=kept)
+    yield letter
+    kept = tuple(header for header in letter.headers if header[0] not in DISPENSABLE)
+    trimmed = replace(letter, headers=kept)
     yield trimmed
     yield replace(trimmed, timestamp_ms=None)

@@ -18,7 +18,7 @@ from reactive_kafka.failure import (
     IgnoreFailure,
     Skip,
     Stop,
-    Write,
+    WriteLetter,
 )
 from reactive_kafka.failure.headers import (
     DEAD_LETTER_NAMES,
@@ -33,9 +33,9 @@ from tests.failure.samples import Rude, any_failed, failed, header, read_again
 DEAD = "dead-letter-topic-orders"
 
 
-def letter(record: FailedRecord, **queue: Any) -> Write:
+def letter(record: FailedRecord, **queue: Any) -> WriteLetter:
     decision = DeadLetterQueue(DEAD, **queue).decide(record)
-    assert isinstance(decision, Write)
+    assert isinstance(decision, WriteLetter)
     return decision
 
 
@@ -47,7 +47,7 @@ def test_fail_stops_and_ignore_skips() -> None:
 def test_a_dead_letter_keeps_the_bytes_and_says_what_happened_before_the_records_own_headers() -> (
     None
 ):
-    assert letter(failed()) == Write(
+    assert letter(failed()) == WriteLetter(
         topic=DEAD,
         value=b"\xff{",
         key=b"ada",

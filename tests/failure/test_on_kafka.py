@@ -17,7 +17,7 @@ from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.clock import SYSTEM_CLOCK
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.config.tables import DeadLetterSettings
-from reactive_kafka.failure import Write
+from reactive_kafka.failure import WriteLetter
 from reactive_kafka.failure.strategies import strategies_of
 from reactive_kafka.nacks.letter_writer import LetterWriter
 from reactive_kafka.records import TopicPartition
@@ -61,11 +61,11 @@ async def test_letters_reach_a_real_broker_as_they_were_read(kafka: str) -> None
         nothing = strategies_of(settings)["dead-letter-queue"].decide(
             failed(partition=TopicPartition(source, 0), key=None, value=None)
         )
-        assert isinstance(nothing, Write)
+        assert isinstance(nothing, WriteLetter)
         await letters.write(nothing)
         headers = (("dead-letter-reason", b"r" * 1024), ("dead-letter-topic", b"orders"))
         await letters.write(
-            Write(topic=tight, value=b"v" * 2500, key=b"k", headers=headers, timestamp_ms=5)
+            WriteLetter(topic=tight, value=b"v" * 2500, key=b"k", headers=headers, timestamp_ms=5)
         )
         assert letters.not_ready == ()
         await letters.stop()

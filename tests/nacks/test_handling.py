@@ -16,7 +16,7 @@ from reactive_kafka.clock import SYSTEM_CLOCK
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import ChannelClosedError
-from reactive_kafka.failure.decision import Decision, FailedRecord, Skip, Write
+from reactive_kafka.failure.decision import Decision, FailedRecord, Skip, WriteLetter
 from reactive_kafka.failure.strategies import ChannelStrategies
 from reactive_kafka.nacks.handling import NACK_TRANSITIONS, FailureHandling, Nack, NackState
 from reactive_kafka.nacks.letter_writer import LetterWriter
@@ -47,7 +47,7 @@ class Writes(Skips):
     """Strategies that write every record elsewhere."""
 
     def decide(self, name: str, failed: FailedRecord) -> Decision | Awaitable[Decision]:
-        return Write(topic="letters", value=b"", key=None)
+        return WriteLetter(topic="letters", value=b"", key=None)
 
 
 class NothingToWrite(LetterWriter):
@@ -58,7 +58,7 @@ class NothingToWrite(LetterWriter):
     def __init__(self) -> None:
         pass
 
-    async def write(self, write: Write, settle: object = None) -> bool:
+    async def write(self, write: WriteLetter, settle: object = None) -> bool:
         return False
 
 
@@ -113,7 +113,7 @@ async def test_nothing_is_kept_of_a_nack_that_has_been_carried_out(outcome: str)
     tasks, told = list[asyncio.Task[Any]](), asyncio.Event()
 
     class Letters(NothingToWrite):
-        async def write(self, write: Write, settle: object = None) -> bool:
+        async def write(self, write: WriteLetter, settle: object = None) -> bool:
             await told.wait()
             if outcome == "refused":
                 raise ChannelClosedError("the channel has stopped")

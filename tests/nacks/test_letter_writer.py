@@ -23,7 +23,7 @@ from reactive_kafka.errors import (
     RejectedRecordError,
     TransientBrokerError,
 )
-from reactive_kafka.failure import Decision, FailedRecord, Skip, Stop, Write
+from reactive_kafka.failure import Decision, FailedRecord, Skip, Stop, WriteLetter
 from reactive_kafka.failure.strategies import ChannelStrategies
 from reactive_kafka.nacks.handling import awaited_decision
 from reactive_kafka.nacks.letter_topics import LetterTopics
@@ -35,7 +35,7 @@ from tests.app.helpers import Recorder, in_virtual_time, make_broker, now, settl
 from tests.failure.samples import failed
 
 DEAD, RETRY = "dead-letter-topic-orders", "orders_retry_1000"
-PLAIN = Write(
+PLAIN = WriteLetter(
     topic=DEAD,
     value=b"v",
     key=b"k",
@@ -128,7 +128,7 @@ class Fixture:
     def decide(self, record: FailedRecord) -> Decision | Awaitable[Decision]:
         name = self.strategies.name_for(record.reason)
         decision = self.strategies.decide(name, record)
-        if isinstance(decision, Stop | Skip | Write):
+        if isinstance(decision, Stop | Skip | WriteLetter):
             return decision
         return awaited_decision(name, decision, record)
 
@@ -334,7 +334,10 @@ async def test_a_topic_that_the_broker_makes_at_its_first_use_need_not_be_create
     async with running(broker) as it:
         await asyncio.wait_for(it.letters.write(PLAIN), 5)
         await asyncio.wait_for(
-            it.letters.write(Write(topic=RETRY, value=b"", key=b"", partition=2, kind="retry")), 5
+            it.letters.write(
+                WriteLetter(topic=RETRY, value=b"", key=b"", partition=2, kind="retry")
+            ),
+            5,
         )
         await until(lambda: not it.letters.not_ready, within_s=60)
 
@@ -421,7 +424,7 @@ async def test_a_topic_that_was_deleted_is_created_again() -> None:
 async def test_what_could_be_read_can_be_written_whatever_a_producers_default_is() -> None:
     async with running() as it:
         await asyncio.wait_for(
-            it.letters.write(Write(topic=DEAD, value=b"v" * 3_000_000, key=None)), 5
+            it.letters.write(WriteLetter(topic=DEAD, value=b"v" * 3_000_000, key=None)), 5
         )
 
 
@@ -455,7 +458,7 @@ async def test_a_letter_that_is_too_large_with_our_headers_loses_the_long_ones()
             for name in ("dead-letter-reason", "dead-letter-cause", "dead-letter-topic", "a")
         )
         await it.letters.write(
-            Write(topic=DEAD, value=b"v", key=None, headers=headers, timestamp_ms=5)
+            WriteLetter(topic=DEAD, value=b"v", key=None, headers=headers, timestamp_ms=5)
         )
         (record,) = it.records()
         assert [name for name, _ in record.headers] == ["dead-letter-topic", "a"]
@@ -510,7 +513,7 @@ async def test_a_retry_keeps_its_partition_modulo_those_of_its_topic() -> None:
     async with running(broker, partitions=8) as it:
         for partition in (3, 6):
             decision = it.decide(failed(partition=TopicPartition("orders", partition)))
-            assert isinstance(decision, Write)
+            assert isinstance(decision, WriteLetter)
             await it.letters.write(decision)
         assert [len(it.broker.log(TopicPartition(RETRY, number))) for number in range(4)] == [
             0,
@@ -616,15 +619,15 @@ async def test_a_custom_strategy_may_be_awaited_and_its_errors_stop_the_channel(
     name = f"{__name__}:awaiting"
     async with running(failure_strategy=name, dead_letter_queue=None, delayed_retry=None) as it:
         decision, broken = it.decide(failed()), it.decide(failed(key=None))
-        assert not isinstance(decision, Stop | Skip | Write)
-        assert not isinstance(broken, Stop | Skip | Write)
+        assert not isinstance(decision, Stop | Skip | WriteLetter)
+        assert not isinstance(broken, Stop | Skip | WriteLetter)
         assert await decision == Skip()
         stop = await broken
         assert isinstance(stop, Stop)
         assert isinstance(stop.error, OSError)
         assert isinstance(stop.error.__context__, ValueError)
         # Without a dead-letter queue.
-        await it.letters.write(Write(topic="anywhere", value=b"v", key=None))
+        await it.letters.write(WriteLetter(topic="anywhere", value=b"v", key=None))
         assert len(it.records("anywhere")) == 1
 
 
@@ -645,7 +648,9 @@ async def answers(answer: Any) -> AsyncIterator[list[Stop]]:
         strategy.answer = answer
         async with running(failure_strategy=f"{__name__}:{name}", is_started=False) as it:
             decision = it.decide(failed())
-            decision = decision if isinstance(decision, Stop | Skip | Write) else await decision
+            decision = (
+                decision if isinstance(decision, Stop | Skip | WriteLetter) else await decision
+            )
             assert isinstance(decision, Stop)
             stops.append(decision)
     yield stops
@@ -677,7 +682,9 @@ async def answers(answer: Any) -> AsyncIterator[list[Stop]]:
 async def test_a_write_that_can_never_be_written_stops_the_channel_and_names_strategy_field_and_value(
     wrong: dict[str, Any], said: str
 ) -> None:
-    async with answers(Write(**({"topic": "t", "value": b"v", "key": None} | wrong))) as stops:
+    async with answers(
+        WriteLetter(**({"topic": "t", "value": b"v", "key": None} | wrong))
+    ) as stops:
         for stop, name in zip(stops, ("answering", "answering_later"), strict=True):
             assert f"the failure strategy '{__name__}:{name}' decided" in str(stop.error)
             assert said in str(stop.error)
@@ -719,7 +726,7 @@ async def test_the_route_decides_and_poison_is_dead_lettered_whatever_the_route(
         assert it.decide(failed()) == Stop()
         assert it.decide(failed(reason=KeyError())) == Skip()
         letter = it.strategies.decide("dead-letter-queue", failed(reason=KeyError()))
-        assert isinstance(letter, Write)
+        assert isinstance(letter, WriteLetter)
         assert letter.topic == DEAD
 
 

@@ -548,15 +548,15 @@ MUTANTS = (
     Mutant(
         "settled before the dead letter is written",
         NACKS,
-        "        is_settled = await self._letters.write(write, settle_in_transaction)\n"
+        "        is_settled = await self._letters.write(letter, settle_in_transaction)\n"
         "        if not is_settled and not delivery.tracker.settle_nacked(delivery.index):",
         "        settled = delivery.tracker.settle_nacked(delivery.index)\n"
-        "        await self._letters.write(write)\n        if not settled:",
+        "        await self._letters.write(letter)\n        if not settled:",
     ),
     Mutant(
         "a dead letter is never written",
         NACKS,
-        "        is_settled = await self._letters.write(write, settle_in_transaction)\n",
+        "        is_settled = await self._letters.write(letter, settle_in_transaction)\n",
         "        is_settled = False\n",
     ),
     Mutant(
@@ -1142,8 +1142,8 @@ MUTANTS = (
     Mutant(
         "each letter is written twice",
         NACKS,
-        "        is_settled = await self._letters.write(write, ",
-        "        await self._letters.write(write)\n        is_settled = await self._letters.write(write, ",
+        "        is_settled = await self._letters.write(letter, ",
+        "        await self._letters.write(letter)\n        is_settled = await self._letters.write(letter, ",
     ),
     # records on their way to handlers
     Mutant(
@@ -1592,8 +1592,8 @@ MUTANTS = (
     Mutant(
         "the delay of a retry is told in milliseconds",
         NACKS,
-        "(delay_of(write.topic) or 0) / 1000",
-        "(delay_of(write.topic) or 0)",
+        "(delay_of(letter.topic) or 0) / 1000",
+        "(delay_of(letter.topic) or 0)",
     ),
     Mutant(
         "a producer with an open transaction is given back as sound",
