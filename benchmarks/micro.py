@@ -25,7 +25,7 @@ from reactive_kafka.delivery.records import Dispatcher
 from reactive_kafka.delivery.workers import Worker, WorkerSetup
 from reactive_kafka.formats import record_decoder_for
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.verdicts.hook import NoHook
+from reactive_kafka.verdicts.delivery_hook import NoHook
 
 PARTITION = TopicPartition("orders", 0)
 CHUNK = 500

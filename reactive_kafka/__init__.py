@@ -32,7 +32,8 @@ from reactive_kafka.errors import (
     TransientBrokerError,
     UnmatchedRecordError,
 )
-from reactive_kafka.failure import FailedRecord, FailureStrategy, Skip, Stop, Write
+from reactive_kafka.failure import FailedRecord, FailureStrategy, Skip, Stop
+from reactive_kafka.failure import WriteLetter as Write
 from reactive_kafka.formats.cloudevents import CloudEvent
 from reactive_kafka.handlers.dependencies.depends import Depends
 from reactive_kafka.handlers.middleware import CallNext

@@ -21,6 +21,7 @@ from typing import Any
 
 from reactive_kafka.channel import status as channel
 from reactive_kafka.delivery import states as delivery
+from reactive_kafka.nacks import handling as nacks
 from reactive_kafka.observe import facts
 from reactive_kafka.partitions import partition
 from reactive_kafka.runtime import states as runtime
@@ -181,6 +182,7 @@ def machines() -> dict[str, Machine]:
         "partition": machine(partition, "TRANSITIONS", "PartitionState"),
         "lane": machine(delivery, "LANE_TRANSITIONS", "LaneState"),
         "worker": machine(delivery, "WORKER_TRANSITIONS", "WorkerState"),
+        "nack": machine(nacks, "NACK_TRANSITIONS", "NackState"),
         "job": machine(spark, "JOB_TRANSITIONS", "JobState"),
     }
 

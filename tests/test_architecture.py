@@ -26,7 +26,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("schemas", "commit", "failure", "http", "events"),
     ("verdicts",),
     ("outgoing", "checkpoint", "delivery"),
-    ("partitions", "tracing"),
+    ("nacks", "partitions", "tracing"),
     ("channel",),
     ("spark", "group_offsets"),
     ("handlers",),

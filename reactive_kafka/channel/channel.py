@@ -241,7 +241,7 @@ def _next(session: ChannelSession, lane: Lane, spec: ChannelSpec) -> Message[Any
         if spec.skipping is not None and spec.skipping.is_too_old(message):
             session.acknowledger.skips.skip(message, "age")
         else:
-            session.acknowledger.nack(message, error)
+            session.acknowledger.nacks.nack(message, error)
         return None
     except SchemaMissing:
         # It has not begun.
@@ -261,7 +261,7 @@ def _is_skipped(session: ChannelSession, message: Message[Any], skipping: Skippi
     try:
         why = skipping.why(message)
     except Exception as error:
-        session.acknowledger.nack(message, error)
+        session.acknowledger.nacks.nack(message, error)
         return True
     if why is not None:
         session.acknowledger.skips.skip(message, why)

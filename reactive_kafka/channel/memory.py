@@ -15,17 +15,18 @@ from reactive_kafka.delivery.current import Place
 from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.delivery.workers import WorkerSetup, WorkerSignals
 from reactive_kafka.errors import EncodeError
+from reactive_kafka.failure.strategies import retry_topic_for
 from reactive_kafka.observe.events import RecordHandedBack
 from reactive_kafka.observe.facts import PartitionTotals
 from reactive_kafka.outgoing.memory import LeftError, MemoryRecord, MemoryTarget
 from reactive_kafka.records import Record, TopicPartition
-from reactive_kafka.verdicts.acknowledge import Acknowledger
-from reactive_kafka.verdicts.ageing import Origin
+from reactive_kafka.verdicts.acks import Acknowledger, verdicts_of
 from reactive_kafka.verdicts.batch import Batch
+from reactive_kafka.verdicts.channel_context import ChannelContext
 from reactive_kafka.verdicts.delivery import Delivery, failure_of
-from reactive_kafka.verdicts.hook import Call, NoHook
+from reactive_kafka.verdicts.delivery_hook import Call, NoHook
 from reactive_kafka.verdicts.message import Message
-from reactive_kafka.verdicts.nack import Strategies, VerdictParts
+from reactive_kafka.verdicts.value_origins import ValueOrigin
 
 
 class MemoryChannel:
@@ -52,22 +53,18 @@ class MemoryChannel:
         totals = PartitionTotals()
         hook = NoHook(settings.name)
         spawn = services.tasks.of(target.fail)
-        parts = VerdictParts(
+        channel = ChannelContext(
             settings=settings,
             clock=clock,
             observer=services.observer,
             totals=lambda _: totals,
             spawn=spawn,
-            hook=hook,
             fail=self._fail,
             progress=lambda: None,
-            request_commit=lambda _: 0,
-            # No nack takes time.
-            blocks_on=lambda *_: None,
         )
-        verdicts = _Verdicts(parts, target)
-        verdicts.begins(self._tracker, settings.name)
-        signals = WorkerSignals(parts, verdicts, self._end, _plans_nothing)
+        acknowledger = Acknowledger(channel, _HandsBack(channel, target), hook)
+        acknowledger.begins(self._tracker, settings.name)
+        signals = WorkerSignals(channel, acknowledger, self._end, _plans_nothing)
         setup = WorkerSetup(
             settings,
             self._lanes,
@@ -120,7 +117,7 @@ class MemoryChannel:
         self._exit(reason)
 
 
-def _origins(delivery: Delivery) -> list[Origin]:
+def _origins(delivery: Delivery) -> list[ValueOrigin]:
     return cast(MemoryRecord, delivery.record).origins
 
 
@@ -148,15 +145,17 @@ class _Tracker(OffsetTracker):
         return sum(self.settle(index) for index in range(start, stop))
 
 
-class _Verdicts(Acknowledger):
-    """A nack is told to whoever has sent the value: its failure strategy decides, and none is asked
-    here.
+class _HandsBack:
+    """Hands a nacked value back to whoever has sent it; the sender's failure strategy decides.
+
+    A memory channel has no failure strategy, no failed writes, and no delayed retries.
     """
 
-    def __init__(self, parts: VerdictParts, target: MemoryTarget) -> None:
-        super().__init__(parts, cast("Strategies", None))
+    not_ready = ()
+
+    def __init__(self, channel: ChannelContext, target: MemoryTarget) -> None:
+        self._channel = channel
         self._target = target
-        self._observer = parts.observer
 
     def nack(
         self, delivery: Delivery, reason: BaseException, record: Record | None = None
@@ -165,17 +164,24 @@ class _Verdicts(Acknowledger):
             raise TypeError(f"nack() takes an exception, not {type(reason).__name__}")
         if record is not None:
             raise EncodeError(
-                f"channel {self.name!r}: a nack goes back to the sender, which has no use for record="
+                f"channel {self._channel.settings.name!r}: a nack goes back to the sender, "
+                "which has no use for record="
             )
-        if not self.futures.is_here:
-            return self.futures.from_thread(lambda: self.nack(delivery, reason))
+        futures = verdicts_of(delivery.tracker).channel.futures
+        if not futures.is_here:
+            return futures.from_thread(lambda: self._hand_back(delivery, reason))
         return self._hand_back(delivery, reason)
+
+    def retry_later(self, delivery: Delivery, delay: float | str) -> Future[bool]:
+        retry_topic_for(self._channel.settings.name, delay, ())
+        raise AssertionError("a channel without retry topics has one")
 
     def failed(self, delivery: Delivery, reason: BaseException) -> Future[bool]:
         if delivery.tracker.is_closed or delivery.tracker.is_open(delivery.index):
             return self._hand_back(delivery, reason)
-        # It has its verdict, and the failure is reported.
-        return super().failed(delivery, reason)
+        acknowledger = verdicts_of(delivery.tracker).channel
+        acknowledger.report_late_failure(delivery, reason)
+        return acknowledger.futures.no
 
     def left(self, delivery: Delivery, why: BaseException) -> None:
         if delivery.tracker.nack(delivery.index):
@@ -184,13 +190,15 @@ class _Verdicts(Acknowledger):
     def _hand_back(self, delivery: Delivery, reason: BaseException) -> Future[bool]:
         tracker = delivery.tracker
         index = delivery.index
+        futures = verdicts_of(tracker).channel.futures
         if not tracker.nack(index):
-            return self.futures.no
+            return futures.no
         tracker.settle_nacked(index)
         if not isinstance(reason, LeftError):
-            self._observer.on(RecordHandedBack(**failure_of(self.name, delivery, reason)))
+            about = failure_of(self._channel.settings.name, delivery, reason)
+            self._channel.observer.on(RecordHandedBack(**about))
         self._target.settled(index, reason)
-        return self.futures.yes
+        return futures.yes
 
 
 async def _plans_nothing(*_: object) -> bool:

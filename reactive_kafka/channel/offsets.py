@@ -20,8 +20,8 @@ from reactive_kafka.partitions.partition import lag_begins
 from reactive_kafka.partitions.start import Where, check_where
 from reactive_kafka.records import PartitionLike, TopicPartition, as_partition
 from reactive_kafka.tasks import HomeLoop
+from reactive_kafka.verdicts.acks import verdicts_of
 from reactive_kafka.verdicts.message import Message
-from reactive_kafka.verdicts.partition import verdicts_of
 
 
 class ChannelOffsets:

@@ -24,19 +24,21 @@ from reactive_kafka.delivery.lanes import CappedLanes, Lanes
 from reactive_kafka.delivery.limit import LimitedCappedLanes, LimitedLanes
 from reactive_kafka.delivery.poison import PoisonGuard
 from reactive_kafka.delivery.workers import Workers, WorkerSetup, WorkerSignals
+from reactive_kafka.failure.strategies import ChannelStrategies
+from reactive_kafka.nacks.handling import FailureHandling
+from reactive_kafka.nacks.letter_writer import LetterWriter
 from reactive_kafka.observe.events import ConsumersIdle
 from reactive_kafka.observe.facts import ChannelFacts, ChannelState, PartitionFacts
 from reactive_kafka.observe.outages import OutageReports
-from reactive_kafka.outgoing.letters import Failures
 from reactive_kafka.outgoing.transactions.exactly_once import ExactlyOnce
 from reactive_kafka.partitions.partition import Partition, is_done, lag_begins
 from reactive_kafka.partitions.parts import ClientParts
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import Spawn
-from reactive_kafka.verdicts.acknowledge import Acknowledger
+from reactive_kafka.verdicts.acks import Acknowledger
 from reactive_kafka.verdicts.ageing import Held
-from reactive_kafka.verdicts.hook import DeliveryHook, NoHook, SharedHook
-from reactive_kafka.verdicts.nack import VerdictParts
+from reactive_kafka.verdicts.channel_context import ChannelContext
+from reactive_kafka.verdicts.delivery_hook import DeliveryHook, NoHook, SharedHook
 
 # Partitions at each look, ten times a second: a thousand would cost a twentieth of a core.
 LOOKED_AT = 100
@@ -82,33 +84,42 @@ class ChannelSession:
         self.arrival = asyncio.Event()
         self.lanes = self._lanes(spec)
         self.hook = self._hook(spec)
-        self.failures = Failures(settings, services.connector, clock, observer, self.spawn)
-        verdicts = VerdictParts(
+        context = ChannelContext(
             settings=settings,
             clock=clock,
             observer=observer,
             totals=totals.totals_of,
             spawn=self.spawn,
-            hook=self.hook,
             fail=signals.fail,
             progress=signals.made_progress,
-            request_commit=clients.request_commit,
-            # Asked for late: the workers are made after the acknowledger, because they tell it of
-            # failures.
+        )
+        strategies = ChannelStrategies(settings)
+        self.letters = LetterWriter(settings, services.connector, clock, observer, self.spawn)
+        nacks = FailureHandling(
+            context,
+            self.hook,
+            strategies,
+            self.letters,
+            # The workers are looked up at each call: they are made later, because they give their
+            # failures to this object.
             blocks_on=lambda *nack: self.workers.blocks_on(*nack),  # noqa: PLW0108
-            commits_at_ack=spec.strategy.commits_at_ack,
+        )
+        self.acknowledger = Acknowledger(
+            context,
+            nacks,
+            self.hook,
+            request_commit=clients.request_commit if spec.strategy.commits_at_ack else None,
             decode_key=spec.decode_key,
             has_events=settings.cloud_events,
         )
-        self.acknowledger = Acknowledger(verdicts, self.failures)
         self.worker_signals = WorkerSignals(
-            verdicts, self.acknowledger, signals.exit, clients.store_plans
+            context, self.acknowledger, signals.exit, clients.store_plans
         )
         self.workers = self._workers(spec)
         self.guard = PoisonGuard(
-            verdicts,
+            context,
             self.workers,
-            self.acknowledger.dead_letter,
+            nacks.dead_letter,
             clients.holding,
             lambda: clients.holding(also_left=True),
             signals.is_over,
@@ -214,9 +225,9 @@ class ChannelSession:
 
     def start(self) -> None:
         """Start all that runs; it connects, and goes on trying while no broker answers."""
-        self.failures.start()
+        self.letters.start()
         for client in self.clients:
-            client.start(after=self.failures.prepared if client.is_for_retries else None)
+            client.start(after=self.letters.prepared if client.is_for_retries else None)
         if self.guard.is_wanted:
             self.spawn(self.guard.run, f"poison watch of {self._settings.name}")
 
@@ -237,7 +248,7 @@ class ChannelSession:
             steps.callback(self.workers.close)
             steps.callback(self.lanes.close)
             steps.callback(self.acknowledger.skips.tell)
-            steps.push_async_callback(self.failures.stop)
+            steps.push_async_callback(self.letters.stop)
             await self.clients.close()
 
     def no_more_to_come(self) -> None:

@@ -23,9 +23,9 @@ from reactive_kafka.errors import (
     StoreAwayError,
 )
 from reactive_kafka.tasks import HomeLoop
+from reactive_kafka.verdicts.acks import verdicts_of
 from reactive_kafka.verdicts.delivery import D, Delivery, is_open
-from reactive_kafka.verdicts.hook import Call, CallAgain, MessageCheckpoint
-from reactive_kafka.verdicts.partition import verdicts_of
+from reactive_kafka.verdicts.delivery_hook import Call, CallAgain, MessageCheckpoint
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ _OF_THE_STORE = (StoreAwayError, CheckpointRefusedError, AlreadyStoredError, Che
 
 
 class CheckpointHook:
-    """A :class:`~reactive_kafka.verdicts.hook.DeliveryHook`: the store in one session of a
+    """A :class:`~reactive_kafka.verdicts.delivery_hook.DeliveryHook`: the store in one session of a
     channel.
     """
 
@@ -192,7 +192,7 @@ class CheckpointHook:
 
 
 class _StateOf:
-    """A :class:`~reactive_kafka.verdicts.hook.MessageCheckpoint`."""
+    """A :class:`~reactive_kafka.verdicts.delivery_hook.MessageCheckpoint`."""
 
     __slots__ = ("_codec", "_delivery", "_hook")
 

@@ -19,8 +19,8 @@ from reactive_kafka.errors import (
     StoreAwayError,
 )
 from reactive_kafka.records import Committed
+from reactive_kafka.verdicts.acks import verdicts_of
 from reactive_kafka.verdicts.delivery import Delivery
-from reactive_kafka.verdicts.partition import verdicts_of
 
 BACKOFF = Backoff(0.1, 2.0)
 """How soon an unavailable store is tried again."""

@@ -28,8 +28,8 @@ from reactive_kafka.errors import (
     StoreAwayError,
 )
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.verdicts.acks import verdicts_of
 from reactive_kafka.verdicts.delivery import Delivery, is_open
-from reactive_kafka.verdicts.partition import verdicts_of
 
 Opened = AbstractAsyncContextManager[Any]
 

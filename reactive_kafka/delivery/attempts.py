@@ -23,12 +23,12 @@ from reactive_kafka.errors import (
     TransientBrokerError,
     describe,
 )
-from reactive_kafka.failure.retries import after_attempt
+from reactive_kafka.failure.routes import after_attempt
 from reactive_kafka.formats import SchemaMissing
 from reactive_kafka.records import RawRecord
 from reactive_kafka.verdicts.batch import Batch, Piece, batch_of, settle_all, undecoded
 from reactive_kafka.verdicts.delivery import Delivery, is_open
-from reactive_kafka.verdicts.hook import CallAgain
+from reactive_kafka.verdicts.delivery_hook import CallAgain
 from reactive_kafka.verdicts.message import Message, new_message
 
 _HEADERS = attrgetter("headers")

@@ -24,7 +24,7 @@ from reactive_kafka.errors import DecodeError, describe
 from reactive_kafka.records import RawRecord
 from reactive_kafka.verdicts.batch import Batch
 from reactive_kafka.verdicts.delivery import is_open
-from reactive_kafka.verdicts.hook import Call, DeliveryHook
+from reactive_kafka.verdicts.delivery_hook import Call, DeliveryHook
 from reactive_kafka.verdicts.message import Message
 
 

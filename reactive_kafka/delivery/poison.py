@@ -14,10 +14,10 @@ from reactive_kafka.errors import PoisonError
 from reactive_kafka.observe.events import PoisonSettled, RecordPoisoned
 from reactive_kafka.observe.facts import PoisonFacts
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.verdicts.acks import verdicts_of
 from reactive_kafka.verdicts.ageing import Held
+from reactive_kafka.verdicts.channel_context import ChannelContext
 from reactive_kafka.verdicts.delivery import Delivery
-from reactive_kafka.verdicts.nack import VerdictParts
-from reactive_kafka.verdicts.partition import verdicts_of
 
 
 class PoisonGuard:
@@ -25,7 +25,7 @@ class PoisonGuard:
 
     def __init__(
         self,
-        parts: VerdictParts,
+        parts: ChannelContext,
         workers: Workers,
         dead_letter: Callable[[Delivery, BaseException], object],
         trackers: Callable[[], Iterable[OffsetTracker]],

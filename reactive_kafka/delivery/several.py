@@ -20,14 +20,14 @@ from reactive_kafka.delivery.records import Dispatcher
 from reactive_kafka.delivery.skipping import Skipping
 from reactive_kafka.delivery.workers import Worker, WorkerSetup, WorkerSignals
 from reactive_kafka.errors import DecodeError, UnmatchedRecordError
-from reactive_kafka.failure.retries import after_attempt
+from reactive_kafka.failure.routes import after_attempt
 from reactive_kafka.formats import SchemaMissing
 from reactive_kafka.records import RawRecord
+from reactive_kafka.verdicts.acks import verdicts_of
 from reactive_kafka.verdicts.batch import Batch
 from reactive_kafka.verdicts.delivery import is_open
-from reactive_kafka.verdicts.hook import Call
+from reactive_kafka.verdicts.delivery_hook import Call
 from reactive_kafka.verdicts.message import Message, new_message
-from reactive_kafka.verdicts.partition import verdicts_of
 
 T = TypeVar("T")
 Place = tuple[OffsetTracker, int]

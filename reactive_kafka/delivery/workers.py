@@ -38,13 +38,13 @@ from reactive_kafka.observe.events import AlsoFailed, HandlerRetried
 from reactive_kafka.observe.facts import DurationHistogram
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.tasks import Spawn
-from reactive_kafka.verdicts.acknowledge import Acknowledger
+from reactive_kafka.verdicts.acks import Acknowledger
 from reactive_kafka.verdicts.ageing import HOLDER, Held
+from reactive_kafka.verdicts.channel_context import ChannelContext
 from reactive_kafka.verdicts.delivery import Delivery, failure_of, is_open
-from reactive_kafka.verdicts.hook import Call as HandlerCall
-from reactive_kafka.verdicts.hook import DeliveryHook
+from reactive_kafka.verdicts.delivery_hook import Call as HandlerCall
+from reactive_kafka.verdicts.delivery_hook import DeliveryHook
 from reactive_kafka.verdicts.message import new_message
-from reactive_kafka.verdicts.nack import VerdictParts
 from reactive_kafka.verdicts.unawaited import CALLER, Caller
 
 
@@ -284,7 +284,7 @@ class WorkerSignals:
 
     def __init__(
         self,
-        parts: VerdictParts,
+        parts: ChannelContext,
         acknowledger: Acknowledger,
         exit: Callable[[BaseException], None],
         store_plans: Callable[..., Coroutine[Any, Any, bool]],
@@ -297,7 +297,7 @@ class WorkerSignals:
         # Commits until the group has the trackers' plans; False: one is not ours.
         self.store_plans = store_plans
         # The handler of a message failed for good.
-        self.nack = acknowledger.failed
+        self.nack = acknowledger.nacks.failed
         self.verdict_of = acknowledger.verdict_of
         self.settled = acknowledger.settled
         self.skip = acknowledger.skips.skip

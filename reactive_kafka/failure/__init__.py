@@ -1,4 +1,7 @@
-"""What a nack becomes."""
+"""The rules of failed records: what a nack becomes, what letters say, when a call is repeated.
+
+All of it is pure. ``nacks/`` carries out what is decided here.
+"""
 
 from reactive_kafka.failure.decision import (
     Decision,
@@ -6,9 +9,9 @@ from reactive_kafka.failure.decision import (
     FailureStrategy,
     Skip,
     Stop,
-    Write,
+    WriteLetter,
 )
-from reactive_kafka.failure.strategies import DeadLetterQueue, DelayedRetry, Fail, Ignore
+from reactive_kafka.failure.strategies import DeadLetterQueue, DelayedRetry, Fail, IgnoreFailure
 
 __all__ = [
     "DeadLetterQueue",
@@ -17,8 +20,8 @@ __all__ = [
     "Fail",
     "FailedRecord",
     "FailureStrategy",
-    "Ignore",
+    "IgnoreFailure",
     "Skip",
     "Stop",
-    "Write",
+    "WriteLetter",
 ]

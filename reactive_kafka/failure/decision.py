@@ -1,4 +1,4 @@
-"""What a failure becomes, as a value that somebody else carries out. No I/O, no clock."""
+"""What a failure strategy decides about a record, as a value. No I/O, no clock."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reactive_kafka.records import HeaderPairs, Record, TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedRecord:
-    """A nacked record, as a failure strategy sees it: the bytes that were read, decoded or not.
+    """A nacked record as a failure strategy sees it: the bytes that were read, decoded or not.
 
     Attributes:
         group_id: None for a channel that reads without a group.
@@ -38,8 +38,10 @@ class FailedRecord:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Leave the record unsettled and stop the channel: for *error*, where the reason of the nack
-    does not say it.
+    """Leave the record unsettled and stop the channel.
+
+    Attributes:
+        error: Why the channel stops; None: for the reason of the nack.
     """
 
     error: BaseException | None = None
@@ -47,19 +49,21 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """Log and count it, and treat the record as settled."""
+    """Log and count the record, and treat it as settled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Write:
-    """Write this, and settle the record once the broker has it.
+class WriteLetter:
+    """Write this dead letter or retry, and settle the record once the broker has it.
+
+    Users know it as ``reactive_kafka.Write``. A checkpoint store has another class of that name.
 
     Attributes:
         partition: None goes by the key. A retry's is taken modulo the number of partitions of its
             topic.
         timestamp_ms: None takes the time of writing. A retry is due its topic's delay after it.
-        kind: What it counts as, and what may be cut off its headers where the broker finds them too
-            large.
+        kind: What it counts as. It also says which headers may be dropped if the broker finds the
+            record too large.
     """
 
     topic: str
@@ -71,13 +75,14 @@ class Write:
     kind: Literal["dead-letter", "retry"] = "dead-letter"
 
 
-Decision = Stop | Skip | Write
+Decision = Stop | Skip | WriteLetter
 
 
 class FailureStrategy(Protocol):
-    """Decides what becomes of a nacked record. Its own errors stop the channel, and the record
-    stays unsettled.
+    """Decides what becomes of a nacked record.
+
+    An error that it raises stops the channel, and the record stays unsettled.
     """
 
     def decide(self, failed: FailedRecord) -> Decision | Awaitable[Decision]:
-        """The decision, or an awaitable of it; the record is unsettled until then."""
+        """Return the decision, or an awaitable of it; the record is unsettled until then."""

@@ -1,9 +1,10 @@
-"""What dead letters and delayed retries say of themselves: headers under SmallRye's names, names of
-topics. Pure.
+"""The headers of dead letters and delayed retries, and the names of retry topics. Pure.
 
-A record's own headers under these names are never believed, and never kept beside ours: whoever
-sends records could forge them, and a record that comes round again would grow. Only what was read
-from one of the channel's own retry topics tells how often it was tried, and where it stood first.
+The header names are SmallRye's. A record's own headers under these names are never believed, and
+never kept next to ours: anybody who sends records could forge them, and a record that fails again
+and again would grow. Only a record that was read from one of the channel's own retry topics is
+believed about how often it was tried, and which record it was at first.
+
 Source: SmallRye's KafkaDeadLetterQueue, KafkaDelayedRetryTopic, DeserializationFailureHandler.
 """
 
@@ -18,7 +19,7 @@ from reactive_kafka.observe.text import one_line
 from reactive_kafka.records import HeaderPairs, Headers, TopicPartition
 
 MAX_VALUE_BYTES = 1024
-# Of a number in a header: it fits 64 bits.
+# A count of more digits is not believed: with these it fits into 64 bits.
 _MOST_DIGITS = 18
 
 DEAD_LETTER = "dead-letter-"
@@ -29,7 +30,8 @@ ORIGINAL_TIMESTAMP = "delayed-retry-original-timestamp"
 FIRST_PROCESSING = "delayed-retry-first-processing-timestamp"
 LETTER_TIMESTAMP = DEAD_LETTER + "timestamp"
 
-_OURS = (
+# With either prefix, DEAD_LETTER or DELAYED.
+_NAMES = (
     "exception-class-name",
     "reason",
     "cause-class-name",
@@ -38,135 +40,150 @@ _OURS = (
     "partition",
     "offset",
 )
-_UNDECODED = (
-    "reason",
-    "cause",
-    "topic",
-    "deserializer",
-    "key",
-    "data",
-    "key-data",
-    "value-data",
-    "dlq",
+_UNDECODED_NAMES = frozenset(
+    UNDECODED + name
+    for name in (
+        "reason",
+        "cause",
+        "topic",
+        "deserializer",
+        "key",
+        "data",
+        "key-data",
+        "value-data",
+        "dlq",
+    )
 )
-_UNDECODED_NAMES = {UNDECODED + name for name in _UNDECODED}
 
 DEAD_LETTER_NAMES = (
-    frozenset(DEAD_LETTER + name for name in _OURS) | {LETTER_TIMESTAMP} | _UNDECODED_NAMES
+    frozenset(DEAD_LETTER + name for name in _NAMES) | {LETTER_TIMESTAMP} | _UNDECODED_NAMES
 )
-DELAYED_NAMES = frozenset(DELAYED + name for name in _OURS) | {
+DELAYED_NAMES = frozenset(DELAYED + name for name in _NAMES) | {
     COUNT,
     ORIGINAL_TIMESTAMP,
     FIRST_PROCESSING,
 }
 LETTER_NAMES = DEAD_LETTER_NAMES | DELAYED_NAMES
-"""All that a dead letter can have of ours."""
+"""Every header of ours that a dead letter can have."""
 DISPENSABLE = {
     prefix + name for prefix in (DEAD_LETTER, DELAYED) for name in ("reason", "cause")
 } | _UNDECODED_NAMES
-"""What may go where a record does not fit with all of ours: texts of any length. Class and origin
-stay.
+"""The headers that are dropped if a record is too large with all of ours: texts of any length. The
+class of the error, topic, partition and offset stay.
 """
 
 
 def header_text(text: str) -> bytes:
-    """*text* as UTF-8 on one line of at most 1 KB, with control and invisible characters
-    escaped.
-    """
+    """Return *text* as one line of UTF-8, at most 1 KB, with invisible characters escaped."""
     line = one_line(text, MAX_VALUE_BYTES).encode()
-    # Cut between two characters.
+    # A character that the limit cuts in two is left out.
     return line[:MAX_VALUE_BYTES].decode(errors="ignore").encode()
 
 
-def number_of(text: bytes | None) -> int | None:
-    """A count of nothing or more, in decimal digits only; None: it is none."""
-    return int(text) if text is not None and text.isdigit() and len(text) <= _MOST_DIGITS else None
+def parse_count(text: bytes | None) -> int | None:
+    """Return a count of 0 or more from decimal digits; None if the text is not one."""
+    if text is None or not text.isdigit() or len(text) > _MOST_DIGITS:
+        return None
+    return int(text)
 
 
-def about(reason: BaseException, prefix: str) -> Iterator[tuple[str, bytes]]:
-    """Class and text of the exception, and of what caused it where something did."""
-    reason = given(reason)
-    yield f"{prefix}exception-class-name", header_text(dotted(type(reason)))
+def error_headers(reason: BaseException, prefix: str) -> Iterator[tuple[str, bytes]]:
+    """Yield class and text of the exception, and of its cause if it has one."""
+    reason = original_error(reason)
+    yield f"{prefix}exception-class-name", header_text(qualified_name(type(reason)))
     yield f"{prefix}reason", header_text(text_of(reason))
-    if (cause := _cause(reason)) is not None:
-        yield f"{prefix}cause-class-name", header_text(dotted(type(cause)))
+    cause = _cause(reason)
+    if cause is not None:
+        yield f"{prefix}cause-class-name", header_text(qualified_name(type(cause)))
         yield f"{prefix}cause", header_text(text_of(cause))
 
 
-def origin(partition: TopicPartition, offset: int, prefix: str) -> Iterator[tuple[str, bytes]]:
-    """Where a record stands."""
+def place_headers(
+    partition: TopicPartition, offset: int, prefix: str
+) -> Iterator[tuple[str, bytes]]:
+    """Yield topic, partition and offset of a record."""
     yield f"{prefix}topic", header_text(partition.topic)
     yield f"{prefix}partition", b"%d" % partition.partition
     yield f"{prefix}offset", b"%d" % offset
 
 
-def undecoded(
+def undecoded_headers(
     reason: BaseException, topic: str, deserializers: Mapping[str, str | None]
 ) -> Iterator[tuple[str, bytes]]:
-    """What SmallRye says of a record that could not be deserialised; the bytes themselves are the
-    letter's.
+    """Yield what SmallRye says of a record that could not be decoded; nothing for other failures.
 
-    *deserializers* is part of the record (see :class:`DecodeError`) -> what is configured for it.
+    SmallRye also puts the record's bytes into a header. Here the letter has them as key and value.
+
+    Args:
+        deserializers: Part of the record (see :class:`DecodeError`) -> its configured deserializer.
     """
-    reason = given(reason)
+    reason = original_error(reason)
     if not isinstance(reason, DecodeError):
         return
     yield f"{UNDECODED}reason", header_text(text_of(reason))
-    if (cause := _cause(reason)) is not None:
+    cause = _cause(reason)
+    if cause is not None:
         yield f"{UNDECODED}cause", header_text(text_of(cause))
     yield f"{UNDECODED}topic", header_text(topic)
-    if (deserializer := deserializers.get(reason.part)) is not None:
+    deserializer = deserializers.get(reason.part)
+    if deserializer is not None:
         yield f"{UNDECODED}deserializer", header_text(deserializer)
 
 
-def joined(
+def merge_headers(
     ours: Iterable[tuple[str, bytes]],
     original: HeaderPairs,
     overrides: HeaderPairs,
-    names: frozenset[str],
+    reserved: frozenset[str],
 ) -> HeaderPairs:
-    """Ours, then the record's but *names*, then those that a nack gave; of one name only the last
-    of these speaks.
+    """Return our headers, then the record's own, then those that a nack gave.
+
+    Args:
+        original: The record's own headers. Those with a *reserved* name are left out.
+        overrides: What a nack gave. They replace all others of the same name.
     """
-    given_names = {name for name, _ in overrides}
-    mine = [(name, value) for name, value in ours if name not in given_names]
+    overridden = {name for name, _ in overrides}
+    mine = [(name, value) for name, value in ours if name not in overridden]
     theirs = [
-        (name, value) for name, value in original if name not in names and name not in given_names
+        (name, value) for name, value in original if name not in reserved and name not in overridden
     ]
     return (*mine, *theirs, *overrides)
 
 
-def given(reason: BaseException) -> BaseException:
-    """What the user's code raised, where we have wrapped it."""
+def original_error(reason: BaseException) -> BaseException:
+    """Return what the user's code raised, without the HandlerError around it."""
     while isinstance(reason, HandlerError) and reason.__cause__ is not None:
         reason = reason.__cause__
     return reason
 
 
-def dotted(kind: type[BaseException]) -> str:
-    """``package.module.Class``."""
+def qualified_name(kind: type[BaseException]) -> str:
+    """Return ``package.module.Class``."""
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _cause(error: BaseException) -> BaseException | None:
+    """Return what Python's traceback would show above the error."""
     if error.__cause__ is not None:
         return error.__cause__
-    return None if error.__suppress_context__ else error.__context__
+    if error.__suppress_context__:
+        return None
+    return error.__context__
 
 
 def delay_of(topic: str) -> int | None:
-    """The delay of a retry topic in milliseconds, after the last ``_`` of its name; None: it names
-    none.
+    """Return the delay of a retry topic in ms, from the end of its name; None if it has none.
+
+    The delay stands after the last ``_``.
     """
-    return number_of(topic.rpartition("_")[2].encode())
+    return parse_count(topic.rpartition("_")[2].encode())
 
 
 def due_in_s(timestamp_ms: int | None, delay_ms: int, now_ms: float) -> float:
-    """How long a record of a retry topic has to wait yet, in seconds; 0 where it is due, or has no
-    timestamp.
+    """Return how many seconds a record of a retry topic still has to wait; 0 if it is due.
 
-    A timestamp in the future says no more than that a clock is wrong: no record waits longer than
-    the delay.
+    A record without a timestamp is due. A timestamp in the future only says that a clock is wrong:
+    no record waits longer than the delay.
     """
     if timestamp_ms is None:
         return 0.0
@@ -174,65 +191,81 @@ def due_in_s(timestamp_ms: int | None, delay_ms: int, now_ms: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
-    """Where a record stood first, and how often it was delayed since."""
+class RetryHistory:
+    """Which record this was at first, and how often it was delayed since.
 
-    # Of the source topic, as far as is known.
+    Attributes:
+        partition: The partition of the source topic, as far as is known.
+        offset: The offset there.
+        timestamp_ms: The timestamp that it had there; None: not known.
+        retries: How often it has been tried again. None: its headers make no sense, so it might be
+            any number.
+        first_ms: When it failed first, in milliseconds since the epoch.
+    """
+
     partition: TopicPartition
     offset: int
-    # The one that it had there; None: not known.
     timestamp_ms: int | None
-    # How often it has been tried again; None: its headers make no sense, so it might be any number.
     retries: int | None
-    # When it failed first.
     first_ms: int
 
     @property
     def forgeable(self) -> frozenset[str]:
-        """The names under which the record's own headers are not kept in its dead letter: they may
-        be anybody's.
+        """The names under which the record's own headers are not kept in its dead letter.
+
+        Anybody may have written them. If the record was delayed, the ``delayed-retry-*`` headers
+        are ours, and stay.
         """
-        # The others are ours if it was delayed.
-        return LETTER_NAMES if self.retries == 0 else DEAD_LETTER_NAMES
+        if self.retries == 0:
+            return LETTER_NAMES
+        return DEAD_LETTER_NAMES
 
 
-def past_of(failed: FailedRecord, retry_topics: Collection[str]) -> Past:
-    """What is known of a record: headers count only if it was read from one of *retry_topics*.
+def retry_history_of(failed: FailedRecord, retry_topics: Collection[str]) -> RetryHistory:
+    """Return what is known of a record; headers count only if it came from a retry topic.
 
-    Without a count it was put there by hand, and starts from the beginning; the first hop writes
-    ``"0"``.
+    A record of a retry topic that has no count was put there by hand. It starts from the beginning:
+    the first retry writes the count ``0``.
     """
     if failed.partition.topic not in retry_topics:
-        return _fresh(failed)
+        return _new_history(failed)
     headers = Headers(failed.headers)
     if headers.get(COUNT) is None:
-        return _fresh(failed)
-    count = number_of(headers.get(COUNT))
-    first = number_of(headers.get(FIRST_PROCESSING))
-    partition, offset = _origin(headers) or (failed.partition, failed.offset)
-    return Past(
+        return _new_history(failed)
+    count = parse_count(headers.get(COUNT))
+    first_ms = parse_count(headers.get(FIRST_PROCESSING))
+    retries: int | None = None
+    if count is not None and first_ms is not None:
+        # The header counts the retries before this one.
+        retries = count + 1
+    partition, offset = _original_place(headers) or (failed.partition, failed.offset)
+    return RetryHistory(
         partition=partition,
         offset=offset,
-        timestamp_ms=number_of(headers.get(ORIGINAL_TIMESTAMP)),
-        # This was the retry that the header counts.
-        retries=None if count is None or first is None else count + 1,
-        first_ms=failed.now_ms if first is None else first,
+        timestamp_ms=parse_count(headers.get(ORIGINAL_TIMESTAMP)),
+        retries=retries,
+        first_ms=failed.now_ms if first_ms is None else first_ms,
     )
 
 
-def _fresh(failed: FailedRecord) -> Past:
-    at = failed.timestamp_ms
-    return Past(
-        failed.partition, failed.offset, at if at is None or at >= 0 else None, 0, failed.now_ms
+def _new_history(failed: FailedRecord) -> RetryHistory:
+    timestamp_ms = failed.timestamp_ms
+    if timestamp_ms is not None and timestamp_ms < 0:
+        # Kafka's -1: the record has no timestamp.
+        timestamp_ms = None
+    return RetryHistory(
+        partition=failed.partition,
+        offset=failed.offset,
+        timestamp_ms=timestamp_ms,
+        retries=0,
+        first_ms=failed.now_ms,
     )
 
 
-def _origin(headers: Headers) -> tuple[TopicPartition, int] | None:
-    topic, partition, offset = (
-        headers.get(f"{DELAYED}{name}") for name in ("topic", "partition", "offset")
-    )
-    number = number_of(partition)
-    at = number_of(offset)
-    if not topic or number is None or at is None:
+def _original_place(headers: Headers) -> tuple[TopicPartition, int] | None:
+    topic = headers.get(f"{DELAYED}topic")
+    partition = parse_count(headers.get(f"{DELAYED}partition"))
+    offset = parse_count(headers.get(f"{DELAYED}offset"))
+    if not topic or partition is None or offset is None:
         return None
-    return TopicPartition(topic.decode(errors="replace"), number), at
+    return TopicPartition(topic.decode(errors="replace"), partition), offset

@@ -1,13 +1,13 @@
-"""The failure strategies that are built in, and those of a channel by the names that its settings
-use. Pure.
-"""
+"""The failure strategies that are built in, and those of a channel by name. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from inspect import isawaitable
 from typing import Any
 
+from reactive_kafka.config.kinds import TIME, parse_duration, show_duration
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.config.tables import DelayedRetrySettings
 from reactive_kafka.errors import ConfigError, DataLossError, EncodeError
@@ -18,14 +18,15 @@ from reactive_kafka.failure.decision import (
     FailureStrategy,
     Skip,
     Stop,
-    Write,
+    WriteLetter,
 )
-from reactive_kafka.failure.headers import Past
+from reactive_kafka.failure.headers import RetryHistory, delay_of, retry_history_of
+from reactive_kafka.failure.routes import setting_for
 from reactive_kafka.formats import FormatError, is_event_type
 from reactive_kafka.formats.encoders import write_by_value
 from reactive_kafka.formats.names import load_strategy, made_strategy
 from reactive_kafka.records import Record
-from reactive_kafka.wire import fields_problem, topic_problem
+from reactive_kafka.wire import fields_problem, record_problem, topic_problem
 
 DEAD_LETTER_QUEUE = "dead-letter-queue"
 DELAYED_RETRY = "delayed-retry-topic"
@@ -39,7 +40,7 @@ class Fail:
         return Stop()
 
 
-class Ignore:
+class IgnoreFailure:
     """``ignore``: the record counts as settled."""
 
     def decide(self, failed: FailedRecord) -> Decision:
@@ -47,20 +48,20 @@ class Ignore:
 
 
 class DeadLetterQueue:
-    """``dead-letter-queue``: the record as it was read goes to *topic*, with headers that say why
-    and from where.
+    """``dead-letter-queue``: writes the record as it was read, with headers about the failure.
 
-    A letter's timestamp is the time of writing, and the record's own is in a header: with the
-    record's own timestamp the retention of *topic* would delete the letter of an old record at
-    once.
+    The timestamp of a letter is the time of writing, and the record's own timestamp is in a header.
+    With the record's own timestamp the retention of the topic would delete the letter of an old
+    record at once.
 
-    A record of a retry topic is named by where it stood first, with its first timestamp. Its
-    ``delayed-retry-*`` headers stay: they tell how often and since when it was tried. Those of any
-    other record do not: whoever has sent it has written them.
+    If the record was read from a retry topic, the headers name the record that it was at first. Its
+    ``delayed-retry-*`` headers stay: they say how often and since when it was tried. Those of any
+    other record are left out: whoever has sent it has written them.
 
     Args:
-        deserializer, key_deserializer: Those configured, for the headers of a record that cannot be
-            decoded.
+        topic: Where the letters go.
+        deserializer: The configured one, for the headers of a record that cannot be decoded.
+        key_deserializer: The same for the key.
         retry_topics: Those of the channel.
     """
 
@@ -77,34 +78,35 @@ class DeadLetterQueue:
         self._retry_topics = frozenset(retry_topics)
 
     def decide(self, failed: FailedRecord) -> Decision:
-        """Write a dead letter; what ``nack(record=...)`` gave takes the place of the record's own.
+        """Write a dead letter; what ``nack(record=...)`` gave replaces the record's own content.
 
         Raises:
             EncodeError: What it gave cannot be written.
         """
-        return self.letter(failed, headers.past_of(failed, self._retry_topics))
+        return self.letter(failed, retry_history_of(failed, self._retry_topics))
 
-    def letter(self, failed: FailedRecord, past: Past) -> Write:
-        """The dead letter of a record with this past."""
+    def letter(self, failed: FailedRecord, history: RetryHistory) -> WriteLetter:
+        """Return the dead letter of a record with this history."""
         content = _content(failed, self._topic)
         ours = [
-            *headers.about(failed.reason, headers.DEAD_LETTER),
-            *headers.origin(past.partition, past.offset, headers.DEAD_LETTER),
+            *headers.error_headers(failed.reason, headers.DEAD_LETTER),
+            *headers.place_headers(history.partition, history.offset, headers.DEAD_LETTER),
         ]
-        if past.timestamp_ms is not None:
-            ours.append((headers.LETTER_TIMESTAMP, b"%d" % past.timestamp_ms))
-        ours.extend(headers.undecoded(failed.reason, past.partition.topic, self._deserializers))
-        pairs = headers.joined(ours, failed.headers, content.headers, past.forgeable)
-        return replace(content, headers=pairs)
+        if history.timestamp_ms is not None:
+            ours.append((headers.LETTER_TIMESTAMP, b"%d" % history.timestamp_ms))
+        ours.extend(
+            headers.undecoded_headers(failed.reason, history.partition.topic, self._deserializers)
+        )
+        merged = headers.merge_headers(ours, failed.headers, content.headers, history.forgeable)
+        return replace(content, headers=merged)
 
 
 class DelayedRetry:
-    """``delayed-retry-topic``: the record goes to the next retry topic, and to the dead letters
-    when it was enough.
+    """``delayed-retry-topic``: writes to the next retry topic, in the end to the dead letters.
 
-    Enough is ``max_retries`` retries, or a next one that would come later than ``timeout`` after
-    the first failure; or headers that make no sense, because a count that cannot be read must not
-    start again from nothing for ever.
+    A record becomes a dead letter after ``max_retries`` retries, or if its next retry would come
+    later than ``timeout`` after its first failure. So does a record whose headers make no sense: if
+    a count that cannot be read started again from 0, the record might come round for ever.
     """
 
     def __init__(self, settings: DelayedRetrySettings, dead_letters: DeadLetterQueue) -> None:
@@ -115,65 +117,77 @@ class DelayedRetry:
     def decide(self, failed: FailedRecord) -> Decision:
         """Write a retry, due its topic's delay from now, or a dead letter.
 
-        Of what ``nack(record=...)`` gave a retry takes value, key and headers; the rest is a dead
-        letter's only.
+        A retry takes value, key and headers from what ``nack(record=...)`` gave. The rest of that
+        is for dead letters only.
         """
-        past = headers.past_of(failed, self._topics)
-        topic = self._next_topic(failed, past)
-        return (
-            self._dead_letters.letter(failed, past)
-            if topic is None
-            else _delayed(failed, past, topic)
-        )
+        history = retry_history_of(failed, self._topics)
+        topic = self._next_topic(failed, history)
+        if topic is None:
+            return self._dead_letters.letter(failed, history)
+        return retry(failed, history, topic)
 
-    def _next_topic(self, failed: FailedRecord, past: Past) -> str | None:
+    def _next_topic(self, failed: FailedRecord, history: RetryHistory) -> str | None:
+        """Return the topic of the next retry; None if there is to be none."""
         topics = self._settings.topics
-        retries = past.retries
-        if (
-            retries is None
-            or retries >= self._settings.max_retries
-            or isinstance(failed.reason, DataLossError)
-        ):
-            # Of what is lost there is nothing to try again.
+        retries = history.retries
+        if retries is None or retries >= self._settings.max_retries:
             return None
+        if isinstance(failed.reason, DataLossError):
+            # The record's data is lost: another attempt would fail in the same way.
+            return None
+        # The last topic takes all further retries.
         topic = topics[min(retries, len(topics) - 1)]
-        tried_ms = failed.now_ms + (headers.delay_of(topic) or 0) - past.first_ms
-        return None if tried_ms > self._settings.timeout_s * 1000 else topic
-
-    def later(self, failed: FailedRecord, topic: str) -> Decision:
-        """Write a retry into this topic, because its handler asks for that, however often it was
-        tried.
-        """
-        return _delayed(failed, headers.past_of(failed, self._topics), topic)
+        next_retry_ms = failed.now_ms + (delay_of(topic) or 0)
+        if next_retry_ms - history.first_ms > self._settings.timeout_s * 1000:
+            return None
+        return topic
 
 
-def topic_for(delay_s: float, topics: Collection[str]) -> str | None:
-    """The retry topic with the shortest delay that is not below this one; None: all are below."""
-    delays = {topic: (headers.delay_of(topic) or 0) / 1000 for topic in topics}
-    return min(
-        (topic for topic in topics if delays[topic] >= delay_s),
-        key=delays.__getitem__,
-        default=None,
-    )
+def retry_topic_for(channel: str, delay: float | str, topics: Collection[str]) -> str:
+    """Return the retry topic with the shortest delay that is at least *delay*.
+
+    Args:
+        channel: Its name, for error texts.
+        delay: Seconds, or a text such as ``"10m"``, as ``retry_later`` was given it.
+        topics: The retry topics of the channel.
+
+    Raises:
+        ValueError: It is no time, there is no retry topic, or all their delays are shorter.
+    """
+    call = f"channel {channel!r}: retry_later({delay!r})"
+    delay_s = parse_duration(delay)
+    if delay_s is None:
+        raise ValueError(f"{call}: expected {TIME.expects}")
+    if not topics:
+        raise ValueError(f'{call}: neither failure_strategy nor a route is "delayed-retry-topic"')
+    delays_s = {topic: (delay_of(topic) or 0) / 1000 for topic in topics}
+    long_enough = [topic for topic in topics if delays_s[topic] >= delay_s]
+    if not long_enough:
+        longest = show_duration(max(delays_s.values()))
+        raise ValueError(
+            f"{call}: the longest retry delay is {longest}; there are {', '.join(topics)}"
+        )
+    return min(long_enough, key=delays_s.__getitem__)
 
 
-def _delayed(failed: FailedRecord, past: Past, topic: str) -> Write:
+def retry(failed: FailedRecord, history: RetryHistory, topic: str) -> WriteLetter:
+    """Return the retry of a record with this history; it is due the topic's delay from now."""
     content = _content(failed, topic)
-    ours = [
-        (headers.COUNT, b"%d" % (past.retries or 0)),
-        (headers.FIRST_PROCESSING, b"%d" % past.first_ms),
-        *headers.about(failed.reason, headers.DELAYED),
-        *headers.origin(past.partition, past.offset, headers.DELAYED),
+    ours = [(headers.COUNT, b"%d" % (history.retries or 0))]
+    if history.timestamp_ms is not None:
+        ours.append((headers.ORIGINAL_TIMESTAMP, b"%d" % history.timestamp_ms))
+    ours.append((headers.FIRST_PROCESSING, b"%d" % history.first_ms))
+    ours.extend(headers.error_headers(failed.reason, headers.DELAYED))
+    ours.extend(headers.place_headers(history.partition, history.offset, headers.DELAYED))
+    # The next failure of the record reads our headers: no nack may change them.
+    overrides = [
+        (name, value) for name, value in content.headers if name not in headers.DELAYED_NAMES
     ]
-    if past.timestamp_ms is not None:
-        ours.insert(1, (headers.ORIGINAL_TIMESTAMP, b"%d" % past.timestamp_ms))
-    # The next failure reads these: no nack may change them.
-    extra = [(name, value) for name, value in content.headers if name not in headers.DELAYED_NAMES]
-    return Write(
+    return WriteLetter(
         topic=topic,
         value=content.value,
         key=content.key,
-        headers=headers.joined(ours, failed.headers, extra, headers.DELAYED_NAMES),
+        headers=headers.merge_headers(ours, failed.headers, overrides, headers.DELAYED_NAMES),
         partition=failed.partition.partition,
         timestamp_ms=failed.now_ms,
         kind="retry",
@@ -181,36 +195,42 @@ def _delayed(failed: FailedRecord, past: Past, topic: str) -> Write:
 
 
 def check_replacement(channel: str, record: Record) -> None:
-    """See that what ``nack(record=...)`` is given can be written; EncodeError says which field it
-    is that cannot.
+    """Check that what ``nack(record=...)`` was given can be written.
+
+    Raises:
+        EncodeError: It cannot. The text names the field.
     """
     kind: Any = type(record.value)
     if is_event_type(kind):
-        why = f"its value is a {kind.__name__}: give it the event's data, and headers for its attributes"
-        raise EncodeError(f"channel {channel!r}: nack's record cannot be written: {why}")
+        raise EncodeError(
+            f"channel {channel!r}: nack's record cannot be written: its value is a "
+            f"{kind.__name__}: give it the event's data, and headers for its attributes"
+        )
     key = write_by_value(record.key)
     value = write_by_value(record.value)
     pairs = tuple(record.headers) if isinstance(record.headers, Iterable) else record.headers
     problem = topic_problem(record.topic) if record.topic else None
-    if problem := problem or fields_problem(value, key, pairs, record.partition, None):
+    if problem is None:
+        problem = fields_problem(value, key, pairs, record.partition, None)
+    if problem is not None:
         raise EncodeError(f"channel {channel!r}: nack's record cannot be written: {problem}")
     if record.timestamp is not None and record.timestamp.tzinfo is None:
         raise EncodeError(
-            f"channel {channel!r}: the timestamp {record.timestamp} of nack's record has no time zone"
+            f"channel {channel!r}: the timestamp {record.timestamp} of nack's record "
+            "has no time zone"
         )
 
 
-def _content(failed: FailedRecord, topic: str) -> Write:
-    """The record's own bytes, or what a nack wants written instead, which :func:`check_replacement`
-    has seen.
+def _content(failed: FailedRecord, topic: str) -> WriteLetter:
+    """Return the record's own bytes, or what a nack wants written instead.
 
-    A replacement's value always counts, for None is a tombstone; a key of None keeps the record's
-    own.
+    :func:`check_replacement` has checked the replacement. Its value always counts, for None is a
+    tombstone. A key of None keeps the record's own key.
     """
     record = failed.replacement
     if record is None:
-        return Write(topic=topic, value=failed.value, key=failed.key)
-    return Write(
+        return WriteLetter(topic=topic, value=failed.value, key=failed.key)
+    return WriteLetter(
         topic=record.topic or topic,
         value=write_by_value(record.value),
         key=failed.key if record.key is None else write_by_value(record.key),
@@ -220,60 +240,151 @@ def _content(failed: FailedRecord, topic: str) -> Write:
     )
 
 
-def strategies_of(settings: IncomingSettings) -> Mapping[str, FailureStrategy]:
-    """Name -> strategy, of all that the settings name; the dead-letter queue too, where it is
-    configured.
+class ChannelStrategies:
+    """The failure strategies of one channel, by the names that its settings use.
 
-    A custom one is ``module:object``: an instance, or a class or function that makes one of the
-    settings. ConfigError: it cannot be imported or made, or has no ``decide``, or a built-in one
-    lacks its topic.
+    Raises:
+        ConfigError: A strategy cannot be made.
     """
-    return _built_in(settings) | _each(settings, _made)
+
+    def __init__(self, settings: IncomingSettings) -> None:
+        self._settings = settings
+        self._strategies = strategies_of(settings)
+        retries = settings.delayed_retry
+        self._retry_topics = frozenset(() if retries is None else retries.topics)
+
+    def name_for(self, reason: BaseException) -> str:
+        """Return the name of the strategy for a failure: of its nearest route, or the default."""
+        return setting_for(reason, self._settings.failure_routes, self._settings.failure_strategy)
+
+    def decide(self, name: str, failed: FailedRecord) -> Decision | Awaitable[object]:
+        """Ask the strategy *name* about a record. Raises nothing: an error in it becomes a Stop.
+
+        The answer is an awaitable only if a user's own strategy is async. What that brings has to
+        be checked by :func:`check_decision`.
+        """
+        strategy = self._strategies[name]
+        try:
+            decision: object = strategy.decide(failed)
+            if isawaitable(decision):
+                return decision
+            return check_decision(name, decision)
+        except BaseException as error:
+            # This includes SystemExit, and CancelledError: nothing is awaited here, so the
+            # cancellation is not of our task. A bug of a strategy must not pass for a decision.
+            return stop_for_bug(error, failed)
+
+    def retry_into(self, topic: str, failed: FailedRecord) -> Decision:
+        """Decide a retry into *topic*, which the handler asked for, however often it was tried."""
+        return retry(failed, retry_history_of(failed, self._retry_topics), topic)
+
+
+def check_decision(strategy: str, decision: object) -> Decision:
+    """Return *decision* if it can be carried out; *strategy* is the name for error texts.
+
+    Raises:
+        TypeError: It is no decision.
+        ValueError: It wants something written that can never be. The text names field and value.
+    """
+    if not isinstance(decision, Stop | Skip | WriteLetter):
+        raise TypeError(
+            f"the failure strategy {strategy!r} decides Stop, Skip or Write, "
+            f"not {type(decision).__name__}"
+        )
+    if isinstance(decision, Stop) and not isinstance(decision.error, BaseException | None):
+        raise TypeError(
+            f"the failure strategy {strategy!r} decided Stop({decision.error!r}), "
+            "which is no exception"
+        )
+    if isinstance(decision, WriteLetter):
+        problem = _letter_problem(decision)
+        if problem is not None:
+            raise ValueError(
+                f"the failure strategy {strategy!r} decided a Write that can never be written: "
+                f"{problem}"
+            )
+    return decision
+
+
+def _letter_problem(letter: WriteLetter) -> str | None:
+    if letter.kind not in ("dead-letter", "retry"):
+        return f"kind = {letter.kind!r}: expected 'dead-letter' or 'retry'"
+    return record_problem(
+        letter.topic,
+        letter.value,
+        letter.key,
+        letter.headers,
+        letter.partition,
+        letter.timestamp_ms,
+    )
+
+
+def stop_for_bug(error: BaseException, failed: FailedRecord) -> Stop:
+    """Return the decision for a strategy that has raised *error*."""
+    if error.__context__ is None and error is not failed.reason:
+        # The log shows both: the strategy's error, and the failure that it was asked about.
+        error.__context__ = failed.reason
+    return Stop(error)
+
+
+def strategies_of(settings: IncomingSettings) -> Mapping[str, FailureStrategy]:
+    """Return name -> strategy, for all that the settings name, and the dead-letter queue.
+
+    A strategy of the user's is named ``module:object``: an instance, or a class or function that
+    makes one from the settings.
+
+    Raises:
+        ConfigError: One cannot be imported or made, has no ``decide``, or is built in and lacks its
+            topic.
+    """
+    return _built_in(settings) | _for_each_custom(settings, _made)
 
 
 def load_custom(settings: IncomingSettings) -> Mapping[str, Any]:
-    """Name -> the user's own strategy, or what makes it, of all that the settings name; ConfigError
-    as above.
+    """Return name -> the user's own strategy, or what makes it, without making any.
+
+    Raises:
+        ConfigError: As for :func:`strategies_of`.
     """
-    return _each(settings, _loaded)
+    return _for_each_custom(settings, _loaded)
 
 
-def _each(
+def _for_each_custom(
     settings: IncomingSettings, get: Callable[[str, IncomingSettings], Any]
 ) -> dict[str, Any]:
-    """Name -> what *get* says of it, of the strategies that are not built in; each key that it
-    raises for is told.
-    """
+    """Call *get* for each strategy that is not built in; one error names all wrong keys."""
     names = {"failure_strategy": settings.failure_strategy}
-    names |= {
-        f"failure_routes.{exception}": name for exception, name in settings.failure_routes.items()
-    }
+    for exception, name in settings.failure_routes.items():
+        names[f"failure_routes.{exception}"] = name
     problems = []
     result = {}
     built_in = _built_in(settings)
     for key, name in names.items():
-        if name not in built_in and name not in result:
-            try:
-                result[name] = get(name, settings)
-            except FormatError as error:
-                problems.append(f"{settings.place(key, name)}: {error}")
+        if name in built_in or name in result:
+            continue
+        try:
+            result[name] = get(name, settings)
+        except FormatError as error:
+            problems.append(f"{settings.place(key, name)}: {error}")
     if problems:
         raise ConfigError(*problems)
     return result
 
 
 def _built_in(settings: IncomingSettings) -> dict[str, FailureStrategy]:
-    result: dict[str, FailureStrategy] = {"fail": Fail(), "ignore": Ignore()}
+    strategies: dict[str, FailureStrategy] = {"fail": Fail(), "ignore": IgnoreFailure()}
     if settings.dead_letter_queue is not None:
-        letters = result[DEAD_LETTER_QUEUE] = DeadLetterQueue(
+        retries = settings.delayed_retry
+        letters = DeadLetterQueue(
             settings.dead_letter_queue.topic,
             deserializer=settings.value_deserializer,
             key_deserializer=settings.key_deserializer,
-            retry_topics=() if settings.delayed_retry is None else settings.delayed_retry.topics,
+            retry_topics=() if retries is None else retries.topics,
         )
-        if settings.delayed_retry is not None:
-            result[DELAYED_RETRY] = DelayedRetry(settings.delayed_retry, letters)
-    return result
+        strategies[DEAD_LETTER_QUEUE] = letters
+        if retries is not None:
+            strategies[DELAYED_RETRY] = DelayedRetry(retries, letters)
+    return strategies
 
 
 def _loaded(name: str, settings: IncomingSettings) -> Any:

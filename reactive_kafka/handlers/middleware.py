@@ -18,7 +18,7 @@ from reactive_kafka.outgoing.channel import AroundSend
 from reactive_kafka.outgoing.output_routing import PutValue
 from reactive_kafka.records import Record
 from reactive_kafka.verdicts.batch import Batch
-from reactive_kafka.verdicts.hook import Call
+from reactive_kafka.verdicts.delivery_hook import Call
 from reactive_kafka.verdicts.message import Message
 from reactive_kafka.verdicts.unawaited import DROPPED, checking, raise_if_dropped
 

@@ -28,16 +28,12 @@ from reactive_kafka.outgoing.transactions.exactly_once import ExactlyOnce
 from reactive_kafka.outgoing.transactions.positions import aborted
 from reactive_kafka.outgoing.transactions.transaction import Transaction
 from reactive_kafka.records import RawRecord, Record
+from reactive_kafka.verdicts.acks import ack_range, verdicts_of
 from reactive_kafka.verdicts.ageing import HOLDER, not_ageing
 from reactive_kafka.verdicts.batch import Batch
 from reactive_kafka.verdicts.delivery import Delivery
 from reactive_kafka.verdicts.message import Message, new_message
-from reactive_kafka.verdicts.partition import (
-    ack_range,
-    handler_done,
-    verdicts_of,
-    with_other_handlers,
-)
+from reactive_kafka.verdicts.value_origins import handler_done, with_other_handlers
 
 
 class Outputs:

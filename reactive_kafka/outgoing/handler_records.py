@@ -11,8 +11,8 @@ from typing import cast
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.outgoing.queue.record import QueuedRecord
 from reactive_kafka.records import RawRecord, TopicPartition
+from reactive_kafka.verdicts.acks import ack_range, verdicts_of
 from reactive_kafka.verdicts.message import new_message
-from reactive_kafka.verdicts.partition import ack_range, verdicts_of
 
 
 class HandlerRecord(QueuedRecord):

@@ -24,8 +24,8 @@ from reactive_kafka.outgoing.channel import OutgoingChannel
 from reactive_kafka.outgoing.queue.receipt import CallbackReceipt, Receipt
 from reactive_kafka.outgoing.queue.record import QueuedRecord
 from reactive_kafka.records import HeaderPairs, RawRecord, Record, TopicPartition
-from reactive_kafka.verdicts.ageing import HOLDER, Origin
-from reactive_kafka.verdicts.partition import origins_of, value_settled
+from reactive_kafka.verdicts.ageing import HOLDER
+from reactive_kafka.verdicts.value_origins import ValueOrigin, origins_of, value_settled
 from reactive_kafka.wire import fields_problem
 
 
@@ -65,7 +65,7 @@ class MemoryRecord:
         self.offset = -1
         self.since = 0.0
         # The Kafka records that it was made of.
-        self.origins: list[Origin] = []
+        self.origins: list[ValueOrigin] = []
         self.receipt: Receipt | QueuedRecord
 
 

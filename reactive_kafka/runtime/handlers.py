@@ -34,7 +34,7 @@ from reactive_kafka.outgoing.handler_outputs import Outputs, TransactionalOutput
 from reactive_kafka.outgoing.memory import Target
 from reactive_kafka.outgoing.transactions.exactly_once import ExactlyOnce
 from reactive_kafka.tracing.calls import CallSpans
-from reactive_kafka.verdicts.hook import Call
+from reactive_kafka.verdicts.delivery_hook import Call
 from reactive_kafka.verdicts.unawaited import checking
 
 

@@ -21,7 +21,7 @@ from reactive_kafka.tracing.names import (
 )
 from reactive_kafka.tracing.tracer import Current, Tracing
 from reactive_kafka.verdicts.batch import Batch
-from reactive_kafka.verdicts.hook import Call
+from reactive_kafka.verdicts.delivery_hook import Call
 from reactive_kafka.verdicts.message import Message
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from reactive_kafka.failure.headers import dotted
+from reactive_kafka.failure.headers import qualified_name
 from reactive_kafka.records import HeaderPairs, TopicPartition
 
 NAME = "reactive_kafka"
@@ -81,7 +81,7 @@ def of_content(key: bytes | None, *, is_tombstone: bool) -> Attributes:
 
 def error_type(error: BaseException) -> str:
     """The class of an error, as spans name it: ``ValueError``, ``shop.orders.OutOfStock``."""
-    return dotted(type(error)).removeprefix("builtins.")
+    return qualified_name(type(error)).removeprefix("builtins.")
 
 
 def _text(key: bytes) -> str | None:

@@ -130,15 +130,15 @@ class TracedTransactions(OutgoingChannel):
         self._spans = spans
 
     def prepare(self, value: Any, source: RawRecord | None = None) -> OutgoingRecord:
-        outbound = super().prepare(value, source)
-        record = outbound.record
+        outgoing = super().prepare(value, source)
+        record = outgoing.record
         tracing = self._spans.tracing
         span = self._spans.begin(
-            outbound.topic, record.key, outbound.partition, is_tombstone=record.value is None
+            outgoing.topic, record.key, outgoing.partition, is_tombstone=record.value is None
         )
         headers = tracing.with_context(record.headers, span)
         tracing.end(span)
-        return outbound._replace(record=record._replace(headers=headers))
+        return outgoing._replace(record=record._replace(headers=headers))
 
 
 class TracedMemory(MemoryTarget):

@@ -1,1 +1,1 @@
-"""What ack and nack do to a delivered record."""
+"""Messages and batches as handlers get them, their acks, and who waits for the answers."""

@@ -1,8 +1,7 @@
-"""Records do not age while their handler waits for us: for a write, for room, for a store or for a
-registry.
+"""Stops the clocks of records while their handler waits for us: for a write, a store, a registry.
 
-The age of a record is the time that its handler or the application has it. A record that waits for
-a broker would otherwise become poison in each outage that is longer than
+The age of a record is the time that its handler or the application has it. If waits for a broker
+counted, records would become poison in each outage that is longer than
 ``unprocessed_record_max_age``.
 """
 
@@ -24,85 +23,26 @@ class Holder(Protocol):
     """Who has records: the worker of a handler, or an application that iterates over a channel."""
 
     def held(self, *, briefly: bool) -> Iterable[Held]:
-        """The records that do not age while the code in this context waits, by partition.
+        """Return the records that do not age while the code in this context waits.
 
         Args:
-            briefly: The wait is over already, and was short: only what the caller itself has.
+            briefly: The wait is over already, and was short: only the caller's own records.
         """
-
-
-class Origin:
-    """A record of which a handler has made values that other handlers of the application get, in
-    memory channels.
-
-    While its own handler runs it ages as any record does. After that it ages while one of those
-    handlers has a value.
-
-    Args:
-        tracker: The tracker of its partition.
-        index: Its arrival number there.
-    """
-
-    __slots__ = ("_at_handlers", "_index", "_is_handler_done", "_stands", "_tracker", "values")
-
-    def __init__(self, tracker: OffsetTracker, index: int) -> None:
-        self._tracker = tracker
-        self._index = index
-        self._at_handlers = 0
-        self._is_handler_done = False
-        self._stands = False
-        # How many values that were made of it have no verdict.
-        self.values = 0
-
-    @property
-    def place(self) -> tuple[OffsetTracker, int]:
-        """Its tracker, and its arrival number there."""
-        return self._tracker, self._index
-
-    def begin(self, now: float) -> None:
-        """A handler gets one of its values."""
-        self._at_handlers += 1
-        self._look(now)
-
-    def end(self, now: float) -> None:
-        """That handler has returned, or has raised."""
-        self._at_handlers -= 1
-        self._look(now)
-
-    def handler_done(self, now: float) -> None:
-        """Its own handler has returned."""
-        self._is_handler_done = True
-        self._look(now)
-
-    def handler_back(self, now: float) -> None:
-        """Its own handler, or the next one that it is for, has the record again."""
-        self._is_handler_done = False
-        self._look(now)
-
-    def _look(self, now: float) -> None:
-        stands = self._is_handler_done and not self._at_handlers
-        if stands == self._stands:
-            return
-        self._stands = stands
-        if stands:
-            self._tracker.stop_clock((self._index,), now)
-        else:
-            self._tracker.start_clock((self._index,), now)
 
 
 HOLDER: ContextVar[Holder | None] = ContextVar("reactive_kafka holder", default=None)
 
 NOTICED_S = 0.05
-"""A wait that is longer stops the clocks while it lasts. A shorter one is taken off when it
-ends.
+"""A wait that is longer stops the clocks while it lasts. A shorter one is subtracted at its end, so
+that most waits need no second look at the records.
 """
 
 
 class not_ageing:
     """A context manager: the records that its caller has do not age while the block runs.
 
-    It may be entered inside of another one, and by several tasks of a handler at once. Outside of
-    handlers it does nothing. It is for the loop of the application only.
+    Blocks may be nested, and several tasks of a handler may be in one at once. Outside of handlers
+    it does nothing. It is for the loop of the application only.
     """
 
     __slots__ = ("_holder", "_loop", "_since", "_stopped", "_timer")
@@ -114,6 +54,7 @@ class not_ageing:
         self._loop = asyncio.get_running_loop()
         # The loop's time is the monotonic time of the application's clock.
         self._since = self._loop.time()
+        # The records whose clocks were stopped; None: none yet.
         self._stopped: list[Held] | None = None
         self._timer = self._loop.call_later(NOTICED_S, self._stop)
 
@@ -137,4 +78,5 @@ class not_ageing:
         assert self._holder is not None  # noqa: S101
         self._stopped = list(self._holder.held(briefly=briefly))
         for tracker, indexes in self._stopped:
+            # As of the beginning of the wait, also if the timer came later.
             tracker.stop_clock(indexes, self._since)

@@ -1,4 +1,4 @@
-"""A batch of messages, as handlers get it."""
+"""Batches of messages, as handlers get them."""
 
 from __future__ import annotations
 
@@ -10,55 +10,61 @@ from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.records import RawRecord
+from reactive_kafka.verdicts.acks import verdicts_of
 from reactive_kafka.verdicts.message import Message, new_message
-from reactive_kafka.verdicts.partition import verdicts_of
 
 T = TypeVar("T")
 
 
 class Piece(NamedTuple):
-    """Records of one partition that arrived one after the other, and what a handler gets of
-    each.
+    """Records of one partition that arrived one after the other, and what handlers get of them.
+
+    Attributes:
+        first: The arrival number of the first record.
+        records: A sequence of raw records.
+        payloads: The decoded value of each record.
+        messages: Empty, unless the messages were made before, to decode their keys.
     """
 
     tracker: OffsetTracker
-    # The arrival number of the first one.
     first: int
-    # A sequence of raw records.
     records: Any
     payloads: list[Any]
-    # Those that were made to decode their keys; else empty.
     messages: list[Message[Any]]
 
 
 def undecoded(tracker: OffsetTracker, first: int, records: Sequence[RawRecord]) -> Piece:
-    """The piece of these records for a handler that takes their values as they are."""
+    """Return the piece of these records for a handler that takes their values as they are."""
     return Piece(tracker, first, records, [record.value for record in records], [])
 
 
 class Batch(Sequence[Message[T]], Generic[T]):
-    """At least one message, of one or more partitions, each partition's in order.
+    """At least one message, of one or more partitions; the messages of a partition are in order.
 
-    Each message may be settled by itself; ``ack`` and ``nack`` apply to those without a verdict.
+    Each message may be settled by itself. ``ack`` and ``nack`` apply to those without a verdict.
     """
 
     __slots__ = ("_made", "_pieces")
 
     def __init__(self, messages: Iterable[Message[T]]) -> None:
+        # None: they have to be made from the pieces.
         self._made: tuple[Message[T], ...] | None = tuple(messages)
         self._pieces: Sequence[Piece] = ()
 
     @property
     def _messages(self) -> tuple[Message[T], ...]:
-        # Made when one is asked for: a message is a third of what a record costs, and many handlers
-        # read payloads only.
+        # They are made when one is asked for: making a message is a third of what a record costs,
+        # and many handlers read payloads only.
         if self._made is None:
-            self._made = tuple(
-                message
-                for tracker, first, records, payloads, made in self._pieces
-                for message in made
-                or map(new_message, payloads, records, repeat(tracker), count(first))
-            )
+            messages: list[Message[T]] = []
+            for tracker, first, records, payloads, made in self._pieces:
+                if made:
+                    messages.extend(made)
+                else:
+                    messages.extend(
+                        map(new_message, payloads, records, repeat(tracker), count(first))
+                    )
+            self._made = tuple(messages)
         return self._made
 
     @property
@@ -73,30 +79,29 @@ class Batch(Sequence[Message[T]], Generic[T]):
         return self._each(self._messages, lambda message: message.ack())
 
     def nack(self, reason: BaseException) -> Future[bool]:
-        """Nack every message without a verdict, for the same reason; True if that was at least
-        one.
-        """
+        """Nack every message without a verdict; True if that was at least one."""
         return self._each(self._messages, lambda message: message.nack(reason))
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
-        """One transaction of the checkpoint store for the whole batch, as
-        :meth:`Message.transaction` is for one.
-        """
-        return verdicts_of(self._messages[0].tracker).channel.hook.transaction(
-            self._messages, is_batch=True
-        )
+        """Return a transaction for the whole batch; see ``Message.transaction``."""
+        messages = self._messages
+        hook = verdicts_of(messages[0].tracker).channel.hook
+        return hook.transaction(messages, is_batch=True)
 
     def ack_up_to(self, message: Message[T]) -> Future[bool]:
-        """Ack *message* and those before it in this batch, of every partition; True if that was at
-        least one.
+        """Ack *message* and those before it in this batch, of every partition.
+
+        The future is True if that was at least one.
 
         Raises:
             ValueError: The message is not in this batch.
         """
-        last = next((at for at, one in enumerate(self._messages) if one is message), None)
-        if last is None:
-            raise ValueError(f"{message!r} is not in this batch")
-        return self._each(self._messages[: last + 1], lambda message: message.ack())
+        for position, candidate in enumerate(self._messages):
+            # By identity: messages of the same content are not the same message.
+            if candidate is message:
+                up_to_message = self._messages[: position + 1]
+                return self._each(up_to_message, lambda message: message.ack())
+        raise ValueError(f"{message!r} is not in this batch")
 
     def _each(
         self, messages: Sequence[Message[T]], settle: Callable[[Message[T]], Future[bool]]
@@ -111,18 +116,16 @@ class Batch(Sequence[Message[T]], Generic[T]):
         return self._messages[index]
 
     def __len__(self) -> int:
-        return (
-            sum(len(piece.records) for piece in self._pieces)
-            if self._made is None
-            else len(self._made)
-        )
+        if self._made is None:
+            return sum(len(piece.records) for piece in self._pieces)
+        return len(self._made)
 
     def __repr__(self) -> str:
         return f"<Batch of {len(self)} messages>"
 
 
 def batch_of(pieces: Sequence[Piece]) -> Batch[Any]:
-    """The batch of what was read, whose messages are made when one is asked for."""
+    """Return the batch of what was read; its messages are made when one is asked for."""
     batch: Batch[Any] = Batch(())
     batch._made = None
     batch._pieces = pieces
@@ -130,11 +133,13 @@ def batch_of(pieces: Sequence[Piece]) -> Batch[Any]:
 
 
 def settle_all(messages: Sequence[Message[Any]]) -> None:
-    """Settle those without a verdict, at once: of a batch as it was read without making its
-    messages.
+    """Settle those without a verdict, at once.
+
+    A batch as it was read is settled by its ranges, without making its messages.
     """
-    pieces = messages._pieces if isinstance(messages, Batch) else ()
-    for piece in pieces:
-        piece.tracker.settle_range(piece.first, piece.first + len(piece.records))
-    for message in () if pieces else messages:
+    if isinstance(messages, Batch) and messages._pieces:
+        for piece in messages._pieces:
+            piece.tracker.settle_range(piece.first, piece.first + len(piece.records))
+        return
+    for message in messages:
         message.tracker.settle(message.index)

@@ -1,9 +1,8 @@
-"""The awaitables that ``ack`` and ``nack`` return: shared if they are done, otherwise the caller's
-own.
+"""The awaitables that ``ack`` and ``nack`` return.
 
 A future that is done can be shared: no caller can cancel it or change its result. A pending one
-belongs to one caller, who may cancel it, for example by a timeout. What others wait for too is
-followed, never handed out.
+belongs to one caller, who may cancel it, for example by a timeout. So a future that others wait for
+too is never handed out: the caller gets one of its own that follows it.
 """
 
 from __future__ import annotations
@@ -20,8 +19,9 @@ T = TypeVar("T")
 
 
 class ThreadVerdict:
-    """What a caller in another thread gets: ``result(timeout)`` waits in that thread, and any loop
-    may await it.
+    """The answer for a caller in another thread.
+
+    ``result(timeout)`` waits in that thread, and any event loop may await it.
 
     Cancellation:
         Safe. The answer stays for all others who wait for it.
@@ -31,7 +31,7 @@ class ThreadVerdict:
         self._answer = answer
 
     def result(self, timeout: float | None = None) -> Any:
-        """The answer, waited for up to *timeout* seconds.
+        """Wait for the answer, up to *timeout* seconds.
 
         Raises:
             TimeoutError: There is no answer by then.
@@ -39,7 +39,7 @@ class ThreadVerdict:
         return self._answer.result(timeout)
 
     def done(self) -> bool:
-        """Whether there is an answer."""
+        """Return whether there is an answer."""
         return self._answer.done()
 
     def __await__(self) -> Generator[Any, None, Any]:
@@ -47,7 +47,12 @@ class ThreadVerdict:
 
 
 class AckFutures(HomeLoop):
-    """Makes the awaitables of one channel; created on the loop that the channel runs in."""
+    """Makes the awaitables of one channel; created on the loop that the channel runs in.
+
+    Attributes:
+        yes: A future that is done, with True. All who may get it share it.
+        no: The same with False.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,13 +65,11 @@ class AckFutures(HomeLoop):
         return future
 
     def pending(self) -> Future[Any]:
-        """A future to be completed later, on the loop."""
+        """Return a future that is to be completed later, on the loop."""
         return self.loop.create_future()
 
     def follow(self, verdict: Future[T]) -> Future[T]:
-        """A future of the caller's own, for a verdict that others wait for too. It gets the same
-        result.
-        """
+        """Return a future of the caller's own that gets the result of *verdict*."""
         if verdict.done():
             return verdict
         own: Future[T] = self.loop.create_future()
@@ -76,10 +79,10 @@ class AckFutures(HomeLoop):
     def from_thread(
         self, call: Callable[[], Future[T]], when_ended: Callable[[], Any] = lambda: False
     ) -> Future[T]:
-        """Make *call* on the loop, from another thread. The result can be waited for in threads and
-        on loops.
+        """Make *call* on the loop, from another thread; see :class:`ThreadVerdict` for the result.
 
-        Once the loop has ended *when_ended* returns, or raises, the answer.
+        Args:
+            when_ended: Returns or raises the answer if the loop has ended.
         """
         answer = self.send(
             lambda answer: call().add_done_callback(lambda done: _copy(done, answer)), when_ended
@@ -87,19 +90,19 @@ class AckFutures(HomeLoop):
         return cast("Future[T]", ThreadVerdict(answer))
 
     def any_of(self, verdicts: list[Future[bool]]) -> Future[bool]:
-        """Whether at least one of these is True, once all of them are known."""
+        """Return a future: once all of these are known, whether one of them is True."""
         if all(verdict.done() for verdict in verdicts):
             return self.yes if any(verdict.result() for verdict in verdicts) else self.no
         whole: Future[bool] = self.loop.create_future()
-        rest = {verdict for verdict in verdicts if not verdict.done()}
+        unknown = {verdict for verdict in verdicts if not verdict.done()}
 
-        def one_is_known(verdict: Future[bool]) -> None:
-            rest.discard(verdict)
-            if not rest and not whole.done():
-                whole.set_result(any(one.result() for one in verdicts))
+        def now_known(verdict: Future[bool]) -> None:
+            unknown.discard(verdict)
+            if not unknown and not whole.done():
+                whole.set_result(any(verdict.result() for verdict in verdicts))
 
-        for verdict in list(rest):
-            verdict.add_done_callback(one_is_known)
+        for verdict in list(unknown):
+            verdict.add_done_callback(now_known)
         return whole
 
 

@@ -1,4 +1,4 @@
-"""What handlers get: a message, which is a record with ack and nack."""
+"""The message that handlers get: a record with ack and nack."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.formats.cloudevents import CloudEvent
 from reactive_kafka.formats.cloudevents_read import event_of
 from reactive_kafka.records import Headers, RawRecord, Record
+from reactive_kafka.verdicts.acks import verdicts_of
 from reactive_kafka.verdicts.delivery import Delivery
-from reactive_kafka.verdicts.hook import MessageCheckpoint
-from reactive_kafka.verdicts.partition import verdicts_of
+from reactive_kafka.verdicts.delivery_hook import MessageCheckpoint
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class Message(Delivery, Generic[T]):
     """One record, with ack and nack.
 
-    The first verdict stands. A later one has no effect, nor has one after the partition was taken
+    The first verdict counts. A later one has no effect, nor has one after the partition was taken
     away. ``headers`` and ``timestamp`` are computed when they are read.
 
     Attributes:
@@ -48,7 +48,7 @@ class Message(Delivery, Generic[T]):
 
     @property
     def key(self) -> Any:
-        """The key: bytes or None, or what the channel's ``key_deserializer`` makes of it.
+        """The key: bytes or None, or what ``key_deserializer`` makes of it.
 
         Raises:
             DecodeError: The key does not fit the deserializer. No handler gets such a message.
@@ -56,8 +56,7 @@ class Message(Delivery, Generic[T]):
         decode = verdicts_of(self.tracker).channel.decode_key
         if decode is None:
             return self.record.key
-        # Set on the first read only: __slots__ without __init__ leaves it unset, and most handlers
-        # never ask.
+        # The slot is unset until the first read: there is no __init__, and most handlers never ask.
         try:
             return self._key
         except AttributeError:
@@ -67,12 +66,12 @@ class Message(Delivery, Generic[T]):
 
     @property
     def cloud_event(self) -> CloudEvent | None:
-        """The CloudEvent that the record is, with the payload as its data; None if it is none.
+        """The record as a CloudEvent, with the payload as its data; None if it is no CloudEvent.
 
-        Its attributes are read at the first look. A channel with ``cloud_events = false`` has none.
+        Its attributes are read at the first access. With ``cloud_events = false`` it is None.
 
         Raises:
-            DecodeError: It is an invalid one. No handler gets such a message.
+            DecodeError: The CloudEvent is invalid. No handler gets such a message.
         """
         channel = verdicts_of(self.tracker).channel
         if not channel.has_events:
@@ -92,8 +91,9 @@ class Message(Delivery, Generic[T]):
 
     @property
     def timestamp(self) -> datetime | None:
-        """When it was created (or appended, depending on the topic), aware; None if the record has
-        no valid time.
+        """When it was created, or appended, depending on the topic; with a time zone.
+
+        None if the record has no valid time.
         """
         milliseconds = self.record.timestamp
         if milliseconds is None or milliseconds < 0:
@@ -121,12 +121,13 @@ class Message(Delivery, Generic[T]):
         self._attempt: int = attempt
 
     def ack(self, metadata: str | None = None) -> Future[bool]:
-        """Say that the work is done. May be called from any thread; ignoring the awaitable loses
-        nothing.
+        """Say that the work is done. It may be called from any thread.
+
+        The ack counts even if the future is ignored.
 
         Args:
             metadata: A string to store with the position that is committed next, whether or not
-                this ack moves it. A later position without one of its own has none.
+                this ack moves it. It is not stored with later positions.
 
         Raises:
             ValueError: At the call: the metadata is longer than 4,096 UTF-16 units, or has a NUL.
@@ -136,25 +137,25 @@ class Message(Delivery, Generic[T]):
         Returns:
             A future: True if this call settled the message, False if it had a verdict or its
                 partition is gone.
-            With ``throttled`` it is complete at once; with ``latest`` when the position that could
-            be committed by then is confirmed (at once, where a record before it is unsettled).
-            Between a revocation and the next assignment it completes at that assignment: True if
-            the partition is retained.
+            With ``throttled`` it is complete at once. With ``latest`` it is complete when the
+            position that can be committed now is confirmed, or at once if a record before this one
+            is unsettled. Between a revocation and the next assignment it completes at that
+            assignment: True if the partition is retained.
 
         Cancellation:
-            Safe. The future is this caller's own; the verdict stands.
+            Safe. The future is this caller's own; the verdict counts all the same.
         """
         return verdicts_of(self.tracker).ack(self.index, metadata)
 
     def nack(self, reason: BaseException, *, record: Record | None = None) -> Future[bool]:
         """Say that the work failed: the channel's failure strategy decides about the record.
 
-        May be called from any thread; ignoring the awaitable loses nothing.
+        It may be called from any thread. The nack counts even if the future is ignored.
 
         Args:
             reason: Why it failed; shown in the log and in health.
-            record: What to write instead, if the strategy writes the record elsewhere: its value,
-                and whatever else it sets. Bytes and None are written as they are, a string as
+            record: What to write instead of the record, if the strategy writes it elsewhere: the
+                value, and whatever else is set. Bytes and None are written as they are, a string as
                 UTF-8, anything else as JSON.
 
         Raises:
@@ -166,27 +167,29 @@ class Message(Delivery, Generic[T]):
         Returns:
             A future: True if this call gave the verdict, False if it had one or the partition is
                 gone.
-            With ``fail`` and ``ignore`` it is complete at once; with dead letters and delayed
-            retries when the broker has the record, and False if the partition went before that.
+            With ``fail`` and ``ignore`` it is complete at once. With dead letters and delayed
+            retries it is complete when the broker has the record, and False if the partition went
+            before that.
 
         Cancellation:
-            Safe. The future is this caller's own; the record's lane is held until the nack is
-            carried out all the same.
+            Safe. The future is this caller's own. The nack is carried out all the same, and the
+            partition's next record waits for that.
         """
-        return verdicts_of(self.tracker).channel.nack(self, reason, record)
+        return verdicts_of(self.tracker).channel.nacks.nack(self, reason, record)
 
     def retry_later(self, delay: float | str) -> Future[bool]:
-        """Settle the record by writing it to a retry topic: it comes again later. Neither
-        ``max_retries`` nor ``timeout`` of the channel's delayed retries limits that, but it counts
-        as one of them for the next failure.
+        """Settle the record by writing it to a retry topic: it comes again later.
+
+        Neither ``max_retries`` nor ``timeout`` of the channel's delayed retries limits that, but it
+        counts as one of the retries for the next failure.
 
         Args:
-            delay: At least so long: seconds, or ``"10m"``. The topic with the nearest delay from
-                there on takes it.
+            delay: How long at least: seconds, or a text such as ``"10m"``. The retry topic with the
+                shortest delay that is long enough takes the record.
 
         Raises:
-            ValueError: At the call: it is no time, the channel has no delayed retries, or none is
-                as late. The message stays without a verdict.
+            ValueError: At the call: it is no time, the channel has no delayed retries, or all their
+                delays are shorter. The message stays without a verdict.
             CheckpointError: The message is in an open transaction.
 
         Returns:
@@ -196,16 +199,16 @@ class Message(Delivery, Generic[T]):
         Cancellation:
             Safe, as for :meth:`nack`.
         """
-        return verdicts_of(self.tracker).channel.retry_later(self, delay)
+        return verdicts_of(self.tracker).channel.nacks.retry_later(self, delay)
 
     def committed(self) -> Future[None]:
-        """A future that completes once the group's committed position has passed this message.
+        """Return a future that completes once the committed position has passed this message.
 
         Raises:
-            NotOwnerError: When awaited: the partition was taken away first, or the application has
-                ended, or the channel has failed, which is the error's cause.
+            NotOwnerError: When awaited: the partition was taken away first, the application has
+                ended, or the channel has failed; what it failed for is the error's cause.
             ChannelClosedError: At the call: the channel commits nothing (``commit_strategy =
-                "ignore"``), or nothing behind the hole between two ranges of ``assign``.
+                "ignore"``), or nothing after the gap between two ranges of ``assign``.
 
         Cancellation:
             Safe. The future is this caller's own.
@@ -223,11 +226,11 @@ class Message(Delivery, Generic[T]):
         return verdicts_of(self.tracker).channel.hook.checkpoint(self)
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
-        """A transaction of the checkpoint store, which acks the message. What is written through
-        the connection that it yields is stored together with the position behind this message, or
-        neither is.
+        """Return a transaction of the checkpoint store, which acks the message at its end.
 
-        The block is not entered while the store is unavailable. If it raises, nothing is stored.
+        What is written through the connection that it yields is stored together with the position
+        after this message, or neither is. The block is not entered while the store is unavailable.
+        If it raises, nothing is stored.
 
         Raises:
             CheckpointError: The channel's store has no transactions, or a record before this one is
@@ -240,16 +243,19 @@ class Message(Delivery, Generic[T]):
         return [name for name in super().__dir__() if name not in ("index", "tracker")]
 
     def __repr__(self) -> str:
-        return f"<Message {self.tracker.partition} offset {self.record.offset} of channel {self.channel!r}>"
+        return (
+            f"<Message {self.tracker.partition} offset {self.record.offset} "
+            f"of channel {self.channel!r}>"
+        )
 
 
 def new_message(
     payload: Any, record: RawRecord, tracker: OffsetTracker, index: int
 ) -> Message[Any]:
-    """The message of a record with this arrival number.
+    """Return the message of a record; *index* is its arrival number.
 
-    The record's hot path has these lines as its own: calling something that takes arguments costs a
-    tenth of a microsecond, which is why the class has no ``__init__``.
+    The hot path of records repeats these lines instead of calling this. A call with arguments costs
+    a tenth of a microsecond, which is also why the class has no ``__init__``.
     """
     message: Message[Any] = Message()
     message.payload = payload

@@ -1,4 +1,4 @@
-"""Records that are settled without a call of a handler: counted one by one, and told together."""
+"""Settles records without calling a handler, counts them, and reports them together."""
 
 from __future__ import annotations
 
@@ -9,50 +9,55 @@ from typing import Literal
 
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.observe.events import RecordsSkipped
+from reactive_kafka.verdicts.channel_context import ChannelContext
 from reactive_kafka.verdicts.delivery import Delivery
-from reactive_kafka.verdicts.nack import VerdictParts
 
 SkipReason = Literal["filter", "age", "unmatched"]
 
-TOLD_EVERY_S = 10.0
-"""How long skipped records are counted before an event tells how many they are."""
+REPORTED_EVERY_S = 10.0
+"""For how long, in seconds, skipped records are counted before an event reports the number."""
 
 
 class Skips:
-    """Those of one channel. A filter may skip most records, so that an event for each would cost
-    more than it says.
+    """The skipped records of one channel.
+
+    A filter may skip most records: an event for each would cost more than it is worth.
+
+    Args:
+        settled: Called with the tracker of each record that was skipped.
     """
 
-    def __init__(self, parts: VerdictParts, settled: Callable[[OffsetTracker], None]) -> None:
-        self._parts = parts
-        # Told of each.
+    def __init__(self, channel: ChannelContext, settled: Callable[[OffsetTracker], None]) -> None:
+        self._channel = channel
         self._settled = settled
-        self._untold: Counter[SkipReason] = Counter()
+        # How many records no event has reported yet.
+        self._unreported: Counter[SkipReason] = Counter()
         self._timer: asyncio.TimerHandle | None = None
 
     def skip(self, delivery: Delivery, why: SkipReason) -> None:
-        """No handler is called for a record: settle it, and count that, unless it had its verdict.
-        On the loop.
+        """Settle a record that no handler gets, and count it, unless it had its verdict.
+
+        It is called on the loop.
         """
         tracker = delivery.tracker
         if not tracker.settle(delivery.index):
             return
-        # So that it is none of the acks that are new.
+        # The tracker counts it as settled, and the next count of acks must leave it out.
         tracker.counted += 1
-        skipped = self._parts.totals(delivery.topic_partition).skipped
+        skipped = self._channel.totals(delivery.topic_partition).skipped
         skipped[why] = skipped.get(why, 0) + 1
-        self._untold[why] += 1
+        self._unreported[why] += 1
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(TOLD_EVERY_S, self.tell)
+            self._timer = asyncio.get_running_loop().call_later(REPORTED_EVERY_S, self.tell)
         self._settled(tracker)
 
     def tell(self) -> None:
-        """Tell what has been counted since the last time."""
+        """Report what has been counted since the last report."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for why, records in self._untold.items():
-            self._parts.observer.on(
-                RecordsSkipped(channel=self._parts.settings.name, why=why, records=records)
+        for why, records in self._unreported.items():
+            self._channel.observer.on(
+                RecordsSkipped(channel=self._channel.settings.name, why=why, records=records)
             )
-        self._untold.clear()
+        self._unreported.clear()

@@ -1,8 +1,8 @@
-"""Sends that somebody has forgotten to await: Python drops such a coroutine with a warning, and
-nothing is sent.
+"""Finds sends that the application forgot to await: Python drops them, and nothing is sent.
 
-What runs a function of the application asks at its end whether a send of its was dropped, and
-raises. A send that somebody keeps, or that is a task's, was not dropped: it may still begin.
+Whatever runs a function of the application asks at its end whether the function has dropped a send,
+and raises if so. A send that somebody keeps, or that a task has, was not dropped: it may still
+begin.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ T = TypeVar("T")
 
 
 class Caller:
-    """What calls functions of the application, one after the other: a worker, a hook's call, a
-    source.
+    """Whatever calls functions of the application, one after the other: a worker, a hook, a source.
+
+    Attributes:
+        is_over: It calls nothing any more.
     """
 
     __slots__ = ("_dropped", "_ignored_up_to", "is_over")
@@ -33,49 +35,48 @@ class Caller:
         self._dropped: str | None = None
         # The sends up to this number were made in calls that have raised.
         self._ignored_up_to = -1
-        # It calls nothing any more.
         self.is_over = False
 
     def drop(self, number: int, what: str) -> None:
-        """Send *number*, which *what* has made in a call of this, was dropped before it had
-        begun.
-        """
+        """Send *number*, made by the method *what* in a call of this, was never begun."""
         if not self.is_over and number > self._ignored_up_to:
             self._dropped = what
             DROPPED.add(self)
 
     def take(self) -> str | None:
-        """What was dropped since this was asked last."""
+        """Return the method whose send was dropped since the last call of this; None: none was."""
         what = self._dropped
         self._dropped = None
         DROPPED.discard(self)
         return what
 
     def call_raised(self) -> None:
-        """A call has raised: its sends, some of which its traceback may keep for a while, are not
-        its next call's.
+        """A call has raised: its sends do not count for the next call.
+
+        The traceback may keep some of them for a while, and they are dropped during later calls.
         """
         self._ignored_up_to = next(_NUMBERS)
         self.take()
 
 
 CALLER: ContextVar[Caller | None] = ContextVar("reactive_kafka caller", default=None)
-"""What calls the function around this code."""
+"""Whatever called the function that runs in this context."""
 
 DROPPED: set[Caller] = set()
-"""Those whose functions have dropped a send. It is empty in applications that await theirs: workers
-look at that.
+"""The callers whose functions have dropped a send.
+
+Workers look whether it is empty, which costs next to nothing, and it is in most applications.
 """
 
 _NUMBERS = itertools.count()
-"""Sends in the order in which they were made."""
+"""Numbers the sends in the order in which they were made."""
 
 
 class AwaitedOrTold(Coroutine[Any, Any, T]):
-    """A coroutine that says so to its caller when it is dropped before it has begun.
+    """A coroutine that tells its caller if it is dropped before it has begun.
 
     Awaiting it, throwing into it (as a task does that is cancelled early) and closing it each count
-    as its beginning.
+    as beginning.
     """
 
     __slots__ = ("__weakref__", "_caller", "_has_begun", "_number", "_steps", "_what")
@@ -107,7 +108,9 @@ class AwaitedOrTold(Coroutine[Any, Any, T]):
             # For the type checker.
             assert isinstance(kind, type)  # noqa: S101
             error = kind() if value is None else kind(value)
-        return self._steps.throw(error if trace is None else error.with_traceback(trace))
+        if trace is not None:
+            error = error.with_traceback(trace)
+        return self._steps.throw(error)
 
     def close(self) -> None:
         self._has_begun = True
@@ -120,8 +123,7 @@ class AwaitedOrTold(Coroutine[Any, Any, T]):
         raise AttributeError(name)
 
     def __del__(self) -> None:
-        # Python's own warning follows: of a task that has outlived its caller it is all that is
-        # said.
+        # Python's own warning follows. It is the only sign if a task has outlived its caller.
         if not self._has_begun and self._caller is not None:
             self._caller.drop(self._number, self._what)
 
@@ -129,8 +131,10 @@ class AwaitedOrTold(Coroutine[Any, Any, T]):
 def awaited_or_told(
     what: str,
 ) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T]]]:
-    """A decorator for an async method: the caller of a call that is never awaited hears of
-    *what*.
+    """Decorate an async method: a call of it that is never awaited is an error of the caller.
+
+    Args:
+        what: The method's name, for the error.
     """
 
     def decorate(
@@ -140,7 +144,7 @@ def awaited_or_told(
         def call(*arguments: P.args, **named: P.kwargs) -> Coroutine[Any, Any, T]:
             return AwaitedOrTold(function(*arguments, **named), what)
 
-        # Frameworks ask whether to await what they call: Starlette's background tasks, say.
+        # Frameworks ask whether to await what they call, for example Starlette's background tasks.
         if sys.version_info >= (3, 12):
             return inspect.markcoroutinefunction(call)
         call._is_coroutine = asyncio.coroutines._is_coroutine  # type: ignore[attr-defined]
@@ -150,22 +154,28 @@ def awaited_or_told(
 
 
 def raise_if_dropped(who: str, result: object = None, *, in_thread: bool = False) -> None:
-    """Raise if the function *who*, which has returned *result*, or has a value to send, has dropped
-    a send.
+    """Raise if a function of the application has dropped a send.
+
+    Args:
+        who: The function, for the error.
+        result: What it has returned, or yielded. A send that it returns is not awaited either.
+        in_thread: It is not async, and runs in a thread.
 
     Raises:
-        RuntimeError: It has. Nothing was sent.
+        RuntimeError: It has dropped one. Nothing was sent.
     """
     caller = CALLER.get()
     what = None if caller is None else caller.take()
     if what is None and type(result) is AwaitedOrTold and not result._has_begun:
         what = result._what
+        # It will not begin: without this Python would warn, too.
         result.close()
     if what is None:
         return
     if in_thread:
         raise RuntimeError(
-            f"{who} has called {what}, which a function that is not async cannot await: nothing was sent; "
+            f"{who} has called {what}, which a function that is not async cannot await: "
+            "nothing was sent; "
             "write emitter.send_nowait(value).result(), or make the function async"
         )
     raise RuntimeError(f"{who} has called {what} without await: nothing was sent")
@@ -174,13 +184,14 @@ def raise_if_dropped(who: str, result: object = None, *, in_thread: bool = False
 def checking(
     call: Callable[..., Awaitable[T]], who: str, *, in_thread: bool = False
 ) -> Callable[..., Awaitable[T]]:
-    """The call of a handler, which raises if it has dropped a send. Its worker is the caller."""
+    """Return a call of a handler that raises if it drops a send. Its worker is the caller."""
 
     async def checked(*arguments: Any) -> T:
         try:
             result = await call(*arguments)
         except BaseException:
-            if (caller := CALLER.get()) is not None:
+            caller = CALLER.get()
+            if caller is not None:
                 caller.call_raised()
             raise
         if DROPPED or type(result) is AwaitedOrTold:
@@ -193,14 +204,14 @@ def checking(
 def checked_alone(
     call: Callable[..., Awaitable[T]], who: str, *, in_thread: bool = False
 ) -> Callable[..., Awaitable[T]]:
-    """The same of a function that no worker calls: each call is a caller."""
-    within = checking(call, who, in_thread=in_thread)
+    """Return the same for a function that no worker calls: each call has a caller of its own."""
+    checked_call = checking(call, who, in_thread=in_thread)
 
     async def checked(*arguments: Any) -> T:
         caller = Caller()
         token = CALLER.set(caller)
         try:
-            return await within(*arguments)
+            return await checked_call(*arguments)
         finally:
             caller.is_over = True
             CALLER.reset(token)

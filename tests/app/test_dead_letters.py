@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import Batch, Headers, Message, Record
+from reactive_kafka import Batch, FailedRecord, Headers, Message, Record, Skip, Stop, Write
 from reactive_kafka.broker.memory.rules import MemoryRecord
 from reactive_kafka.errors import TransientBrokerError
-from reactive_kafka.failure import FailedRecord, Skip, Stop, Write
 from reactive_kafka.observe.events import RecordDeadLettered
 from reactive_kafka.testing import TestApp
 from tests.app.helpers import (

@@ -394,7 +394,11 @@ async def test_a_record_may_come_again_as_often_as_its_handler_asks_and_a_failur
 @pytest.mark.parametrize(
     ("settings", "delay", "problem"),
     [
-        ({}, "11s", "no retry topic is as late; there are orders_retry_1000, orders_retry_10000"),
+        (
+            {},
+            "11s",
+            "the longest retry delay is 10s; there are orders_retry_1000, orders_retry_10000",
+        ),
         ({}, "soon", 'expected a duration: "500ms", "5s", "2m", "1h" or seconds as a number'),
         ({}, -1, 'expected a duration: "500ms", "5s", "2m", "1h" or seconds as a number'),
         (None, "1s", 'neither failure_strategy nor a route is "delayed-retry-topic"'),

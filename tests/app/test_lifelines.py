@@ -27,7 +27,7 @@ from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.observe.events import LoopBlocked, RecordLeft
 from reactive_kafka.runtime.loop import where_in
 from reactive_kafka.testing import FakeClock, MemoryBroker, TestApp
-from reactive_kafka.verdicts.hook import NoHook
+from reactive_kafka.verdicts.delivery_hook import NoHook
 from tests.app.helpers import (
     Recorder,
     committed,

@@ -17,7 +17,7 @@ from reactive_kafka.errors import RejectedRecordError
 from reactive_kafka.observe.events import OutputLost
 from reactive_kafka.testing import TestApp
 from reactive_kafka.testing.settling import NotSettledError
-from reactive_kafka.verdicts.acknowledge import LOST_TOLD_S
+from reactive_kafka.verdicts.acks import LOST_REPORTED_S
 from tests.app.checkpoints import CHECKPOINT, app_on
 from tests.app.helpers import Recorder, facts, in_virtual_time, make_app, running, send, until
 
@@ -103,7 +103,7 @@ async def test_an_output_that_fails_behind_the_transaction_is_told_everywhere(
         assert health.live.is_up and not health.ready.is_up
         assert "outputs of settled records are lost" in str(health)
         assert counted(app) == 3
-        await asyncio.sleep(LOST_TOLD_S)
+        await asyncio.sleep(LOST_REPORTED_S)
         assert app.health().ready.is_up
         assert counted(app) == 3
 

@@ -45,13 +45,13 @@ OWNED = {
     "channel.lifecycle.fail": ("end of orders",),
     "channel.clients.start": ("channel orders", "committer of orders", "delayed retries of orders"),
     "delivery.pool._start_worker": ("worker 1 of orders",),
-    "verdicts.nack._in_a_task": ("failure of orders-0 offset 0",),
-    "verdicts.acknowledge._nack_when_told": ("outcome of orders-0 offset 0",),
+    "nacks.handling._finish_in_task": ("failure of orders-0 offset 0",),
+    "nacks.handling._take_when_store_answers": ("outcome of orders-0 offset 0",),
     "channel.connection._poll_and_check": ("broker check of orders",),
     "spark.channel.dispatcher.work_is_there": ("spark batches of orders",),
     "spark.channel.dispatcher._start": ("spark batch 1 of orders",),
     "spark.channel.dispatcher._look_ahead": ("Spark plan of orders",),
-    "outgoing.letters.start": ("topics of failures of orders",),
+    "nacks.letter_writer.start": ("topics of failures of orders",),
     "outgoing.writer._background": ("outgoing invoices", "outgoing orders"),
     "outgoing.transactional._background": (
         "outgoing invoices",
@@ -68,7 +68,7 @@ OWNED = {
 }
 """Where a task is started for an owner -> its names in the applications below."""
 
-PASSED_ON = {"outgoing.letters._in_background", "tasks.start"}
+PASSED_ON = {"nacks.letter_writer._in_background", "tasks.start"}
 """They start what others give them."""
 
 AWAITED = {

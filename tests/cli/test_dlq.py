@@ -21,7 +21,7 @@ from reactive_kafka.cli.errors import CommandFailed
 from reactive_kafka.clock import SYSTEM_CLOCK
 from reactive_kafka.config.load import read_settings
 from reactive_kafka.errors import FatalBrokerError
-from reactive_kafka.failure import DeadLetterQueue, Write
+from reactive_kafka.failure import DeadLetterQueue, WriteLetter
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.testing import MemoryBroker
 from tests.app.helpers import in_virtual_time, until
@@ -60,7 +60,7 @@ def write_letter(
     )
     record = replace(record, timestamp_ms=timestamp_ms)
     written = DeadLetterQueue("letters").decide(record)
-    assert isinstance(written, Write)
+    assert isinstance(written, WriteLetter)
     assert written.timestamp_ms is None
     broker.produce(
         "letters",

@@ -20,7 +20,7 @@ from reactive_kafka.cli.dlq.letters import (
     shown,
     target_of,
 )
-from reactive_kafka.failure import DeadLetterQueue, FailedRecord, Write
+from reactive_kafka.failure import DeadLetterQueue, FailedRecord, WriteLetter
 from reactive_kafka.failure.headers import LETTER_NAMES
 from reactive_kafka.records import HeaderPairs, TopicPartition
 from tests.failure.samples import failed, read_again
@@ -35,9 +35,9 @@ def is_named(topic: str) -> bool:
     return topic != "payments"
 
 
-def letter(failure: FailedRecord) -> Write:
+def letter(failure: FailedRecord) -> WriteLetter:
     decision = DeadLetterQueue("letters").decide(failure)
-    assert isinstance(decision, Write)
+    assert isinstance(decision, WriteLetter)
     return decision
 
 
@@ -218,7 +218,7 @@ def test_a_record_that_fails_and_is_replayed_50_times_does_not_grow() -> None:
     for _ in range(50):
         written = letter(record)
         stored = MemoryRecord(0, record.now_ms, written.key, written.value, tuple(written.headers))
-        back = Write(
+        back = WriteLetter(
             topic="orders",
             value=written.value,
             key=written.key,

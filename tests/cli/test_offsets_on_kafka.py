@@ -20,7 +20,7 @@ from click.testing import CliRunner
 
 from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.cli.commands import commands
-from reactive_kafka.failure import DeadLetterQueue, Write
+from reactive_kafka.failure import DeadLetterQueue, WriteLetter
 from reactive_kafka.records import Committed, RawRecord, TopicPartition
 from reactive_kafka.subscription import Topics
 from tests.broker.members import Member
@@ -89,7 +89,7 @@ class Stage:
                 for number in range(count)
             ]
             written = DeadLetterQueue(self.letters).decide(failed(partition=self.tp(1), offset=2))
-            assert isinstance(written, Write)
+            assert isinstance(written, WriteLetter)
             sent.append(
                 await producer.send(
                     self.letters,

@@ -19,7 +19,7 @@ from reactive_kafka.delivery.calls import Invocation
 from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.delivery.records import Dispatcher
 from reactive_kafka.delivery.workers import WorkerSetup
-from reactive_kafka.verdicts.hook import NoHook
+from reactive_kafka.verdicts.delivery_hook import NoHook
 from tests.app.helpers import settle_down, tp
 from tests.delivery.test_lanes import records
 

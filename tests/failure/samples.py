@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from reactive_kafka.errors import DecodeError
-from reactive_kafka.failure import FailedRecord, Write
+from reactive_kafka.failure import FailedRecord, WriteLetter
 from reactive_kafka.failure.headers import DEAD_LETTER_NAMES, DELAYED_NAMES
 from reactive_kafka.records import Headers, Record, TopicPartition
 
@@ -33,7 +33,7 @@ def failed(**changes: Any) -> FailedRecord:
 
 
 def read_again(
-    write: Write, *, source: FailedRecord, topic: str | None = None, **changes: Any
+    write: WriteLetter, *, source: FailedRecord, topic: str | None = None, **changes: Any
 ) -> FailedRecord:
     """What failed again after it was read from where it was written to, or from *topic*.
 
@@ -51,7 +51,7 @@ def read_again(
     )
 
 
-def header(write: Write, name: str) -> str | None:
+def header(write: WriteLetter, name: str) -> str | None:
     """The last header of a name as text."""
     value = Headers(write.headers).get(name)
     return None if value is None else value.decode()

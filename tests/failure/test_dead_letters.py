@@ -11,7 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reactive_kafka.errors import DecodeError, EncodeError, HandlerError
-from reactive_kafka.failure import DeadLetterQueue, Fail, FailedRecord, Ignore, Skip, Stop, Write
+from reactive_kafka.failure import (
+    DeadLetterQueue,
+    Fail,
+    FailedRecord,
+    IgnoreFailure,
+    Skip,
+    Stop,
+    WriteLetter,
+)
 from reactive_kafka.failure.headers import (
     DEAD_LETTER_NAMES,
     LETTER_NAMES,
@@ -25,21 +33,21 @@ from tests.failure.samples import Rude, any_failed, failed, header, read_again
 DEAD = "dead-letter-topic-orders"
 
 
-def letter(record: FailedRecord, **queue: Any) -> Write:
+def letter(record: FailedRecord, **queue: Any) -> WriteLetter:
     decision = DeadLetterQueue(DEAD, **queue).decide(record)
-    assert isinstance(decision, Write)
+    assert isinstance(decision, WriteLetter)
     return decision
 
 
 def test_fail_stops_and_ignore_skips() -> None:
     assert Fail().decide(failed()) == Stop()
-    assert Ignore().decide(failed()) == Skip()
+    assert IgnoreFailure().decide(failed()) == Skip()
 
 
 def test_a_dead_letter_keeps_the_bytes_and_says_what_happened_before_the_records_own_headers() -> (
     None
 ):
-    assert letter(failed()) == Write(
+    assert letter(failed()) == WriteLetter(
         topic=DEAD,
         value=b"\xff{",
         key=b"ada",

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reactive_kafka.config.tables import DelayedRetrySettings
 from reactive_kafka.errors import DataLossError
-from reactive_kafka.failure import DeadLetterQueue, DelayedRetry, FailedRecord, Write
+from reactive_kafka.failure import DeadLetterQueue, DelayedRetry, FailedRecord, WriteLetter
 from reactive_kafka.failure.headers import DELAYED_NAMES, delay_of, due_in_s
 from reactive_kafka.records import Record, TopicPartition
 from tests.failure.samples import NOW_MS, any_failed, failed, header, read_again
@@ -17,10 +17,10 @@ TOPICS = ("orders_retry_1000", "orders_retry_10000")
 DEAD = "dead-letter-topic-orders"
 
 
-def delayed(record: FailedRecord, *, max_retries: int = 3, timeout_s: float = 120.0) -> Write:
+def delayed(record: FailedRecord, *, max_retries: int = 3, timeout_s: float = 120.0) -> WriteLetter:
     settings = DelayedRetrySettings(topics=TOPICS, max_retries=max_retries, timeout_s=timeout_s)
     decision = DelayedRetry(settings, DeadLetterQueue(DEAD, retry_topics=TOPICS)).decide(record)
-    assert isinstance(decision, Write)
+    assert isinstance(decision, WriteLetter)
     return decision
 
 
@@ -55,7 +55,7 @@ def test_no_record_waits_longer_than_the_delay_whatever_the_clocks_say(
 
 
 def test_the_first_hop_counts_from_zero_and_names_where_the_record_stood() -> None:
-    assert delayed(failed()) == Write(
+    assert delayed(failed()) == WriteLetter(
         topic="orders_retry_1000",
         value=b"\xff{",
         key=b"ada",
@@ -123,7 +123,7 @@ def test_the_dead_letter_of_a_delayed_record_names_where_it_stood_first_and_has_
 def test_a_route_to_the_dead_letters_names_where_a_delayed_record_stood_first_too() -> None:
     again = read_again(delayed(failed()), source=failed())
     write = DeadLetterQueue(DEAD, retry_topics=TOPICS).decide(again)
-    assert isinstance(write, Write)
+    assert isinstance(write, WriteLetter)
     assert (header(write, "dead-letter-topic"), header(write, "dead-letter-offset")) == (
         "orders",
         "17",

@@ -17,8 +17,9 @@ from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.clock import SYSTEM_CLOCK
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.config.tables import DeadLetterSettings
-from reactive_kafka.failure import Write
-from reactive_kafka.outgoing.letters import Failures
+from reactive_kafka.failure import WriteLetter
+from reactive_kafka.failure.strategies import strategies_of
+from reactive_kafka.nacks.letter_writer import LetterWriter
 from reactive_kafka.records import TopicPartition
 from tests.app.helpers import Recorder
 from tests.failure.samples import failed
@@ -54,18 +55,20 @@ async def test_letters_reach_a_real_broker_as_they_were_read(kafka: str) -> None
         tasks.append(asyncio.create_task(run(), name=name))
 
     began_ms = SYSTEM_CLOCK.wall() * 1000
-    failures = Failures(settings, KafkaConnector(kafka), SYSTEM_CLOCK, Recorder(), spawn)
-    failures.start()
+    letters = LetterWriter(settings, KafkaConnector(kafka), SYSTEM_CLOCK, Recorder(), spawn)
+    letters.start()
     async with asyncio.timeout(60):
-        nothing = failures.decide(failed(partition=TopicPartition(source, 0), key=None, value=None))
-        assert isinstance(nothing, Write)
-        await failures.write(nothing)
-        headers = (("dead-letter-reason", b"r" * 1024), ("dead-letter-topic", b"orders"))
-        await failures.write(
-            Write(topic=tight, value=b"v" * 2500, key=b"k", headers=headers, timestamp_ms=5)
+        nothing = strategies_of(settings)["dead-letter-queue"].decide(
+            failed(partition=TopicPartition(source, 0), key=None, value=None)
         )
-        assert failures.not_ready == ()
-        await failures.stop()
+        assert isinstance(nothing, WriteLetter)
+        await letters.write(nothing)
+        headers = (("dead-letter-reason", b"r" * 1024), ("dead-letter-topic", b"orders"))
+        await letters.write(
+            WriteLetter(topic=tight, value=b"v" * 2500, key=b"k", headers=headers, timestamp_ms=5)
+        )
+        assert letters.not_ready == ()
+        await letters.stop()
         await asyncio.gather(*tasks)
 
     consumer = AIOKafkaConsumer(bootstrap_servers=kafka, auto_offset_reset="earliest")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.errors import DecodeError, OffloadError
-from reactive_kafka.failure.retries import after_attempt, is_retried
+from reactive_kafka.failure.routes import after_attempt, is_retried
 
 ERROR = ValueError()
 

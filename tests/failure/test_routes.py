@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka.errors import BadDataError, DecodeError, HandlerError, OffloadError
-from reactive_kafka.failure.matching import nearest
+from reactive_kafka.failure.routes import setting_for
 from reactive_kafka.records import TopicPartition
 
 
@@ -82,13 +82,13 @@ def failed_job(cause: Exception, kind: type[OffloadError] = OffloadError) -> Off
 def test_the_nearest_class_decides(
     reason: Exception, routes: dict[str, str], strategy: str
 ) -> None:
-    assert nearest(reason, routes, "fail") == strategy
+    assert setting_for(reason, routes, "fail") == strategy
 
 
 def test_what_we_wrapped_is_looked_at_and_not_the_wrapping() -> None:
     reason = HandlerError("orders", TopicPartition("orders", 0), 1, KeyError())
     reason.__cause__ = KeyError()
-    assert nearest(reason, {"HandlerError": "fail", "KeyError": "ignore"}, "fail") == "ignore"
+    assert setting_for(reason, {"HandlerError": "fail", "KeyError": "ignore"}, "fail") == "ignore"
 
 
 class A(Exception): ...
@@ -119,6 +119,6 @@ def test_no_other_routed_class_is_nearer_than_the_one_chosen(
         for it in routed
     }
     order = [base.__name__ for base in kind.__mro__]
-    chosen = nearest(kind(), routes, "none")
+    chosen = setting_for(kind(), routes, "none")
     near = [name for name in order if name in {it.__name__ for it in routed}]
     assert chosen == (near[0] if near else "none")

@@ -30,7 +30,7 @@ from reactive_kafka.commit.plans import PlannedRange
 from reactive_kafka.config.tables import DelayedRetrySettings
 from reactive_kafka.errors import CorruptCheckpointError, DecodeError, EncodeError
 from reactive_kafka.failure import DeadLetterQueue, DelayedRetry
-from reactive_kafka.failure import Write as Letter
+from reactive_kafka.failure import WriteLetter as Letter
 from reactive_kafka.failure.headers import LETTER_NAMES, MAX_VALUE_BYTES
 from reactive_kafka.formats import (
     CloudEvent,

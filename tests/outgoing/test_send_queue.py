@@ -99,8 +99,8 @@ class Writing(RuleBasedStateMachine):
             self.accepted.append(number)
             receipt.expect()
             self.queue.enter()
-            outbound = OutgoingRecord(topic, RecordBytes(str(number).encode(), key), partition)
-            self.note_lines(self.queue.add(outbound, receipt))
+            outgoing = OutgoingRecord(topic, RecordBytes(str(number).encode(), key), partition)
+            self.note_lines(self.queue.add(outgoing, receipt))
         receipt.seal()
 
     @rule(topic=st.sampled_from(TOPICS), key=st.sampled_from(KEYS))

@@ -10,7 +10,7 @@ from reactive_kafka.partitions.owned import OwnedPartitions
 from reactive_kafka.partitions.partition import Partition, PartitionState
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import Committed, TopicPartition
-from tests.verdicts.test_nack import settlements
+from tests.nacks.test_handling import make_acknowledger
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
@@ -18,7 +18,7 @@ A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 def owned(*names: TopicPartition) -> OwnedPartitions:
     """Partitions that are read."""
     found = OwnedPartitions(
-        "orders", PartitionTable(), Lanes(shared=False), settlements(), lambda lane: None
+        "orders", PartitionTable(), Lanes(shared=False), make_acknowledger()[0], lambda lane: None
     )
     found.assign(1, frozenset(names))
     for one in found.table:

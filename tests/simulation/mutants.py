@@ -80,18 +80,14 @@ OFFSETS, WINDOW, ENGINE, COMMITTER = (
 )
 STRATEGY, POISON, LANES = "commit/strategy.py", "commit/poison.py", "delivery/lanes.py"
 LANE, KEYED, LIMIT = "delivery/lane.py", "delivery/keyed.py", "delivery/limit.py"
-DISPATCH, SHARED, NACKS = "delivery/records.py", "delivery/shared.py", "verdicts/nack.py"
+DISPATCH, SHARED, NACKS = "delivery/records.py", "delivery/shared.py", "nacks/handling.py"
 PARTITION, TABLE, OWNED = "partitions/partition.py", "partitions/table.py", "partitions/owned.py"
 ASSIGNMENT, LOCATE, FETCHER = (
     "partitions/assignment.py",
     "partitions/locate.py",
     "partitions/fetcher.py",
 )
-SETTLEMENT, RETRIES, HANDLING = (
-    "verdicts/acknowledge.py",
-    "failure/retries.py",
-    "outgoing/letters.py",
-)
+RETRIES = "failure/routes.py"
 PLANS, METADATA, CUTS = "commit/plans.py", "commit/metadata/codec.py", "spark/batches/cuts.py"
 SPARK_DISPATCH, SPARK_JOB = "spark/channel/dispatcher.py", "spark/channel/job.py"
 SPARK_VERDICTS, ATTEMPTS, BISECTION = (
@@ -552,42 +548,41 @@ MUTANTS = (
     Mutant(
         "settled before the dead letter is written",
         NACKS,
-        "        is_settled = await self._strategies.write(write, self._parts.hook.writes_letter(delivery))\n"
+        "        is_settled = await self._letters.write(letter, settle_in_transaction)\n"
         "        if not is_settled and not delivery.tracker.settle_nacked(delivery.index):",
         "        settled = delivery.tracker.settle_nacked(delivery.index)\n"
-        "        await self._strategies.write(write)\n        if not settled:",
+        "        await self._letters.write(letter)\n        if not settled:",
     ),
     Mutant(
         "a dead letter is never written",
         NACKS,
-        "        is_settled = await self._strategies.write(write, self._parts.hook.writes_letter(delivery))\n",
+        "        is_settled = await self._letters.write(letter, settle_in_transaction)\n",
         "        is_settled = False\n",
     ),
     Mutant(
         "a dead letter never settles",
         NACKS,
-        "        if not is_settled and not delivery.tracker.settle_nacked(delivery.index):\n            return False\n"
-        "        self._parts.observer.on("
-        "self._written",
-        "        self._parts.observer.on(self._written",
+        "        if not is_settled and not delivery.tracker.settle_nacked(delivery.index):\n            return\n"
+        '        nack.change("written")\n',
+        '        nack.change("written")\n',
     ),
     Mutant(
         "fail skips the record",
         NACKS,
-        "        if not self._parts.fail(error):\n",
-        "        delivery.tracker.settle_nacked(delivery.index)\n        if not self._parts.fail(error):\n",
+        "        if not self._channel.fail(error):\n",
+        "        delivery.tracker.settle_nacked(delivery.index)\n        if not self._channel.fail(error):\n",
     ),
     Mutant(
         "fail does not stop the channel",
         NACKS,
-        "        if not self._parts.fail(error):\n",
+        "        if not self._channel.fail(error):\n",
         "        if True:\n",
     ),
     Mutant(
         "the strategy of a nack is not counted",
         NACKS,
-        "nacked[strategy] = nacked.get(strategy, 0) + 1",
-        "nacked[strategy] = nacked.get(strategy, 0)",
+        "totals.nacked.get(nack.strategy, 0) + 1",
+        "totals.nacked.get(nack.strategy, 0)",
     ),
     # rebalances
     Mutant(
@@ -1117,14 +1112,14 @@ MUTANTS = (
     Mutant(
         "a dead letter has neither value nor key",
         STRATEGIES,
-        "        return replace(content, headers=pairs)\n",
-        "        return replace(content, headers=pairs, value=None, key=None)\n",
+        "        return replace(content, headers=merged)\n",
+        "        return replace(content, headers=merged, value=None, key=None)\n",
     ),
     Mutant(
         "a delayed retry has no key",
         STRATEGIES,
-        "        key=content.key,\n        headers=headers.joined(ours, failed.headers, extra, headers.DELAYED_NAMES),\n",
-        "        key=None,\n        headers=headers.joined(ours, failed.headers, extra, headers.DELAYED_NAMES),\n",
+        "        key=content.key,\n        headers=headers.merge_headers(ours, failed.headers, overrides, headers.DELAYED_NAMES),\n",
+        "        key=None,\n        headers=headers.merge_headers(ours, failed.headers, overrides, headers.DELAYED_NAMES),\n",
     ),
     Mutant(
         "a letter leaves the record's own headers out",
@@ -1135,20 +1130,20 @@ MUTANTS = (
     Mutant(
         "a record's own headers pass for ours",
         HEADERS,
-        "for name, value in original if name not in names and",
+        "for name, value in original if name not in reserved and",
         "for name, value in original if",
     ),
     Mutant(
         "a letter names the place of the copy",
         STRATEGIES,
-        "            *headers.origin(past.partition, past.offset, headers.DEAD_LETTER),\n",
-        "            *headers.origin(failed.partition, failed.offset, headers.DEAD_LETTER),\n",
+        "            *headers.place_headers(history.partition, history.offset, headers.DEAD_LETTER),\n",
+        "            *headers.place_headers(failed.partition, failed.offset, headers.DEAD_LETTER),\n",
     ),
     Mutant(
         "each letter is written twice",
         NACKS,
-        "        is_settled = await self._strategies.write(write, self._",
-        "        await self._strategies.write(write)\n        is_settled = await self._strategies.write(write, self._",
+        "        is_settled = await self._letters.write(letter, ",
+        "        await self._letters.write(letter)\n        is_settled = await self._letters.write(letter, ",
     ),
     # records on their way to handlers
     Mutant(
@@ -1328,9 +1323,9 @@ MUTANTS = (
     ),
     Mutant(
         "a letter passes the records before it",
-        "outgoing/transactional_letters.py",
-        "            is_gap = tracker.unsettled_up_to(index) != len(run) + 1",
-        "            is_gap = False",
+        "outgoing/transactions/transactional_letters.py",
+        "            is_another_unsettled = tracker.unsettled_up_to(index) != len(due) + 1",
+        "            is_another_unsettled = False",
     ),
     Mutant(
         "a producer that has failed goes on",
@@ -1442,7 +1437,7 @@ MUTANTS = (
     Mutant(
         "what is filtered is told again and again",
         SKIPS,
-        "        self._untold.clear()\n",
+        "        self._unreported.clear()\n",
         "        pass\n",
         "filter",
     ),
@@ -1597,8 +1592,8 @@ MUTANTS = (
     Mutant(
         "the delay of a retry is told in milliseconds",
         NACKS,
-        "(delay_ms or 0) / 1000",
-        "(delay_ms or 0)",
+        "(delay_of(letter.topic) or 0) / 1000",
+        "(delay_of(letter.topic) or 0)",
     ),
     Mutant(
         "a producer with an open transaction is given back as sound",
@@ -1634,7 +1629,7 @@ MUTANTS = (
     ),
     Mutant(
         "those who have heard of their commit are kept waiting",
-        "verdicts/partition.py",
+        "verdicts/acks.py",
         "        self._waiters = [waiter for waiter in self._waiters if not waiter.future.done()]\n",
         "",
         "rounds",

@@ -19,7 +19,7 @@ from reactive_kafka.failure.headers import (
     DEAD_LETTER_NAMES,
     LETTER_NAMES,
     LETTER_TIMESTAMP,
-    number_of,
+    parse_count,
 )
 from reactive_kafka.observe.text import one_line
 from reactive_kafka.records import HeaderPairs, RawRecord, TopicPartition
@@ -102,8 +102,8 @@ def origin_of(headers: HeaderPairs) -> LetterOrigin | Refused:
     missing = [f"{kind.prefix}{name}" for name, value in texts.items() if value is None]
     if missing:
         return f"it has no header {', '.join(missing)}"
-    partition = number_of(texts["partition"])
-    offset = number_of(texts["offset"])
+    partition = parse_count(texts["partition"])
+    offset = parse_count(texts["offset"])
     topic = (texts["topic"] or b"").decode("ascii", "replace")
     for name, value in (
         ("topic", is_topic(topic) or None),
@@ -119,7 +119,7 @@ def original_timestamp(record: RawRecord) -> int | None:
     """The timestamp in ms of the record that became this letter; where no header names it, the
     letter's own.
     """
-    named = number_of(_newest(record.headers).get(LETTER_TIMESTAMP))
+    named = parse_count(_newest(record.headers).get(LETTER_TIMESTAMP))
     return record.timestamp if named is None else named
 
 
@@ -191,7 +191,7 @@ def letter_of(partition: TopicPartition, record: RawRecord, *, with_value: bool)
         "value_bytes": None if record.value is None else len(record.value),
     }
     if not isinstance(origin, Refused):
-        named = number_of(first.get(LETTER_TIMESTAMP))
+        named = parse_count(first.get(LETTER_TIMESTAMP))
         letter["origin"] = {
             **origin.partition._asdict(),
             "offset": origin.offset,
@@ -207,7 +207,7 @@ def letter_of(partition: TopicPartition, record: RawRecord, *, with_value: bool)
             letter["exception"] = named_class
     if kind is SHARE_GROUP:
         letter["group"] = shown(first.get(f"{kind.prefix}group"))
-        letter["deliveries"] = number_of(first.get(f"{kind.prefix}delivery.count"))
+        letter["deliveries"] = parse_count(first.get(f"{kind.prefix}delivery.count"))
     if with_value:
         letter["value"] = shown(record.value)
     return letter

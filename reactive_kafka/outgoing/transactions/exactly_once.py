@@ -27,7 +27,6 @@ from reactive_kafka.errors import (
 )
 from reactive_kafka.observe.events import Observer, TransactionAborted
 from reactive_kafka.outgoing.queue.record import OutgoingRecord
-from reactive_kafka.outgoing.transactional_letters import TransactionalLetters
 from reactive_kafka.outgoing.transactions.positions import (
     LOOK_S,
     Letter,
@@ -39,13 +38,14 @@ from reactive_kafka.outgoing.transactions.positions import (
 )
 from reactive_kafka.outgoing.transactions.producers import TransactionalProducers
 from reactive_kafka.outgoing.transactions.transaction import Transaction
+from reactive_kafka.outgoing.transactions.transactional_letters import TransactionalLetters
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.subscription import Subscription
 from reactive_kafka.tasks import Spawn, is_set_within
+from reactive_kafka.verdicts.acks import verdicts_of
 from reactive_kafka.verdicts.ageing import not_ageing
 from reactive_kafka.verdicts.delivery import Delivery
-from reactive_kafka.verdicts.hook import CallAgain, NoHook
-from reactive_kafka.verdicts.partition import verdicts_of
+from reactive_kafka.verdicts.delivery_hook import CallAgain, NoHook
 
 
 class ExactlyOnce(NoHook):

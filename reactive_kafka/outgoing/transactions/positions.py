@@ -24,8 +24,8 @@ from reactive_kafka.errors import (
 from reactive_kafka.outgoing.queue.record import OutgoingRecord
 from reactive_kafka.outgoing.transactions.transaction import Sender, Transaction
 from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.verdicts.acks import verdicts_of
 from reactive_kafka.verdicts.delivery import Delivery, is_open
-from reactive_kafka.verdicts.partition import verdicts_of
 
 LOOK_S = 0.1
 """How often to look whether a rebalance is over, or the records before a letter are settled."""

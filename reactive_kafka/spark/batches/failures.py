@@ -19,7 +19,7 @@ from reactive_kafka.errors import (
     SessionLostError,
     WorkerLostError,
 )
-from reactive_kafka.failure.retries import after_attempt
+from reactive_kafka.failure.routes import after_attempt
 
 LONGEST_REASON = 300
 

@@ -1,5 +1,6 @@
-"""Dead letters and retries of an exactly-once channel: each in a transaction with the position
-behind its record.
+"""Dead letters and retries of an exactly-once channel.
+
+Each is written in one transaction with the position after its record.
 """
 
 from __future__ import annotations
@@ -24,7 +25,14 @@ from reactive_kafka.verdicts.delivery import Delivery
 
 
 class TransactionalLetters:
-    """The letters of one session of a channel."""
+    """The letters of one session of a channel.
+
+    Attributes:
+        came: Set with each new letter.
+
+    Args:
+        aborted: Called with the error of each transaction that is to be tried again.
+    """
 
     def __init__(
         self,
@@ -34,32 +42,38 @@ class TransactionalLetters:
         spawn: Spawn,
     ) -> None:
         self._producers = producers
-        # Told of each transaction that is to be tried again.
         self._aborted = aborted
         self._positions = positions
         self._spawn = spawn
+        # Tracker of a partition -> arrival number of the nacked record -> its letter.
         self._letters: dict[OffsetTracker, dict[int, Letter]] = {}
-        # Set with each.
         self.came = asyncio.Event()
 
     def before(self, tracker: OffsetTracker, index: int) -> list[Letter]:
-        """Those of the records before this one that are still to be written.
+        """Return the letters of the records before this one that are still to be written.
 
-        One that was written is here until whoever waits for it has had its turn. Its record is
-        settled: counted as well it would stand for another record, whose letter has not come yet,
-        and the position would pass that.
+        A letter that was written stays in the table until the task that waits for it has had its
+        turn. It must not be counted: its record is settled, so it would stand for another record,
+        whose letter has not come yet, and the position would pass that record.
         """
         letters = self._letters.get(tracker, {})
-        return [letter for at, letter in letters.items() if at < index and not letter.done.done()]
+        return [
+            letter
+            for nacked, letter in letters.items()
+            if nacked < index and not letter.done.done()
+        ]
 
     async def write(self, delivery: Delivery, outgoing: OutgoingRecord) -> None:
-        """Write a record for one that was nacked, in one transaction with the position behind that,
-        and settle it.
+        """Write the letter of a nacked record and the position after it in one transaction.
 
-        Nacked records that follow each other share a transaction; where records between them are
-        with a handler, the letters are in the transaction of its call.
+        That settles the record. Nacked records that follow each other share a transaction. If a
+        handler has records between them, the letters are in the transaction of its call.
 
-        RejectedRecordError: the broker refuses it. Cancellation: It may be written all the same.
+        Raises:
+            RejectedRecordError: The broker refuses the letter.
+
+        Cancellation:
+            The letter may be written all the same.
         """
         tracker = delivery.tracker
         index = delivery.index
@@ -75,50 +89,59 @@ class TransactionalLetters:
         finally:
             if letters.get(index) is letter:
                 del letters[index]
-            # Also where the partition has gone, and no pump looks after it any more.
+            # If the partition has gone, there is no task for its letters any more that would do
+            # this.
             if not letters and self._letters.get(tracker) is letters:
                 del self._letters[tracker]
 
     async def _pump(self, tracker: OffsetTracker) -> None:
-        """Write the letters of a partition that no handler's call writes, until there are none."""
+        """Write the letters of a partition that no handler's call writes, until there are none.
+
+        It looks again every LOOK_S seconds while records before the letters are unsettled.
+        """
         waits = Waits(BACKOFF)
         while self._letters.get(tracker) and not tracker.is_closed:
             wait_s = LOOK_S
             await self._positions.until_read(tracker)
             async with self._positions.holding([tracker.partition]):
-                if run := self._due_letters(tracker):
+                due = self._due_letters(tracker)
+                if due:
+                    wait_s = 0.0
                     try:
-                        await self._write_run(tracker, run)
+                        await self._write_due(tracker, due)
                         waits = Waits(BACKOFF)
-                        wait_s = 0.0
                     except BrokerError as error:
-                        wait_s = 0.0
-                        # Which its own writer is told.
+                        # A refused letter is the business of whoever waits for it in write().
                         if not isinstance(error.__cause__, RejectedRecordError):
                             self._aborted(error)
-                            # Readiness speaks of what is not written for some time.
+                            # Readiness reports a letter that is not written for some time.
                             wait_s = waits.next_s()
             await asyncio.sleep(wait_s)
         if not self._letters.get(tracker):
             self._letters.pop(tracker, None)
 
     def _due_letters(self, tracker: OffsetTracker) -> list[Letter]:
-        """The letters of the first unsettled records, as far as nothing else is unsettled among
-        them.
+        """Return the letters of the partition's first unsettled records.
+
+        They end before the first record that is unsettled and has no letter, for the position may
+        not pass that.
         """
-        run: list[Letter] = []
+        due: list[Letter] = []
         for index, letter in sorted(self._letters.get(tracker, {}).items()):
-            is_gap = tracker.unsettled_up_to(index) != len(run) + 1
-            if is_gap or letter.done.done() or (letter.is_alone and run):
+            is_another_unsettled = tracker.unsettled_up_to(index) != len(due) + 1
+            if is_another_unsettled or letter.done.done():
                 break
-            run.append(letter)
+            # A letter that was refused together with others goes alone.
+            if letter.is_alone and due:
+                break
+            due.append(letter)
             if letter.is_alone:
                 break
-        return run
+        return due
 
-    async def _write_run(self, tracker: OffsetTracker, run: list[Letter]) -> None:
+    async def _write_due(self, tracker: OffsetTracker, due: list[Letter]) -> None:
         transaction = self._producers.begin()
         try:
-            await self._positions.end(transaction, [PartitionRecords(tracker, [], run)])
+            await self._positions.end(transaction, [PartitionRecords(tracker, [], due)])
         finally:
             await transaction.close()

@@ -1,4 +1,4 @@
-"""What a checkpoint store adds to deliveries and their verdicts."""
+"""What a checkpoint store, or an exactly-once channel, adds to deliveries and their verdicts."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class MessageCheckpoint(Protocol):
     """The state of a message's partition, as that message sees it."""
 
     def get(self) -> Any:
-        """The partition's state when this message came, or what was set for the message since;
-        None: there is none.
+        """Return the state when this message came, or what was set for the message since.
 
-        Each call returns a new value: changing it has no effect before :meth:`set`.
+        None if the partition has no state. Each call returns a new value: changing it has no effect
+        before :meth:`set`.
 
         Raises:
             NotOwnerError: The message's partition is not ours any more.
@@ -42,33 +42,41 @@ class MessageCheckpoint(Protocol):
 
 
 class CallAgain(NamedTuple):
-    """A handler raised an error of the store's: its open records are delivered again, without a
-    failure strategy.
+    """A handler raised an error of the store: its open records are delivered again.
+
+    No failure strategy is asked.
+
+    Attributes:
+        if_settled: Only if the error settled some of the records. Otherwise it is a failure like
+            any other.
+        ages: The records age while they wait, so that one that never succeeds becomes poison.
     """
 
-    # Only if the error settled some of the records; otherwise it is a failure like any other.
     if_settled: bool
-    # The records go on ageing while they wait, so that one that never succeeds becomes poison.
     ages: bool
 
 
 class DeliveryHook(Protocol):
-    """What a channel's checkpoint store has a say in. The answers here are those of a channel
-    without one.
+    """The points at which a store, or exactly-once transactions, have a say in a channel.
+
+    The answers here are those of a channel that has neither.
+
+    Attributes:
+        covers_retries: The client of delayed retries reads and commits by it, too.
+        keeps_positions: The store has the channel's positions, also without a group.
     """
 
-    # The client of delayed retries reads and commits by it, too.
     covers_retries: bool = False
-    # The store has the channel's positions, also without a group.
     keeps_positions: bool = False
 
     def reader(self, connector: Connector) -> Connector:
-        """Makes the clients that read the channel's own topics."""
+        """Return what makes the clients that read the channel's own topics."""
         return connector
 
     def is_in_transaction(self, tracker: OffsetTracker) -> bool:
-        """Whether an open transaction is to store the position of its records: no commit does, but
-        for the last one.
+        """Return whether an open transaction is to store the position of this partition.
+
+        No commit stores it then, except the last one.
         """
         return False
 
@@ -76,20 +84,23 @@ class DeliveryHook(Protocol):
         """The client *owner* reads a partition with this tracker from now on."""
 
     def around(self, call: Call) -> Call:
-        """*call*, which takes one delivery, with :meth:`before_call` before it. Without a store:
-        *call* itself.
+        """Return *call*, which takes one delivery, with :meth:`before_call` before it.
+
+        Without a store it is *call* itself.
         """
         return call
 
     def before_call(self, deliveries: Sequence[D]) -> Sequence[D]:
-        """A handler is about to be called; the deliveries to pass to it: the others are stored, and
-        are settled.
+        """A handler is about to be called: return the deliveries to pass to it.
+
+        The others are stored already, and are settled here.
         """
         return deliveries
 
     def may_call_again(self, error: BaseException) -> CallAgain | None:
-        """Whether a handler raised what the store has to answer for; None: the failure is the
-        handler's own.
+        """Return how to go on if the store is to blame for what a handler raised.
+
+        None: the failure is the handler's own.
         """
         return None
 
@@ -101,75 +112,77 @@ class DeliveryHook(Protocol):
         """
 
     def check_up_to(self, tracker: OffsetTracker, index: int) -> None:
-        """A record and those before it are about to be acked. Raises as :meth:`check`, for any of
-        them.
-        """
+        """A record and those before it are about to be acked. Raises as :meth:`check` for each."""
 
     def refuse(self, delivery: Delivery) -> None:
-        """A delivery fails: its open transaction, if it has one, must not store anything."""
+        """A delivery fails: its open transaction, if it has one, must store nothing."""
 
     def on_nack(self, delivery: Delivery) -> None:
         """A delivery was nacked: the state it set does not count."""
 
     def has_stored(self, delivery: Delivery) -> bool:
-        """Whether a transaction has stored a delivery, and settled it since."""
+        """Return whether a transaction has stored a delivery, and settled it since."""
         return False
 
     def may_have_stored(self, delivery: Delivery) -> bool:
-        """Whether a transaction has tried to store a delivery that has no verdict."""
+        """Return whether a transaction has tried to store a delivery that has no verdict."""
         return False
 
     async def find_out(self, delivery: Delivery) -> None:
-        """Return once the store has told whether a transaction has stored a delivery. If so, it is
-        settled.
+        """Wait until the store says whether a transaction has stored a delivery; then settle it.
+
+        It stays open if no transaction has stored it.
 
         Raises:
             BrokerError: The partition or the channel went before the store answered.
         """
 
     def writes_letter(self, delivery: Delivery) -> Callable[[Any], Awaitable[None]] | None:
-        """What writes the dead letter or retry of a nacked delivery, and settles that; None: it is
-        just written.
+        """Return what writes the letter of a nacked delivery and settles it, as one transaction.
+
+        None: the letter is just written.
         """
         return None
 
     def checkpoint(self, delivery: Delivery) -> MessageCheckpoint:
-        """The state of the delivery's partition. Raises as ``Message.checkpoint`` does."""
+        """Return the state of the delivery's partition. Raises as ``Message.checkpoint`` does."""
 
     def transaction(
         self, deliveries: Sequence[Delivery], *, is_batch: bool = False
     ) -> AbstractAsyncContextManager[Any]:
-        """A transaction that settles these deliveries. Raises as ``Message.transaction`` does.
+        """Return a transaction that settles these deliveries. Raises as ``Message.transaction``.
 
-        One of a batch takes nacks of single deliveries (:meth:`nack_at_end`).
+        A transaction of a batch takes nacks of single deliveries (:meth:`nack_at_end`).
         """
 
     def nack_at_end(
         self, delivery: Delivery, carry_out: Callable[[], Future[bool]]
     ) -> Literal["taken", "twice"] | None:
-        """Call *carry_out* when the block of the batch transaction ends that a delivery is in,
-        before that is stored.
+        """Call *carry_out* at the end of the batch transaction that a delivery is in.
 
-        None: it is in none that could do so. ``twice``: it has been nacked there before.
+        It is called before the transaction is stored. ``"twice"``: the delivery has been nacked
+        there before. None: it is in no batch transaction, and nothing will be called.
         """
         return None
 
     def unstored(
         self, trackers: Callable[[], Iterable[OffsetTracker]]
     ) -> Mapping[TopicPartition, int]:
-        """partition -> its records that take up room, also settled ones, while the store is away;
-        else empty.
+        """Return partition -> its records that take up room, also settled ones.
+
+        It is empty unless the store is away.
         """
         return {}
 
     def behind_s(self) -> float | None:
-        """For how long a settled record has not been stored; None: all are stored, or there is no
-        store.
+        """Return for how many seconds a settled record has not been stored.
+
+        None: all are stored, or there is no store.
         """
         return None
 
     def not_ready(self) -> list[str]:
-        """What keeps positions from being stored."""
+        """Return what keeps positions from being stored, for people."""
         return []
 
 
@@ -205,17 +218,18 @@ class NoHook(DeliveryHook):
 
     def _no_store(self, what: str) -> NoReturn:
         raise CheckpointError(
-            f'channel {self._channel!r} has no checkpoint store: {what} needs commit_strategy = "checkpoint"'
+            f"channel {self._channel!r} has no checkpoint store: "
+            f'{what} needs commit_strategy = "checkpoint"'
         )
 
 
 class SharedHook(NoHook):
-    """A channel whose records go to several handlers each: none of them settles one alone."""
+    """A broadcast channel: each record goes to several handlers, and none settles it alone."""
 
     def check(self, tracker: OffsetTracker, index: int) -> None:
         raise CommitRefusedError(
-            f"channel {self._channel!r}: that would settle a record for all of its handlers, with broadcast = true: "
-            "return when this one is done, or raise"
+            f"channel {self._channel!r}: that would settle a record for all of its handlers, "
+            "with broadcast = true: return when this one is done, or raise"
         )
 
     check_up_to = check

@@ -23,17 +23,19 @@ from reactive_kafka.errors import (
     RejectedRecordError,
     TransientBrokerError,
 )
-from reactive_kafka.failure import Decision, FailedRecord, Skip, Stop, Write
+from reactive_kafka.failure import Decision, FailedRecord, Skip, Stop, WriteLetter
+from reactive_kafka.failure.strategies import ChannelStrategies
+from reactive_kafka.nacks.handling import awaited_decision
+from reactive_kafka.nacks.letter_topics import LetterTopics
+from reactive_kafka.nacks.letter_writer import LetterWriter
 from reactive_kafka.observe.events import SendFailed
-from reactive_kafka.outgoing.letter_topics import TargetTopics
-from reactive_kafka.outgoing.letters import Failures
 from reactive_kafka.records import Record, TopicPartition
 from reactive_kafka.testing import MemoryBroker
 from tests.app.helpers import Recorder, in_virtual_time, make_broker, now, settle_down, until
 from tests.failure.samples import failed
 
 DEAD, RETRY = "dead-letter-topic-orders", "orders_retry_1000"
-PLAIN = Write(
+PLAIN = WriteLetter(
     topic=DEAD,
     value=b"v",
     key=b"k",
@@ -100,10 +102,17 @@ def settings(**changes: Any) -> IncomingSettings:
 
 
 class Fixture:
-    """Failures on a broker, with what they told."""
+    """Strategies, and a writer of letters on a broker, with the events of both."""
 
-    def __init__(self, failures: Failures, broker: MemoryBroker, recorder: Recorder) -> None:
-        self.failures = failures
+    def __init__(
+        self,
+        strategies: ChannelStrategies,
+        letters: LetterWriter,
+        broker: MemoryBroker,
+        recorder: Recorder,
+    ) -> None:
+        self.strategies = strategies
+        self.letters = letters
         self.broker = broker
         self.recorder = recorder
 
@@ -116,9 +125,16 @@ class Fixture:
             for record in self.broker.log(TopicPartition(topic, number))
         ]
 
+    def decide(self, record: FailedRecord) -> Decision | Awaitable[Decision]:
+        name = self.strategies.name_for(record.reason)
+        decision = self.strategies.decide(name, record)
+        if isinstance(decision, Stop | Skip | WriteLetter):
+            return decision
+        return awaited_decision(name, decision, record)
+
     @property
     def reasons(self) -> str:
-        return " | ".join(self.failures.not_ready)
+        return " | ".join(self.letters.not_ready)
 
 
 @asynccontextmanager
@@ -142,13 +158,14 @@ async def running(
         tasks.append(asyncio.create_task(run(), name=name))
 
     loop = asyncio.get_running_loop()
-    failures = Failures(
+    strategies = ChannelStrategies(settings(**changes))
+    letters = LetterWriter(
         settings(**changes), broker.connector(), Clock(monotonic=loop.time), recorder, spawn
     )
     if is_started:
-        failures.start()
-    yield Fixture(failures, broker, recorder)
-    await failures.stop()
+        letters.start()
+    yield Fixture(strategies, letters, broker, recorder)
+    await letters.stop()
     async with asyncio.timeout(30):
         # Nothing is left behind, and nothing has raised.
         await asyncio.gather(*tasks)
@@ -160,7 +177,7 @@ async def test_missing_topics_are_created_with_the_partitions_of_the_source() ->
     async with running(partitions=6) as it:
         await until(lambda: {DEAD, RETRY} <= it.broker.topics().keys())
         assert it.broker.topics() == {"orders": 6, DEAD: 6, RETRY: 6}
-        assert it.failures.not_ready == ()
+        assert it.letters.not_ready == ()
 
 
 @pytest.mark.parametrize(
@@ -191,7 +208,7 @@ async def test_whoever_reads_retries_can_wait_until_their_topics_are_there() -> 
     broker = make_broker()
     broker.down = True
     async with running(broker, partitions=6) as it:
-        waiting = asyncio.create_task(it.failures.prepared())
+        waiting = asyncio.create_task(it.letters.prepared())
         await asyncio.sleep(5)
         assert not waiting.done()
         it.broker.down = False
@@ -204,9 +221,9 @@ async def test_a_stop_ends_the_wait_for_the_topics() -> None:
     broker = make_broker()
     broker.down = True
     async with running(broker) as it:
-        waiting = asyncio.create_task(it.failures.prepared())
+        waiting = asyncio.create_task(it.letters.prepared())
         await asyncio.sleep(5)
-        await it.failures.stop()
+        await it.letters.stop()
         await asyncio.wait_for(waiting, 1)
 
 
@@ -225,17 +242,17 @@ async def test_a_topic_that_cannot_be_created_is_named_until_it_is_there() -> No
     broker = MemoryBroker(auto_create=False)
     broker.fail_next("create_topic", FatalBrokerError("not allowed to create"), times=100)
     async with running(broker, delayed_retry=None, failure_strategy="dead-letter-queue") as it:
-        await until(lambda: it.failures.not_ready)
-        assert it.failures.not_ready == (
+        await until(lambda: it.letters.not_ready)
+        assert it.letters.not_ready == (
             f"the dead-letter topic {DEAD!r} does not exist, or the right to see it is missing, "
             "and it was not created: not allowed to create",
         )
-        writing = asyncio.create_task(it.failures.write(PLAIN))
+        writing = asyncio.create_task(it.letters.write(PLAIN))
         await asyncio.sleep(60)
         assert not writing.done()
         it.broker.create_topic(DEAD, 1)
         await asyncio.wait_for(writing, 60)
-        await until(lambda: not it.failures.not_ready, within_s=60)
+        await until(lambda: not it.letters.not_ready, within_s=60)
         assert len(it.records()) == 1
 
 
@@ -257,7 +274,7 @@ async def test_whoever_looked_at_the_cluster_is_closed_again_whatever_it_met() -
     broker.create_topic("orders", 1)
     connector: Any = Remembering(broker.connector())
     broker.fail_next("topics", TransientBrokerError("no answer"))
-    topics = TargetTopics(settings(delayed_retry=None), connector)
+    topics = LetterTopics(settings(delayed_retry=None), connector)
     looking = asyncio.create_task(topics.run())
     assert await topics.partitions(DEAD) == 1
     looking.cancel()
@@ -276,7 +293,7 @@ async def test_however_many_letters_there_are_a_topic_that_cannot_be_created_cos
     broker.fail_next("create_topic", FatalBrokerError("no right"), times=10**5)
     broker.delay_next("topics", 0.02, times=10**5)
     connector: Any = Remembering(broker.connector())
-    topics = TargetTopics(settings(delayed_retry=None), connector)
+    topics = LetterTopics(settings(delayed_retry=None), connector)
     looking = asyncio.create_task(topics.run())
     began, waits = now(), list[float]()
 
@@ -300,7 +317,7 @@ async def test_a_letter_for_a_topic_that_was_not_created_creates_it_once_its_sou
     broker = MemoryBroker(auto_create=False)
     broker.create_topic("other", 1)
     connector = broker.connector()
-    topics = TargetTopics(settings(delayed_retry=None), connector)
+    topics = LetterTopics(settings(delayed_retry=None), connector)
     looking = asyncio.create_task(topics.run())
     # Looks are half a minute apart by now.
     await asyncio.sleep(40)
@@ -315,11 +332,14 @@ async def test_a_topic_that_the_broker_makes_at_its_first_use_need_not_be_create
     broker = make_broker()
     broker.fail_next("create_topic", FatalBrokerError("this broker creates none"), times=100)
     async with running(broker) as it:
-        await asyncio.wait_for(it.failures.write(PLAIN), 5)
+        await asyncio.wait_for(it.letters.write(PLAIN), 5)
         await asyncio.wait_for(
-            it.failures.write(Write(topic=RETRY, value=b"", key=b"", partition=2, kind="retry")), 5
+            it.letters.write(
+                WriteLetter(topic=RETRY, value=b"", key=b"", partition=2, kind="retry")
+            ),
+            5,
         )
-        await until(lambda: not it.failures.not_ready, within_s=60)
+        await until(lambda: not it.letters.not_ready, within_s=60)
 
 
 @in_virtual_time
@@ -329,7 +349,7 @@ async def test_a_topic_that_somebody_else_creates_at_the_same_moment_is_no_probl
     async with running(broker) as it:
         await until(lambda: {DEAD, RETRY} <= it.broker.topics().keys())
         await settle_down()
-        assert it.failures.not_ready == ()
+        assert it.letters.not_ready == ()
 
 
 @in_virtual_time
@@ -337,14 +357,14 @@ async def test_a_broker_that_is_away_at_the_start_is_named_and_waited_for() -> N
     broker = make_broker()
     broker.down = True
     async with running(broker) as it:
-        writing = asyncio.create_task(it.failures.write(PLAIN))
+        writing = asyncio.create_task(it.letters.write(PLAIN))
         await until(lambda: "cannot be looked at" in it.reasons)
         assert DEAD in it.reasons
         await asyncio.sleep(60)
         assert not writing.done()
         it.broker.down = False
         await asyncio.wait_for(writing, 60)
-        await until(lambda: not it.failures.not_ready, within_s=60)
+        await until(lambda: not it.letters.not_ready, within_s=60)
         assert it.broker.topics()[DEAD] == 4
 
 
@@ -352,7 +372,7 @@ async def test_a_broker_that_is_away_at_the_start_is_named_and_waited_for() -> N
 async def test_a_letter_is_written_as_it_is_and_only_then_the_write_returns() -> None:
     async with running() as it:
         answer = it.broker.hold("send", answer=True)
-        writing = asyncio.create_task(it.failures.write(PLAIN))
+        writing = asyncio.create_task(it.letters.write(PLAIN))
         await answer.arrived()
         await asyncio.sleep(5)
         assert not writing.done()
@@ -373,9 +393,9 @@ async def test_a_topic_that_goes_away_makes_the_channel_not_ready_until_the_lett
 ):
     """Row H-1 of the faults."""
     async with running() as it:
-        await it.failures.write(PLAIN)
+        await it.letters.write(PLAIN)
         it.broker.topic_away(DEAD)
-        writing = asyncio.create_task(it.failures.write(PLAIN))
+        writing = asyncio.create_task(it.letters.write(PLAIN))
         await asyncio.sleep(60)
         assert f"nothing can be written to {DEAD!r} for 60 s: " in it.reasons
         assert {event.topic for event in it.recorder.of(SendFailed)} == {DEAD}
@@ -385,7 +405,7 @@ async def test_a_topic_that_goes_away_makes_the_channel_not_ready_until_the_lett
         await writing
         assert away
         assert now() - started <= 10
-        assert it.failures.not_ready == ()
+        assert it.letters.not_ready == ()
         assert len(it.records()) == 2
 
 
@@ -393,9 +413,9 @@ async def test_a_topic_that_goes_away_makes_the_channel_not_ready_until_the_lett
 async def test_a_topic_that_was_deleted_is_created_again() -> None:
     broker = MemoryBroker(auto_create=False)
     async with running(broker) as it:
-        await it.failures.write(PLAIN)
+        await it.letters.write(PLAIN)
         it.broker.delete_topic(DEAD)
-        await asyncio.wait_for(it.failures.write(PLAIN), 60)
+        await asyncio.wait_for(it.letters.write(PLAIN), 60)
         assert len(it.records()) == 1
         assert it.broker.topics()[DEAD] == 4
 
@@ -404,7 +424,7 @@ async def test_a_topic_that_was_deleted_is_created_again() -> None:
 async def test_what_could_be_read_can_be_written_whatever_a_producers_default_is() -> None:
     async with running() as it:
         await asyncio.wait_for(
-            it.failures.write(Write(topic=DEAD, value=b"v" * 3_000_000, key=None)), 5
+            it.letters.write(WriteLetter(topic=DEAD, value=b"v" * 3_000_000, key=None)), 5
         )
 
 
@@ -412,11 +432,11 @@ async def test_what_could_be_read_can_be_written_whatever_a_producers_default_is
 async def test_a_letter_whose_partition_has_no_leader_waits_for_one_and_is_named() -> None:
     """Row H-1 of the faults."""
     async with running() as it:
-        await it.failures.write(PLAIN)
+        await it.letters.write(PLAIN)
         partitions = [TopicPartition(DEAD, number) for number in range(it.broker.topics()[DEAD])]
         for partition in partitions:
             it.broker.leader_away(partition)
-        writing = asyncio.create_task(it.failures.write(PLAIN))
+        writing = asyncio.create_task(it.letters.write(PLAIN))
         await asyncio.sleep(60)
         assert f"nothing can be written to {DEAD!r} for 60 s: " in it.reasons
         assert not writing.done()
@@ -424,7 +444,7 @@ async def test_a_letter_whose_partition_has_no_leader_waits_for_one_and_is_named
         for partition in partitions:
             it.broker.leader_back(partition)
         await writing
-        assert it.failures.not_ready == ()
+        assert it.letters.not_ready == ()
         assert len(it.records()) == 2
 
 
@@ -437,13 +457,13 @@ async def test_a_letter_that_is_too_large_with_our_headers_loses_the_long_ones()
             (name, b"x")
             for name in ("dead-letter-reason", "dead-letter-cause", "dead-letter-topic", "a")
         )
-        await it.failures.write(
-            Write(topic=DEAD, value=b"v", key=None, headers=headers, timestamp_ms=5)
+        await it.letters.write(
+            WriteLetter(topic=DEAD, value=b"v", key=None, headers=headers, timestamp_ms=5)
         )
         (record,) = it.records()
         assert [name for name, _ in record.headers] == ["dead-letter-topic", "a"]
         assert record.timestamp == 5
-        assert it.failures.not_ready == ()
+        assert it.letters.not_ready == ()
 
 
 @in_virtual_time
@@ -453,7 +473,7 @@ async def test_a_letter_whose_timestamp_is_refused_is_written_without_it() -> No
         it.broker.fail_next(
             "send", RejectedRecordError("the timestamp is out of range"), times=2, of=DEAD
         )
-        await it.failures.write(PLAIN)
+        await it.letters.write(PLAIN)
         (record,) = it.records()
         assert record.timestamp > 5
 
@@ -462,9 +482,9 @@ async def test_a_letter_whose_timestamp_is_refused_is_written_without_it() -> No
 async def test_a_letter_that_does_not_fit_is_tried_on_without_haste_and_named() -> None:
     """Row H-2 of the faults."""
     async with running() as it:
-        await it.failures.write(PLAIN)
+        await it.letters.write(PLAIN)
         it.broker.fail_next("send", RejectedRecordError("too large"), times=9, of=DEAD)
-        writing = asyncio.create_task(it.failures.write(PLAIN))
+        writing = asyncio.create_task(it.letters.write(PLAIN))
         await asyncio.sleep(13)
         # Three forms at once, and again ten seconds later.
         assert len(it.recorder.of(SendFailed)) == 6
@@ -477,12 +497,12 @@ async def test_a_letter_that_does_not_fit_is_tried_on_without_haste_and_named() 
 @in_virtual_time
 async def test_another_letter_does_not_hide_the_one_that_does_not_fit() -> None:
     async with running() as it:
-        await it.failures.write(PLAIN)
+        await it.letters.write(PLAIN)
         it.broker.fail_next("send", RejectedRecordError("too large"), times=3, of=DEAD)
-        writing = asyncio.create_task(it.failures.write(PLAIN))
+        writing = asyncio.create_task(it.letters.write(PLAIN))
         await asyncio.sleep(1)
-        await it.failures.write(PLAIN)
-        assert len(it.failures.not_ready) == 1
+        await it.letters.write(PLAIN)
+        assert len(it.letters.not_ready) == 1
         await writing
 
 
@@ -492,9 +512,9 @@ async def test_a_retry_keeps_its_partition_modulo_those_of_its_topic() -> None:
     broker.create_topic(RETRY, 4)
     async with running(broker, partitions=8) as it:
         for partition in (3, 6):
-            decision = it.failures.decide(failed(partition=TopicPartition("orders", partition)))
-            assert isinstance(decision, Write)
-            await it.failures.write(decision)
+            decision = it.decide(failed(partition=TopicPartition("orders", partition)))
+            assert isinstance(decision, WriteLetter)
+            await it.letters.write(decision)
         assert [len(it.broker.log(TopicPartition(RETRY, number))) for number in range(4)] == [
             0,
             0,
@@ -507,13 +527,13 @@ async def test_a_retry_keeps_its_partition_modulo_those_of_its_topic() -> None:
 async def test_a_stop_ends_who_waits_and_what_comes_after_it() -> None:
     async with running() as it:
         it.broker.topic_away(DEAD)
-        writing = asyncio.create_task(it.failures.write(PLAIN))
+        writing = asyncio.create_task(it.letters.write(PLAIN))
         await asyncio.sleep(5)
-        await it.failures.stop()
+        await it.letters.stop()
         with pytest.raises(ChannelClosedError, match=DEAD):
             await writing
         with pytest.raises(ChannelClosedError):
-            await it.failures.write(PLAIN)
+            await it.letters.write(PLAIN)
 
 
 @in_virtual_time
@@ -529,7 +549,7 @@ async def test_a_stop_while_no_broker_answers_leaves_nothing_behind() -> None:
 async def test_who_gives_up_waiting_gets_its_own_cancellation() -> None:
     async with running() as it:
         it.broker.topic_away(DEAD)
-        writing = asyncio.create_task(it.failures.write(PLAIN))
+        writing = asyncio.create_task(it.letters.write(PLAIN))
         await asyncio.sleep(1)
         writing.cancel()
         await asyncio.wait([writing])
@@ -540,14 +560,14 @@ async def test_who_gives_up_waiting_gets_its_own_cancellation() -> None:
 async def test_a_write_that_the_broker_says_nothing_about_is_named_within_seconds() -> None:
     async with running() as it:
         hold = it.broker.hold("send", of=DEAD)
-        writing = asyncio.create_task(it.failures.write(PLAIN))
+        writing = asyncio.create_task(it.letters.write(PLAIN))
         await asyncio.sleep(1)
-        assert it.failures.not_ready == ()
+        assert it.letters.not_ready == ()
         await asyncio.sleep(2)
-        assert it.failures.not_ready == (f"a record is not confirmed by {DEAD!r} for 3 s",)
+        assert it.letters.not_ready == (f"a record is not confirmed by {DEAD!r} for 3 s",)
         hold.release()
         await writing
-        assert it.failures.not_ready == ()
+        assert it.letters.not_ready == ()
 
 
 @in_virtual_time
@@ -555,7 +575,7 @@ async def test_a_topic_that_went_is_made_again_before_the_client_gives_a_write_u
     async with running() as it:
         # As a client that waits for the topic's metadata.
         hold = it.broker.hold("send", of=DEAD)
-        writing = asyncio.create_task(it.failures.write(PLAIN))
+        writing = asyncio.create_task(it.letters.write(PLAIN))
         await asyncio.sleep(0.5)
         it.broker.delete_topic(DEAD)
         await until(lambda: DEAD in it.broker.topics(), 5)
@@ -567,13 +587,13 @@ async def test_a_topic_that_went_is_made_again_before_the_client_gives_a_write_u
 async def test_a_topic_that_nobody_waits_for_any_more_keeps_no_channel_from_being_ready() -> None:
     async with running() as fixture:
         fixture.broker.topic_away(DEAD)
-        writing = asyncio.ensure_future(fixture.failures.write(PLAIN))
-        await until(lambda: fixture.failures.not_ready, 60)
+        writing = asyncio.ensure_future(fixture.letters.write(PLAIN))
+        await until(lambda: fixture.letters.not_ready, 60)
         # Its partition has gone.
         writing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await writing
-        assert fixture.failures.not_ready == ()
+        assert fixture.letters.not_ready == ()
 
 
 @in_virtual_time
@@ -581,15 +601,15 @@ async def test_a_channel_whose_strategies_write_nothing_connects_to_nothing() ->
     async with running(failure_strategy="fail", dead_letter_queue=None, delayed_retry=None) as it:
         await settle_down()
         assert it.broker.topics() == {"orders": 4}
-        assert it.failures.decide(failed()) == Stop()
+        assert it.decide(failed()) == Stop()
         with pytest.raises(ChannelClosedError):
-            await it.failures.write(PLAIN)
+            await it.letters.write(PLAIN)
 
 
 async def test_a_strategy_that_raises_stops_the_channel_with_what_it_raised() -> None:
     async with running(failure_strategy="dead-letter-queue", is_started=False) as it:
         record = failed(replacement=Record(object()))
-        decision = it.failures.decide(record)
+        decision = it.decide(record)
         assert isinstance(decision, Stop)
         assert isinstance(decision.error, EncodeError)
 
@@ -598,22 +618,22 @@ async def test_a_strategy_that_raises_stops_the_channel_with_what_it_raised() ->
 async def test_a_custom_strategy_may_be_awaited_and_its_errors_stop_the_channel() -> None:
     name = f"{__name__}:awaiting"
     async with running(failure_strategy=name, dead_letter_queue=None, delayed_retry=None) as it:
-        decision, broken = it.failures.decide(failed()), it.failures.decide(failed(key=None))
-        assert not isinstance(decision, Stop | Skip | Write)
-        assert not isinstance(broken, Stop | Skip | Write)
+        decision, broken = it.decide(failed()), it.decide(failed(key=None))
+        assert not isinstance(decision, Stop | Skip | WriteLetter)
+        assert not isinstance(broken, Stop | Skip | WriteLetter)
         assert await decision == Skip()
         stop = await broken
         assert isinstance(stop, Stop)
         assert isinstance(stop.error, OSError)
         assert isinstance(stop.error.__context__, ValueError)
         # Without a dead-letter queue.
-        await it.failures.write(Write(topic="anywhere", value=b"v", key=None))
+        await it.letters.write(WriteLetter(topic="anywhere", value=b"v", key=None))
         assert len(it.records("anywhere")) == 1
 
 
 async def test_what_is_no_decision_stops_the_channel() -> None:
     async with running(failure_strategy=f"{__name__}:wrong", is_started=False) as it:
-        decision = it.failures.decide(failed())
+        decision = it.decide(failed())
         assert isinstance(decision, Stop)
         assert "Stop, Skip or Write, not str" in str(decision.error)
 
@@ -627,8 +647,10 @@ async def answers(answer: Any) -> AsyncIterator[list[Stop]]:
     for name, strategy in (("answering", answering), ("answering_later", answering_later)):
         strategy.answer = answer
         async with running(failure_strategy=f"{__name__}:{name}", is_started=False) as it:
-            decision = it.failures.decide(failed())
-            decision = decision if isinstance(decision, Stop | Skip | Write) else await decision
+            decision = it.decide(failed())
+            decision = (
+                decision if isinstance(decision, Stop | Skip | WriteLetter) else await decision
+            )
             assert isinstance(decision, Stop)
             stops.append(decision)
     yield stops
@@ -660,7 +682,9 @@ async def answers(answer: Any) -> AsyncIterator[list[Stop]]:
 async def test_a_write_that_can_never_be_written_stops_the_channel_and_names_strategy_field_and_value(
     wrong: dict[str, Any], said: str
 ) -> None:
-    async with answers(Write(**({"topic": "t", "value": b"v", "key": None} | wrong))) as stops:
+    async with answers(
+        WriteLetter(**({"topic": "t", "value": b"v", "key": None} | wrong))
+    ) as stops:
         for stop, name in zip(stops, ("answering", "answering_later"), strict=True):
             assert f"the failure strategy '{__name__}:{name}' decided" in str(stop.error)
             assert said in str(stop.error)
@@ -687,7 +711,7 @@ async def test_a_stop_for_what_is_no_exception_stops_the_channel_and_says_so() -
 async def test_a_cancellation_of_who_waits_for_a_decision_is_no_decision() -> None:
     answering_later.answer = Skip()
     async with running(failure_strategy=f"{__name__}:answering_later", is_started=False) as it:
-        deciding = asyncio.ensure_future(it.failures.decide(failed()))  # type: ignore[arg-type]
+        deciding = asyncio.ensure_future(it.decide(failed()))  # type: ignore[arg-type]
         await asyncio.sleep(0.5)
         deciding.cancel()
         await asyncio.wait([deciding])
@@ -698,11 +722,11 @@ async def test_the_route_decides_and_poison_is_dead_lettered_whatever_the_route(
     async with running(
         failure_strategy="fail", failure_routes={"KeyError": "ignore"}, is_started=False
     ) as it:
-        assert it.failures.strategy_of(ValueError()) == "fail"
-        assert it.failures.decide(failed()) == Stop()
-        assert it.failures.decide(failed(reason=KeyError())) == Skip()
-        letter = it.failures.dead_letter(failed(reason=KeyError()))
-        assert isinstance(letter, Write)
+        assert it.strategies.name_for(ValueError()) == "fail"
+        assert it.decide(failed()) == Stop()
+        assert it.decide(failed(reason=KeyError())) == Skip()
+        letter = it.strategies.decide("dead-letter-queue", failed(reason=KeyError()))
+        assert isinstance(letter, WriteLetter)
         assert letter.topic == DEAD
 
 
@@ -711,5 +735,5 @@ async def test_a_lost_answer_may_double_a_letter_and_never_lose_it() -> None:
     """Row H-4 of the faults."""
     async with running() as it:
         it.broker.fail_next("send", TransientBrokerError("no answer"), stored=True, of=DEAD)
-        await it.failures.write(PLAIN)
+        await it.letters.write(PLAIN)
         assert len(it.records()) == 2
