@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reactive_kafka.broker.client import Connector
-from reactive_kafka.checkpoint.states import Codec
+from reactive_kafka.checkpoint.state_codec import StateCodec
 from reactive_kafka.checkpoint.store import CheckpointStore
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.strategy import CommitStrategy, Throttled
@@ -59,7 +59,7 @@ class CheckpointSpec:
     """
 
     store: CheckpointStore
-    codec: Codec
+    codec: StateCodec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

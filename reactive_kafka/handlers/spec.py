@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from reactive_kafka.channel.functions import MetadataReader, key_of
-from reactive_kafka.checkpoint.states import codec_for
+from reactive_kafka.checkpoint.state_codec import codec_for
 from reactive_kafka.commit import strategy as commits
 from reactive_kafka.config.schema import IncomingSettings, OutgoingSettings
 from reactive_kafka.delivery.lane import KeyOf

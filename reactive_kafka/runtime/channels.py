@@ -15,7 +15,7 @@ from reactive_kafka.channel.channel import Channel
 from reactive_kafka.channel.lifecycle import ChannelLifecycle
 from reactive_kafka.channel.memory import MemoryChannel
 from reactive_kafka.channel.spec import ChannelSpec, CheckpointSpec, MakeWorkers, RunServices
-from reactive_kafka.checkpoint.states import codec_for
+from reactive_kafka.checkpoint.state_codec import codec_for
 from reactive_kafka.commit.strategy import strategy_for
 from reactive_kafka.config.schema import IncomingSettings, OutgoingSettings
 from reactive_kafka.delivery.skipping import Skipping
