@@ -294,7 +294,7 @@ def test_importing_the_package_loads_none_of_our_own_modules_that_only_some_appl
         "config.microprofile.application",
         "config.microprofile.files",
         "formats.models",
-        "formats.texts",
+        "formats.json_text",
         "spark.batches.function",
         "spark.batches.schema",
     )

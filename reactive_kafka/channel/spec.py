@@ -24,7 +24,7 @@ from reactive_kafka.delivery.limit import Bucket
 from reactive_kafka.delivery.skipping import Skipping
 from reactive_kafka.delivery.workers import HandlerTotals, Workers, WorkerSetup, WorkerSignals
 from reactive_kafka.failure.headers import delay_of
-from reactive_kafka.formats import Schemas
+from reactive_kafka.formats import ChannelSchemas
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.observe.facts import PartitionTotals
 from reactive_kafka.outgoing.transactions import TransactionalProducers
@@ -85,7 +85,7 @@ class ChannelSpec:
     # Makes the clients that read the channel's own topics; None: the run's does.
     connector: Connector | None = None
     # What the formats of its values and keys need.
-    schemas: Schemas | None = None
+    schemas: ChannelSchemas | None = None
     # What the application does not get; handlers have theirs. None: it gets all.
     skipping: Skipping | None = None
     # Each record goes to several handlers.

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import ConfigError, DecodeError, EncodeError
 from reactive_kafka.formats.encoders import write_json
-from reactive_kafka.formats.names import FormatError, load_object
-from reactive_kafka.formats.wanted import wanted
+from reactive_kafka.formats.format_names import FormatError
+from reactive_kafka.formats.payload_type import payload_type_of
+from reactive_kafka.formats.user_objects import load_object
 
 
 class StateCodec(NamedTuple):
@@ -66,7 +67,7 @@ def _model_codec(target: Any) -> StateCodec:
     # Imported here because it imports pydantic, which most applications do not need.
     from reactive_kafka.formats.models import model_for
 
-    model = model_for(wanted(target))
+    model = model_for(payload_type_of(target))
 
     def encode(state: object) -> str:
         try:

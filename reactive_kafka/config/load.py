@@ -55,7 +55,7 @@ from reactive_kafka.config.told.traps import DEFAULT_FILE, traps
 from reactive_kafka.config.told.unused import UNUSED_BY_HTTP, UNUSED_BY_INCOMING, UNUSED_BY_OUTGOING
 from reactive_kafka.config.values import TOPIC, unknown_channel
 from reactive_kafka.errors import ConfigError
-from reactive_kafka.formats.names import EVENTS
+from reactive_kafka.formats.format_names import EVENTS
 
 _Tables = Mapping[str, Any]
 Where = str | Path | Sequence[str | Path] | _Tables | None

@@ -26,7 +26,7 @@ from reactive_kafka.config.values import (
     choice,
     integer,
 )
-from reactive_kafka.formats.registered.schemas import Strategy
+from reactive_kafka.formats.registered.channel_schemas import SubjectStrategy
 
 T = TypeVar("T")
 # Of a field's metadata.
@@ -272,8 +272,8 @@ class SchemaSettings:
         "The schema's file (`.avsc`, `.json`, `.proto`): what is read is resolved to it, what is written has it. "
         "Default: the writer's schema, or one made from the type of what is sent.",
     )
-    subject: Strategy = setting(
-        choice(*get_args(Strategy)),
+    subject: SubjectStrategy = setting(
+        choice(*get_args(SubjectStrategy)),
         "topic",
         "What a schema is registered under: the topic with `-value` or `-key` behind it, its own name, or both.",
     )

@@ -25,9 +25,9 @@ from reactive_kafka.formats.cloudevents import (
     parse_time,
 )
 from reactive_kafka.formats.cloudevents_envelope import envelope_of
-from reactive_kafka.formats.guarding import Decoder
-from reactive_kafka.formats.names import EVENTS
-from reactive_kafka.formats.wanted import wanted
+from reactive_kafka.formats.format_names import EVENTS
+from reactive_kafka.formats.guarded_decoder import Decoder
+from reactive_kafka.formats.payload_type import payload_type_of
 from reactive_kafka.records import HeaderPairs
 
 PREFIX = "ce_"
@@ -64,7 +64,7 @@ def record_decoder(
             what is no event cannot be decoded, and data that nothing is asked of is read by its own
             media type.
     """
-    asked = wanted(payload_type)
+    asked = payload_type_of(payload_type)
     is_demanded = deserializer == EVENTS
     takes_anything = is_demanded and asked.base in (Any, object) and not asked.constrained
     named = None if is_demanded else deserializer

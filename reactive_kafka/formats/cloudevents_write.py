@@ -30,7 +30,7 @@ from reactive_kafka.formats.cloudevents import (
 )
 from reactive_kafka.formats.cloudevents_read import CONTENT_TYPES, PREFIX, says_event
 from reactive_kafka.formats.encoders import Encoder, pydantic_json
-from reactive_kafka.formats.names import EVENTS, REGISTERED_FORMATS
+from reactive_kafka.formats.format_names import EVENTS, REGISTERED_FORMATS
 from reactive_kafka.records import HeaderPairs
 
 Mode = Literal["binary", "structured"]

@@ -19,19 +19,20 @@ from reactive_kafka.formats.cloudevents_read import (
     record_decoder,
     value_decoder,
 )
-from reactive_kafka.formats.guarding import Decoder, Explain, Read, guarded
-from reactive_kafka.formats.names import (
+from reactive_kafka.formats.format_names import (
     EVENTS,
     FLOATS,
     INTEGERS,
     REGISTERED_FORMATS,
     FormatError,
-    format_function,
-    unusable,
+    unknown_format,
 )
+from reactive_kafka.formats.guarded_decoder import Decoder, Explain, Read, guarded
+from reactive_kafka.formats.payload_type import PayloadType, is_union, payload_type_of
+from reactive_kafka.formats.registered.channel_schemas import SchemaSource
 from reactive_kafka.formats.registered.codecs import registered_decoder
-from reactive_kafka.formats.registered.schemas import Registered, framed
-from reactive_kafka.formats.wanted import Wanted, is_union, wanted
+from reactive_kafka.formats.registered.wire_format import framed
+from reactive_kafka.formats.user_objects import format_function
 
 if TYPE_CHECKING:
     from reactive_kafka.formats.models import Model
@@ -91,7 +92,7 @@ _PLAIN: dict[str, tuple[Read, type]] = {
 
 
 def decoder_for(
-    payload_type: object, deserializer: str | None, source: Registered | None = None
+    payload_type: object, deserializer: str | None, source: SchemaSource | None = None
 ) -> Decoder | None:
     """The function that turns a record's bytes into what the handler expects.
 
@@ -112,7 +113,7 @@ def decoder_for(
     """
     if deserializer == EVENTS:
         return value_decoder(record_decoder_for(payload_type, deserializer))
-    asked = wanted(payload_type)
+    asked = payload_type_of(payload_type)
     name = deserializer or (
         "bytes" if asked.base is bytes else "string" if asked.base is str else "json"
     )
@@ -128,7 +129,7 @@ def decoder_for(
             raise _contradiction(name, "what the JSON holds, never bytes", asked)
         return _model_for(asked).decoder(asked)
     if name not in _PLAIN:
-        raise unusable(name)
+        raise unknown_format(name)
     read, gives = _PLAIN[name]
     if not _fits(gives, asked.base):
         raise _contradiction(name, gives.__name__, asked)
@@ -164,10 +165,10 @@ def refused_tombstone(payload_type: object) -> str | None:
     """Why a handler with this annotation does not take a record without a value, as None; None if
     it does.
     """
-    return wanted(payload_type).tombstone_refusal
+    return payload_type_of(payload_type).tombstone_refusal
 
 
-def _typed(read: Read, asked: Wanted, gives: type) -> Decoder:
+def _typed(read: Read, asked: PayloadType, gives: type) -> Decoder:
     """Read, and also validate where the annotation asks for more than the bare type that the format
     yields.
     """
@@ -186,14 +187,14 @@ def _typed(read: Read, asked: Wanted, gives: type) -> Decoder:
     return guarded(read_and_validate, asked, explain_either)
 
 
-def _model_for(asked: Wanted) -> Model:
+def _model_for(asked: PayloadType) -> Model:
     # Which imports pydantic.
     from reactive_kafka.formats.models import model_for
 
     return model_for(asked)
 
 
-def _function_decoder(path: str, asked: Wanted) -> Decoder:
+def _function_decoder(path: str, asked: PayloadType) -> Decoder:
     """Call the user's function and check its result against the annotation."""
     function = format_function(path)
     from_value, explain = _model_or_class(path, asked)
@@ -211,7 +212,7 @@ def _function_decoder(path: str, asked: Wanted) -> Decoder:
     return guarded(read, asked, explain)
 
 
-def _model_or_class(path: str, asked: Wanted) -> tuple[Callable[[Any], object], Explain]:
+def _model_or_class(path: str, asked: PayloadType) -> tuple[Callable[[Any], object], Explain]:
     """How the result of the function at *path* is checked: by isinstance for a class that no
     validator knows.
     """
@@ -238,7 +239,7 @@ def _fits(gives: type, base: Any) -> bool:
     if base in (Any, object):
         return True
     if is_union(base):
-        return any(_fits(gives, wanted(member).base) for member in typing.get_args(base))
+        return any(_fits(gives, payload_type_of(member).base) for member in typing.get_args(base))
     if typing.get_origin(base) is Literal:
         return any(type(value) is gives for value in typing.get_args(base))
     if gives is int and base is float:
@@ -247,7 +248,7 @@ def _fits(gives: type, base: Any) -> bool:
     return isinstance(base, type) and issubclass(base, gives) and base is not bool
 
 
-def _contradiction(name: str, gives: str, asked: Wanted) -> FormatError:
+def _contradiction(name: str, gives: str, asked: PayloadType) -> FormatError:
     return FormatError(
         f"the deserializer {name!r} yields {gives}, but the handler asks for {asked.name}: "
         "change the annotation or the deserializer (without a deserializer the annotation decides)"

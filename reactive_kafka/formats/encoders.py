@@ -13,16 +13,16 @@ from functools import cache
 from typing import Any
 
 from reactive_kafka.errors import EncodeError
-from reactive_kafka.formats.names import (
+from reactive_kafka.formats.format_names import (
     EVENTS,
     FLOATS,
     INTEGERS,
     REGISTERED_FORMATS,
-    format_function,
-    unusable,
+    unknown_format,
 )
+from reactive_kafka.formats.registered.channel_schemas import SchemaSource
 from reactive_kafka.formats.registered.codecs import registered_encoder
-from reactive_kafka.formats.registered.schemas import Registered
+from reactive_kafka.formats.user_objects import format_function
 
 Encoder = Callable[[object], bytes | None]
 
@@ -32,7 +32,7 @@ _KNOWN = re.compile(
 )
 
 
-def encoder_for(serializer: str | None, source: Registered | None = None) -> Encoder:
+def encoder_for(serializer: str | None, source: SchemaSource | None = None) -> Encoder:
     """The function that turns a value into a record's bytes; None always becomes None, a tombstone.
 
     Args:
@@ -57,7 +57,7 @@ def encoder_for(serializer: str | None, source: Registered | None = None) -> Enc
     if serializer in REGISTERED_FORMATS and source is not None:
         return registered_encoder(serializer, source)
     if serializer not in _WRITERS:
-        raise unusable(serializer)
+        raise unknown_format(serializer)
     return _WRITERS[serializer]
 
 

@@ -27,11 +27,11 @@ from pydantic_core.core_schema import ErrorType
 
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.formats.exact_decimals import exactly
-from reactive_kafka.formats.guarding import Decoder, Explain, Read, guarded
+from reactive_kafka.formats.format_names import FormatError
+from reactive_kafka.formats.guarded_decoder import Decoder, Explain, Read, guarded
 from reactive_kafka.formats.like_json import reader_like_json
-from reactive_kafka.formats.names import FormatError
+from reactive_kafka.formats.payload_type import PayloadType, has_struct
 from reactive_kafka.formats.quick_json import parsed, quick_reader, quickly, struct_reader
-from reactive_kafka.formats.wanted import Wanted, has_struct
 
 # Problems named in the text; the others are counted.
 _SHOWN = 3
@@ -190,12 +190,12 @@ class Model(NamedTuple):
     def from_json(self) -> Read:
         return quickly(self.quick, self.careful)
 
-    def decoder(self, wanted: Wanted) -> Decoder:
+    def decoder(self, wanted: PayloadType) -> Decoder:
         """From JSON; a record that is read quickly costs no call of :func:`guarded`'s."""
         return quickly(self.quick, guarded(self.careful, wanted, self.explain))
 
 
-def model_for(wanted: Wanted) -> Model:
+def model_for(wanted: PayloadType) -> Model:
     """Compile the reader of *wanted*; a FormatError if neither pydantic nor msgspec can read it."""
     if not wanted.constrained and wanted.base in _ANYTHING:
         return Model(
@@ -204,7 +204,7 @@ def model_for(wanted: Wanted) -> Model:
     return _msgspec_model(wanted) if has_struct(wanted.annotation) else _pydantic_model(wanted)
 
 
-def _pydantic_model(wanted: Wanted) -> Model:
+def _pydantic_model(wanted: PayloadType) -> Model:
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(portable(wanted.annotation))
         validator = adapter.validator
@@ -237,7 +237,7 @@ def _as_it_is(value: Any) -> Any:
     return value
 
 
-def _msgspec_model(wanted: Wanted) -> Model:
+def _msgspec_model(wanted: PayloadType) -> Model:
     import msgspec
 
     try:

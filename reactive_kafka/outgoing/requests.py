@@ -32,12 +32,12 @@ from reactive_kafka.errors import (
 )
 from reactive_kafka.formats import (
     RecordDecoder,
-    Registered,
+    SchemaSource,
     decoder_for,
     record_decoder_for,
     refused_tombstone,
 )
-from reactive_kafka.formats.names import REGISTERED_FORMATS
+from reactive_kafka.formats.format_names import REGISTERED_FORMATS
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.observe.outages import OutageReports
 from reactive_kafka.outgoing.outbox import Gathering, Outbound
@@ -291,7 +291,7 @@ class Requests:
 
 
 def reply_decoder(
-    reply_type: Any, serializer: str | None, registered: Registered | None = None
+    reply_type: Any, serializer: str | None, registered: SchemaSource | None = None
 ) -> RecordDecoder:
     """What makes a reply of its record: in the format of the channel's values, as *reply_type*.
 
@@ -310,7 +310,7 @@ def reply_decoder(
 
 
 def _decoder(
-    reply_type: Any, deserializer: str | None, registered: Registered | None = None
+    reply_type: Any, deserializer: str | None, registered: SchemaSource | None = None
 ) -> RecordDecoder:
     decode = decoder_for(reply_type, deserializer, registered)
     read = record_decoder_for(reply_type, deserializer, decode)

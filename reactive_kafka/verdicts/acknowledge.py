@@ -9,7 +9,7 @@ from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.values import TIME, parse_duration
 from reactive_kafka.errors import BrokerError
 from reactive_kafka.failure.strategies import check_replacement, topic_for
-from reactive_kafka.formats.names import EVENTS
+from reactive_kafka.formats.format_names import EVENTS
 from reactive_kafka.observe.events import HandlerFailed, OutputLost
 from reactive_kafka.records import Record
 from reactive_kafka.verdicts.delivery import D, Delivery, failure_of, is_open

@@ -9,9 +9,10 @@ from io import BytesIO
 from typing import Any
 
 from reactive_kafka.errors import DecodeError, EncodeError
-from reactive_kafka.formats.guarding import Decoder, guarded
+from reactive_kafka.formats.format_names import FormatError
+from reactive_kafka.formats.guarded_decoder import Decoder, guarded
 from reactive_kafka.formats.models import model_for
-from reactive_kafka.formats.names import FormatError
+from reactive_kafka.formats.payload_type import PayloadType
 from reactive_kafka.formats.registered.avro_branches import branch_reader
 from reactive_kafka.formats.registered.avro_limits import (
     has_weightless_items,
@@ -34,28 +35,26 @@ from reactive_kafka.formats.registered.avro_schemas import (
 from reactive_kafka.formats.registered.avro_schemas import loaded as loaded
 from reactive_kafka.formats.registered.avro_types import schema_of_type
 from reactive_kafka.formats.registered.avro_written import preparer
-from reactive_kafka.formats.registered.members import named_models
-from reactive_kafka.formats.registered.plain import is_model, plain_inside, plain_maker
-from reactive_kafka.formats.registered.schemas import (
-    HEAD,
-    IdOf,
-    Known,
-    Latest,
-    Registered,
-    Schema,
-    head,
-    head_of,
-    keep,
-    named_by,
-    not_registered,
+from reactive_kafka.formats.registered.channel_schemas import (
+    SchemaSource,
+    keep_bounded,
+    no_schema_error,
 )
-from reactive_kafka.formats.wanted import Wanted
+from reactive_kafka.formats.registered.plain_data import is_model, plain_inside, plain_maker
+from reactive_kafka.formats.registered.schema_questions import IdOf, LatestOf, Schema, SchemaWithId
+from reactive_kafka.formats.registered.union_members import named_models
+from reactive_kafka.formats.registered.wire_format import (
+    HEAD,
+    possible_prefix,
+    prefix_of,
+    schema_named_by,
+)
 
 Read = Callable[[BytesIO], Any]
 Write = Callable[[bytes, Any], bytes]
 
 
-def avro_decoder(asked: Wanted, source: Registered) -> Decoder:
+def avro_decoder(asked: PayloadType, source: SchemaSource) -> Decoder:
     """Data by the writer's schema, resolved to the reader's where there is one, then into the
     annotation.
 
@@ -74,7 +73,7 @@ def avro_decoder(asked: Wanted, source: Registered) -> Decoder:
     takes_dicts = asked.is_free and asked.base in (dict, dict[str, Any])
 
     def reader_of(first: bytes) -> tuple[Read, Callable[[Any], object]]:
-        named = named_by(first)
+        named = schema_named_by(first)
         writer = registered_schema(schemas.find(named), DecodeError, str(named))
         if has_weightless_items(writer.root, writer.named):
             raise DecodeError(
@@ -84,10 +83,10 @@ def avro_decoder(asked: Wanted, source: Registered) -> Decoder:
         steps.append(branch_reader(reader or writer, asked.annotation))
         read = _reader(writer, [step for step in steps if step is not None])
         name = short_name((reader or writer).name)
-        return keep(readers, first, (read, members.get(name, model).from_value))
+        return keep_bounded(readers, first, (read, members.get(name, model).from_value))
 
     def read(value: bytes) -> object:
-        first = head_of(value)
+        first = possible_prefix(value)
         read_data, from_plain = readers.get(first) or reader_of(first)
         data = BytesIO(value)
         data.seek(len(first))
@@ -95,7 +94,7 @@ def avro_decoder(asked: Wanted, source: Registered) -> Decoder:
             plain = read_data(data)
         except Unresolved as error:
             raise DecodeError(
-                f"{named_by(first)}, which it was written with, does not resolve to {source.file}: {error}"
+                f"{schema_named_by(first)}, which it was written with, does not resolve to {source.file}: {error}"
             ) from None
         except DecodeError:
             raise
@@ -104,7 +103,7 @@ def avro_decoder(asked: Wanted, source: Registered) -> Decoder:
         except Exception as error:
             # Bytes of anybody's; the text may quote them.
             raise DecodeError(
-                f"not data of {named_by(first)}: {type(error).__name__} while reading it"
+                f"not data of {schema_named_by(first)}: {type(error).__name__} while reading it"
             ) from None
         return (
             plain if takes_all or (takes_dicts and isinstance(plain, dict)) else from_plain(plain)
@@ -146,7 +145,7 @@ def _with_length(data: BytesIO) -> BytesIO:
     return found
 
 
-def avro_encoder(source: Registered) -> Callable[[object], bytes | None]:
+def avro_encoder(source: SchemaSource) -> Callable[[object], bytes | None]:
     """The id of the schema in ``file``, of the value's own type, or of the subject's latest; then
     the data.
 
@@ -169,8 +168,8 @@ def avro_encoder(source: Registered) -> Callable[[object], bytes | None]:
             raise EncodeError(str(error)) from None
         if found is None:
             if source.register or source.subject != "topic":
-                raise not_registered(kind.__name__)
-            known: Known = schemas.find(Latest(source.subject_of("")))
+                raise no_schema_error(kind.__name__)
+            known: SchemaWithId = schemas.find(LatestOf(source.subject_of("")))
             id = known.id
             found = registered_schema(known.schema, EncodeError, f"schema {id}")
         else:
@@ -183,7 +182,7 @@ def avro_encoder(source: Registered) -> Callable[[object], bytes | None]:
             raise EncodeError(
                 f"schema {id} cannot be used: {type(error).__name__}: {error}"
             ) from error
-        return keep(writers, kind, (head(id), writer))
+        return keep_bounded(writers, kind, (prefix_of(id), writer))
 
     def write(value: object) -> bytes | None:
         if value is None:

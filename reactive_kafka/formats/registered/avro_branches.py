@@ -18,6 +18,7 @@ from pydantic import RootModel
 
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.formats.models import model_for
+from reactive_kafka.formats.payload_type import is_union, name_of, payload_type_of
 from reactive_kafka.formats.registered.avro_resolution import (
     Later,
     Step,
@@ -32,9 +33,8 @@ from reactive_kafka.formats.registered.avro_schemas import (
     short_name,
     type_of,
 )
-from reactive_kafka.formats.registered.fields import fields_of
-from reactive_kafka.formats.registered.plain import is_model
-from reactive_kafka.formats.wanted import is_union, name_of, wanted
+from reactive_kafka.formats.registered.model_fields import fields_of
+from reactive_kafka.formats.registered.plain_data import is_model
 
 _SEQUENCES = (list, tuple, set, frozenset, Sequence)
 
@@ -119,7 +119,7 @@ class _Branches:
             return self.reader(record, annotation) or as_it_is
         if kind is not None:
             inner = self.reader(record, kind) or as_it_is
-            read = model_for(wanted(kind)).from_value
+            read = model_for(payload_type_of(kind)).from_value
             return lambda data: read(inner(data))
         if _takes_any_record(annotation):
             fields = self.reader(record, Any) or as_it_is
@@ -166,10 +166,12 @@ def _classes_of(annotation: Any) -> dict[str, Any]:
 
 
 def _members_of(annotation: Any) -> list[Any]:
-    base = wanted(annotation).base
+    base = payload_type_of(annotation).base
     if isinstance(base, type) and issubclass(base, RootModel):
         return _members_of(base.model_fields["root"].annotation)
-    return [wanted(one).base for one in typing.get_args(base)] if is_union(base) else [base]
+    return (
+        [payload_type_of(one).base for one in typing.get_args(base)] if is_union(base) else [base]
+    )
 
 
 def _takes_any_record(annotation: Any) -> bool:

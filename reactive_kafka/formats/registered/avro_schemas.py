@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from reactive_kafka.errors import DecodeError, EncodeError, MissingExtraError
-from reactive_kafka.formats.names import FormatError
+from reactive_kafka.formats.format_names import FormatError
 from reactive_kafka.formats.registered.avro_limits import Types
-from reactive_kafka.formats.registered.schemas import Schema
+from reactive_kafka.formats.registered.schema_questions import Schema
 
 NAMED = ("record", "error", "enum", "fixed")
 RECORDS = ("record", "error")

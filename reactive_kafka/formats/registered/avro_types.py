@@ -10,10 +10,10 @@ from enum import Enum
 from typing import Any, Literal
 from uuid import UUID
 
-from reactive_kafka.formats.names import FormatError
-from reactive_kafka.formats.registered.fields import MISSING, fields_of
-from reactive_kafka.formats.registered.plain import is_model
-from reactive_kafka.formats.wanted import is_union, name_of, wanted
+from reactive_kafka.formats.format_names import FormatError
+from reactive_kafka.formats.payload_type import is_union, name_of, payload_type_of
+from reactive_kafka.formats.registered.model_fields import MISSING, fields_of
+from reactive_kafka.formats.registered.plain_data import is_model
 
 _PLAIN: dict[Any, Any] = {
     str: "string",
@@ -97,13 +97,13 @@ def _smaller_first(members: tuple[Any, ...]) -> list[Any]:
     are registered already, and right for other libraries, which take a dict for the first record
     that has most of its fields.
     """
-    models = [one for one in members if is_model(wanted(one).base)]
-    ordered = iter(sorted(models, key=lambda one: len(fields_of(wanted(one).base))))
-    return [next(ordered) if is_model(wanted(one).base) else one for one in members]
+    models = [one for one in members if is_model(payload_type_of(one).base)]
+    ordered = iter(sorted(models, key=lambda one: len(fields_of(payload_type_of(one).base))))
+    return [next(ordered) if is_model(payload_type_of(one).base) else one for one in members]
 
 
 def _of(annotation: Any, named: dict[type, str]) -> Any:
-    asked = wanted(annotation)
+    asked = payload_type_of(annotation)
     if asked.accepts_none and asked.base not in (types.NoneType, None, Any, object):
         inner = _of(asked.base, named)
         return ["null", *(inner if isinstance(inner, list) else [inner])]

@@ -34,8 +34,8 @@ from reactive_kafka.formats.registered.avro_schemas import (
     short_name,
     type_of,
 )
-from reactive_kafka.formats.registered.fields import fields_of
-from reactive_kafka.formats.registered.plain import is_model
+from reactive_kafka.formats.registered.model_fields import fields_of
+from reactive_kafka.formats.registered.plain_data import is_model
 
 Prepare = Callable[[Any, Any], Any]
 """From plain data and its object to what fastavro takes."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from reactive_kafka.formats.guarding import Decoder
-from reactive_kafka.formats.registered.schemas import Registered
-from reactive_kafka.formats.wanted import Wanted
+from reactive_kafka.formats.guarded_decoder import Decoder
+from reactive_kafka.formats.payload_type import PayloadType
+from reactive_kafka.formats.registered.channel_schemas import SchemaSource
 
 
 def load_file(name: str, file: str) -> Any:
@@ -26,7 +26,7 @@ def load_file(name: str, file: str) -> Any:
     return load(file)
 
 
-def registered_decoder(name: str, asked: Wanted, source: Registered) -> Decoder:
+def registered_decoder(name: str, asked: PayloadType, source: SchemaSource) -> Decoder:
     """Bytes -> value; besides what every decoder does it raises SchemaMissing where a schema is
     still to come.
     """
@@ -41,7 +41,7 @@ def registered_decoder(name: str, asked: Wanted, source: Registered) -> Decoder:
     return made
 
 
-def registered_encoder(name: str, source: Registered) -> Callable[[object], bytes | None]:
+def registered_encoder(name: str, source: SchemaSource) -> Callable[[object], bytes | None]:
     """Value -> bytes; it raises EncodeError, and SchemaMissing."""
     encoder: Any
     if name == "avro":

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-from reactive_kafka.formats.guarding import Decoder, Explain, guarded
-from reactive_kafka.formats.names import FormatError
-from reactive_kafka.formats.wanted import Wanted, wanted
+from reactive_kafka.formats.format_names import FormatError
+from reactive_kafka.formats.guarded_decoder import Decoder, Explain, guarded
+from reactive_kafka.formats.payload_type import PayloadType, payload_type_of
 
 
 def checker_for(payload_type: object) -> Decoder | None:
@@ -19,7 +19,7 @@ def checker_for(payload_type: object) -> Decoder | None:
     that, as by pydantic or msgspec; the checker raises DecodeError where it does not fit. An
     annotation that nothing can check asks for nothing.
     """
-    asked = wanted(payload_type)
+    asked = payload_type_of(payload_type)
     if asked.base in (Any, object) and not asked.constrained:
         return None
     kind = asked.base if _is_class(asked.base) and not asked.constrained else None
@@ -43,7 +43,7 @@ def _is_class(base: Any) -> bool:
     return isinstance(base, type)
 
 
-def _validator(asked: Wanted) -> tuple[Callable[[Any], object], Explain] | None:
+def _validator(asked: PayloadType) -> tuple[Callable[[Any], object], Explain] | None:
     """The validator of a type; of classes that none knows, one that takes their instances only."""
     from pydantic import ConfigDict, TypeAdapter
     from pydantic.errors import PydanticUserError

@@ -9,16 +9,16 @@ import typing
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Union
 
-from reactive_kafka.formats.wanted import has_struct, is_union, wanted
+from reactive_kafka.formats.payload_type import has_struct, is_union, payload_type_of
 
 
-def kinds_of(annotation: Any) -> tuple[type, ...] | None:
+def classes_of_annotation(annotation: Any) -> tuple[type, ...] | None:
     """The classes that values of a type are instances of, None's too; None: no classes say that, or
     not they alone.
     """
-    asked = wanted(annotation)
+    asked = payload_type_of(annotation)
     members = (
-        [wanted(member) for member in typing.get_args(asked.base)]
+        [payload_type_of(member) for member in typing.get_args(asked.base)]
         if is_union(asked.base)
         else [asked]
     )
@@ -38,7 +38,7 @@ def _is_class(base: Any) -> bool:
     )
 
 
-def told_apart(annotations: Sequence[Any], *, are_objects: bool = False) -> Any:
+def discriminated_union(annotations: Sequence[Any], *, are_objects: bool = False) -> Any:
     """The annotation that reads a value as the right one of these types; None if what is read does
     not tell which.
 
@@ -46,7 +46,7 @@ def told_apart(annotations: Sequence[Any], *, are_objects: bool = False) -> Any:
     values are ``Literal``, none of them in two classes. *are_objects*: nothing is read, and classes
     are enough.
     """
-    found = [kinds_of(annotation) for annotation in annotations]
+    found = [classes_of_annotation(annotation) for annotation in annotations]
     if any(kinds is None for kinds in found):
         return None
     every = dict.fromkeys(kind for kinds in found for kind in kinds or ())

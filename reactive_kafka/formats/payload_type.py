@@ -12,7 +12,7 @@ from typing import Annotated, Any, NewType, Union
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PayloadType:
     """An analysed annotation."""
 
     # The handler's; Any if there is none.
@@ -42,10 +42,10 @@ class Wanted:
         return None if self.accepts_none else f"no value (a tombstone), but {asks}"
 
 
-def wanted(annotation: object) -> Wanted:
+def payload_type_of(annotation: object) -> PayloadType:
     """Analyse *annotation*; a missing one asks for anything."""
     whole: Any = Any if annotation in (inspect.Parameter.empty, object) else annotation
-    return Wanted(whole, *_look_through(whole))
+    return PayloadType(whole, *_look_through(whole))
 
 
 def name_of(annotation: Any) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 
 from reactive_kafka.formats.models import portable
-from reactive_kafka.formats.wanted import has_struct
+from reactive_kafka.formats.payload_type import has_struct
 
 Schema = dict[str, Any]
 _BY_NAME = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
@@ -20,14 +20,16 @@ _DATA = ("default", "const", "enum", "examples", "example")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class DescribedType:
     """A type, as it is read or as it is written: a model may use other names for each."""
 
     annotation: Any
     mode: Literal["validation", "serialization"]
 
 
-def schemas_of(asked: Sequence[Asked], where: str) -> tuple[list[Schema], dict[str, Schema]]:
+def schemas_of_types(
+    asked: Sequence[DescribedType], where: str
+) -> tuple[list[Schema], dict[str, Schema]]:
     """The schema of each, and those of the models by name, which the first refer to as *where* plus
     the name.
 
@@ -51,7 +53,7 @@ def schemas_of(asked: Sequence[Asked], where: str) -> tuple[list[Schema], dict[s
 
 
 def _by_pydantic(
-    asked: Mapping[int, Asked], where: str
+    asked: Mapping[int, DescribedType], where: str
 ) -> tuple[dict[int, Schema], dict[str, Schema]]:
     adapters: dict[int, TypeAdapter[Any]] = {}
     # Of defaults that have no JSON: they are left out.

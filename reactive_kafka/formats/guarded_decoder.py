@@ -7,14 +7,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from reactive_kafka.errors import DecodeError, SchemaAwayError
-from reactive_kafka.formats.wanted import Wanted
+from reactive_kafka.formats.payload_type import PayloadType
 
 Read = Callable[[bytes], object]
 Decoder = Callable[[bytes | None], object]
 Explain = Callable[[Exception], DecodeError]
 
 
-def guarded(read: Read, wanted: Wanted, explain: Explain) -> Decoder:
+def guarded(read: Read, wanted: PayloadType, explain: Explain) -> Decoder:
     """A decoder that calls *read* and raises only :class:`DecodeError`, SchemaAwayError, SystemExit
     and KeyboardInterrupt.
 

@@ -16,20 +16,16 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.formats.cloudevents_read import Parts
-from reactive_kafka.formats.names import FormatError
-from reactive_kafka.formats.registered.proto_files import schema_of_file
-from reactive_kafka.formats.registered.schemas import (
-    VALUE_HEADER,
-    Ask,
-    ByGuid,
-    ById,
-    Registered,
-    Schema,
+from reactive_kafka.formats.format_names import FormatError
+from reactive_kafka.formats.json_text import TextSource, ask_of, name_of, read_texts, text_source
+from reactive_kafka.formats.registered.channel_schemas import (
+    ChannelSchemas,
     SchemaMissing,
-    Schemas,
-    head,
+    SchemaSource,
 )
-from reactive_kafka.formats.texts import TextSource, ask_of, name_of, read_texts, text_source
+from reactive_kafka.formats.registered.proto_files import schema_of_file
+from reactive_kafka.formats.registered.schema_questions import ByGuid, ById, Schema, SchemaQuestion
+from reactive_kafka.formats.registered.wire_format import VALUE_HEADER, prefix_of
 
 ORDER = {
     "type": "record",
@@ -64,17 +60,19 @@ VALUE = {
 def avro(schema: Any, value: Any, id: int = 1) -> bytes:
     data = BytesIO()
     fastavro.schemaless_writer(data, fastavro.parse_schema(schema), value)
-    return head(id) + data.getvalue()
+    return prefix_of(id) + data.getvalue()
 
 
 def source_of(name: str, file: str | None = None, *, finds_events: bool = True) -> TextSource:
     """As it comes to an executor, which has no file."""
-    made = text_source(name, Registered(Schemas("orders"), "orders", file=file), finds_events)
+    made = text_source(
+        name, SchemaSource(ChannelSchemas("orders"), "orders", file=file), finds_events
+    )
     sent: TextSource = pickle.loads(pickle.dumps(made))
     return sent
 
 
-def answers_of(*schemas: Schema) -> dict[Ask, Any]:
+def answers_of(*schemas: Schema) -> dict[SchemaQuestion, Any]:
     return {ById(id): schema for id, schema in enumerate(schemas, 1)}
 
 
@@ -111,7 +109,7 @@ def test_each_record_is_read_with_the_schema_that_it_names() -> None:
         b"\0\0",
         b"",
     ]
-    values += [avro(second, {"b": "x"}, 3), avro(first, {"a": 2}, 4), head(2) + b"\xff"]
+    values += [avro(second, {"b": "x"}, 3), avro(first, {"a": 2}, 4), prefix_of(2) + b"\xff"]
     found = read_texts(read, [(value, ()) for value in values])
     assert found.texts == ['{"b": "x"}', '{"a": 1}', *[None] * 7]
     # The first record that needs a schema names it, the others only wait.
@@ -128,7 +126,7 @@ def test_what_the_registry_has_refused_is_what_is_wrong_with_the_record() -> Non
     read = source_of("avro").reader(
         {ById(1): DecodeError("schema registry x: schema 1: 404: no such schema")}
     )
-    found = read_texts(read, [(head(1), ())])
+    found = read_texts(read, [(prefix_of(1), ())])
     assert found == ([None], ["schema registry x: schema 1: 404: no such schema"], [None])
 
 
@@ -168,7 +166,7 @@ def test_the_readers_schema_goes_along_and_resolves_what_others_have_written(
     with pytest.raises(
         DecodeError, match=r"schema 2, which it was written with, does not resolve to .*order\.avsc"
     ):
-        read(Parts(head(2)))
+        read(Parts(prefix_of(2)))
 
 
 @pytest.mark.parametrize(
@@ -202,7 +200,7 @@ INT64, STRING, BYTES = 3, 9, 12
 
 def test_a_protobuf_message_is_json_under_the_names_of_its_fields(tmp_path: Path) -> None:
     kind, schema = proto_of(("order_id", 1, INT64), ("note", 2, STRING), ("raw", 3, BYTES))
-    value = head(1) + b"\0" + kind(order_id=2**60, raw=b"\xff").SerializeToString()
+    value = prefix_of(1) + b"\0" + kind(order_id=2**60, raw=b"\xff").SerializeToString()
     text = source_of("protobuf").reader(answers_of(schema))(Parts(value))
     assert text is not None
     assert json.loads(text) == {"order_id": 2**60, "note": "", "raw": "/w=="}
@@ -223,20 +221,20 @@ def test_json_with_a_schema_stays_as_it_is(tmp_path: Path) -> None:
     wants = Schema("JSON", '{"type": "object", "required": ["nothing"]}')
     read = source_of("json-schema").reader(answers_of(wants, Schema("AVRO", '"string"')))
     # The model's columns say what is to be there.
-    assert read(Parts(head(1) + written)) == written.decode()
+    assert read(Parts(prefix_of(1) + written)) == written.decode()
     with pytest.raises(DecodeError, match="schema 2 is no JSON Schema, but one of AVRO"):
-        read(Parts(head(2) + written))
+        read(Parts(prefix_of(2) + written))
     with pytest.raises(DecodeError, match="not valid JSON: invalid start byte at byte 1"):
-        read(Parts(head(1) + b"{\xff"))
+        read(Parts(prefix_of(1) + b"{\xff"))
     file = tmp_path / "order.json"
     file.write_text('{"type": "object", "required": ["id"]}')
     source = source_of("json-schema", str(file))
     file.unlink()
     read = source.reader(answers_of(wants))
-    assert read(Parts(head(1) + b'{"id": 1}')) == '{"id": 1}'
-    assert read(Parts(head(1) + b'{"id": 1')) == '{"id": 1'
+    assert read(Parts(prefix_of(1) + b'{"id": 1}')) == '{"id": 1}'
+    assert read(Parts(prefix_of(1) + b'{"id": 1')) == '{"id": 1'
     with pytest.raises(DecodeError, match=r"does not fit the JSON Schema, .*order\.json: required"):
-        read(Parts(head(1) + b"{}"))
+        read(Parts(prefix_of(1) + b"{}"))
 
 
 EVENT = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
@@ -280,7 +278,7 @@ def test_events_of_a_format_with_schemas_are_read_too_unless_they_count_as_none(
 
 def test_what_is_nested_too_deeply_for_json_is_wrong_with_the_record() -> None:
     schema = {"type": "record", "name": "N", "fields": [{"name": "n", "type": ["null", "N"]}]}
-    data = head(1) + b"\2" * 100_000 + b"\0"
+    data = prefix_of(1) + b"\2" * 100_000 + b"\0"
     found = read_texts(avro_reader(schema), [(data, ())])
     assert found.texts == [None]
     assert found.problems[0] is not None
@@ -288,7 +286,7 @@ def test_what_is_nested_too_deeply_for_json_is_wrong_with_the_record() -> None:
 
 def test_a_source_says_whether_its_bytes_are_base64() -> None:
     made = [
-        text_source(name, Registered(Schemas(""), ""), True)
+        text_source(name, SchemaSource(ChannelSchemas(""), ""), True)
         for name in ("avro", "protobuf", "json-schema")
     ]
     assert [one.is_binary for one in made] == [True, True, False]
@@ -302,13 +300,13 @@ def test_a_pattern_that_cannot_be_checked_is_known_where_the_readers_are_made(
     file.write_text(
         json.dumps({"properties": {"note": {"pattern": r"^\p{Script=Greek}$", "type": "string"}}})
     )
-    where = Registered(Schemas("orders"), "orders", file=str(file))
+    where = SchemaSource(ChannelSchemas("orders"), "orders", file=str(file))
     made = pickle.loads(pickle.dumps(text_source("json-schema", where, finds_events=False)))
     (told,) = where.schemas.remarks
     assert told.startswith(
         f"{file}: the pattern '^\\p{{Script=Greek}}$' at properties/note/pattern is not checked"
     )
     read = made.reader({ById(1): Schema("JSON", "{}")})
-    assert read(Parts(head(1) + b'{"note": "tea"}')) == '{"note": "tea"}'
+    assert read(Parts(prefix_of(1) + b'{"note": "tea"}')) == '{"note": "tea"}'
     with pytest.raises(DecodeError, match="properties/note/type"):
-        read(Parts(head(1) + b'{"note": 7}'))
+        read(Parts(prefix_of(1) + b'{"note": 7}'))

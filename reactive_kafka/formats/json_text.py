@@ -16,18 +16,16 @@ from typing import Any, NamedTuple
 from reactive_kafka.errors import DecodeError, text_of
 from reactive_kafka.formats.cloudevents_read import Content, Parts, record_decoder
 from reactive_kafka.formats.decoders import framed_decoder, record_decoder_for
-from reactive_kafka.formats.guarding import Decoder
-from reactive_kafka.formats.names import EVENTS
-from reactive_kafka.formats.registered.codecs import load_file, registered_decoder
-from reactive_kafka.formats.registered.schemas import (
-    Ask,
-    ByGuid,
-    ById,
-    Registered,
+from reactive_kafka.formats.format_names import EVENTS
+from reactive_kafka.formats.guarded_decoder import Decoder
+from reactive_kafka.formats.payload_type import payload_type_of
+from reactive_kafka.formats.registered.channel_schemas import (
+    ChannelSchemas,
     SchemaMissing,
-    Schemas,
+    SchemaSource,
 )
-from reactive_kafka.formats.wanted import wanted
+from reactive_kafka.formats.registered.codecs import load_file, registered_decoder
+from reactive_kafka.formats.registered.schema_questions import ByGuid, ById, SchemaQuestion
 from reactive_kafka.records import HeaderPairs
 
 TextReader = Callable[[Content], str | None]
@@ -52,12 +50,12 @@ class TextSource:
         """
         return self.format in ("avro", "protobuf")
 
-    def reader(self, answers: Mapping[Ask, Any]) -> TextReader:
+    def reader(self, answers: Mapping[SchemaQuestion, Any]) -> TextReader:
         """What reads records, knowing these answers of a registry.
 
         MissingExtraError: a package is not installed.
         """
-        schemas = Schemas("")
+        schemas = ChannelSchemas("")
         for ask, answer in answers.items():
             schemas.answered(ask, answer)
         read = self._reader(schemas)
@@ -80,26 +78,26 @@ class TextSource:
             FormatError: It cannot be used.
             MissingExtraError: A package is not installed.
         """
-        schemas = Schemas("")
+        schemas = ChannelSchemas("")
         self._reader(schemas)
         return schemas.remarks
 
-    def _reader(self, schemas: Schemas) -> Callable[[Content], object]:
+    def _reader(self, schemas: ChannelSchemas) -> Callable[[Content], object]:
         if self.format == EVENTS:
             return record_decoder(_passed_on, dict[str, Any] | None, EVENTS)
-        decode = self._decoder(Registered(schemas, "", file=self.file, loaded=self.loaded))
+        decode = self._decoder(SchemaSource(schemas, "", file=self.file, loaded=self.loaded))
         return (
             record_decoder_for(Any, self.format, decode)
             if self.finds_events
             else framed_decoder(decode)
         )
 
-    def _decoder(self, source: Registered) -> Decoder:
+    def _decoder(self, source: SchemaSource) -> Decoder:
         if self.format == "json-schema":
             from reactive_kafka.formats.registered.json_schema import json_schema_text
 
             return json_schema_text(source)
-        decode = registered_decoder(self.format, wanted(Any), source)
+        decode = registered_decoder(self.format, payload_type_of(Any), source)
 
         def text(value: bytes | None) -> str | None:
             if value is None:
@@ -113,7 +111,7 @@ class TextSource:
         return text
 
 
-def text_source(name: str, source: Registered, finds_events: bool) -> TextSource:
+def text_source(name: str, source: SchemaSource, finds_events: bool) -> TextSource:
     """What makes JSON of records of this format, with the reader's schema; a CloudEvent's data if
     it *finds_events*.
 
@@ -128,7 +126,7 @@ def text_source(name: str, source: Registered, finds_events: bool) -> TextSource
     return made
 
 
-class Texts(NamedTuple):
+class JsonTexts(NamedTuple):
     """What was made of records: for each of them its JSON, what is wrong with it, the schema that
     it waits for.
     """
@@ -138,11 +136,11 @@ class Texts(NamedTuple):
     missing: list[str | None]
 
 
-def read_texts(read: TextReader, records: Iterable[tuple[bytes | None, HeaderPairs]]) -> Texts:
+def read_texts(read: TextReader, records: Iterable[tuple[bytes | None, HeaderPairs]]) -> JsonTexts:
     """Read records. A schema that is missing is named by the first record that needs it; other ones
     have ``""``.
     """
-    found = Texts([], [], [])
+    found = JsonTexts([], [], [])
     named = set[str]()
     for value, headers in records:
         text = problem = missing = None
@@ -160,7 +158,7 @@ def read_texts(read: TextReader, records: Iterable[tuple[bytes | None, HeaderPai
     return found
 
 
-def name_of(ask: Ask) -> str:
+def name_of(ask: SchemaQuestion) -> str:
     """A schema that a record names, as text."""
     return str(ask.id) if isinstance(ask, ById) else ask.guid if isinstance(ask, ByGuid) else ""
 
