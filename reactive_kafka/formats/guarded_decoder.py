@@ -1,6 +1,4 @@
-"""What is around every decoder: whatever reading raises becomes a DecodeError that quotes nothing
-of the record.
-"""
+"""The wrapper of every decoder. It turns any error into a DecodeError that quotes no record."""
 
 from __future__ import annotations
 
@@ -10,18 +8,25 @@ from reactive_kafka.errors import DecodeError, SchemaAwayError
 from reactive_kafka.formats.payload_type import PayloadType
 
 Read = Callable[[bytes], object]
+"""Reads bytes, and may raise anything."""
 Decoder = Callable[[bytes | None], object]
+"""Reads the value of a record, and raises what :func:`guarded` lists."""
 Explain = Callable[[Exception], DecodeError]
+"""Returns the DecodeError for an error of a reader."""
 
 
-def guarded(read: Read, wanted: PayloadType, explain: Explain) -> Decoder:
-    """A decoder that calls *read* and raises only :class:`DecodeError`, SchemaAwayError, SystemExit
-    and KeyboardInterrupt.
+def guarded(read: Read, payload_type: PayloadType, explain: Explain) -> Decoder:
+    """Return a decoder that calls *read*.
 
-    The text of the DecodeError that *explain* makes never quotes the record; its ``__cause__``, if
-    set, is kept.
+    It raises only :class:`DecodeError`, SchemaAwayError, SystemExit and KeyboardInterrupt.
+
+    Args:
+        read: Reads bytes. It may run code of the user, and raise anything.
+        payload_type: What the handler asks for.
+        explain: Returns the error to raise. Its text must not quote the record; its
+            ``__cause__``, if it has one, is kept.
     """
-    refusal = wanted.tombstone_refusal
+    refusal = payload_type.tombstone_refusal
 
     def decode(value: bytes | None) -> object:
         if value is None:
@@ -31,15 +36,14 @@ def guarded(read: Read, wanted: PayloadType, explain: Explain) -> Decoder:
         try:
             return read(value)
         except (SystemExit, KeyboardInterrupt, SchemaAwayError):
-            # That the process is to end, or a schema is still to come, is no statement about the
-            # record.
+            # These say nothing about the record: the process is to end, or a schema is missing.
             raise
         except Exception as error:
-            # Whatever user code raises, it means that this record does not fit.
+            # Any other error means that the record does not fit.
             refused = explain(error)
             raise refused from refused.__cause__
         except BaseException as error:
-            # Nothing here awaits, so even a CancelledError is user code's own.
+            # Nothing here awaits, so even a CancelledError comes from the user's code.
             raise DecodeError(f"decoding it raised {type(error).__name__}") from error
 
     return decode

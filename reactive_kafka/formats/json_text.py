@@ -1,7 +1,7 @@
-"""Records of formats with schemas, and CloudEvents, as JSON that says the same: for Spark, which
-makes columns of it.
+"""Rewrites records of formats with schemas, and CloudEvents, as JSON of the same meaning.
 
-Executors do that, with what the driver has sent them: they read no file, and ask no registry.
+Spark makes columns of that JSON. Its executors run this with what the driver has sent them: they
+read no file, and ask no registry.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from reactive_kafka.errors import DecodeError, text_of
-from reactive_kafka.formats.cloudevents_read import Content, Parts, record_decoder
+from reactive_kafka.formats.cloudevents_read import Content, ValueAndHeaders, record_decoder
 from reactive_kafka.formats.decoders import framed_decoder, record_decoder_for
 from reactive_kafka.formats.format_names import EVENTS
 from reactive_kafka.formats.guarded_decoder import Decoder
@@ -29,35 +29,42 @@ from reactive_kafka.formats.registered.schema_questions import ByGuid, ById, Sch
 from reactive_kafka.records import HeaderPairs
 
 TextReader = Callable[[Content], str | None]
-"""Record -> its JSON, None if it has none; raises DecodeError and SchemaMissing."""
+"""Record -> its JSON, None if it has none. It raises DecodeError and SchemaMissing."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextSource:
-    """What makes JSON of a channel's records; it is complete, so that it can be sent elsewhere."""
+    """All that is needed to rewrite a channel's records as JSON. It can be pickled.
+
+    Attributes:
+        format: The format of the records.
+        finds_events: Return the data of CloudEvents.
+        file: Path of the reader's schema, for people.
+        loaded: The content of that file.
+    """
 
     format: str
     finds_events: bool = True
-    # Of the reader's schema; for people.
     file: str | None = None
-    # What is in it.
     loaded: Any = None
 
     @property
     def is_binary(self) -> bool:
-        """Whether bytes inside of values have no form in the format's own JSON: they become
-        base64.
-        """
+        """Whether bytes in values become base64, because the format itself is not JSON."""
         return self.format in ("avro", "protobuf")
 
     def reader(self, answers: Mapping[SchemaQuestion, Any]) -> TextReader:
-        """What reads records, knowing these answers of a registry.
+        """Return what reads records.
 
-        MissingExtraError: a package is not installed.
+        Args:
+            answers: The answers of a registry that are known.
+
+        Raises:
+            MissingExtraError: A package is not installed.
         """
         schemas = ChannelSchemas("")
-        for ask, answer in answers.items():
-            schemas.answered(ask, answer)
+        for question, answer in answers.items():
+            schemas.answered(question, answer)
         read = self._reader(schemas)
 
         def text(record: Content) -> str | None:
@@ -72,7 +79,7 @@ class TextSource:
         return text
 
     def remarks(self) -> list[str]:
-        """Problems of the reader's schema that do not keep it from being used, as sentences.
+        """Return problems of the reader's schema with which it can still be used, as sentences.
 
         Raises:
             FormatError: It cannot be used.
@@ -84,13 +91,11 @@ class TextSource:
 
     def _reader(self, schemas: ChannelSchemas) -> Callable[[Content], object]:
         if self.format == EVENTS:
-            return record_decoder(_passed_on, dict[str, Any] | None, EVENTS)
+            return record_decoder(_unchanged, dict[str, Any] | None, EVENTS)
         decode = self._decoder(SchemaSource(schemas, "", file=self.file, loaded=self.loaded))
-        return (
-            record_decoder_for(Any, self.format, decode)
-            if self.finds_events
-            else framed_decoder(decode)
-        )
+        if self.finds_events:
+            return record_decoder_for(Any, self.format, decode)
+        return framed_decoder(decode)
 
     def _decoder(self, source: SchemaSource) -> Decoder:
         if self.format == "json-schema":
@@ -104,7 +109,7 @@ class TextSource:
                 return None
             plain = decode(value)
             try:
-                return json.dumps(plain, default=_plain)
+                return json.dumps(plain, default=_as_json)
             except (RecursionError, TypeError, ValueError) as error:
                 raise DecodeError(f"it cannot be written as JSON: {type(error).__name__}") from None
 
@@ -112,14 +117,20 @@ class TextSource:
 
 
 def text_source(name: str, source: SchemaSource, finds_events: bool) -> TextSource:
-    """What makes JSON of records of this format, with the reader's schema; a CloudEvent's data if
-    it *finds_events*.
+    """Return what rewrites records of a format as JSON, with the reader's schema in it.
+
+    Args:
+        name: The format.
+        source: Where its schemas come from.
+        finds_events: Return the data of CloudEvents.
 
     Raises:
-        FormatError: That schema cannot be read.
+        FormatError: The reader's schema cannot be read.
         MissingExtraError: A package is not installed.
     """
-    loaded = None if source.file is None or name == EVENTS else load_file(name, source.file)
+    loaded = None
+    if source.file is not None and name != EVENTS:
+        loaded = load_file(name, source.file)
     made = TextSource(name, finds_events, source.file, loaded)
     for remark in made.remarks():
         source.schemas.remark(remark)
@@ -127,8 +138,12 @@ def text_source(name: str, source: SchemaSource, finds_events: bool) -> TextSour
 
 
 class JsonTexts(NamedTuple):
-    """What was made of records: for each of them its JSON, what is wrong with it, the schema that
-    it waits for.
+    """The results of several records, one item for each in every list.
+
+    Attributes:
+        texts: The JSON.
+        problems: Why the record cannot be read.
+        missing: The name of the schema that the record waits for.
     """
 
     texts: list[str | None]
@@ -137,46 +152,55 @@ class JsonTexts(NamedTuple):
 
 
 def read_texts(read: TextReader, records: Iterable[tuple[bytes | None, HeaderPairs]]) -> JsonTexts:
-    """Read records. A schema that is missing is named by the first record that needs it; other ones
-    have ``""``.
+    """Read records.
+
+    The first record that needs a missing schema names it. Later ones have ``""`` in its place.
     """
-    found = JsonTexts([], [], [])
+    results = JsonTexts([], [], [])
     named = set[str]()
     for value, headers in records:
-        text = problem = missing = None
+        text = None
+        problem = None
+        missing = None
         try:
-            text = read(Parts(value, headers))
+            text = read(ValueAndHeaders(value, headers))
         except SchemaMissing as error:
-            name = name_of(error.ask)
+            name = schema_name(error.ask)
             missing = "" if name in named else name
             named.add(name)
         except DecodeError as error:
             problem = text_of(error)
-        found.texts.append(text)
-        found.problems.append(problem)
-        found.missing.append(missing)
-    return found
+        results.texts.append(text)
+        results.problems.append(problem)
+        results.missing.append(missing)
+    return results
 
 
-def name_of(ask: SchemaQuestion) -> str:
-    """A schema that a record names, as text."""
-    return str(ask.id) if isinstance(ask, ById) else ask.guid if isinstance(ask, ByGuid) else ""
+def schema_name(question: SchemaQuestion) -> str:
+    """Return the id or GUID of a schema that a record names, as text."""
+    if isinstance(question, ById):
+        return str(question.id)
+    if isinstance(question, ByGuid):
+        return question.guid
+    return ""
 
 
-def ask_of(name: str) -> ById | ByGuid:
-    """What :func:`name_of` has named."""
+def question_of(name: str) -> ById | ByGuid:
+    """Return the question for the schema that :func:`schema_name` has named."""
     return ById(int(name)) if name.isdigit() else ByGuid(name)
 
 
-def _passed_on(value: bytes | None) -> bytes | None:
+def _unchanged(value: bytes | None) -> bytes | None:
     return value
 
 
-def _plain(value: Any) -> Any:
-    """What JSON has no form for, as Spark reads it."""
+def _as_json(value: Any) -> Any:
+    """Return what JSON cannot hold in the form that Spark reads."""
     if isinstance(value, bytes | bytearray):
         return base64.standard_b64encode(value).decode()
     if isinstance(value, timedelta):
         return value.total_seconds()
-    # Times; UUID, Decimal.
-    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    # UUID and Decimal.
+    return str(value)

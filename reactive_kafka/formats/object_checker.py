@@ -1,6 +1,4 @@
-"""Objects that stay objects: what comes through a memory channel, checked against the handler's
-annotation.
-"""
+"""Checks the objects of a memory channel, which are never bytes, against an annotation."""
 
 from __future__ import annotations
 
@@ -12,30 +10,33 @@ from reactive_kafka.formats.guarded_decoder import Decoder, Explain, guarded
 from reactive_kafka.formats.payload_type import PayloadType, payload_type_of
 
 
-def checker_for(payload_type: object) -> Decoder | None:
-    """What a value goes through before the handler gets it; None: the handler takes anything.
+def checker_for(annotation: object) -> Decoder | None:
+    """Return what a value passes through before the handler gets it; None: anything fits.
 
-    An instance of what the annotation asks for passes as it is. Anything else is validated into
-    that, as by pydantic or msgspec; the checker raises DecodeError where it does not fit. An
-    annotation that nothing can check asks for nothing.
+    An instance of what the annotation asks for passes unchanged. Anything else is validated into
+    it, by pydantic or msgspec; the checker raises DecodeError if it does not fit. With an
+    annotation that nothing can check, anything fits.
     """
-    asked = payload_type_of(payload_type)
-    if asked.base in (Any, object) and not asked.constrained:
+    payload_type = payload_type_of(annotation)
+    if payload_type.base in (Any, object) and not payload_type.is_constrained:
         return None
-    kind = asked.base if _is_class(asked.base) and not asked.constrained else None
-    found = _validator(asked)
+    found = _validator(payload_type)
     if found is None:
         return None
     validate, explain = found
+    kind = payload_type.base
+    has_instances = _is_class(kind) and not payload_type.is_constrained
 
     def check(value: Any) -> object:
-        return value if kind is not None and isinstance(value, kind) else validate(value)
+        return value if isinstance(value, kind) else validate(value)
 
-    return guarded(cast("Callable[[bytes], object]", check), asked, explain)
+    # guarded() takes readers of bytes; here they read objects.
+    read = cast("Callable[[bytes], object]", check if has_instances else validate)
+    return guarded(read, payload_type, explain)
 
 
 def _is_class(base: Any) -> bool:
-    """Whether values can be asked whether they are instances: those of a TypedDict cannot."""
+    """Return whether isinstance works with it; with a TypedDict it does not."""
     try:
         isinstance(None, base)
     except TypeError:
@@ -43,8 +44,11 @@ def _is_class(base: Any) -> bool:
     return isinstance(base, type)
 
 
-def _validator(asked: PayloadType) -> tuple[Callable[[Any], object], Explain] | None:
-    """The validator of a type; of classes that none knows, one that takes their instances only."""
+def _validator(payload_type: PayloadType) -> tuple[Callable[[Any], object], Explain] | None:
+    """Return the validator of a type; None: nothing can check it.
+
+    For a class that no library knows, the validator accepts only its instances.
+    """
     from pydantic import ConfigDict, TypeAdapter
     from pydantic.errors import PydanticUserError
     from pydantic_core import SchemaError
@@ -52,15 +56,15 @@ def _validator(asked: PayloadType) -> tuple[Callable[[Any], object], Explain] | 
     from reactive_kafka.formats.models import explain_model, model_for
 
     try:
-        model = model_for(asked)
+        model = model_for(payload_type)
     except FormatError:
         pass
     else:
         return model.from_object, model.explain
     try:
-        loose: TypeAdapter[Any] = TypeAdapter(
-            asked.annotation, config=ConfigDict(arbitrary_types_allowed=True)
+        instances: TypeAdapter[Any] = TypeAdapter(
+            payload_type.annotation, config=ConfigDict(arbitrary_types_allowed=True)
         )
-        return loose.validate_python, explain_model(asked.name, ())
+        return instances.validate_python, explain_model(payload_type.name, ())
     except (PydanticUserError, SchemaError):
         return None

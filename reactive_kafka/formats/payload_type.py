@@ -10,25 +10,31 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, NewType, Union
 
+_FREE_TYPES = (Any, object, dict, list, dict[str, Any], list[Any])
+
 
 @dataclass(frozen=True, slots=True)
 class PayloadType:
-    """An analysed annotation."""
+    """An analysed annotation.
 
-    # The handler's; Any if there is none.
+    Attributes:
+        annotation: The annotation of the handler; Any if there is none.
+        base: The same without Optional, Annotated, NewType and aliases: ``str`` for
+            ``Annotated[str, ...] | None``.
+        accepts_none: The handler takes a record without a value (a tombstone), as None.
+        is_constrained: There was an Annotated, so that a value of the base may still not fit.
+    """
+
     annotation: Any
-    # Without Optional, Annotated, NewType and aliases: str for Annotated[str, ...] | None.
     base: Any
-    # And with it a record without a value (a tombstone)
     accepts_none: bool
-    # There was an Annotated, so a value of the bare type may still not fit.
-    constrained: bool
+    is_constrained: bool
 
     @property
     def is_free(self) -> bool:
-        """Whether any document fits: there is nothing in it that a model would check, or name."""
-        free = (Any, object, dict, list, dict[str, Any], list[Any])
-        return not self.constrained and any(self.base == one for one in free)
+        """Whether any document fits, so that a model would have nothing to check or to name."""
+        # Compared by ==, because not every annotation can be hashed.
+        return not self.is_constrained and any(self.base == free for free in _FREE_TYPES)
 
     @property
     def name(self) -> str:
@@ -37,19 +43,24 @@ class PayloadType:
 
     @property
     def tombstone_refusal(self) -> str | None:
-        """Why a record without a value does not fit; None if it does, as None."""
-        asks = f"the handler asks for {self.name}: annotate {self.name} | None to get None"
-        return None if self.accepts_none else f"no value (a tombstone), but {asks}"
+        """Why a record without a value does not fit; None: it does, as None."""
+        if self.accepts_none:
+            return None
+        return (
+            f"no value (a tombstone), but the handler asks for {self.name}: "
+            f"annotate {self.name} | None to get None"
+        )
 
 
 def payload_type_of(annotation: object) -> PayloadType:
-    """Analyse *annotation*; a missing one asks for anything."""
+    """Analyse *annotation*. A missing one asks for anything."""
     whole: Any = Any if annotation in (inspect.Parameter.empty, object) else annotation
-    return PayloadType(whole, *_look_through(whole))
+    base, accepts_none, is_constrained = _look_through(whole)
+    return PayloadType(whole, base, accepts_none, is_constrained)
 
 
 def name_of(annotation: Any) -> str:
-    """*annotation* as a person would write it."""
+    """Return *annotation* as a person would write it."""
     origin = typing.get_origin(annotation)
     arguments = typing.get_args(annotation)
     if origin is Annotated:
@@ -62,21 +73,25 @@ def name_of(annotation: Any) -> str:
         return f"{name_of(origin)}[{', '.join(name_of(argument) for argument in arguments)}]"
     if isinstance(annotation, type | NewType):
         return annotation.__name__
-    return "..." if annotation is ... else str(annotation).replace("typing.", "")
+    if annotation is ...:
+        return "..."
+    return str(annotation).replace("typing.", "")
 
 
 def parts_of(annotation: Any) -> Iterator[Any]:
-    """*annotation* itself and its parts: the arguments of generics, the members of unions."""
+    """Yield *annotation* and its parts: the arguments of generics, the members of unions."""
     yield annotation
     for argument in typing.get_args(annotation):
         yield from parts_of(argument)
 
 
 def has_struct(annotation: Any) -> bool:
-    """Whether it is a struct of msgspec's, or has one among its parts."""
-    # Imported by now if there is any struct.
+    """Return whether it is a msgspec struct, or has one among its parts."""
+    # If there is any struct, the user has imported msgspec by now.
     msgspec = sys.modules.get("msgspec")
-    return msgspec is not None and any(
+    if msgspec is None:
+        return False
+    return any(
         isinstance(part, type)
         and typing.get_origin(part) is None
         and issubclass(part, msgspec.Struct)
@@ -85,17 +100,18 @@ def has_struct(annotation: Any) -> bool:
 
 
 def is_union(annotation: Any) -> bool:
-    """Whether it is written ``A | B``, ``Union[A, B]`` or ``Optional[A]``."""
+    """Return whether it is written ``A | B``, ``Union[A, B]`` or ``Optional[A]``."""
     return typing.get_origin(annotation) in (Union, types.UnionType)
 
 
 def _look_through(annotation: Any) -> tuple[Any, bool, bool]:
-    """``base``, ``accepts_none`` and ``constrained`` of :class:`Wanted`."""
-    accepts_none = constrained = False
+    """Return ``base``, ``accepts_none`` and ``is_constrained`` of :class:`PayloadType`."""
+    accepts_none = False
+    is_constrained = False
     while True:
         if typing.get_origin(annotation) is Annotated:
             annotation = typing.get_args(annotation)[0]
-            constrained = True
+            is_constrained = True
         elif isinstance(annotation, NewType):
             annotation = annotation.__supertype__
         elif type(annotation).__name__ == "TypeAliasType":
@@ -103,14 +119,13 @@ def _look_through(annotation: Any) -> tuple[Any, bool, bool]:
             annotation = annotation.__value__
         elif is_union(annotation):
             members = typing.get_args(annotation)
-            some = [member for member in members if member is not types.NoneType]
-            accepts_none = accepts_none or any(_look_through(member)[1] for member in members)
-            if len(some) != 1:
-                return Union[tuple(some)], accepts_none, constrained  # noqa: UP007
-            annotation = some[0]
+            if any(_look_through(member)[1] for member in members):
+                accepts_none = True
+            others = [member for member in members if member is not types.NoneType]
+            if len(others) != 1:
+                return Union[tuple(others)], accepts_none, is_constrained  # noqa: UP007
+            annotation = others[0]
         else:
-            return (
-                annotation,
-                accepts_none or annotation in (Any, object, None, types.NoneType),
-                constrained,
-            )
+            if annotation in (Any, object, None, types.NoneType):
+                accepts_none = True
+            return annotation, accepts_none, is_constrained

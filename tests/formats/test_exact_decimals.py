@@ -34,7 +34,7 @@ from reactive_kafka.formats import (
     models,
     record_decoder_for,
 )
-from reactive_kafka.formats.cloudevents_read import Parts
+from reactive_kafka.formats.cloudevents_read import ValueAndHeaders
 from reactive_kafka.formats.exact_decimals import exactly, is_suspect
 from reactive_kafka.formats.payload_type import payload_type_of
 from reactive_kafka.formats.registered.schema_questions import ById, Schema
@@ -195,7 +195,10 @@ def test_it_is_so_with_a_json_schema_and_in_a_cloud_event(
     assert of_schema(b"\0\0\0\0\1" + document.encode()) == expected
     event = f'{{"specversion": "1.0", "id": "1", "source": "s", "type": "t", "data": {document}}}'.encode()
     of_event = record_decoder_for(annotation, None, decoder_for(annotation, "json"))
-    assert of_event(Parts(event, (("content-type", b"application/cloudevents+json"),))) == expected
+    assert (
+        of_event(ValueAndHeaders(event, (("content-type", b"application/cloudevents+json"),)))
+        == expected
+    )
 
 
 @pytest.mark.parametrize(("annotation", "value", "expected"), CASES)

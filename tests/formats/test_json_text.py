@@ -15,9 +15,15 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from reactive_kafka.errors import DecodeError
-from reactive_kafka.formats.cloudevents_read import Parts
+from reactive_kafka.formats.cloudevents_read import ValueAndHeaders
 from reactive_kafka.formats.format_names import FormatError
-from reactive_kafka.formats.json_text import TextSource, ask_of, name_of, read_texts, text_source
+from reactive_kafka.formats.json_text import (
+    TextSource,
+    question_of,
+    read_texts,
+    schema_name,
+    text_source,
+)
 from reactive_kafka.formats.registered.channel_schemas import (
     ChannelSchemas,
     SchemaMissing,
@@ -83,7 +89,7 @@ def avro_reader(*schemas: Any, file: str | None = None) -> Callable[..., str | N
 
 
 def test_an_avro_record_is_json_that_loses_nothing() -> None:
-    text = avro_reader(ORDER)(Parts(avro(ORDER, VALUE)))
+    text = avro_reader(ORDER)(ValueAndHeaders(avro(ORDER, VALUE)))
     assert text is not None
     assert json.loads(text) == {
         "id": 2**62,
@@ -132,7 +138,7 @@ def test_what_the_registry_has_refused_is_what_is_wrong_with_the_record() -> Non
 
 def test_the_name_of_a_schema_leads_back_to_it() -> None:
     for ask in (ById(0), ById(2**32 - 1), ByGuid(str(KEY))):
-        assert ask_of(name_of(ask)) == ask
+        assert question_of(schema_name(ask)) == ask
 
 
 def test_a_schema_may_be_named_by_a_header() -> None:
@@ -140,10 +146,10 @@ def test_a_schema_may_be_named_by_a_header() -> None:
     data = avro(ORDER, VALUE)[5:]
     source = source_of("avro")
     with pytest.raises(SchemaMissing) as missing:
-        source.reader({})(Parts(data, headers))
+        source.reader({})(ValueAndHeaders(data, headers))
     assert missing.value.ask == ByGuid(str(KEY))
     text = source.reader({missing.value.ask: Schema("AVRO", json.dumps(ORDER))})(
-        Parts(data, headers)
+        ValueAndHeaders(data, headers)
     )
     assert text is not None
     assert json.loads(text)["id"] == 2**62
@@ -160,13 +166,13 @@ def test_the_readers_schema_goes_along_and_resolves_what_others_have_written(
     file.write_text(json.dumps({"type": "record", "name": "Order", "fields": fields}))
     read = avro_reader(ORDER, {"type": "record", "name": "Order", "fields": []}, file=str(file))
     file.unlink()
-    text = read(Parts(avro(ORDER, {**VALUE, "id": 7})))
+    text = read(ValueAndHeaders(avro(ORDER, {**VALUE, "id": 7})))
     assert text is not None
     assert json.loads(text) == {"number": 7.0, "note": "none"}
     with pytest.raises(
         DecodeError, match=r"schema 2, which it was written with, does not resolve to .*order\.avsc"
     ):
-        read(Parts(prefix_of(2)))
+        read(ValueAndHeaders(prefix_of(2)))
 
 
 @pytest.mark.parametrize(
@@ -201,19 +207,19 @@ INT64, STRING, BYTES = 3, 9, 12
 def test_a_protobuf_message_is_json_under_the_names_of_its_fields(tmp_path: Path) -> None:
     kind, schema = proto_of(("order_id", 1, INT64), ("note", 2, STRING), ("raw", 3, BYTES))
     value = prefix_of(1) + b"\0" + kind(order_id=2**60, raw=b"\xff").SerializeToString()
-    text = source_of("protobuf").reader(answers_of(schema))(Parts(value))
+    text = source_of("protobuf").reader(answers_of(schema))(ValueAndHeaders(value))
     assert text is not None
     assert json.loads(text) == {"order_id": 2**60, "note": "", "raw": "/w=="}
     file = tmp_path / "order.proto"
     file.write_text('syntax = "proto3"; package shop; message Order { int64 number = 1; }')
     source = source_of("protobuf", str(file))
     file.unlink()
-    assert source.reader(answers_of(schema))(Parts(value)) == f'{{"number": {2**60}}}'
+    assert source.reader(answers_of(schema))(ValueAndHeaders(value)) == f'{{"number": {2**60}}}'
     _, other = proto_of(("order_id", 1, INT64), name="Other")
     with pytest.raises(
         DecodeError, match=r"a message shop\.Other, which .*order\.proto does not have"
     ):
-        source.reader(answers_of(other))(Parts(value))
+        source.reader(answers_of(other))(ValueAndHeaders(value))
 
 
 def test_json_with_a_schema_stays_as_it_is(tmp_path: Path) -> None:
@@ -221,20 +227,20 @@ def test_json_with_a_schema_stays_as_it_is(tmp_path: Path) -> None:
     wants = Schema("JSON", '{"type": "object", "required": ["nothing"]}')
     read = source_of("json-schema").reader(answers_of(wants, Schema("AVRO", '"string"')))
     # The model's columns say what is to be there.
-    assert read(Parts(prefix_of(1) + written)) == written.decode()
+    assert read(ValueAndHeaders(prefix_of(1) + written)) == written.decode()
     with pytest.raises(DecodeError, match="schema 2 is no JSON Schema, but one of AVRO"):
-        read(Parts(prefix_of(2) + written))
+        read(ValueAndHeaders(prefix_of(2) + written))
     with pytest.raises(DecodeError, match="not valid JSON: invalid start byte at byte 1"):
-        read(Parts(prefix_of(1) + b"{\xff"))
+        read(ValueAndHeaders(prefix_of(1) + b"{\xff"))
     file = tmp_path / "order.json"
     file.write_text('{"type": "object", "required": ["id"]}')
     source = source_of("json-schema", str(file))
     file.unlink()
     read = source.reader(answers_of(wants))
-    assert read(Parts(prefix_of(1) + b'{"id": 1}')) == '{"id": 1}'
-    assert read(Parts(prefix_of(1) + b'{"id": 1')) == '{"id": 1'
+    assert read(ValueAndHeaders(prefix_of(1) + b'{"id": 1}')) == '{"id": 1}'
+    assert read(ValueAndHeaders(prefix_of(1) + b'{"id": 1')) == '{"id": 1'
     with pytest.raises(DecodeError, match=r"does not fit the JSON Schema, .*order\.json: required"):
-        read(Parts(prefix_of(1) + b"{}"))
+        read(ValueAndHeaders(prefix_of(1) + b"{}"))
 
 
 EVENT = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
@@ -250,15 +256,15 @@ def test_the_data_of_a_cloud_event_is_read_in_both_modes() -> None:
         .encode()
     )
     whole = '{"price": 12.3400000000000000000000001}'
-    assert read(Parts(envelope, STRUCTURED)) == read(Parts(envelope)) == whole
-    assert read(Parts(whole.encode(), BINARY)) == whole
-    assert read(Parts(b"", BINARY)) is None
-    assert read(Parts(None)) is None
+    assert read(ValueAndHeaders(envelope, STRUCTURED)) == read(ValueAndHeaders(envelope)) == whole
+    assert read(ValueAndHeaders(whole.encode(), BINARY)) == whole
+    assert read(ValueAndHeaders(b"", BINARY)) is None
+    assert read(ValueAndHeaders(None)) is None
     encoded = json.dumps({**EVENT, "data_base64": base64.b64encode(b"{}").decode()}).encode()
-    assert read(Parts(encoded, STRUCTURED)) == "{}"
+    assert read(ValueAndHeaders(encoded, STRUCTURED)) == "{}"
     for value, headers in ((b'{"price": 1}', ()), (whole.encode(), BINARY[:1])):
         with pytest.raises(DecodeError, match="not a valid CloudEvent"):
-            read(Parts(value, headers))
+            read(ValueAndHeaders(value, headers))
 
 
 def test_events_of_a_format_with_schemas_are_read_too_unless_they_count_as_none() -> None:
@@ -266,14 +272,16 @@ def test_events_of_a_format_with_schemas_are_read_too_unless_they_count_as_none(
     answers = answers_of(Schema("AVRO", json.dumps(ORDER)))
     envelope = json.dumps({**EVENT, "data_base64": base64.b64encode(data).decode()}).encode()
     read = source_of("avro").reader(answers)
-    plain = read(Parts(data))
+    plain = read(ValueAndHeaders(data))
     assert plain is not None
-    assert plain == read(Parts(data, BINARY)) == read(Parts(envelope, STRUCTURED))
-    assert read(Parts(None, BINARY)) is None
+    assert (
+        plain == read(ValueAndHeaders(data, BINARY)) == read(ValueAndHeaders(envelope, STRUCTURED))
+    )
+    assert read(ValueAndHeaders(None, BINARY)) is None
     read = source_of("avro", finds_events=False).reader(answers)
-    assert read(Parts(data, BINARY[:1])) == plain
+    assert read(ValueAndHeaders(data, BINARY[:1])) == plain
     with pytest.raises(DecodeError, match="it names no schema"):
-        read(Parts(envelope, STRUCTURED))
+        read(ValueAndHeaders(envelope, STRUCTURED))
 
 
 def test_what_is_nested_too_deeply_for_json_is_wrong_with_the_record() -> None:
@@ -307,6 +315,6 @@ def test_a_pattern_that_cannot_be_checked_is_known_where_the_readers_are_made(
         f"{file}: the pattern '^\\p{{Script=Greek}}$' at properties/note/pattern is not checked"
     )
     read = made.reader({ById(1): Schema("JSON", "{}")})
-    assert read(Parts(prefix_of(1) + b'{"note": "tea"}')) == '{"note": "tea"}'
+    assert read(ValueAndHeaders(prefix_of(1) + b'{"note": "tea"}')) == '{"note": "tea"}'
     with pytest.raises(DecodeError, match="properties/note/type"):
-        read(Parts(prefix_of(1) + b'{"note": 7}'))
+        read(ValueAndHeaders(prefix_of(1) + b'{"note": 7}'))

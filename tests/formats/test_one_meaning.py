@@ -25,7 +25,7 @@ from reactive_kafka.formats import (
     record_decoder_for,
 )
 from reactive_kafka.formats.cloudevents import CloudEvent
-from reactive_kafka.formats.cloudevents_read import Parts
+from reactive_kafka.formats.cloudevents_read import ValueAndHeaders
 from reactive_kafka.formats.cloudevents_write import EventDefaults, EventWriter
 from reactive_kafka.formats.registered.proto_files import compiled_text
 from reactive_kafka.formats.registered.schema_questions import (
@@ -66,9 +66,9 @@ def of_event(mode: Any) -> Callable[[Any, Cell, Path], tuple[Write, Read]]:
         writer = EventWriter("out", defaults, encoder_for("json"), "json")
         decode = record_decoder_for(kind, "json", decoder_for(kind, "json"))
 
-        def write(value: object) -> Parts:
+        def write(value: object) -> ValueAndHeaders:
             record = writer.write(CloudEvent(data=value, id="1"), (), 0.0)
-            return Parts(record.value, record.headers)
+            return ValueAndHeaders(record.value, record.headers)
 
         return write, decode
 

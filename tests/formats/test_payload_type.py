@@ -36,7 +36,7 @@ def test_the_base_is_what_remains(
     annotation: object, base: object, accepts_none: bool, constrained: bool
 ) -> None:
     seen = payload_type_of(annotation)
-    assert (seen.base, seen.accepts_none, seen.constrained) == (base, accepts_none, constrained)
+    assert (seen.base, seen.accepts_none, seen.is_constrained) == (base, accepts_none, constrained)
 
 
 @pytest.mark.parametrize(

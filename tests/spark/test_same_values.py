@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from reactive_kafka.errors import DecodeError, RejectedByJobError
 from reactive_kafka.formats import ChannelSchemas, SchemaSource
-from reactive_kafka.formats.cloudevents_read import Parts
+from reactive_kafka.formats.cloudevents_read import ValueAndHeaders
 from reactive_kafka.formats.decoders import decoder_for, record_decoder_for
 from reactive_kafka.formats.json_text import text_source
 from reactive_kafka.spark.batches.function import Payload
@@ -53,7 +53,7 @@ def of_events(model: Any) -> Payload:
 
 def event_decoder(model: Any) -> Callable[[bytes], Any]:
     read = record_decoder_for(model, "cloudevents")
-    return lambda value: read(Parts(value, EVENT))
+    return lambda value: read(ValueAndHeaders(value, EVENT))
 
 
 def value_decoder(model: Any) -> Callable[[bytes], Any]:

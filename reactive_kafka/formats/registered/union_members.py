@@ -17,7 +17,7 @@ from reactive_kafka.formats.registered.plain_data import is_model
 
 def members_of(asked: PayloadType) -> list[Any]:
     """The types in a union that is written without further conditions; else the one type itself."""
-    if is_union(asked.base) and not asked.constrained:
+    if is_union(asked.base) and not asked.is_constrained:
         return [payload_type_of(one).base for one in typing.get_args(asked.base)]
     return [asked.base]
 
