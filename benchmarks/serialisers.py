@@ -33,7 +33,7 @@ THEIRS = "Confluent's"
 THEIR_PACKAGE = "confluent-kafka[schemaregistry,avro,json,protobuf]"
 MODULES = {
     OURS: (
-        "reactive_kafka.schemas.registry",
+        "reactive_kafka.schemas.schema_registry",
         "reactive_kafka.formats.registered.avro, fastavro",
         "reactive_kafka.formats.registered.json_schema, jsonschema",
         "reactive_kafka.formats.registered.protobuf, google.protobuf.message_factory",
@@ -240,20 +240,18 @@ def our_own(format: str, kind: str, data: bytes) -> Codec:
     from benchmarks.orders import OrderModel
     from reactive_kafka.formats.decoders import decoder_for
     from reactive_kafka.formats.encoders import encoder_for
-    from reactive_kafka.formats.registered.schemas import (
-        ById,
-        IdOf,
-        Known,
-        Registered,
+    from reactive_kafka.formats.registered.channel_schemas import (
+        ChannelSchemas,
         SchemaMissing,
-        Schemas,
+        SchemaSource,
     )
+    from reactive_kafka.formats.registered.schema_questions import ById, IdOf, SchemaWithId
 
     schema = our_schema(format)
-    schemas = Schemas(TOPIC)
+    schemas = ChannelSchemas(TOPIC)
     id = int.from_bytes(data[1:5], "big")
     schemas.answered(ById(id), schema)
-    source = Registered(schemas, TOPIC, register=False)
+    source = SchemaSource(schemas, TOPIC, register=False)
     wanted: Any = {"dict": dict[str, Any], "dataclass": OrderData, "pydantic": OrderModel}[kind]
     decode = decoder_for(wanted, format, source)
     assert decode is not None
@@ -261,14 +259,16 @@ def our_own(format: str, kind: str, data: bytes) -> Codec:
     try:
         encode(values()[kind])
     except SchemaMissing as missing:
-        schemas.answered(missing.ask, id if isinstance(missing.ask, IdOf) else Known(id, schema))
+        schemas.answered(
+            missing.ask, id if isinstance(missing.ask, IdOf) else SchemaWithId(id, schema)
+        )
     return Codec(decode, encode)
 
 
 def our_schema(format: str) -> Any:
     """The order's schema as the registry gives it."""
     from benchmarks.orders import SCHEMA
-    from reactive_kafka.formats.registered.schemas import Schema
+    from reactive_kafka.formats.registered.schema_questions import Schema
 
     if format == "avro":
         return Schema("AVRO", SCHEMA)
@@ -507,7 +507,7 @@ async def ours_away(port: int, repair: Callable[[], None], limit_s: float) -> Se
     """A channel's decoder, and what the channel does with what it raises: it waits for the
     schema.
     """
-    from reactive_kafka.formats.registered.schemas import SchemaMissing
+    from reactive_kafka.formats.registered.channel_schemas import SchemaMissing
 
     async with our_channel(port) as decode:
         began = time.monotonic()
@@ -532,7 +532,7 @@ async def asked_at_once() -> dict[str, tuple[int, int]]:
     from confluent_kafka.schema_registry import AsyncSchemaRegistryClient, SchemaRegistryClient
     from confluent_kafka.schema_registry.avro import AsyncAvroDeserializer, AvroDeserializer
 
-    from reactive_kafka.formats.registered.schemas import SchemaMissing
+    from reactive_kafka.formats.registered.channel_schemas import SchemaMissing
 
     found: dict[str, tuple[int, int]] = {}
 
@@ -588,8 +588,8 @@ async def our_channel(port: int) -> AsyncIterator[Callable[[bytes], Any]]:
     from reactive_kafka.clock import SYSTEM_CLOCK
     from reactive_kafka.config.tables import SchemaRegistrySettings
     from reactive_kafka.formats.decoders import decoder_for
-    from reactive_kafka.formats.registered.schemas import Registered, Schemas
-    from reactive_kafka.schemas.registry import Registry as Asking
+    from reactive_kafka.formats.registered.channel_schemas import ChannelSchemas, SchemaSource
+    from reactive_kafka.schemas.schema_registry import Registry as Asking
     from reactive_kafka.tasks import Tasks
 
     class Deaf:
@@ -597,10 +597,10 @@ async def our_channel(port: int) -> AsyncIterator[Callable[[bytes], Any]]:
             pass
 
     tasks = Tasks()
-    schemas = Schemas(TOPIC)
+    schemas = ChannelSchemas(TOPIC)
     settings = SchemaRegistrySettings(url=(f"http://127.0.0.1:{port}",))
     schemas.connect(Asking(settings, SYSTEM_CLOCK, tasks, Deaf()))
-    decode = decoder_for(dict[str, Any], "avro", Registered(schemas, TOPIC))
+    decode = decoder_for(dict[str, Any], "avro", SchemaSource(schemas, TOPIC))
     assert decode is not None
     yield decode
     await tasks.end(5)

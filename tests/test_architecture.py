@@ -294,7 +294,7 @@ def test_importing_the_package_loads_none_of_our_own_modules_that_only_some_appl
         "config.microprofile.quarkus_layer",
         "config.microprofile.quarkus_files",
         "formats.models",
-        "formats.texts",
+        "formats.json_text",
         "spark.batches.function",
         "spark.batches.schema",
     )

@@ -44,7 +44,7 @@ OF_A_MODULE = {
     ("numpy", "load"): "pickle",
 }
 IMPORTS_BY_NAME = {
-    "formats/names.py": "module:function of a configuration file",
+    "formats/user_objects.py": "module:function of a configuration file",
     "cli/app_loading.py": "the application that a command line names",
     "cli/commands.py": "a command of ours",
     "handlers/exception_names.py": "an exception class that the configuration names",

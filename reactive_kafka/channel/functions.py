@@ -14,7 +14,8 @@ from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.delivery.lane import KeyOf
 from reactive_kafka.errors import ConfigError, DecodeError, describe
 from reactive_kafka.formats import FormatError
-from reactive_kafka.formats.names import FLOATS, INTEGERS, load_function, unusable
+from reactive_kafka.formats.format_names import FLOATS, INTEGERS, unknown_format
+from reactive_kafka.formats.user_objects import load_function
 from reactive_kafka.records import RawRecord, TopicPartition
 
 HEADER = "header:"
@@ -115,5 +116,5 @@ def _reader(name: str) -> Callable[[str], Any]:
     if ":" in name:
         return load_function(name)
     if name not in READERS:
-        raise unusable(name)
+        raise unknown_format(name)
     return READERS[name]

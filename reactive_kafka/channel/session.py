@@ -15,8 +15,8 @@ from reactive_kafka.channel.functions import HEADER
 from reactive_kafka.channel.signals import ChannelSignals
 from reactive_kafka.channel.spec import ChannelSpec, ChannelTotals, roles
 from reactive_kafka.channel.status import ChannelStatus
+from reactive_kafka.checkpoint.channel_rows import CheckpointRows
 from reactive_kafka.checkpoint.hook import CheckpointHook
-from reactive_kafka.checkpoint.rows import CheckpointRows
 from reactive_kafka.commit.poison import oldest_started
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.settings import IncomingSettings

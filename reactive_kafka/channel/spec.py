@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reactive_kafka.broker.client import Connector
-from reactive_kafka.checkpoint.states import Codec
+from reactive_kafka.checkpoint.state_codec import StateCodec
 from reactive_kafka.checkpoint.store import CheckpointStore
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.strategy import CommitStrategy, Throttled
@@ -24,7 +24,7 @@ from reactive_kafka.delivery.limit import Bucket
 from reactive_kafka.delivery.skipping import Skipping
 from reactive_kafka.delivery.workers import HandlerTotals, Workers, WorkerSetup, WorkerSignals
 from reactive_kafka.failure.headers import delay_of
-from reactive_kafka.formats import Schemas
+from reactive_kafka.formats import ChannelSchemas
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.observe.facts import PartitionTotals
 from reactive_kafka.outgoing.transactions.producers import TransactionalProducers
@@ -59,7 +59,7 @@ class CheckpointSpec:
     """
 
     store: CheckpointStore
-    codec: Codec
+    codec: StateCodec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ class ChannelSpec:
     # Makes the clients that read the channel's own topics; None: the run's does.
     connector: Connector | None = None
     # What the formats of its values and keys need.
-    schemas: Schemas | None = None
+    schemas: ChannelSchemas | None = None
     # What the application does not get; handlers have theirs. None: it gets all.
     skipping: Skipping | None = None
     # Each record goes to several handlers.

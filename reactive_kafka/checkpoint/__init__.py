@@ -1,3 +1,1 @@
-"""Positions and states in a store of the user's own: SQLite, PostgreSQL, Redis, a folder of files,
-or a custom one.
-"""
+"""Positions and states in a store of the user: a database, Redis, files, or a custom one."""

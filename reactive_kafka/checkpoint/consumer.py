@@ -1,7 +1,8 @@
-"""A consumer that gets its partitions from a group and keeps their positions in a checkpoint store.
+"""A consumer that gets partitions from a group and keeps positions in a checkpoint store.
 
-Its committed positions are those of the store's rows, which it claims when it is asked for them;
-its commits go there. Kafka gets the same positions from time to time, never ahead of the store.
+Its committed positions are those of the store's rows. It claims the rows when it is asked for the
+positions, and its commits go to them. Kafka gets the same positions from time to time, never before
+the store.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from collections.abc import Collection, Mapping
 from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.client import Connector, Consumer, SomePositionsUnknownError
 from reactive_kafka.broker.passing import CommittingConsumer, Passing
-from reactive_kafka.checkpoint.owned_row import Share, committed_of
-from reactive_kafka.checkpoint.rows import CheckpointRows
+from reactive_kafka.checkpoint.channel_rows import CheckpointRows
+from reactive_kafka.checkpoint.owned_row import ClientPartition, committed_of
 from reactive_kafka.checkpoint.store import Checkpoint, Write
 from reactive_kafka.commit.metadata.codec import as_in_kafka
 from reactive_kafka.errors import (
@@ -30,20 +31,24 @@ from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.subscription import Subscription
 
 BACKOFF = Backoff(0.25, 5.0)
-"""How soon a store that was away is asked again for where reading begins: doubling, from the first
-up to the second.
-"""
+"""How soon a store that was away is asked again where reading begins."""
 
 KAFKA_DEADLINE_S = 5.0
 """How long a commit to Kafka may take."""
 
 
 class CheckpointConsumer(CommittingConsumer):
-    """Reads with *inner*, and keeps positions in a store: its rows are claimed under the client's
-    *name*.
+    """Reads with *inner*, and keeps positions in a store.
 
-    Every *interval_s* it commits to Kafka as well, for tools that look there and for a way back.
-    Nothing depends on it. With *group_id* None Kafka keeps no positions of this channel.
+    It also commits to Kafka from time to time, for tools that look there, and so that a channel can
+    go back to Kafka's positions. Nothing depends on these commits.
+
+    Args:
+        inner: The consumer that reads.
+        rows: The channel's rows in the store.
+        name: The client's name. Rows are claimed under it.
+        group_id: The group; None: Kafka keeps no positions of this channel.
+        interval_s: Seconds between two commits to Kafka.
     """
 
     def __init__(
@@ -59,51 +64,53 @@ class CheckpointConsumer(CommittingConsumer):
         )
         self._rows = rows
         self._name = name
-        self._shares = rows.shares[name]
-        # Why commits to Kafka do; each failure is told once.
+        self._partitions = rows.client_partitions[name]
+        # Why the last commit to Kafka failed. A reason is reported once.
         self._failing: str | None = None
         self._has_group = group_id is not None
-        # Or two claims of ours would reject each other.
-        self._one_at_a_time = asyncio.Lock()
+        # One claim at a time: two claims of ours would make the store refuse one of them.
+        self._claiming = asyncio.Lock()
+        # Until when no claim is tried, because the store was away for this reason.
+        self._away: str | None = None
         self._again_at = 0.0
         self._waits = Waits(BACKOFF)
-        self._away: str | None = None
 
     async def check(self) -> None:
         await self._inner.check()
         await self._rows.look()
 
-    def _share(self, partition: TopicPartition) -> Share:
-        return self._shares.setdefault(partition, Share(self._name))
+    def _partition(self, partition: TopicPartition) -> ClientPartition:
+        return self._partitions.setdefault(partition, ClientPartition(self._name))
 
     async def stop(self) -> None:
-        # What it has is still written, and nothing is claimed.
-        for share in self._shares.values():
-            share.may_claim = False
+        # The rows it has are still written, but it claims none any more.
+        for client_partition in self._partitions.values():
+            client_partition.may_claim = False
         await super().stop()
 
     def _is_leaving(self) -> None:
-        # Its successor has the same name: what this one still sends must not pass for that.
+        # The next consumer has the same name. What this one still sends must not pass for a request
+        # of the next one.
         self._generation = -1
-        for share in self._shares.values():
-            share.revoke()
+        for client_partition in self._partitions.values():
+            client_partition.revoke()
 
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
-        shares = [self._share(partition) for partition in partitions]
-        # As above.
-        for share in shares:
-            share.may_claim = False
+        revoked = [self._partition(partition) for partition in partitions]
+        # The rows are still written below, but not claimed.
+        for client_partition in revoked:
+            client_partition.may_claim = False
         try:
-            # Which writes to the store; then Kafka gets what the store has.
+            # This writes to the store, and then commits to Kafka what the store has.
             await super().on_revoked(partitions)
         finally:
-            for share in shares:
-                share.revoke()
+            for client_partition in revoked:
+                client_partition.revoke()
 
     async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
-        # Rows are claimed when they are asked for.
+        # Rows are claimed later, by committed().
         for partition in partitions:
-            self._share(partition).assign()
+            self._partition(partition).assign()
         self._again_at = 0.0
         self._away = None
         self._waits.progressed()
@@ -112,10 +119,11 @@ class CheckpointConsumer(CommittingConsumer):
     async def committed(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, Committed | None]:
-        """partition -> what the store has, or Kafka if the store has nothing. Rows that are not
-        ours are claimed.
+        """Claim rows that are not ours, and return partition -> its position in the store.
+
+        Where the store has none, the position is Kafka's.
         """
-        async with self._one_at_a_time:
+        async with self._claiming:
             if self._away is not None and self._rows.clock.monotonic() < self._again_at:
                 raise StoreAwayError(self._away)
             try:
@@ -135,84 +143,103 @@ class CheckpointConsumer(CommittingConsumer):
         found: dict[TopicPartition, Committed | None] = {}
         for partition in partitions:
             row = rows.get(partition)
-            if self._is_ours_still(partition, row):
+            if self._is_still_ours(partition, row):
                 found[partition] = None if row is None else committed_of(row)
-        fresh = [partition for partition in partitions if partition not in found]
-        if fresh:
-            found |= await self._claim(fresh, rows)
+        to_claim = [partition for partition in partitions if partition not in found]
+        if to_claim:
+            found |= await self._claim(to_claim, rows)
         for partition in found:
-            self._share(partition).is_ours = True
+            self._partition(partition).is_ours = True
         return found
 
     def _check_fenced(self, partitions: Collection[TopicPartition]) -> None:
+        """Raise if another owner has taken a row so lately that it must not be claimed yet."""
         now = self._rows.clock.monotonic()
-        waiting = {
-            one: left_s for one in partitions if (left_s := self._share(one).fenced_for(now))
-        }
-        if waiting:
-            wait_s = max(waiting.values())
-            which = ", ".join(map(str, sorted(waiting)))
+        waits = {}
+        for partition in partitions:
+            left_s = self._partition(partition).fenced_for(now)
+            if left_s:
+                waits[partition] = left_s
+        if waits:
+            names = ", ".join(map(str, sorted(waits)))
             raise TransientBrokerError(
-                f"another owner has taken {which} over in the checkpoint store; claimed again in {wait_s:.1f} s"
+                f"another owner has taken {names} over in the checkpoint store; claimed again in "
+                f"{max(waits.values()):.1f} s"
             )
 
-    def _is_ours_still(self, partition: TopicPartition, row: Checkpoint | None) -> bool:
-        """Whether no other owner can have had the row since this client claimed it."""
-        claim = self._share(partition).row
-        if claim is None:
+    def _is_still_ours(self, partition: TopicPartition, row: Checkpoint | None) -> bool:
+        """Return whether no other owner can have had the row since this client claimed it."""
+        owned = self._partition(partition).row
+        if owned is None:
             return False
-        if claim.tracker is None:
-            # Claimed for a caller who only asked: nothing was read or written under it.
-            return claim.row == row
-        if claim.tracker.is_closed:
+        if owned.tracker is None:
+            # It was claimed for a caller who only asked: nothing was read or written under it.
+            return owned.checkpoint == row
+        if owned.tracker.is_closed:
             return False
-        if self._rows.is_read_with(claim.tracker):
-            # A caller only asks; if it is not ours, the next write finds out.
+        if self._rows.is_read_with(owned.tracker):
+            # The caller only asks. If the row is not ours any more, the next write finds out.
             return True
-        # What is not retained is read again under a new token, so that no earlier request can land.
-        if row is None or not claim.is_ours(row):
+        # The partition of the last assignment. Unless it is retained it is read from the row, under
+        # a new token, so that no request of the last assignment can be stored later.
+        if row is None or not owned.is_ours(row):
             return False
         if not any(client.retains(partition, row.position) for client in self._rows.clients()):
             return False
-        claim.found(row)
+        owned.found(row)
         return True
 
     async def _claim(
         self, partitions: Collection[TopicPartition], rows: Mapping[TopicPartition, Checkpoint]
     ) -> dict[TopicPartition, Committed | None]:
-        """Claim rows exactly as they were read, so that nothing an earlier owner stores meanwhile
-        is overwritten.
+        """Claim rows exactly as they were read, so that no write of an earlier owner gets lost.
+
+        A claim counts only if the store has answered it: two owners may have sent the same one.
         """
         in_kafka = await self._in_kafka(partitions) if self._has_group else {}
-        # Before a row is taken back from another owner, the group is asked whether its partition is
-        # still ours.
-        now = self._rows.clock.monotonic()
-        fenced = [
-            one
-            for one in partitions
-            if one in rows and self._share(one).fenced_for(now) is not None
-        ]
-        stored = {one: at for one in fenced if (at := committed_of(rows[one])) is not None}
-        if stored and self._has_group:
-            await self._send(stored)
-        writes = {one: _taken(rows.get(one), in_kafka.get(one)) for one in partitions}
-        if not all(self._share(one).may_claim for one in partitions):
+        if self._has_group:
+            await self._check_group_membership(partitions, rows)
+        writes = {
+            partition: _claiming_write(rows.get(partition), in_kafka.get(partition))
+            for partition in partitions
+        }
+        if not all(self._partition(partition).may_claim for partition in partitions):
             raise NotOwnerError("the assignment is over")
         refused = await self._rows.ask(self._rows.store.write(self._rows.group, writes))
         found: dict[TopicPartition, Committed | None] = {}
         for partition, write in writes.items():
             if partition in refused:
                 continue
-            self._rows.claimed(partition, self._share(partition), write.checkpoint)
+            self._rows.claimed(partition, self._partition(partition), write.checkpoint)
             found[partition] = committed_of(write.checkpoint)
-            if (there := in_kafka.get(partition)) is not None:
-                self._found_in_kafka(partition, there, write.checkpoint.position)
+            kafka_position = in_kafka.get(partition)
+            if kafka_position is not None:
+                self._found_in_kafka(partition, kafka_position, write.checkpoint.position)
         if refused:
-            which = ", ".join(map(str, sorted(refused)))
+            names = ", ".join(map(str, sorted(refused)))
             raise TransientBrokerError(
-                f"another owner has written to the checkpoint store for {which} just now"
+                f"another owner has written to the checkpoint store for {names} just now"
             )
         return found
+
+    async def _check_group_membership(
+        self, partitions: Collection[TopicPartition], rows: Mapping[TopicPartition, Checkpoint]
+    ) -> None:
+        """Commit to Kafka before rows are taken back from another owner.
+
+        The group refuses that commit if the partitions are not ours any more.
+        """
+        now = self._rows.clock.monotonic()
+        stored = {}
+        for partition in partitions:
+            row = rows.get(partition)
+            if row is None or self._partition(partition).fenced_for(now) is None:
+                continue
+            committed = committed_of(row)
+            if committed is not None:
+                stored[partition] = committed
+        if stored:
+            await self._send(stored)
 
     async def _in_kafka(
         self, partitions: Collection[TopicPartition]
@@ -220,31 +247,41 @@ class CheckpointConsumer(CommittingConsumer):
         try:
             return await self._inner.committed(partitions)
         except SomePositionsUnknownError as error:
-            # What Kafka has told are no positions of the store, and must not pass for them.
+            # The error carries positions that Kafka did return. The caller would take them for
+            # positions of the store.
             raise TransientBrokerError(str(error)) from error
 
     def _found_in_kafka(
-        self, partition: TopicPartition, there: Committed, position: int | None
+        self, partition: TopicPartition, in_kafka: Committed, position: int | None
     ) -> None:
-        self._share(partition).in_kafka = there
-        if position is not None and position != there.offset:
-            where = {"position": position, "in_kafka": there.offset}
-            self._rows.observer.on(
-                CheckpointFound(channel=self._rows.channel, partition=partition, **where)
+        self._partition(partition).in_kafka = in_kafka
+        if position is not None and position != in_kafka.offset:
+            event = CheckpointFound(
+                channel=self._rows.channel,
+                partition=partition,
+                position=position,
+                in_kafka=in_kafka.offset,
             )
+            self._rows.observer.on(event)
 
     async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
         """Store positions and states."""
-        shares = {partition: self._share(partition) for partition in offsets}
-        if generation != self._generation or not all(
-            share.is_assigned for share in shares.values()
-        ):
+        client_partitions = {partition: self._partition(partition) for partition in offsets}
+        is_assigned = all(
+            client_partition.is_assigned for client_partition in client_partitions.values()
+        )
+        if generation != self._generation or not is_assigned:
             raise NotOwnerError(f"generation {generation} is over")
-        wanted = {share.row: offsets[one] for one, share in shares.items() if share.row is not None}
-        lost = [partition for partition, share in shares.items() if share.row is None]
-        # To another client of this channel, which the group gave it to.
+        wanted = {}
+        lost = []
+        for partition, client_partition in client_partitions.items():
+            if client_partition.row is None:
+                # The group gave it to another client of this channel, which has claimed the row.
+                lost.append(partition)
+            else:
+                wanted[client_partition.row] = offsets[partition]
         for partition in lost:
-            self._rows.overtaken(partition, shares[partition])
+            self._rows.overtaken(partition, client_partitions[partition])
         if lost:
             raise NotOwnerError(f"{', '.join(map(str, lost))}: not ours in the checkpoint store")
         try:
@@ -253,9 +290,12 @@ class CheckpointConsumer(CommittingConsumer):
             raise OutcomeUnknownError(str(error)) from error
 
     async def _commit_moved(self) -> None:
-        moved = {
-            one: at for one, share in self._shares.items() if (at := share.not_in_kafka) is not None
-        }
+        """Commit to Kafka the positions that only the store has."""
+        moved = {}
+        for partition, client_partition in self._partitions.items():
+            committed = client_partition.not_in_kafka
+            if committed is not None:
+                moved[partition] = committed
         if not moved:
             return
         try:
@@ -265,42 +305,54 @@ class CheckpointConsumer(CommittingConsumer):
             # The assignment is over: the next owner commits.
             return
         except PositionsRefusedError as error:
-            self._tell_failing(str(error))
+            self._report_failing(str(error))
             refused: Collection[TopicPartition] = error.refused.keys()
         except (BrokerError, TimeoutError) as error:
-            self._tell_failing(str(error) or "no answer in time")
+            self._report_failing(str(error) or "no answer in time")
             return
         else:
             self._failing = None
             refused = ()
-        for partition, at in moved.items():
+        for partition, committed in moved.items():
             if partition not in refused:
-                self._shares[partition].in_kafka = at
+                self._partitions[partition].in_kafka = committed
 
-    def _tell_failing(self, reason: str) -> None:
+    def _report_failing(self, reason: str) -> None:
         if reason != self._failing:
             self._failing = reason
             self._rows.observer.on(KafkaCommitFailed(channel=self._rows.channel, reason=reason))
 
     async def _send(self, moved: Mapping[TopicPartition, Committed]) -> None:
-        told = {
-            one: Committed(at.offset, as_in_kafka(at.metadata, at.offset))
-            for one, at in moved.items()
+        """Commit positions to Kafka, with their metadata unless the broker finds it too large."""
+        offsets = {
+            partition: Committed(
+                committed.offset, as_in_kafka(committed.metadata, committed.offset)
+            )
+            for partition, committed in moved.items()
         }
         try:
-            await self._inner.commit(told, self._generation)
+            await self._inner.commit(offsets, self._generation)
         except MetadataTooLargeError:
-            # The store has the string; Kafka needs only the position.
-            plain = {partition: Committed(at.offset) for partition, at in moved.items()}
+            # The store has the metadata; Kafka needs only the position.
+            plain = {
+                partition: Committed(committed.offset) for partition, committed in moved.items()
+            }
             await self._inner.commit(plain, self._generation)
 
 
-def _taken(row: Checkpoint | None, in_kafka: Committed | None) -> Write:
-    """The claim of a row as it is. Without a position it gets the one that Kafka has."""
+def _claiming_write(row: Checkpoint | None, in_kafka: Committed | None) -> Write:
+    """Return the claim of *row* as it was read. A row without a position gets the one of Kafka."""
     if row is not None and row.position is not None:
         return Write(row.token, row._replace(token=row.token + 1), row.position)
-    token, state = (0, None) if row is None else (row.token, row.state)
-    position, metadata = (None, "") if in_kafka is None else in_kafka
+    token = 0
+    state = None
+    if row is not None:
+        token = row.token
+        state = row.state
+    position = None
+    metadata = ""
+    if in_kafka is not None:
+        position, metadata = in_kafka
     return Write(token, Checkpoint(token + 1, position, state, metadata))
 
 

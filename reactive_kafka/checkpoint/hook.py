@@ -7,11 +7,12 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, NoReturn, TypeVar
 
 from reactive_kafka.broker.client import Connector
+from reactive_kafka.checkpoint.channel_rows import CheckpointRows
 from reactive_kafka.checkpoint.consumer import CheckpointConnector
 from reactive_kafka.checkpoint.owned_row import OwnedRow
-from reactive_kafka.checkpoint.rows import CheckpointRows
-from reactive_kafka.checkpoint.states import Codec, States
-from reactive_kafka.checkpoint.transaction import Transactions
+from reactive_kafka.checkpoint.state_codec import StateCodec
+from reactive_kafka.checkpoint.state_history import StateHistory
+from reactive_kafka.checkpoint.store_transactions import StoreTransactions
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import (
@@ -29,12 +30,18 @@ from reactive_kafka.verdicts.delivery_hook import Call, CallAgain, MessageCheckp
 
 T = TypeVar("T")
 
-_OF_THE_STORE = (StoreAwayError, CheckpointRefusedError, AlreadyStoredError, CheckpointStoreError)
+_STORE_ERRORS = (StoreAwayError, CheckpointRefusedError, AlreadyStoredError, CheckpointStoreError)
 
 
 class CheckpointHook:
-    """A :class:`~reactive_kafka.verdicts.delivery_hook.DeliveryHook`: the store in one session of a
-    channel.
+    """A :class:`~reactive_kafka.verdicts.hook.DeliveryHook` for one session of a channel.
+
+    Args:
+        settings: The channel's settings.
+        rows: Its rows in the store.
+        codec: Encodes and decodes its states.
+        fail: Stops the channel, for the reason given.
+        duplicates: Counts records that the store already had.
     """
 
     # Retry topics have no rows.
@@ -45,20 +52,17 @@ class CheckpointHook:
         self,
         settings: IncomingSettings,
         rows: CheckpointRows,
-        codec: Codec,
-        # Stops the channel, for the reason given.
+        codec: StateCodec,
         fail: Callable[[BaseException], object],
-        # Counts records that the store already had.
         duplicates: Callable[[int], None],
     ) -> None:
         self._settings = settings
         self._rows = rows
         self._codec = codec
         self._home = HomeLoop()
-        self._transactions = Transactions(rows, fail, duplicates)
+        self._transactions = StoreTransactions(rows, fail, duplicates)
         self._duplicates = duplicates
-        # Many of the hook's questions are for one of two parts, which have the methods as they are
-        # asked for.
+        # These methods of the protocol are those of a part.
         self.begins = rows.begin
         self.unstored = rows.unstored
         self.behind_s = rows.behind_s
@@ -71,20 +75,22 @@ class CheckpointHook:
         self.find_out = self._transactions.find_out
 
     def reader(self, connector: Connector) -> Connector:
-        # For the type checker.
+        # A channel without these settings has no hook; the type checker cannot know.
         assert self._settings.checkpoint is not None  # noqa: S101
         return CheckpointConnector(
             connector, self._rows, self._settings.checkpoint.kafka_commit_interval_s
         )
 
     def is_in_transaction(self, tracker: OffsetTracker) -> bool:
-        claim = self._rows.of(tracker)
-        return claim is not None and claim.is_in_transaction
+        owned = self._rows.of(tracker)
+        return owned is not None and owned.is_in_transaction
 
     def around(self, call: Call) -> Call:
 
         async def called(delivery: Any) -> Any:
-            return await call(delivery) if self.before_call((delivery,)) else None
+            if not self.before_call((delivery,)):
+                return None
+            return await call(delivery)
 
         return called
 
@@ -95,26 +101,33 @@ class CheckpointHook:
             for delivery in deliveries:
                 if self._is_stored(delivery):
                     verdicts_of(delivery.tracker).settle(delivery.index)
-        # What an earlier call has set for them is void.
-        offsets: dict[OffsetTracker, list[int]] = {}
-        for delivery in new:
-            offsets.setdefault(delivery.tracker, []).append(delivery.offset)
-        for tracker, its in offsets.items():
-            if (claim := self._rows.of(tracker)) is not None:
-                claim.states.begin(its)
+        self._drop_states_of_earlier_calls(new)
         return new
 
+    def _drop_states_of_earlier_calls(self, deliveries: Sequence[D]) -> None:
+        offsets_by_tracker: dict[OffsetTracker, list[int]] = {}
+        for delivery in deliveries:
+            offsets_by_tracker.setdefault(delivery.tracker, []).append(delivery.offset)
+        for tracker, offsets in offsets_by_tracker.items():
+            owned = self._rows.of(tracker)
+            if owned is not None:
+                owned.states.begin(offsets)
+
     def may_call_again(self, error: BaseException) -> CallAgain | None:
-        """An error of the store's is no failure of the handler, not even if the handler's task
-        group raises it.
+        """Return how to call again after an error of the store; None: the handler has failed.
+
+        An error of the store is not the handler's failure, not even if a task group of the handler
+        raises it.
         """
         if isinstance(error, BaseExceptionGroup):
-            _, others = error.split(_OF_THE_STORE)
-            return None if others is not None else self.may_call_again(error.exceptions[0])
-        if not isinstance(error, _OF_THE_STORE):
+            _, others = error.split(_STORE_ERRORS)
+            if others is not None:
+                return None
+            return self.may_call_again(error.exceptions[0])
+        if not isinstance(error, _STORE_ERRORS):
             return None
-        # An outage of the store is nobody's fault. Whatever else comes again and again is to become
-        # poison.
+        # Records do not age during an outage of the store. With any other error they do, so that
+        # one that never succeeds becomes poison.
         is_away = isinstance(error, StoreAwayError) and error.by_store
         return CallAgain(if_settled=isinstance(error, AlreadyStoredError), ages=not is_away)
 
@@ -122,11 +135,14 @@ class CheckpointHook:
         return not is_open(delivery) and self._is_stored(delivery)
 
     def _is_stored(self, delivery: Delivery) -> bool:
-        claim = self._mine(delivery)
-        return claim is not None and claim.has_stored(delivery.offset)
+        owned = self._owned(delivery)
+        return owned is not None and owned.has_stored(delivery.offset)
 
-    def _mine(self, delivery: Delivery) -> OwnedRow | None:
-        return None if delivery.tracker.is_closed else self._rows.of(delivery.tracker)
+    def _owned(self, delivery: Delivery) -> OwnedRow | None:
+        """Return the row of the delivery's partition, if the partition is still ours."""
+        if delivery.tracker.is_closed:
+            return None
+        return self._rows.of(delivery.tracker)
 
     def transaction(
         self, deliveries: Sequence[Delivery], *, is_batch: bool = False
@@ -134,80 +150,86 @@ class CheckpointHook:
         channel = self._settings.name
         if not self._home.is_here:
             raise CheckpointError(
-                f"channel {channel!r}: a transaction needs the event loop, and a blocking handler runs in "
-                "a thread: make the handler async"
+                f"channel {channel!r}: a transaction needs the event loop, and a blocking handler "
+                "runs in a thread: make the handler async"
             )
         for delivery in deliveries:
             client = self._rows.client_of(delivery.tracker)
             if client is not None and client.is_for_retries:
-                raise self._none_of_its(delivery, "transaction")
+                raise self._no_row_error(delivery, "transaction")
         return self._transactions.of(deliveries, is_batch=is_batch)
 
     def writes_letter(self, delivery: Delivery) -> None:
         return None
 
     def on_nack(self, delivery: Delivery) -> None:
-        claim = self._rows.of(delivery.tracker)
-        if claim is not None:
-            claim.states.drop(delivery.offset)
+        owned = self._rows.of(delivery.tracker)
+        if owned is not None:
+            owned.states.drop(delivery.offset)
 
     def checkpoint(self, delivery: Delivery) -> MessageCheckpoint:
         settings = self._settings
         if settings.ordering != "partition":
             raise CheckpointError(
-                f"channel {settings.name!r}: a state follows the records of a partition one after the other: "
-                f'it needs ordering = "partition", not "{settings.ordering}"'
+                f"channel {settings.name!r}: a state follows the records of a partition one after "
+                f'the other: it needs ordering = "partition", not "{settings.ordering}"'
             )
         if settings.keep_out_of_order_acks:
             raise CheckpointError(
-                f"channel {settings.name!r}: with keep_out_of_order_acks the states of acks that are kept would be lost"
+                f"channel {settings.name!r}: with keep_out_of_order_acks the states of acks that "
+                "are kept would be lost"
             )
         if verdicts_of(delivery.tracker).row is None and not delivery.tracker.is_closed:
-            raise self._none_of_its(delivery, "state")
-        return _StateOf(self, self._codec, delivery)
+            raise self._no_row_error(delivery, "state")
+        return _StateOfMessage(self, self._codec, delivery)
 
-    def _none_of_its(self, delivery: Delivery, what: str) -> CheckpointError:
+    def _no_row_error(self, delivery: Delivery, what: str) -> CheckpointError:
         return CheckpointError(
-            f"channel {self._settings.name!r}: {delivery.topic_partition} is none of its partitions in the checkpoint "
-            f"store: records of retry topics have no {what}"
+            f"channel {self._settings.name!r}: {delivery.topic_partition} is none of its "
+            f"partitions in the checkpoint store: records of retry topics have no {what}"
         )
 
     def on_loop(self, call: Callable[[], T]) -> T:
-        """What *call* returns or raises on the event loop, from any thread."""
-        return self._home.call(call, self._ended)
+        """Make *call* on the event loop, from any thread; return or raise what it does."""
+        return self._home.call(call, self._raise_ended)
 
-    def _ended(self) -> NoReturn:
+    def _raise_ended(self) -> NoReturn:
         raise NotOwnerError(
             f"channel {self._settings.name!r} has ended: no partition is its own any more"
         )
 
-    def states_of(self, delivery: Delivery) -> States:
-        """The states of the delivery's partition."""
-        claim = self._mine(delivery)
-        if claim is None:
+    def states_of(self, delivery: Delivery) -> StateHistory:
+        """Return the states of the delivery's partition.
+
+        Raises:
+            CheckpointRefusedError: The partition is not ours any more.
+        """
+        owned = self._owned(delivery)
+        if owned is None:
             raise CheckpointRefusedError(
                 f"{delivery!r}: its partition is not ours any more, nor is its state"
             )
-        return claim.states
+        return owned.states
 
 
-class _StateOf:
-    """A :class:`~reactive_kafka.verdicts.delivery_hook.MessageCheckpoint`."""
+class _StateOfMessage:
+    """A :class:`~reactive_kafka.verdicts.hook.MessageCheckpoint`."""
 
     __slots__ = ("_codec", "_delivery", "_hook")
 
-    def __init__(self, hook: CheckpointHook, codec: Codec, delivery: Delivery) -> None:
+    def __init__(self, hook: CheckpointHook, codec: StateCodec, delivery: Delivery) -> None:
         self._hook = hook
         self._codec = codec
         self._delivery = delivery
 
     def get(self) -> Any:
-        hook = self._hook
-        delivery = self._delivery
-        text = hook.on_loop(
-            lambda: hook.states_of(delivery).get(delivery.offset, delivery.tracker.is_open)
-        )
+        text = self._hook.on_loop(self._get)
         return None if text is None else self._codec.decode(text)
+
+    def _get(self) -> str | None:
+        delivery = self._delivery
+        states = self._hook.states_of(delivery)
+        return states.get(delivery.offset, delivery.tracker.is_open)
 
     def set(self, state: Any) -> None:
         text = None if state is None else self._codec.encode(state)
@@ -215,7 +237,7 @@ class _StateOf:
 
     def _set(self, text: str | None) -> None:
         delivery = self._delivery
-        states = self._hook.states_of(self._delivery)
+        states = self._hook.states_of(delivery)
         if not is_open(delivery):
             raise CheckpointError(f"{delivery!r} has its verdict: it sets no state any more")
         states.set(delivery.offset, delivery.index, text)

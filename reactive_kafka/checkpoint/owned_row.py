@@ -1,8 +1,7 @@
-"""A row of the checkpoint store that this member has claimed: what is known of it, and what may be
-written over it.
+"""A row of the checkpoint store that this member has claimed, and the client that claimed it.
 
-Requests of ours may have changed it whose answers were lost. As long as it has our token it is
-ours: no other owner writes that token.
+The answer to a request may get lost, so what the store has is not always known. A row with our
+token is ours: no other owner writes that token.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from asyncio import Lock
 from typing import NamedTuple
 
 from reactive_kafka.backoff import Backoff, Waits
-from reactive_kafka.checkpoint.states import States
+from reactive_kafka.checkpoint.state_history import StateHistory
 from reactive_kafka.checkpoint.store import Checkpoint, Write
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.records import Committed, TopicPartition
@@ -20,229 +19,263 @@ FENCED = Backoff(1.0, 30.0)
 """How soon a client claims a row again that another owner has taken over."""
 
 
-def committed_of(row: Checkpoint) -> Committed | None:
-    """What Kafka would say of the row."""
-    return None if row.position is None else Committed(row.position, row.metadata)
+def committed_of(checkpoint: Checkpoint) -> Committed | None:
+    """Return the row's position and metadata as Kafka would report them."""
+    if checkpoint.position is None:
+        return None
+    return Committed(checkpoint.position, checkpoint.metadata)
 
 
-class Share:
-    """What one client of the channel has in a partition."""
+class ClientPartition:
+    """What one client of the channel knows of one partition: its assignment, and its row."""
 
     def __init__(self, client: str) -> None:
         self.client = client
-        # By the group.
+        # The group has assigned the partition to the client.
         self.is_assigned = False
-        # Its row; the partition is not about to go.
+        # The client may claim the row: the partition is assigned, and is not being revoked.
         self.may_claim = False
-        # Its row was found to be the client's in this assignment.
+        # In this assignment the row was found to be the client's.
         self.is_ours = False
-        # The committed position, as far as is known.
+        # The position that Kafka has, as far as is known.
         self.in_kafka: Committed | None = None
-        # That the client claimed last, until another owner has it.
+        # The row that the client claimed last, until another owner takes it.
         self.row: OwnedRow | None = None
-        # None: not fenced.
+        # When the row may be claimed again; None: no other owner has taken it.
         self._claim_at: float | None = None
         self._waits = Waits(FENCED)
 
     def assign(self) -> None:
-        """An assignment brings it. Whoever fenced the client before has no say in it."""
-        self.is_assigned = self.may_claim = True
+        """Begin an assignment. An owner that fenced the client before it does not matter now."""
+        self.is_assigned = True
+        self.may_claim = True
         self.is_ours = False
         self.in_kafka = None
         self.unfence()
 
     def revoke(self) -> None:
-        """The assignment is over."""
-        self.is_assigned = self.may_claim = self.is_ours = False
+        """End the assignment."""
+        self.is_assigned = False
+        self.may_claim = False
+        self.is_ours = False
 
     def fence(self, now: float) -> None:
-        """Another owner has taken the row over: it is not to be claimed for a while."""
+        """Claim the row no more for a while: another owner has taken it."""
         self._claim_at = now + self._waits.next_s()
 
     def unfence(self) -> None:
-        """The row is the client's again, or may be claimed."""
+        """Allow claims again, or note that the row is the client's again."""
         self._claim_at = None
         self._waits.progressed()
 
     @property
     def not_in_kafka(self) -> Committed | None:
-        """What the row, if it is ours, has and Kafka, as far as we know, has not."""
-        stored = committed_of(self.row.row) if self.row is not None and self.is_ours else None
+        """The position in our row, if Kafka does not have it yet as far as we know."""
+        if self.row is None or not self.is_ours:
+            return None
+        stored = committed_of(self.row.checkpoint)
         return None if stored == self.in_kafka else stored
 
     def fenced_for(self, now: float) -> float | None:
-        """How long the row is not to be claimed, in seconds; None: nobody has taken it over."""
-        return None if self._claim_at is None else max(0.0, self._claim_at - now)
+        """Return for how many seconds the row must not be claimed; None: it is not fenced."""
+        if self._claim_at is None:
+            return None
+        return max(0.0, self._claim_at - now)
 
 
-class Sending(NamedTuple):
-    """A write that is sent, and the tracker whose records it settles; None: it settles none."""
+class PendingWrite(NamedTuple):
+    """A write to send, and the tracker whose records it settles; None: it settles none."""
 
     write: Write
     tracker: OffsetTracker | None
 
 
 class OwnedRow:
-    """One partition's row, from its claim, which has written *row*, until another owner has it."""
+    """One partition's row, from its claim until another owner takes it.
 
-    def __init__(self, partition: TopicPartition, owner: Share, row: Checkpoint) -> None:
+    Args:
+        partition: The partition whose positions the row has.
+        owner: The client that has claimed the row.
+        checkpoint: What the claim has written.
+    """
+
+    def __init__(
+        self, partition: TopicPartition, owner: ClientPartition, checkpoint: Checkpoint
+    ) -> None:
         self.partition = partition
         self.owner = owner
-        # In the store, as far as is known.
-        self.row = row
-        self.states = States(row.state)
+        # What the store has, as far as is known.
+        self.checkpoint = checkpoint
+        self.states = StateHistory(checkpoint.state)
+        # Of the records that are read now.
         self.tracker: OffsetTracker | None = None
-        # Another owner has it, or another client of the channel.
+        # Another owner, or another client of this channel, has the row.
         self.is_lost = False
-        # A request without an answer may have changed it.
+        # A request without an answer may have changed the row in the store.
         self.is_unsure = False
-        # Of the records in an open transaction.
+        # The tracker of the records in an open transaction.
         self.transaction: OffsetTracker | None = None
         # Since when a settled record has not been stored.
         self.behind_since: float | None = None
-        # Held while the row is written for the records of this tracker.
+        # Held while the row is written for records of this tracker.
         self.lock = Lock()
-        # With a new token; sent, and maybe stored.
-        self._takings: list[Checkpoint] = []
-        # For records of this tracker; sent, not answered.
+        # Rows with a new token that were sent and may be stored.
+        self._sent_with_new_token: list[Checkpoint] = []
+        # Rows that were sent for records of this tracker, and are not answered yet.
         self._sent: list[Checkpoint] = []
-        # The highest position that the store is known to have for them.
+        # The highest position of this tracker's records that the store is known to have.
         self._stored = -1
 
     def begin(self, tracker: OffsetTracker) -> bool:
-        """Read with a new tracker. True if a state was dropped, because reading restarts before the
-        stored position.
+        """Read on with a new tracker.
+
+        Returns:
+            Whether a state was dropped because reading restarts before the stored position.
         """
         old = self.tracker
-        self.tracker = tracker
-        goes_back = self.row.position is not None and tracker.start < self.row.position
+        stored = self.checkpoint.position
+        goes_back = stored is not None and tracker.start < stored
         if old is not None and not old.is_closed and not goes_back:
             self.states.restart(min(tracker.start, old.committable))
+        elif goes_back or stored is None:
+            self.states = StateHistory(None)
         else:
-            self.states = States(None if goes_back or self.row.position is None else self.row.state)
+            self.states = StateHistory(self.checkpoint.state)
+        self.tracker = tracker
         self.behind_since = None
         self._stored = -1
         self._sent.clear()
-        # Whoever holds the old one writes for records of the old tracker.
+        # The holder of the old lock writes for records of the old tracker. It must not keep the
+        # new ones waiting.
         self.lock = Lock()
-        return goes_back and self.row.state is not None
+        return goes_back and self.checkpoint.state is not None
 
     @property
     def is_in_transaction(self) -> bool:
-        """Whether an open transaction is to store the position."""
+        """Whether an open transaction is going to store the position."""
         return self.transaction is not None and self.transaction is self.tracker
 
-    def is_ours(self, row: Checkpoint | None) -> bool:
-        """Whether the row in the store was written by us."""
-        return row is not None and (row.token == self.row.token or row in self._takings)
+    def is_ours(self, stored: Checkpoint | None) -> bool:
+        """Return whether the row *stored*, which the store has, was written by us."""
+        if stored is None:
+            return False
+        return stored.token == self.checkpoint.token or stored in self._sent_with_new_token
 
-    def found(self, row: Checkpoint) -> None:
-        """The store has this row, which is ours. If it was sent for this tracker's records, so was
-        its state.
+    def found(self, stored: Checkpoint) -> None:
+        """Note that the store has the row *stored*, which is ours.
+
+        If it was sent for records of this tracker, its state is theirs, too.
         """
-        self.row = row
+        self.checkpoint = stored
         self.is_unsure = False
-        if row in self._sent and row.position is not None:
+        if stored in self._sent and stored.position is not None:
             self._sent.clear()
-            self._stored = max(self._stored, row.position)
-            self.states.found(row.position, row.state)
-        if row in self._takings:
-            self._takings.clear()
+            self._stored = max(self._stored, stored.position)
+            self.states.found(stored.position, stored.state)
+        if stored in self._sent_with_new_token:
+            self._sent_with_new_token.clear()
 
     def has_stored(self, offset: int) -> bool:
-        """Whether the store has a position of this tracker's records beyond *offset*, not one from
-        before a seek.
+        """Return whether the store has a position beyond *offset* that this tracker's records set.
+
+        A position from before a seek does not count.
         """
         return offset < self._stored
 
     def has_sent(self, offset: int) -> bool:
-        """Whether a position beyond *offset* was sent that is stored, or may still be."""
+        """Return whether a position beyond *offset* was sent that is or may yet be stored."""
         sent = (row.position for row in self._sent if row.position is not None)
         return offset < max(self._stored, *sent, -1)
 
-    def renew(self) -> Sending:
-        """A write of the row with another token, so that nothing sent earlier can be stored. It
-        settles no record.
+    def renewal(self) -> PendingWrite:
+        """Return a write of the row under a new token. It settles no record.
+
+        Once it is stored, nothing that was sent earlier can be stored any more.
         """
-        # + 2, because + 1 is what another owner's claim of this row writes, and the two must not
-        # look alike.
-        row = self.row
-        return Sending(Write(row.token, row._replace(token=row.token + 2), row.position), None)
+        # + 2, because another owner that claims this row writes + 1. The two must differ.
+        row = self.checkpoint
+        renewed = row._replace(token=row.token + 2)
+        return PendingWrite(Write(row.token, renewed, row.position), None)
 
     def renewed(self) -> None:
-        """That write is confirmed."""
+        """Note that the renewal is confirmed: earlier requests are void."""
         self._sent.clear()
 
-    def is_due(self, at: Committed) -> bool:
-        """Whether there is anything to write. A request of ours may have stored it, or a later
-        position, already.
+    def is_due(self, committed: Committed) -> bool:
+        """Return whether *committed* has to be written.
+
+        An earlier request may have stored it, or a later position, already.
         """
-        if self.has_stored(at.offset):
+        if self.has_stored(committed.offset):
             return False
-        is_there = at == (self.row.position, self.row.metadata)
-        return self.is_unsure or not is_there or self._state(at.offset) != self.row.state
+        if self.is_unsure or committed != (self.checkpoint.position, self.checkpoint.metadata):
+            return True
+        return self._state_for(committed.offset) != self.checkpoint.state
 
-    def write(self, at: Committed) -> Sending:
-        """The write that stores a position of the tracker's with its state."""
+    def pending_write(self, committed: Committed) -> PendingWrite:
+        """Return the write that stores a position of the tracker, with its state."""
         # A position that does not grow (after a seek back, or with other metadata) takes a new
-        # token. Under one token positions only grow, so nothing sent earlier can land over this
-        # row, and a claim that has read the old row is rejected and reads again.
-        row = self.row
-        position = at.offset
-        token = row.token if row.position is None or position > row.position else row.token + 1
-        return Sending(
-            Write(
-                row.token,
-                Checkpoint(token, position, self._state(position), at.metadata),
-                row.position,
-            ),
-            None if self._is_of_before(position) else self.tracker,
-        )
+        # token. Under one token positions only grow, so nothing sent earlier can be stored over
+        # this row, and a claim that has read the old row is refused and reads again.
+        row = self.checkpoint
+        position = committed.offset
+        grows = row.position is None or position > row.position
+        token = row.token if grows else row.token + 1
+        checkpoint = Checkpoint(token, position, self._state_for(position), committed.metadata)
+        settles = None if self._is_from_before_seek(position) else self.tracker
+        return PendingWrite(Write(row.token, checkpoint, row.position), settles)
 
-    def _is_of_before(self, position: int) -> bool:
-        """Whether the position is the row's own from before a seek: storing it settles no record of
-        this tracker.
+    def _is_from_before_seek(self, position: int) -> bool:
+        """Return whether storing *position* settles no record of this tracker.
+
+        That is so if it is the row's own position from before a seek.
         """
         tracker = self.tracker
         if tracker is None or position < tracker.start:
             return True
-        return position == self.row.position and position > max(self._stored, tracker.committable)
+        if position != self.checkpoint.position:
+            return False
+        return position > max(self._stored, tracker.committable)
 
-    def _state(self, position: int) -> str | None:
-        return self.row.state if self._is_of_before(position) else self.states.at(position)
+    def _state_for(self, position: int) -> str | None:
+        if self._is_from_before_seek(position):
+            return self.checkpoint.state
+        return self.states.at_position(position)
 
-    def sent(self, sending: Sending) -> None:
-        """The write is sent: its outcome is unknown until it is answered."""
+    def sent(self, pending: PendingWrite) -> None:
+        """Note that the write is sent. Its outcome is unknown until it is answered."""
         self.is_unsure = True
-        write = sending.write
+        write = pending.write
         if write.checkpoint.token != write.expected:
-            self._takings.append(write.checkpoint)
-        if sending.tracker is self.tracker:
+            self._sent_with_new_token.append(write.checkpoint)
+        if pending.tracker is self.tracker:
             self._sent.append(write.checkpoint)
 
-    def confirmed(self, sending: Sending) -> None:
-        """The store has confirmed it. An answer that later writes have overtaken says nothing of
-        the present row.
-        """
-        stored = sending.write.checkpoint
-        if sending.tracker is self.tracker and stored.position is not None:
+    def confirmed(self, pending: PendingWrite) -> None:
+        """Note that the store has confirmed the write."""
+        write = pending.write
+        stored = write.checkpoint
+        is_of_tracker = pending.tracker is self.tracker
+        if is_of_tracker and stored.position is not None:
             self._stored = max(self._stored, stored.position)
-        if self.row[:2] != (sending.write.expected, sending.write.position):
+        if self.checkpoint[:2] != (write.expected, write.position):
+            # A later write was answered first: this answer says nothing about the present row.
             self.is_unsure = True
             return
         self.is_unsure = False
-        # look() finds what was settled since.
+        # note_behind() finds what was settled since the write was sent.
         self.behind_since = None
-        self.row = stored
-        if stored.token != sending.write.expected:
-            self._takings.clear()
-        if sending.tracker is self.tracker and stored.position is not None:
+        self.checkpoint = stored
+        if stored.token != write.expected:
+            self._sent_with_new_token.clear()
+        if is_of_tracker and stored.position is not None:
             self._sent.clear()
             self.states.stored(stored.position)
 
-    def look(self, now: float) -> float | None:
-        """Since when a settled record has not been stored. Right only if it is asked now and
-        then.
+    def note_behind(self, now: float) -> float | None:
+        """Return since when a settled record has not been stored; None: all are stored.
+
+        It is exact only to the interval at which it is called.
         """
         tracker = self.tracker
         if (

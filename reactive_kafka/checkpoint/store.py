@@ -1,10 +1,10 @@
-"""The protocol that built-in and custom checkpoint stores share.
+"""What a checkpoint store has to do: the protocols, and the one rule that decides about a write.
 
-A store keeps one row for each partition of a group. Every owner of a partition claims its row: it
-writes a *token* of its own, one above the last, over the row that it has read. Each of its writes
-names the token and the position that must still be there. So only the last owner can write a row:
-what an earlier one (a zombie) still sends is rejected, and so is a late request of the owner
-itself.
+A store keeps one row for each partition of a group. Each new owner of a partition claims its row:
+it overwrites the row it has read with one whose *token* is higher by one. Each of its writes names
+the token and the position that must still be in the row. So only the last owner can write a row. A
+write that an earlier owner (a zombie) still sends is refused, and so is a request of the owner
+itself that arrives late.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ class Checkpoint(NamedTuple):
     """The row of one partition.
 
     Attributes:
-        token: From 1 on; one more with each new owner, and with each write of an owner that does
-            not move the position forward.
-        position: Offset of the next record to read; None: no owner has settled anything.
-        state: The application's, encoded; None: there is none.
+        token: 1 or more. Each new owner adds one; so does an owner whose write does not move the
+            position forward.
+        position: Offset of the next record to read; None: no owner has settled a record.
+        state: The application's state as text; None: it has none.
         metadata: The string that Kafka would store with the position.
     """
 
@@ -35,15 +35,15 @@ class Checkpoint(NamedTuple):
 
 
 class Write(NamedTuple):
-    """One row to write, if the row in the store is still the one that the writer knows.
+    """A row to write, on condition that the store still has the row that the writer knows.
 
     Attributes:
-        expected: The token that must be there; 0: there must be no row.
-        checkpoint: What to write. Under the same token the position must not become lower, or None;
-            a new token claims the row, and may go back.
-        position: The position that must be there; None: there must be none. Without it a claim
-            could overwrite a position that the last owner's transaction stored after the row was
-            read, or a write could land twice.
+        expected: The token that the stored row must have; 0: there must be no row.
+        checkpoint: The new row. If its token is the expected one, its position must not be lower
+            than the stored one, or None. With a new token the position may go back.
+        position: The position that the stored row must have; None: it must have none. Without this
+            condition a claim could overwrite a position that the last owner's transaction stored
+            after the row was read, or a write could be carried out twice.
     """
 
     expected: int
@@ -52,101 +52,94 @@ class Write(NamedTuple):
 
 
 def allows(stored: Checkpoint | None, write: Write) -> bool:
-    """Whether a write is accepted: the one rule of every store."""
-    token, position = (0, None) if stored is None else stored[:2]
+    """Return whether *write* may replace the row *stored* (None: no row). Every store asks this."""
+    if stored is None:
+        token = 0
+        position = None
+    else:
+        token = stored.token
+        position = stored.position
     if token != write.expected or position != write.position:
         return False
     if position is None or write.checkpoint.token != token:
         return True
+    # Under one token positions only grow, so a late request cannot move the position back.
     return write.checkpoint.position is not None and write.checkpoint.position >= position
 
 
 class CheckpointStore(Protocol):
-    """Keeps the rows. Each of its calls has a deadline of its own, and may be repeated and
-    cancelled.
+    """Keeps the rows. Each call has a deadline of its own; callers may repeat and cancel it.
 
-    All of them raise :class:`~reactive_kafka.errors.StoreAwayError` where the store cannot be
-    reached, did not answer in time, or is full: what was sent may have been stored then. A row that
-    cannot be read is a :class:`~reactive_kafka.errors.CorruptCheckpointError`.
+    Every method raises :class:`~reactive_kafka.errors.StoreAwayError` if the store cannot be
+    reached, does not answer in time, or is full; a write may have been stored even so. It raises
+    :class:`~reactive_kafka.errors.CorruptCheckpointError` if a row cannot be read.
     """
 
     async def read(
         self, group: str, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, Checkpoint]:
-        """partition -> its row, without those that have none. The first call connects, and makes
-        tables or folders.
+        """Return partition -> row, without the partitions that have no row.
+
+        The first call connects and creates tables or folders.
         """
 
     async def write(
         self, group: str, writes: Mapping[TopicPartition, Write]
     ) -> frozenset[TopicPartition]:
-        """Write each row that :func:`allows` lets through, compared and written as one step, and
-        durably.
+        """Write each row that :func:`allows` accepts. Compare and write in one step, durably.
 
         Returns:
             The partitions whose rows were refused.
         """
 
     async def close(self) -> None:
-        """Close connections. It may be used again afterwards."""
+        """Close connections. The store may be used again afterwards."""
 
 
 @runtime_checkable
 class TransactionalStore(CheckpointStore, Protocol):
-    """A store that can write rows together with the user's own data."""
+    """A store that can write rows in one transaction with the user's own data."""
 
     def transaction(
         self, group: str, writes: Mapping[TopicPartition, Write]
     ) -> AbstractAsyncContextManager[Any]:
-        """A transaction that writes the rows at its end, after what the user has written through
-        what it yields.
+        """Return a transaction. It yields what the user writes through; at its end it writes rows.
 
-        What is in *writes* then counts: states and metadata may have changed since the entry,
-        tokens may not.
+        The rows are taken from *writes* at the end: states and metadata may have changed since the
+        beginning, tokens may not.
 
         Raises:
-            StoreAwayError: At the entry: nothing has happened. At the exit: the outcome is not
-                known.
-            CheckpointRefusedError: At the entry or the exit: a row was refused, and all of it is
-                rolled back.
+            StoreAwayError: At the beginning: nothing was written. At the end: the outcome is
+                unknown.
+            CheckpointRefusedError: At either: a row was refused, and everything is rolled back.
         """
 
 
-def checked(
+def validated_row(
     place: str, token: object, position: object, state: object, metadata: object
 ) -> Checkpoint:
-    """The row that a store has found at *place*, if it can be one of ours.
+    """Return the row with these values, which a store has read at *place*.
 
     Raises:
-        CorruptCheckpointError: It cannot be.
+        CorruptCheckpointError: The values cannot be those of a row of ours.
     """
-    problems = [
-        problem
-        for wrong, problem in (
-            (not _is_number(token, 1), f"its token is {token!r}, and must be a number from 1 on"),
-            (
-                position is not None and not _is_number(position, 0),
-                f"its position is {position!r}, and is no offset",
-            ),
-            (
-                state is not None and not isinstance(state, str),
-                f"its state is {type(state).__name__}, and not text",
-            ),
-            (
-                not isinstance(metadata, str),
-                f"its metadata is {type(metadata).__name__}, and not text",
-            ),
-        )
-        if wrong
-    ]
+    problems = []
+    if not _is_number(token, 1):
+        problems.append(f"its token is {token!r}, not a number from 1 on")
+    if position is not None and not _is_number(position, 0):
+        problems.append(f"its position is {position!r}, not an offset")
+    if state is not None and not isinstance(state, str):
+        problems.append(f"its state is {type(state).__name__}, not text")
+    if not isinstance(metadata, str):
+        problems.append(f"its metadata is {type(metadata).__name__}, not text")
     if problems:
         raise CorruptCheckpointError(f"{place} cannot be read: {'; '.join(problems)}")
-    # Looked at above.
+    # The type checker does not see that the values were checked above.
     return Checkpoint(token, position, state, metadata)  # type: ignore[arg-type]
 
 
-def refuse(group: str, refused: Collection[TopicPartition]) -> None:
-    """Raise CheckpointRefusedError if there are rows that a transaction may not write."""
+def raise_if_refused(group: str, refused: Collection[TopicPartition]) -> None:
+    """Raise CheckpointRefusedError if *refused* names any partition."""
     if refused:
         names = ", ".join(map(str, sorted(refused)))
         raise CheckpointRefusedError(
@@ -155,11 +148,13 @@ def refuse(group: str, refused: Collection[TopicPartition]) -> None:
 
 
 def may_be_allowed(write: Write) -> bool:
-    """Whether :func:`allows` lets it through if the row that is there is the one that it
-    expects.
+    """Return whether *write* is allowed if the store has exactly the row that it expects.
+
+    A store whose statement compares only token and position asks this before it sends anything.
     """
-    expected = Checkpoint(write.expected, write.position) if write.expected else None
-    return allows(expected, write)
+    if write.expected:
+        return allows(Checkpoint(write.expected, write.position), write)
+    return allows(None, write)
 
 
 def _is_number(value: object, least: int) -> bool:

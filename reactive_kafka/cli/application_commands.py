@@ -20,7 +20,7 @@ from reactive_kafka.cli.spark_progress import bottom_of_the_terminal, show_spark
 from reactive_kafka.config.dump import dump, spark_table
 from reactive_kafka.config.load import toml_of_quarkus
 from reactive_kafka.config.settings import IncomingSettings
-from reactive_kafka.formats.wanted import name_of
+from reactive_kafka.formats.payload_type import name_of
 from reactive_kafka.handlers.signature import HandlerSpec, name_of_handler
 from reactive_kafka.handlers.spec import AppSpec, IncomingSpec
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.formats import FormatError
-from reactive_kafka.formats.names import load_strategy, made_strategy
+from reactive_kafka.formats.user_objects import load_strategy, made_strategy
 from reactive_kafka.records import TopicPartition
 
 BUILT_IN = ("throttled", "latest", "ignore", "checkpoint")

@@ -13,7 +13,7 @@ from reactive_kafka.config.collect import BROKEN, View
 from reactive_kafka.config.incoming_kinds import STORE, ranges_of
 from reactive_kafka.config.keys import CHANNEL_SECTIONS, INCOMING, Section
 from reactive_kafka.config.layers import Problems
-from reactive_kafka.formats.names import EVENTS, REGISTERED_FORMATS
+from reactive_kafka.formats.format_names import EVENTS, REGISTERED_FORMATS
 
 Contradictions = Iterator[tuple[Sequence[str], str]]
 """The names that a contradiction looks at, and what is wrong. It is reported at the first of them

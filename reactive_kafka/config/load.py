@@ -59,7 +59,7 @@ from reactive_kafka.config.tables import (
     TracingSettings,
 )
 from reactive_kafka.errors import ConfigError
-from reactive_kafka.formats.names import EVENTS
+from reactive_kafka.formats.format_names import EVENTS
 
 _Tables = Mapping[str, Any]
 ConfigSource = str | Path | Sequence[str | Path] | _Tables | None

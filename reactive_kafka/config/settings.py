@@ -55,7 +55,7 @@ from reactive_kafka.config.tables import (
     SparkChannelSettings,
     TracingSettings,
 )
-from reactive_kafka.formats.names import FORMATS, KEY_FORMATS, REGISTERED_FORMATS
+from reactive_kafka.formats.format_names import FORMATS, KEY_FORMATS, REGISTERED_FORMATS
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.subscription import Partitions, Pattern, Ranges, Subscription, Topics
 

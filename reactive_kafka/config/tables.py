@@ -21,7 +21,7 @@ from reactive_kafka.config.kinds import (
     choice,
     integer,
 )
-from reactive_kafka.formats.registered.schemas import Strategy
+from reactive_kafka.formats.registered.channel_schemas import SubjectStrategy
 
 SparkMode = Literal["records", "ranges"]
 OnBatchFailure = Literal["nack", "bisect"]
@@ -221,8 +221,8 @@ class SchemaSettings:
         "is read is resolved to it. Default: the schema of the writer, or one made from the type of "
         "what is sent.",
     )
-    subject: Strategy = setting(
-        choice(*get_args(Strategy)),
+    subject: SubjectStrategy = setting(
+        choice(*get_args(SubjectStrategy)),
         "topic",
         "The subject that a schema is registered under: the topic with `-value` or `-key` appended, "
         "the schema's own name, or both.",

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.formats import FormatError
-from reactive_kafka.formats.names import load_function
+from reactive_kafka.formats.user_objects import load_function
 from reactive_kafka.verdicts.delivery import Delivery
 from reactive_kafka.verdicts.message import Message
 

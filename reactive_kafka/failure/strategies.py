@@ -24,7 +24,7 @@ from reactive_kafka.failure.headers import RetryHistory, delay_of, retry_history
 from reactive_kafka.failure.routes import setting_for
 from reactive_kafka.formats import FormatError, is_event_type
 from reactive_kafka.formats.encoders import write_by_value
-from reactive_kafka.formats.names import load_strategy, made_strategy
+from reactive_kafka.formats.user_objects import load_strategy, made_strategy
 from reactive_kafka.records import Record
 from reactive_kafka.wire import fields_problem, record_problem, topic_problem
 

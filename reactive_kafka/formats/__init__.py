@@ -10,12 +10,17 @@ from reactive_kafka.formats.decoders import (
     refused_tombstone,
 )
 from reactive_kafka.formats.encoders import Encoder, encoder_for
-from reactive_kafka.formats.guarding import Decoder
-from reactive_kafka.formats.names import FormatError
-from reactive_kafka.formats.objects import checker_for
-from reactive_kafka.formats.registered.schemas import Registered, SchemaMissing, Schemas
+from reactive_kafka.formats.format_names import FormatError
+from reactive_kafka.formats.guarded_decoder import Decoder
+from reactive_kafka.formats.object_checker import checker_for
+from reactive_kafka.formats.registered.channel_schemas import (
+    ChannelSchemas,
+    SchemaMissing,
+    SchemaSource,
+)
 
 __all__ = [
+    "ChannelSchemas",
     "CloudEvent",
     "Decoder",
     "Encoder",
@@ -24,9 +29,8 @@ __all__ = [
     "EventWriter",
     "FormatError",
     "RecordDecoder",
-    "Registered",
     "SchemaMissing",
-    "Schemas",
+    "SchemaSource",
     "checker_for",
     "decoder_for",
     "encoder_for",

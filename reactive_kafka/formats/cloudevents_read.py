@@ -1,12 +1,12 @@
-"""CloudEvents in: which records are events, what makes one invalid, and the payload of one. Pure.
+"""Reads CloudEvents: finds out which records are events, and returns their payload. Pure.
 
 A record is an event in *structured* mode if its header ``content-type`` begins with
-``application/cloudevents``: the value is an envelope of JSON. It is one in *binary* mode if it has
-the header ``ce_specversion``, or all others that an event must have: the value is the event's data.
-What says that it is an event and is an invalid one cannot be decoded.
+``application/cloudevents``: its value is an envelope of JSON. It is an event in *binary* mode if it
+has the header ``ce_specversion``, or all other headers that an event must have: its value is the
+event's data. A record that claims to be an event and is an invalid one cannot be decoded.
 
-Attributes are read twice where somebody looks at them: once to see that the event is valid, and
-once for ``message.cloud_event``. To keep them would cost every message a reference.
+The attributes are read once to check the event, and again if the handler asks for
+``message.cloud_event``. To keep them would cost every message a reference.
 """
 
 from __future__ import annotations
@@ -19,26 +19,27 @@ from reactive_kafka.formats.cloudevents import (
     OWN_NAMES,
     STRUCTURED,
     CloudEvent,
-    checked,
     invalid,
     is_json,
     parse_time,
+    valid_attributes,
 )
 from reactive_kafka.formats.cloudevents_envelope import envelope_of
-from reactive_kafka.formats.guarding import Decoder
-from reactive_kafka.formats.names import EVENTS
-from reactive_kafka.formats.wanted import wanted
+from reactive_kafka.formats.format_names import EVENTS
+from reactive_kafka.formats.guarded_decoder import Decoder
+from reactive_kafka.formats.payload_type import PayloadType, payload_type_of
 from reactive_kafka.records import HeaderPairs
 
 PREFIX = "ce_"
 CONTENT_TYPES = frozenset(("content-type", "Content-Type"))
-_SIGNS = CONTENT_TYPES | {"ce_specversion", "ce_id"}
-# Formats that take the characters of a JSON string, not its JSON.
-_TEXTS = ("string", "bytes")
+# A record without any of these headers is not an event.
+_EVENT_HEADERS = CONTENT_TYPES | {"ce_specversion", "ce_id"}
+# Formats that read the characters of a JSON string, not its JSON.
+_TEXT_FORMATS = ("string", "bytes")
 
 
 class Content(Protocol):
-    """What is looked at of a record."""
+    """The parts of a record that are read here."""
 
     @property
     def value(self) -> bytes | None: ...
@@ -47,81 +48,93 @@ class Content(Protocol):
 
 
 RecordDecoder = Callable[[Content], object]
-"""Record -> payload, raising what a decoder of its value raises."""
+"""Record -> payload. It raises what the decoder of the value raises."""
 
 
-def record_decoder(
-    decode: Decoder | None, payload_type: object, deserializer: str | None
-) -> RecordDecoder:
-    """What makes a payload of records with headers: those that are events, and by *decode* all
-    others.
-
-    Args:
-        decode: The channel's decoder of values. None: they are passed on as they are. With
-            ``cloudevents`` that by the annotation alone.
-        payload_type: The handler's annotation.
-        deserializer: The channel's, by name. None: the annotation decides. With ``cloudevents``
-            what is no event cannot be decoded, and data that nothing is asked of is read by its own
-            media type.
-    """
-    asked = wanted(payload_type)
-    is_demanded = deserializer == EVENTS
-    takes_anything = is_demanded and asked.base in (Any, object) and not asked.constrained
-    named = None if is_demanded else deserializer
-    takes_text = (named or {str: "string", bytes: "bytes"}.get(asked.base)) in _TEXTS
-    refusal = f"the event has no data, but the handler asks for {asked.name}: annotate {asked.name} | None to get None"
-
-    def plain(value: bytes | None) -> object:
-        return value if decode is None else decode(value)
-
-    def payload(data: bytes | None, media: str | None, text: str | None = None) -> object:
-        if data is None and not asked.accepts_none:
-            raise DecodeError(refusal)
-        if takes_anything and data is not None and not is_json(media):
-            return text if text is not None else _by_media(data, media)
-        return plain(text.encode("utf-8") if takes_text and text is not None else data)
-
-    def of_event(record: Content) -> object:
-        value = record.value
-        headers = record.headers
-        structured = _structured_type(headers)
-        if structured is None and _is_binary(headers):
-            attributes = checked(_attributes(headers))
-            # Other writers have an empty value where an event has no data.
-            return payload(
-                value if value or takes_text else None, attributes.get("datacontenttype")
-            )
-        if value is None or (structured is None and not is_demanded):
-            return plain(value)
-        envelope = envelope_of(value, structured or b"")
-        return payload(envelope.data, envelope.media, envelope.text)
-
-    if is_demanded:
-        return of_event
-
-    def read(record: Content) -> object:
-        for name, _ in record.headers:
-            if name in _SIGNS:
-                return of_event(record)
-        return plain(record.value)
-
-    return read
-
-
-def value_decoder(read: RecordDecoder) -> Decoder:
-    """What reads values of records without headers as *read* would."""
-    return lambda value: read(Parts(value))
-
-
-class Parts(NamedTuple):
+class ValueAndHeaders(NamedTuple):
     """The parts of a record that make it an event."""
 
     value: bytes | None
     headers: HeaderPairs = ()
 
 
-def _by_media(data: bytes, media: str | None) -> object:
-    """Data that is no JSON: text if its media type says so, else bytes."""
+def record_decoder(
+    decode: Decoder | None, annotation: object, deserializer: str | None
+) -> RecordDecoder:
+    """Return what reads records with headers: events here, and all others by *decode*.
+
+    Args:
+        decode: The channel's decoder of values; None: values are passed on unchanged. With the
+            deserializer ``cloudevents`` it is the decoder for the annotation alone.
+        annotation: The handler's annotation.
+        deserializer: The channel's deserializer; None: the annotation decides. With ``cloudevents``
+            a record that is not an event cannot be decoded, and if the annotation asks for nothing,
+            the data is read by its own media type.
+    """
+    payload_type = payload_type_of(annotation)
+    events_only = deserializer == EVENTS
+    takes_anything = (
+        events_only and payload_type.base in (Any, object) and not payload_type.is_constrained
+    )
+    takes_text = _takes_text(payload_type, deserializer)
+    name = payload_type.name
+    refusal = (
+        f"the event has no data, but the handler asks for {name}: annotate {name} | None to get "
+        "None"
+    )
+
+    def read_value(value: bytes | None) -> object:
+        return value if decode is None else decode(value)
+
+    def read_data(data: bytes | None, media: str | None, text: str | None = None) -> object:
+        if data is None and not payload_type.accepts_none:
+            raise DecodeError(refusal)
+        if takes_anything and data is not None and not is_json(media):
+            return text if text is not None else _read_by_media(data, media)
+        if takes_text and text is not None:
+            return read_value(text.encode("utf-8"))
+        return read_value(data)
+
+    def read_event(record: Content) -> object:
+        value = record.value
+        headers = record.headers
+        structured = _structured_type(headers)
+        if structured is None and _is_binary(headers):
+            attributes = valid_attributes(_attributes(headers))
+            # Other writers leave the value empty if an event has no data.
+            data = value if value or takes_text else None
+            return read_data(data, attributes.get("datacontenttype"))
+        if value is None or (structured is None and not events_only):
+            return read_value(value)
+        envelope = envelope_of(value, structured or b"")
+        return read_data(envelope.data, envelope.media, envelope.text)
+
+    if events_only:
+        return read_event
+
+    def read(record: Content) -> object:
+        for name, _ in record.headers:
+            if name in _EVENT_HEADERS:
+                return read_event(record)
+        return read_value(record.value)
+
+    return read
+
+
+def _takes_text(payload_type: PayloadType, deserializer: str | None) -> bool:
+    """Return whether the handler gets the characters of a JSON string in an envelope."""
+    if deserializer is None or deserializer == EVENTS:
+        return payload_type.base in (str, bytes)
+    return deserializer in _TEXT_FORMATS
+
+
+def value_decoder(read: RecordDecoder) -> Decoder:
+    """Return a decoder that reads values as *read* does for records without headers."""
+    return lambda value: read(ValueAndHeaders(value))
+
+
+def _read_by_media(data: bytes, media: str | None) -> object:
+    """Return data that is not JSON: text if its media type says so, otherwise bytes."""
     if media is None or not media.lstrip().lower().startswith("text/"):
         return data
     try:
@@ -131,19 +144,21 @@ def _by_media(data: bytes, media: str | None) -> object:
 
 
 def event_of(record: Content, payload: object, *, is_demanded: bool = False) -> CloudEvent | None:
-    """The event that a record is, with *payload* as its data; None if it is none.
+    """Return the event that a record is, with *payload* as its data; None: it is not an event.
 
     Args:
-        is_demanded: An envelope may come without a header that says so.
+        record: The record.
+        payload: What the record was decoded to.
+        is_demanded: The channel reads events only, so an envelope needs no header that says so.
 
     Raises:
-        DecodeError: It says that it is one, and is an invalid one.
+        DecodeError: The record claims to be an event, and is an invalid one.
     """
     value = record.value
     headers = record.headers
     structured = _structured_type(headers)
     if structured is None and _is_binary(headers):
-        attributes: Mapping[str, Any] = checked(_attributes(headers))
+        attributes: Mapping[str, Any] = valid_attributes(_attributes(headers))
     elif value is None or (structured is None and not is_demanded):
         return None
     else:
@@ -163,30 +178,33 @@ def event_of(record: Content, payload: object, *, is_demanded: bool = False) -> 
 
 
 def says_event(headers: HeaderPairs) -> bool:
-    """Whether headers say that their record is an event, in either mode."""
+    """Return whether headers say that their record is an event, in either mode."""
     return _structured_type(headers) is not None or _is_binary(headers)
 
 
 def _structured_type(headers: HeaderPairs) -> bytes | None:
-    """The content type of an envelope; None: the value is none. The last header of a name counts,
-    as in Kafka.
+    """Return the content type of an envelope; None: the value is not an envelope.
+
+    Of several headers with one name the last one counts, as in Kafka.
     """
     for name, value in reversed(headers):
         if name in CONTENT_TYPES:
-            found = (value or b"").lstrip()
-            return found if found[: len(STRUCTURED)].lower() == STRUCTURED else None
+            content_type = (value or b"").lstrip()
+            if content_type[: len(STRUCTURED)].lower() == STRUCTURED:
+                return content_type
+            return None
     return None
 
 
 def _is_binary(headers: HeaderPairs) -> bool:
     names = {name for name, _ in headers}
-    return "ce_specversion" in names or (
-        "ce_id" in names and "ce_source" in names and "ce_type" in names
-    )
+    if "ce_specversion" in names:
+        return True
+    return "ce_id" in names and "ce_source" in names and "ce_type" in names
 
 
 def _attributes(headers: HeaderPairs) -> dict[str, str]:
-    """The attributes of an event in binary mode."""
+    """Return the attributes of an event in binary mode."""
     found: dict[str, str] = {}
     for name, value in headers:
         if value is None:
@@ -200,10 +218,7 @@ def _attributes(headers: HeaderPairs) -> dict[str, str]:
         try:
             found[attribute] = value.decode("utf-8")
         except UnicodeDecodeError:
-            raise invalid(f"its header for {_named(attribute)} is not UTF-8") from None
+            # The name of an extension is left out: an error must not quote the record.
+            shown = attribute if attribute in OWN_NAMES else "an extension"
+            raise invalid(f"its header for {shown} is not UTF-8") from None
     return found
-
-
-def _named(attribute: str) -> str:
-    """An attribute, for a text that quotes nothing of a record's own."""
-    return attribute if attribute in OWN_NAMES else "an extension"

@@ -1,6 +1,4 @@
-"""CloudEvents out: the value, headers and key of the record that an event becomes, in either mode.
-Pure.
-"""
+"""Writes CloudEvents: makes the value, headers and key of an event's record. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ from reactive_kafka.formats.cloudevents import (
 )
 from reactive_kafka.formats.cloudevents_read import CONTENT_TYPES, PREFIX, says_event
 from reactive_kafka.formats.encoders import Encoder, pydantic_json
-from reactive_kafka.formats.names import EVENTS, REGISTERED_FORMATS
+from reactive_kafka.formats.format_names import EVENTS, REGISTERED_FORMATS
 from reactive_kafka.records import HeaderPairs
 
 Mode = Literal["binary", "structured"]
@@ -41,7 +39,12 @@ _RAW = (bytes, bytearray, memoryview)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventDefaults:
-    """What a channel gives to events that do not say it themselves."""
+    """The attributes that a channel adds to events without them.
+
+    Attributes:
+        mode: Where the attributes are written: into headers, or into an envelope in the value.
+        insert_timestamp: An event without a time gets the time of sending.
+    """
 
     mode: Mode = "binary"
     type: str | None = None
@@ -49,25 +52,29 @@ class EventDefaults:
     subject: str | None = None
     data_content_type: str | None = None
     data_schema: str | None = None
-    # An event without a time gets that of sending.
     insert_timestamp: bool = True
 
 
 class EventRecord(NamedTuple):
-    """The record that an event becomes."""
+    """The record of an event.
+
+    Attributes:
+        key: The event's partitionkey, for a record without a key.
+    """
 
     value: bytes | None
     headers: HeaderPairs
-    # For a record that has none; the event's partitionkey.
     key: bytes | None = None
 
 
 class EventWriter:
-    """Makes records of the events of one channel.
+    """Makes the records of one channel's events.
 
     Args:
-        name: The channel's, for errors.
-        encode: Makes bytes of an event's data, by *serializer*.
+        name: The channel's name, for errors.
+        defaults: The channel's ``cloud_events`` table.
+        encode: Encodes the data of an event.
+        serializer: The serializer that *encode* belongs to.
     """
 
     def __init__(
@@ -80,11 +87,16 @@ class EventWriter:
         self._serializer = None if serializer == EVENTS else serializer
 
     def write(self, value: Any, headers: HeaderPairs, now_s: float) -> EventRecord:
-        """The record for a value that is sent with *headers* at *now_s* (seconds since the epoch).
+        """Return the record for a value, which may be an event or the data of one.
 
-        A ``ce_`` header is the attribute that it names, where the value is no event that has it. A
-        value whose headers say already that it is an event is written as it is. None is a
-        tombstone: without attributes in structured mode.
+        A ``ce_`` header sets the attribute that it names, unless the event has it. A value whose
+        headers already make it an event is only encoded. None is a tombstone. In structured mode
+        that has no attributes.
+
+        Args:
+            value: What is sent.
+            headers: The headers that it is sent with.
+            now_s: The time of sending, in seconds since the epoch.
 
         Raises:
             EncodeError: It has no type or no source, or an attribute or its data cannot be written.
@@ -97,7 +109,7 @@ class EventWriter:
         if value is None and is_structured:
             return EventRecord(None, headers)
         try:
-            given, others = _taken_out(headers)
+            given, others = _split_headers(headers)
         except UnicodeDecodeError:
             raise self._refused("one of its headers is an attribute, and not UTF-8") from None
         event = self._event(value) if is_event else CloudEvent(data=value)
@@ -108,29 +120,26 @@ class EventWriter:
         key = None if partition_key is None else _in_header(partition_key).encode("utf-8")
         media = attributes.get("datacontenttype")
         if is_structured:
-            envelope: bytes = pydantic_json().to_json(
-                {name: _in_json(one) for name, one in attributes.items()}
-            )
-            member = b"" if encoded is None else self._member(data, encoded, media)
-            return EventRecord(
-                envelope[:-1] + member + b"}", (("content-type", ENVELOPE_TYPE), *others), key
-            )
+            envelope = self._envelope(attributes, data, encoded, media)
+            return EventRecord(envelope, (("content-type", ENVELOPE_TYPE), *others), key)
         is_text = isinstance(data, str) and self._serializer not in REGISTERED_FORMATS
         if is_text and encoded is not None and media is not None and is_json(media):
             self._check_json(data, encoded)
-        pairs = [
-            (
-                "content-type" if name == "datacontenttype" else PREFIX + name,
-                _in_header(one).encode("utf-8"),
-            )
-            for name, one in attributes.items()
-        ]
+        pairs = []
+        for name, attribute in attributes.items():
+            header = "content-type" if name == "datacontenttype" else PREFIX + name
+            pairs.append((header, _in_header(attribute).encode("utf-8")))
         return EventRecord(encoded, (*pairs, *others), key)
 
     def _event(self, value: Any) -> CloudEvent:
+        """Return an event of the official SDK as ours, and our own unchanged."""
         if isinstance(value, CloudEvent):
             return value
-        attributes = {name: one for name, one in value.get_attributes().items() if one is not None}
+        attributes = {
+            name: attribute
+            for name, attribute in value.get_attributes().items()
+            if attribute is not None
+        }
         if attributes.pop("specversion", SPECVERSION) != SPECVERSION:
             raise self._refused(f"its specversion is not {SPECVERSION}")
         own = {name: attributes.pop(name) for name in (*REQUIRED, *OPTIONAL) if name in attributes}
@@ -144,8 +153,14 @@ class EventWriter:
     def _attributes(
         self, event: CloudEvent, given: Mapping[str, str], now_s: float
     ) -> dict[str, Any]:
-        """The attributes in their order: the event's own, else what the headers name, else the
-        channel's.
+        """Return the attributes in their order.
+
+        Each is the event's own, or else the one in the headers, or else the channel's default.
+
+        Args:
+            event: The event.
+            given: The attributes in the headers.
+            now_s: The time of sending, in seconds since the epoch.
         """
         defaults = self._defaults
         found: dict[str, Any] = {
@@ -167,32 +182,51 @@ class EventWriter:
                 )
         if found["time"] is None and defaults.insert_timestamp:
             found["time"] = datetime.fromtimestamp(now_s, UTC)
-        found["datacontenttype"] = found["datacontenttype"] or self._implied(event.data)
-        more = {name: one for name, one in given.items() if name not in OWN_NAMES}
-        for name, one in {**more, **event.extensions}.items():
+        if not found["datacontenttype"]:
+            found["datacontenttype"] = self._implied_type(event.data)
+        extensions = {name: text for name, text in given.items() if name not in OWN_NAMES}
+        extensions.update(event.extensions)
+        for name, extension in extensions.items():
             if not is_extension_name(name):
                 raise self._refused(
-                    f"{name!r} is no name of an extension: lower-case letters and digits are"
+                    f"{name!r} is not a valid extension name: only lower-case letters and digits "
+                    "are allowed"
                 )
-            found[name] = one
-        for name, one in found.items():
-            if one is not None and (problem := _problem(name, one)):
+            found[name] = extension
+        attributes = {name: value for name, value in found.items() if value is not None}
+        for name, value in attributes.items():
+            problem = _problem(name, value)
+            if problem:
                 raise self._refused(f"its {name} {problem}")
-        return {name: one for name, one in found.items() if one is not None}
+        return attributes
 
-    def _implied(self, data: Any) -> str | None:
-        """The media type of data for which nobody has named one: by what has made bytes of it."""
+    def _implied_type(self, data: Any) -> str | None:
+        """Return the media type that follows from the serializer."""
         if data is None or isinstance(data, _RAW):
             return None
         if self._serializer == "json":
             return JSON_TYPE
-        if self._serializer == "string" or (self._serializer is None and isinstance(data, str)):
+        if self._serializer == "string":
             return TEXT_TYPE
-        return JSON_TYPE if self._serializer is None else None
+        if self._serializer is None:
+            return TEXT_TYPE if isinstance(data, str) else JSON_TYPE
+        return None
 
-    def _member(self, data: Any, encoded: bytes, media: str | None) -> bytes:
-        """The data as a member of the envelope: JSON as it is, text as a string, anything else in
-        base64.
+    def _envelope(
+        self, attributes: Mapping[str, Any], data: Any, encoded: bytes | None, media: str | None
+    ) -> bytes:
+        envelope: bytes = pydantic_json().to_json(
+            {name: _in_json(attribute) for name, attribute in attributes.items()}
+        )
+        if encoded is None:
+            return envelope
+        # The data is inserted as bytes before the closing brace, because it is JSON already.
+        return envelope[:-1] + self._data_member(data, encoded, media) + b"}"
+
+    def _data_member(self, data: Any, encoded: bytes, media: str | None) -> bytes:
+        """Return the data as a member of the envelope.
+
+        JSON is inserted unchanged, text becomes a string, and anything else base64.
         """
         if isinstance(data, _RAW):
             return _base64(encoded)
@@ -205,35 +239,41 @@ class EventWriter:
         return _base64(encoded)
 
     def _check_json(self, data: Any, encoded: bytes) -> None:
-        """EncodeError: the media type says JSON, and the bytes are none."""
+        """Raise EncodeError unless the encoded data is JSON, as its media type says."""
         try:
             pydantic_json().from_json(encoded, allow_inf_nan=False)
         except ValueError:
-            why = f"its datacontenttype says JSON, and what was made of its data ({type(data).__name__}) is none"
-            raise self._refused(f'{why}: value_serializer = "json" writes JSON') from None
+            raise self._refused(
+                f"its datacontenttype says JSON, but its data ({type(data).__name__}) was not "
+                'written as JSON: value_serializer = "json" writes JSON'
+            ) from None
 
     def _refused(self, why: str) -> EncodeError:
         return EncodeError(f"channel {self._name!r}: no CloudEvent can be made of this: {why}")
 
 
-def _taken_out(headers: HeaderPairs) -> tuple[dict[str, str], list[tuple[str, bytes | None]]]:
-    """The attributes that headers name, and the other headers."""
+def _split_headers(headers: HeaderPairs) -> tuple[dict[str, str], list[tuple[str, bytes | None]]]:
+    """Return the attributes that headers name, and the other headers."""
     given: dict[str, str] = {}
     others = []
     for name, value in headers:
-        if value is not None and (name in CONTENT_TYPES or name.startswith(PREFIX)):
-            attribute = "datacontenttype" if name in CONTENT_TYPES else name[len(PREFIX) :]
-            given[attribute] = value.decode("utf-8")
+        if value is None:
+            others.append((name, value))
+        elif name in CONTENT_TYPES:
+            given["datacontenttype"] = value.decode("utf-8")
+        elif name.startswith(PREFIX):
+            given[name[len(PREFIX) :]] = value.decode("utf-8")
         else:
             others.append((name, value))
     return given, others
 
 
 def _problem(name: str, value: Any) -> str | None:
-    """Why an attribute cannot be written, as what follows its name."""
+    """Return why an attribute cannot be written, in words that follow its name."""
     match value:
         case str():
-            if problem := text_problem(name, value):
+            problem = text_problem(name, value)
+            if problem:
                 return problem
             if name == "time":
                 try:
@@ -250,7 +290,7 @@ def _problem(name: str, value: Any) -> str | None:
         case _ if name in OWN_NAMES:
             return "is not a datetime" if name == "time" else "is not a string"
         case int():
-            # A bool, too.
+            # A bool is an int, too, and fits.
             return None if is_integer(value) else "is an integer of more than 32 bits"
         case bytes():
             return None
@@ -277,7 +317,7 @@ def _in_json(value: Any) -> str | bool | int:
             return value
         case int():
             return int(value)
-    # Of an enumeration of strings, too.
+    # str.__str__ returns the value of a member of a string enum, where str() returns its name.
     return str.__str__(value)
 
 

@@ -1,8 +1,7 @@
-"""The decoder of a channel, chosen once from the handler's annotation and the configured
-deserializer.
+"""Chooses the decoder of a channel, from the handler's annotation and the deserializer.
 
-Plain values are text (strict UTF-8), bytes, and numbers, big-endian as Kafka's Java client writes
-them.
+Values of the formats without a schema are text (strict UTF-8), bytes, JSON, and numbers, which are
+big-endian as Kafka's Java client writes them.
 """
 
 from __future__ import annotations
@@ -14,24 +13,25 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.formats.cloudevents_read import (
-    Parts,
     RecordDecoder,
+    ValueAndHeaders,
     record_decoder,
     value_decoder,
 )
-from reactive_kafka.formats.guarding import Decoder, Explain, Read, guarded
-from reactive_kafka.formats.names import (
+from reactive_kafka.formats.format_names import (
     EVENTS,
     FLOATS,
     INTEGERS,
     REGISTERED_FORMATS,
     FormatError,
-    format_function,
-    unusable,
+    unknown_format,
 )
+from reactive_kafka.formats.guarded_decoder import Decoder, Explain, Read, guarded
+from reactive_kafka.formats.payload_type import PayloadType, is_union, payload_type_of
+from reactive_kafka.formats.registered.channel_schemas import SchemaSource
 from reactive_kafka.formats.registered.codecs import registered_decoder
-from reactive_kafka.formats.registered.schemas import Registered, framed
-from reactive_kafka.formats.wanted import Wanted, is_union, wanted
+from reactive_kafka.formats.registered.wire_format import framed
+from reactive_kafka.formats.user_objects import format_function
 
 if TYPE_CHECKING:
     from reactive_kafka.formats.models import Model
@@ -40,14 +40,14 @@ _FLOATS = {4: struct.Struct(">f"), 8: struct.Struct(">d")}
 
 
 def read_integer(value: bytes) -> int:
-    """A signed integer of 4 or 8 bytes."""
+    """Read a signed integer of 4 or 8 bytes."""
     if len(value) not in (4, 8):
         raise _wrong_length("an integer", value)
     return int.from_bytes(value, "big", signed=True)
 
 
 def read_float(value: bytes) -> float:
-    """An IEEE 754 number of 4 or 8 bytes; NaN and infinities included."""
+    """Read an IEEE 754 number of 4 or 8 bytes, NaN and infinities included."""
     if len(value) not in _FLOATS:
         raise _wrong_length("a float", value)
     return float(_FLOATS[len(value)].unpack(value)[0])
@@ -58,52 +58,54 @@ def _wrong_length(what: str, value: bytes) -> DecodeError:
 
 
 def explain_plain(error: Exception) -> DecodeError:
-    """A reader's own DecodeError, or why it is none. The original is no cause: it holds the whole
-    record.
+    """Return the DecodeError for an error of a reader of plain values.
+
+    The error is not its cause: a UnicodeDecodeError holds the whole record.
     """
     if isinstance(error, UnicodeDecodeError):
         return DecodeError(f"not UTF-8 text: {error.reason} at byte {error.start}")
-    return (
-        error
-        if isinstance(error, DecodeError)
-        else DecodeError(f"{type(error).__name__} while reading it")
-    )
+    if isinstance(error, DecodeError):
+        return error
+    return DecodeError(f"{type(error).__name__} while reading it")
 
 
 _RAW = (bytes, bytearray, memoryview)
-_REFUSED_OF_SCHEMAS: dict[str, tuple[type, ...]] = {
+# Format with a schema -> the types of a handler that it can never yield.
+_REFUSED_BY_FORMAT: dict[str, tuple[type, ...]] = {
     "avro": (bytearray, memoryview),
     "json-schema": _RAW,
     "protobuf": (*_RAW, str),
 }
-_GIVEN_BY_SCHEMAS = {
+# The same formats -> what they yield, for the error.
+_YIELDED_BY_FORMAT = {
     "avro": "what the schema says, and its bytes as bytes",
     "json-schema": "what the JSON holds, never bytes",
     "protobuf": "a message or its fields, never text or bytes alone",
 }
+# Plain format -> its reader, and the type that the reader yields.
 _PLAIN: dict[str, tuple[Read, type]] = {
     "bytes": (bytes, bytes),
     "string": (bytes.decode, str),
     **dict.fromkeys(INTEGERS, (read_integer, int)),
     **dict.fromkeys(FLOATS, (read_float, float)),
 }
-"""Format -> its reader, and the type that this yields."""
 
 
 def decoder_for(
-    payload_type: object, deserializer: str | None, source: Registered | None = None
+    annotation: object, deserializer: str | None, source: SchemaSource | None = None
 ) -> Decoder | None:
-    """The function that turns a record's bytes into what the handler expects.
+    """Return the function that turns a record's bytes into what the handler expects.
 
     Args:
-        payload_type: The annotation; ``Any`` (or none) takes whatever the format yields.
+        annotation: The handler's annotation; ``Any`` (or none) takes whatever the format yields.
         deserializer: A format's name or ``module:function``. None: the annotation decides (bytes,
-            str, else JSON).
+            str, otherwise JSON).
         source: Where the schemas of a registry come from, for the formats that have them.
 
     Returns:
-        Bytes or None -> value, raising only what :func:`guarded` lists. None for plain bytes: the
-        value is passed on as it is, None of a tombstone included (check :func:`refused_tombstone`).
+        Bytes or None -> value, which raises only what :func:`guarded` lists. None for plain bytes:
+        the value is passed on unchanged, also the None of a tombstone (check
+        :func:`refused_tombstone`).
 
     Raises:
         FormatError: The format is unknown, cannot be imported, or cannot yield what the annotation
@@ -111,92 +113,104 @@ def decoder_for(
         MissingExtraError: The format needs a package that is not installed.
     """
     if deserializer == EVENTS:
-        return value_decoder(record_decoder_for(payload_type, deserializer))
-    asked = wanted(payload_type)
-    name = deserializer or (
-        "bytes" if asked.base is bytes else "string" if asked.base is str else "json"
-    )
+        return value_decoder(record_decoder_for(annotation, deserializer))
+    payload_type = payload_type_of(annotation)
+    name = deserializer or _format_of(payload_type)
     if ":" in name:
-        return _function_decoder(name, asked)
+        return _function_decoder(name, payload_type)
     if name in REGISTERED_FORMATS and source is not None:
-        if asked.base in _REFUSED_OF_SCHEMAS[name]:
-            raise _contradiction(name, _GIVEN_BY_SCHEMAS[name], asked)
-        return registered_decoder(name, asked, source)
-    # NaN and Infinity are read, because Python's json writes them; we never do.
+        if payload_type.base in _REFUSED_BY_FORMAT[name]:
+            raise _contradiction(name, _YIELDED_BY_FORMAT[name], payload_type)
+        return registered_decoder(name, payload_type, source)
     if name == "json":
-        if asked.base in _RAW:
-            raise _contradiction(name, "what the JSON holds, never bytes", asked)
-        return _model_for(asked).decoder(asked)
+        if payload_type.base in _RAW:
+            raise _contradiction(name, "what the JSON holds, never bytes", payload_type)
+        # It reads NaN and Infinity, because Python's json writes them. We never write them.
+        return _model_for(payload_type).decoder(payload_type)
     if name not in _PLAIN:
-        raise unusable(name)
-    read, gives = _PLAIN[name]
-    if not _fits(gives, asked.base):
-        raise _contradiction(name, gives.__name__, asked)
-    return _typed(read, asked, gives) if gives is not bytes or asked.constrained else None
+        raise unknown_format(name)
+    read, yielded = _PLAIN[name]
+    if not _fits(yielded, payload_type.base):
+        raise _contradiction(name, yielded.__name__, payload_type)
+    if yielded is bytes and not payload_type.is_constrained:
+        return None
+    return _plain_decoder(read, payload_type, yielded)
+
+
+def _format_of(payload_type: PayloadType) -> str:
+    """Return the format of a handler without a deserializer."""
+    if payload_type.base is bytes:
+        return "bytes"
+    if payload_type.base is str:
+        return "string"
+    return "json"
 
 
 def record_decoder_for(
-    payload_type: object, deserializer: str | None, decode: Decoder | None = None
+    annotation: object, deserializer: str | None, decode: Decoder | None = None
 ) -> RecordDecoder:
-    """What reads records with headers, which may be CloudEvents; *decode* is what
-    :func:`decoder_for` made of the same.
+    """Return what reads records with headers, which may be CloudEvents.
+
+    Args:
+        annotation: The handler's annotation.
+        deserializer: As for :func:`decoder_for`.
+        decode: What :func:`decoder_for` has returned for them.
 
     Raises:
         FormatError: As :func:`decoder_for`.
     """
     if deserializer == EVENTS:
-        decode = decoder_for(payload_type, None)
-    read = record_decoder(decode, payload_type, deserializer)
+        decode = decoder_for(annotation, None)
+    read = record_decoder(decode, annotation, deserializer)
     if deserializer not in REGISTERED_FORMATS:
         return read
-    # Values, and the data of events in binary mode, whose schema is named by a header.
-    return lambda record: read(Parts(framed(record.value, record.headers), record.headers))
+    # A header may name the schema of a value, and of the data of an event in binary mode.
+    return lambda record: read(
+        ValueAndHeaders(framed(record.value, record.headers), record.headers)
+    )
 
 
 def framed_decoder(decode: Decoder) -> RecordDecoder:
-    """What reads records whose schema may be named by a header, and none of which counts as a
-    CloudEvent.
-    """
+    """Return what reads records whose schema a header may name. None counts as a CloudEvent."""
     return lambda record: decode(framed(record.value, record.headers))
 
 
-def refused_tombstone(payload_type: object) -> str | None:
-    """Why a handler with this annotation does not take a record without a value, as None; None if
-    it does.
-    """
-    return wanted(payload_type).tombstone_refusal
+def refused_tombstone(annotation: object) -> str | None:
+    """Return why a handler with this annotation does not take tombstones; None: it does."""
+    return payload_type_of(annotation).tombstone_refusal
 
 
-def _typed(read: Read, asked: Wanted, gives: type) -> Decoder:
-    """Read, and also validate where the annotation asks for more than the bare type that the format
-    yields.
+def _plain_decoder(read: Read, payload_type: PayloadType, yielded: type) -> Decoder:
+    """Return the decoder of a plain format.
+
+    It validates if the annotation asks for more than the type that the reader yields.
     """
-    if not asked.constrained and asked.base in (Any, object, gives):
-        return guarded(read, asked, explain_plain)
-    model = _model_for(asked)
+    if not payload_type.is_constrained and payload_type.base in (Any, object, yielded):
+        return guarded(read, payload_type, explain_plain)
+    model = _model_for(payload_type)
 
     def read_and_validate(value: bytes) -> object:
         return model.from_value(read(value))
 
-    def explain_either(error: Exception) -> DecodeError:
-        return (
-            explain_plain(error) if isinstance(error, UnicodeDecodeError) else model.explain(error)
-        )
+    def explain(error: Exception) -> DecodeError:
+        if isinstance(error, UnicodeDecodeError):
+            return explain_plain(error)
+        return model.explain(error)
 
-    return guarded(read_and_validate, asked, explain_either)
+    return guarded(read_and_validate, payload_type, explain)
 
 
-def _model_for(asked: Wanted) -> Model:
-    # Which imports pydantic.
+def _model_for(payload_type: PayloadType) -> Model:
+    # Imported here because it imports pydantic, which handlers of bytes and text do not need.
     from reactive_kafka.formats.models import model_for
 
-    return model_for(asked)
+    return model_for(payload_type)
 
 
-def _function_decoder(path: str, asked: Wanted) -> Decoder:
-    """Call the user's function and check its result against the annotation."""
+def _function_decoder(path: str, payload_type: PayloadType) -> Decoder:
+    """Return a decoder that calls the user's function, and checks what it returns."""
     function = format_function(path)
-    from_value, explain = _model_or_class(path, asked)
+    check, explain = _result_check(path, payload_type)
 
     def read(value: bytes) -> object:
         try:
@@ -204,51 +218,54 @@ def _function_decoder(path: str, asked: Wanted) -> Decoder:
         except (DecodeError, SystemExit, KeyboardInterrupt):
             raise
         except BaseException as error:
-            # User code may raise anything; it becomes the cause.
+            # The user's code may raise anything. It becomes the cause.
             raise DecodeError(f"{path} raised {type(error).__name__}") from error
-        return from_value(result)
+        return check(result)
 
-    return guarded(read, asked, explain)
+    return guarded(read, payload_type, explain)
 
 
-def _model_or_class(path: str, asked: Wanted) -> tuple[Callable[[Any], object], Explain]:
-    """How the result of the function at *path* is checked: by isinstance for a class that no
-    validator knows.
+def _result_check(path: str, payload_type: PayloadType) -> tuple[Callable[[Any], object], Explain]:
+    """Return how the result of the function at *path* is checked, and how errors are explained.
+
+    A class that no validator knows is checked by isinstance.
     """
     try:
-        model = _model_for(asked)
+        model = _model_for(payload_type)
         return model.from_value, model.explain
     except FormatError:
-        if not isinstance(asked.base, type):
+        if not isinstance(payload_type.base, type):
             raise
-    kind: type = asked.base
+    kind: type = payload_type.base
 
-    def instance(value: object) -> object:
-        if isinstance(value, kind) or (value is None and asked.accepts_none):
+    def check_instance(value: object) -> object:
+        if isinstance(value, kind) or (value is None and payload_type.accepts_none):
             return value
         raise DecodeError(
-            f"{path} returned {type(value).__name__}, but the handler asks for {asked.name}"
+            f"{path} returned {type(value).__name__}, but the handler asks for {payload_type.name}"
         )
 
-    return instance, explain_plain
+    return check_instance, explain_plain
 
 
-def _fits(gives: type, base: Any) -> bool:
-    """Whether a value of type *gives* can be, or validate to, a *base*."""
+def _fits(yielded: type, base: Any) -> bool:
+    """Return whether a value of the type *yielded* can be, or validate to, a *base*."""
     if base in (Any, object):
         return True
     if is_union(base):
-        return any(_fits(gives, wanted(member).base) for member in typing.get_args(base))
+        members = typing.get_args(base)
+        return any(_fits(yielded, payload_type_of(member).base) for member in members)
     if typing.get_origin(base) is Literal:
-        return any(type(value) is gives for value in typing.get_args(base))
-    if gives is int and base is float:
+        return any(type(value) is yielded for value in typing.get_args(base))
+    if yielded is int and base is float:
         # Python takes an int where a float is expected.
         return True
-    return isinstance(base, type) and issubclass(base, gives) and base is not bool
+    return isinstance(base, type) and issubclass(base, yielded) and base is not bool
 
 
-def _contradiction(name: str, gives: str, asked: Wanted) -> FormatError:
+def _contradiction(name: str, yielded: str, payload_type: PayloadType) -> FormatError:
     return FormatError(
-        f"the deserializer {name!r} yields {gives}, but the handler asks for {asked.name}: "
-        "change the annotation or the deserializer (without a deserializer the annotation decides)"
+        f"the deserializer {name!r} yields {yielded}, but the handler asks for "
+        f"{payload_type.name}: change the annotation or the deserializer (without a deserializer "
+        "the annotation decides)"
     )

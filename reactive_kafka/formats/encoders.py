@@ -1,4 +1,4 @@
-"""The encoder of an outgoing channel, chosen once from the configured serializer.
+"""Chooses the encoder of an outgoing channel from its serializer.
 
 Source: IntegerSerializer, LongSerializer, FloatSerializer, DoubleSerializer of Kafka's Java client.
 """
@@ -13,42 +13,44 @@ from functools import cache
 from typing import Any
 
 from reactive_kafka.errors import EncodeError
-from reactive_kafka.formats.names import (
+from reactive_kafka.formats.format_names import (
     EVENTS,
     FLOATS,
     INTEGERS,
     REGISTERED_FORMATS,
-    format_function,
-    unusable,
+    unknown_format,
 )
+from reactive_kafka.formats.registered.channel_schemas import SchemaSource
 from reactive_kafka.formats.registered.codecs import registered_encoder
-from reactive_kafka.formats.registered.schemas import Registered
+from reactive_kafka.formats.user_objects import format_function
 
 Encoder = Callable[[object], bytes | None]
+"""Value -> bytes; None stays None, a tombstone."""
 
-_KNOWN = re.compile(
+# Texts of pydantic's errors that quote nothing of the value.
+_SAFE_REASONS = re.compile(
     r"no JSON form for [\w.]+|Circular reference|Maximum serialization depth exceeded"
     r"|surrogates not allowed|invalid utf-8"
 )
 
 
-def encoder_for(serializer: str | None, source: Registered | None = None) -> Encoder:
-    """The function that turns a value into a record's bytes; None always becomes None, a tombstone.
+def encoder_for(serializer: str | None, source: SchemaSource | None = None) -> Encoder:
+    """Return the function that turns a value into a record's bytes.
 
     Args:
         serializer: A format's name or ``module:function``. None, or ``cloudevents`` for the data of
-            an event: the value decides (bytes as they are, str as UTF-8, everything else as JSON).
+            an event: the value decides (bytes unchanged, str as UTF-8, everything else as JSON).
         source: Where the schemas of a registry come from, for the formats that have them.
 
     Returns:
-        Value -> bytes, raising only :class:`EncodeError`; with *source*, SchemaMissing, too.
+        Value -> bytes. It raises only :class:`EncodeError`, and with *source* SchemaMissing.
 
     Raises:
         FormatError: The format is unknown or cannot be imported, or its schema cannot be read.
         MissingExtraError: The format needs a package that is not installed.
     """
     if serializer in (None, EVENTS, "json"):
-        # Now, not with the first record.
+        # Import it now, so that the first record does not wait for it.
         pydantic_json()
     if serializer in (None, EVENTS):
         return write_by_value
@@ -57,31 +59,32 @@ def encoder_for(serializer: str | None, source: Registered | None = None) -> Enc
     if serializer in REGISTERED_FORMATS and source is not None:
         return registered_encoder(serializer, source)
     if serializer not in _WRITERS:
-        raise unusable(serializer)
+        raise unknown_format(serializer)
     return _WRITERS[serializer]
 
 
 @cache
 def pydantic_json() -> Any:
-    """pydantic's core, which reads and writes JSON; imported with the first of it."""
+    """Return pydantic's core, which reads and writes JSON; the first call imports it."""
     import pydantic_core
 
     return pydantic_core
 
 
 def write_by_value(value: object) -> bytes | None:
-    """Bytes as they are, text as UTF-8, and everything else as JSON; None is a tombstone."""
+    """Write bytes unchanged, text as UTF-8, and everything else as JSON; None is a tombstone."""
     if isinstance(value, bytes | bytearray | memoryview):
         return write_bytes(value)
-    return write_text(value) if isinstance(value, str) else write_json(value)
+    if isinstance(value, str):
+        return write_text(value)
+    return write_json(value)
 
 
 def write_json(value: object) -> bytes | None:
-    """Compact JSON of models, dataclasses, structs, dates and containers of them; fields under
-    their aliases.
+    """Write compact JSON: of models, dataclasses, structs, dates, and containers of them.
 
-    NaN in plain data is rejected; in a pydantic model it is written as the model is configured
-    (default: ``null``).
+    Fields are written under their aliases. NaN in plain data is rejected. In a pydantic model it is
+    written as the model is configured (default: ``null``).
 
     Raises:
         EncodeError: A part has no JSON form: an unknown type, NaN, a cycle.
@@ -92,18 +95,22 @@ def write_json(value: object) -> bytes | None:
     try:
         data = pydantic_json().to_json(value, fallback=_struct_as_builtins)
     except Exception as error:
-        # A property or serializer of the user's own may raise anything.
-        is_of_json = isinstance(error, pydantic_json().PydanticSerializationError)
-        known = _KNOWN.search(str(error)) if is_of_json else None
-        # The whole text may quote the value.
-        raise _not_json(value, known[0] if known else type(error).__name__) from error
+        # A property or serializer of the user may raise anything, and its text may quote the value.
+        # So only known texts of pydantic are passed on.
+        reason = type(error).__name__
+        if isinstance(error, pydantic_json().PydanticSerializationError):
+            safe = _SAFE_REASONS.search(str(error))
+            if safe:
+                reason = safe[0]
+        raise _not_json(value, reason) from error
+    # The words may also stand in a string, so the JSON is read before it is rejected.
     if (b"NaN" in data or b"Infinity" in data) and not _is_strict(data):
         raise _not_json(value, "NaN and infinities have no JSON form")
     return data
 
 
 def _struct_as_builtins(value: Any) -> Any:
-    # Imported by now if there is any struct.
+    # If there is any struct, the user has imported msgspec by now.
     msgspec = sys.modules.get("msgspec")
     if msgspec is not None and isinstance(value, msgspec.Struct):
         return msgspec.to_builtins(value)
@@ -123,7 +130,7 @@ def _is_strict(data: bytes) -> bool:
 
 
 def write_text(value: object) -> bytes | None:
-    """A str as UTF-8; a lone surrogate cannot be written."""
+    """Write a str as UTF-8. A lone surrogate cannot be written."""
     if value is None:
         return None
     if not isinstance(value, str):
@@ -137,29 +144,33 @@ def write_text(value: object) -> bytes | None:
 
 
 def write_bytes(value: object) -> bytes | None:
-    """Bytes as they are; a bytearray or memoryview is copied."""
+    """Return bytes unchanged, and a copy of a bytearray or memoryview."""
     if value is None:
         return None
     if isinstance(value, bytes | bytearray | memoryview):
-        # The same object if it is bytes.
+        # bytes() returns the same object if it is bytes, and copies the others.
         return bytes(value)
     raise EncodeError(f"the serializer 'bytes' takes bytes, not {type(value).__name__}")
 
 
 def number_writer(name: str) -> Callable[[object], bytes | None]:
-    """The writer of a format of numbers: of ints, or of floats and ints."""
-    takes: tuple[type, ...] = (int,) if name in INTEGERS else (float, int)
-    size = (INTEGERS | FLOATS)[name]
-    layout = struct.Struct(
-        ">" + {(int, 4): "i", (int, 8): "q", (float, 4): "f", (float, 8): "d"}[takes[0], size]
-    )
+    """Return the writer of a number format: of ints, or of floats and ints."""
+    if name in INTEGERS:
+        accepted: tuple[type, ...] = (int,)
+        size = INTEGERS[name]
+        layout = struct.Struct({4: ">i", 8: ">q"}[size])
+    else:
+        accepted = (float, int)
+        size = FLOATS[name]
+        layout = struct.Struct({4: ">f", 8: ">d"}[size])
 
     def write(value: object) -> bytes | None:
         if value is None:
             return None
-        if not isinstance(value, takes) or isinstance(value, bool):
+        # A bool is an int to Python, but nobody means to send one as a number.
+        if not isinstance(value, accepted) or isinstance(value, bool):
             raise EncodeError(
-                f"the serializer {name!r} takes {takes[0].__name__}, not {type(value).__name__}"
+                f"the serializer {name!r} takes {accepted[0].__name__}, not {type(value).__name__}"
             )
         try:
             return layout.pack(value)
@@ -170,9 +181,7 @@ def number_writer(name: str) -> Callable[[object], bytes | None]:
 
 
 def _function_writer(path: str) -> Callable[[object], bytes | None]:
-    """A writer that calls the user's function for each value but None, and raises only
-    EncodeError.
-    """
+    """Return a writer that calls the user's function for each value except None."""
     function = format_function(path)
 
     def write(value: object) -> bytes | None:
@@ -181,7 +190,7 @@ def _function_writer(path: str) -> Callable[[object], bytes | None]:
         try:
             data = function(value)
         except Exception as error:
-            # User code may raise anything; it becomes the cause.
+            # The user's code may raise anything. It becomes the cause.
             raise EncodeError(f"{path} raised {type(error).__name__}") from error
         if data is None or isinstance(data, bytes):
             return data

@@ -22,7 +22,7 @@ from typing import Any
 
 from pydantic_core import SchemaValidator, ValidationError
 
-from reactive_kafka.formats.guarding import Read
+from reactive_kafka.formats.guarded_decoder import Read
 
 Schema = Mapping[str, Any]
 

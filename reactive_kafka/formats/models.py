@@ -1,11 +1,11 @@
-"""Readers of types, compiled at start-up: by msgspec for its structs, by pydantic for everything
-else.
+"""Compiles readers of types at start-up, by msgspec for its structs and by pydantic for the rest.
 
-Where msgspec is installed it also reads what it reads as pydantic does, in half the time:
-:mod:`.quick_json`. Why bytes do not fit a type is told without quoting the record: no value, and no
-key that only the record has. :func:`.guarding.guarded` is around every decoder. It is imported with
-the first type that needs it: pydantic is a quarter of what an application imports, and one whose
-handlers take bytes or text needs none of it.
+If msgspec is installed it also reads those types that it reads exactly as pydantic does, in half
+the time: :mod:`.quick_json`. Errors quote nothing of the record: no value, and no key that only the
+record has.
+
+This module is imported with the first type that needs it. Pydantic is a quarter of what an
+application imports, and one whose handlers take bytes or text does not need it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-# Pydantic depends on it.
+# Installed with pydantic, which depends on it.
 import typing_extensions
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUndefinedAnnotation
@@ -27,39 +27,45 @@ from pydantic_core.core_schema import ErrorType
 
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.formats.exact_decimals import exactly
-from reactive_kafka.formats.guarding import Decoder, Explain, Read, guarded
+from reactive_kafka.formats.format_names import FormatError
+from reactive_kafka.formats.guarded_decoder import Decoder, Explain, Read, guarded
 from reactive_kafka.formats.like_json import reader_like_json
-from reactive_kafka.formats.names import FormatError
+from reactive_kafka.formats.payload_type import PayloadType, has_struct
 from reactive_kafka.formats.quick_json import parsed, quick_reader, quickly, struct_reader
-from reactive_kafka.formats.wanted import Wanted, has_struct
 
-# Problems named in the text; the others are counted.
+# So many problems are named in the text. The others are counted.
 _SHOWN = 3
 _PYDANTIC_TYPES = frozenset(typing.get_args(ErrorType))
-# Placeholders that quote what was read.
-_FROM_THE_RECORD = frozenset({"error", "encoding_error", "tag", "tz_actual"})
+# Placeholders of pydantic's messages that quote what was read.
+_QUOTING_PLACEHOLDERS = frozenset({"error", "encoding_error", "tag", "tz_actual"})
+# Messages of msgspec that begin like this quote nothing.
 _MSGSPEC_SAFE = re.compile(
     r"Expected |Object missing required field |Integer value out of range|Number out of range"
 )
 _MSGSPEC_PATH = re.compile(r" - at `(\$[^`]*)`$")
 _ANYTHING = (Any, object)
-# Its core schema.
+# The core schema of pydantic for Any.
 _ANY = {"type": "any"}
+# Qualifier of a TypedDict's field -> whether the field is required.
 _QUALIFIERS: dict[Any, bool] = {
     **dict.fromkeys((typing.Required, typing_extensions.Required), True),
     **dict.fromkeys((typing.NotRequired, typing_extensions.NotRequired), False),
 }
 _PLAIN_CLASS = re.compile(r"Unable to generate pydantic-core schema for <class '(.+?)'>")
-_KNOWN = (
-    "make it a dataclass, TypedDict, pydantic model or msgspec.Struct, or name a function that reads it in "
-    "value_deserializer"
+_READABLE = (
+    "make it a dataclass, TypedDict, pydantic model or msgspec.Struct, or name a function that "
+    "reads it in value_deserializer"
 )
 _JSON_NAMES = {dict: "an object", list: "an array"}
 
 
 def explain_model(name: str, words: Iterable[str]) -> Explain:
-    """An explanation of every error of reading into the type *name*. Keys that are not its *words*
-    appear as ``*``.
+    """Return what explains every error of reading into a type.
+
+    Args:
+        name: The name of the type.
+        words: The keys that the type itself has. Any other key appears as ``*``, because the record
+            may be its only source.
     """
     known = frozenset(words)
 
@@ -70,14 +76,14 @@ def explain_model(name: str, words: Iterable[str]) -> Explain:
             return _from_pydantic(error, name, known)
         if isinstance(error, RecursionError):
             return DecodeError("not read: it is nested too deeply")
-        # As a cause it would hold the whole record.
+        # It does not become the cause, because it holds the whole record.
         if isinstance(error, UnicodeDecodeError):
             return DecodeError(f"not valid JSON: {error.reason} at byte {error.start}")
         msgspec = sys.modules.get("msgspec")
         if msgspec is not None and isinstance(error, msgspec.DecodeError):
             return _from_msgspec(error, name)
         refused = DecodeError(f"does not fit {name}: {type(error).__name__} while reading it")
-        # A validator of the user's failed.
+        # A validator of the user has failed.
         refused.__cause__ = error
         return refused
 
@@ -85,7 +91,7 @@ def explain_model(name: str, words: Iterable[str]) -> Explain:
 
 
 def words_of(schema: object) -> frozenset[str]:
-    """Every string in a core schema of pydantic's: fields, aliases, tags."""
+    """Return every string in a core schema of pydantic: fields, aliases, tags."""
     found: set[str] = set()
     todo: list[object] = [schema]
     while todo:
@@ -103,47 +109,48 @@ def _from_pydantic(error: ValidationError, name: str, known: frozenset[str]) -> 
     details = error.errors(include_url=False, include_input=True)
     if details[0]["type"] == "json_invalid" and not details[0]["loc"]:
         return DecodeError(details[0]["msg"].replace("Invalid JSON", "not valid JSON", 1))
-    shown = [
-        (
-            tuple(at if isinstance(at, int) or at in known else "*" for at in detail["loc"]),
-            _message(detail),
+    texts = []
+    safe_details = []
+    for detail in details[:_SHOWN]:
+        message = _message(detail)
+        path = tuple(key if isinstance(key, int) or key in known else "*" for key in detail["loc"])
+        texts.append(f"{'.'.join(map(str, path))}: {message}" if path else message)
+        safe_details.append(
+            InitErrorDetails(
+                type=PydanticCustomError(detail["type"], message), loc=path, input=None
+            )
         )
-        for detail in details[:_SHOWN]
-    ]
-    text = "; ".join(
-        f"{'.'.join(map(str, place))}: {message}" if place else message for place, message in shown
-    )
     more = f" (and {len(details) - _SHOWN} more)" if len(details) > _SHOWN else ""
-    refused = DecodeError(f"does not fit {name}: {text}{more}")
-    # A new cause, because the original prints its input.
-    lines = [
-        InitErrorDetails(type=PydanticCustomError(detail["type"], message), loc=place, input=None)
-        for detail, (place, message) in zip(details, shown, strict=False)
-    ]
+    refused = DecodeError(f"does not fit {name}: {'; '.join(texts)}{more}")
+    # A new error is the cause, because the original prints its input.
     refused.__cause__ = ValidationError.from_exception_data(
-        error.title, lines, "json", hide_input=True
+        error.title, safe_details, "json", hide_input=True
     )
     return refused
 
 
 def _message(detail: ErrorDetails) -> str:
+    """Return the message of a problem, without what may quote the record."""
     kind = detail["type"]
+    message = detail["msg"]
     context = detail.get("ctx", {})
     if kind == "union_tag_invalid":
         return f"Input tag does not match any of the expected tags: {context['expected_tags']}"
     if kind not in _PYDANTIC_TYPES:
-        is_own = not _quotes(detail["msg"], detail["input"])
-        return detail["msg"] if is_own else f"Rejected by a validator ({kind})"
-    if kind in ("value_error", "assertion_error") and not _quotes(detail["msg"], detail["input"]):
-        return detail["msg"]
-    if _FROM_THE_RECORD & context.keys():
-        # "Value error, ...": the rest may quote the record.
-        return re.split("[,:]", detail["msg"], maxsplit=1)[0]
-    return detail["msg"]
+        # A validator of the user has made up this kind.
+        if _quotes(message, detail["input"]):
+            return f"Rejected by a validator ({kind})"
+        return message
+    if kind in ("value_error", "assertion_error") and not _quotes(message, detail["input"]):
+        return message
+    if _QUOTING_PLACEHOLDERS & context.keys():
+        # In "Value error, ..." the rest may quote the record.
+        return re.split("[,:]", message, maxsplit=1)[0]
+    return message
 
 
 def _quotes(message: str, value: Any) -> bool:
-    """Whether the message of a validator has a part of the value that it has refused."""
+    """Return whether a validator's message contains a part of the value that it has refused."""
     if isinstance(value, Mapping):
         return any(_quotes(message, part) for part in (*value.keys(), *value.values()))
     if isinstance(value, list | tuple | set | frozenset):
@@ -151,9 +158,11 @@ def _quotes(message: str, value: Any) -> bool:
     if value is None or isinstance(value, bool) or value == "":
         return False
     if not isinstance(value, str | int | float):
-        # A model that is validated as a whole: pydantic gives the object.
+        # The validator of a whole model gets the object.
         fields = getattr(value, "__dict__", None)
-        return _quotes(message, fields) if isinstance(fields, dict) else str(value) in message
+        if isinstance(fields, dict):
+            return _quotes(message, fields)
+        return str(value) in message
     return re.search(rf"(?<!\w){re.escape(str(value))}(?!\w)", message) is not None
 
 
@@ -174,39 +183,49 @@ def _from_msgspec(error: Any, name: str) -> DecodeError:
 
 
 class Model(NamedTuple):
-    """How a type is read."""
+    """The readers of one type.
 
-    # From JSON, where it can be read so.
+    Attributes:
+        quick: Reads JSON by msgspec; None: msgspec does not read the type exactly as pydantic does.
+        careful: Reads JSON by pydantic.
+        from_value: Reads what another format yields, with the meaning that it has in JSON.
+        from_object: Reads an object of the application.
+        explain: Explains what these raise.
+    """
+
     quick: Read | None
-    # From JSON.
     careful: Read
-    # From what another format yields, with the meaning that it has in JSON.
     from_value: Callable[[Any], object]
-    # From an object of the application's own.
     from_object: Callable[[Any], object]
-    # What these raise.
     explain: Explain
 
     def from_json(self) -> Read:
+        """Return the reader of JSON. It raises anything."""
         return quickly(self.quick, self.careful)
 
-    def decoder(self, wanted: Wanted) -> Decoder:
-        """From JSON; a record that is read quickly costs no call of :func:`guarded`'s."""
-        return quickly(self.quick, guarded(self.careful, wanted, self.explain))
+    def decoder(self, payload_type: PayloadType) -> Decoder:
+        """Return the decoder of JSON. A quick read does not cost the call of :func:`guarded`."""
+        return quickly(self.quick, guarded(self.careful, payload_type, self.explain))
 
 
-def model_for(wanted: Wanted) -> Model:
-    """Compile the reader of *wanted*; a FormatError if neither pydantic nor msgspec can read it."""
-    if not wanted.constrained and wanted.base in _ANYTHING:
-        return Model(
-            quick_reader(Any, _ANY), parsed, _as_it_is, _as_it_is, explain_model(wanted.name, ())
-        )
-    return _msgspec_model(wanted) if has_struct(wanted.annotation) else _pydantic_model(wanted)
+def model_for(payload_type: PayloadType) -> Model:
+    """Compile the readers of a type.
+
+    Raises:
+        FormatError: Neither pydantic nor msgspec can read it.
+    """
+    if not payload_type.is_constrained and payload_type.base in _ANYTHING:
+        explain = explain_model(payload_type.name, ())
+        return Model(quick_reader(Any, _ANY), parsed, _unchanged, _unchanged, explain)
+    if has_struct(payload_type.annotation):
+        return _msgspec_model(payload_type)
+    return _pydantic_model(payload_type)
 
 
-def _pydantic_model(wanted: Wanted) -> Model:
+def _pydantic_model(payload_type: PayloadType) -> Model:
+    annotation = payload_type.annotation
     try:
-        adapter: TypeAdapter[Any] = TypeAdapter(portable(wanted.annotation))
+        adapter: TypeAdapter[Any] = TypeAdapter(portable(annotation))
         validator = adapter.validator
         schema = adapter.core_schema
         words = words_of(schema)
@@ -217,39 +236,40 @@ def _pydantic_model(wanted: Wanted) -> Model:
         SchemaError,
     ) as error:
         reason = str(error).partition("\n")[0]
-        if plain := _PLAIN_CLASS.match(reason):
-            reason = f"nothing says what {plain[1]} consists of; {_KNOWN}"
-        raise FormatError(f"{wanted.name} cannot be read from JSON: {reason}") from error
-    # Twice as fast as a validator with nothing to check.
-    careful = (
-        _plain_reader(wanted.annotation)
-        if wanted.annotation in _JSON_NAMES
-        else validator.validate_json
-    )
+        plain_class = _PLAIN_CLASS.match(reason)
+        if plain_class:
+            reason = f"nothing says what {plain_class[1]} consists of; {_READABLE}"
+        raise FormatError(f"{payload_type.name} cannot be read from JSON: {reason}") from error
+    careful: Read = validator.validate_json
+    if annotation in _JSON_NAMES:
+        # Twice as fast as a validator that has nothing to check.
+        careful = _plain_reader(annotation)
     careful = exactly(careful, schema)
-    quick = quick_reader(wanted.annotation, schema)
+    quick = quick_reader(annotation, schema)
     from_object = validator.validate_python
     from_value = reader_like_json(schema) or from_object
-    return Model(quick, careful, from_value, from_object, explain_model(wanted.name, words))
+    return Model(quick, careful, from_value, from_object, explain_model(payload_type.name, words))
 
 
-def _as_it_is(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value
 
 
-def _msgspec_model(wanted: Wanted) -> Model:
+def _msgspec_model(payload_type: PayloadType) -> Model:
     import msgspec
 
     try:
-        decoder = msgspec.json.Decoder(wanted.annotation)
+        decoder = msgspec.json.Decoder(payload_type.annotation)
     except (TypeError, NameError) as error:
-        raise FormatError(f"{wanted.name} cannot be read from JSON: {error}") from error
-    convert = partial(msgspec.convert, type=wanted.annotation)
+        raise FormatError(f"{payload_type.name} cannot be read from JSON: {error}") from error
+    convert = partial(msgspec.convert, type=payload_type.annotation)
     careful = struct_reader(decoder.decode, partial(convert, str_keys=True))
-    return Model(decoder.decode, careful, convert, convert, explain_model(wanted.name, ()))
+    return Model(decoder.decode, careful, convert, convert, explain_model(payload_type.name, ()))
 
 
 def _plain_reader(kind: type[dict[Any, Any]] | type[list[Any]]) -> Read:
+    """Return what reads JSON into a dict or a list, whatever is in it."""
+
     def read(value: bytes) -> object:
         document = parsed(value)
         if type(document) is not kind:
@@ -260,13 +280,17 @@ def _plain_reader(kind: type[dict[Any, Any]] | type[list[Any]]) -> Read:
 
 
 def portable(annotation: Any) -> Any:
-    """*annotation* with its TypedDicts of ``typing``, which pydantic rejects before 3.12, as
-    typing_extensions'.
+    """Return *annotation* with TypedDicts of typing_extensions in place of those of ``typing``.
+
+    Pydantic rejects those of ``typing`` before Python 3.12.
     """
-    return annotation if sys.version_info >= (3, 12) else _replaced(annotation, {})
+    if sys.version_info >= (3, 12):
+        return annotation
+    return _replaced(annotation, {})
 
 
 def _replaced(annotation: Any, made: dict[Any, Any]) -> Any:
+    """Return *annotation* with its TypedDicts replaced. *made* has those that are done."""
     if typing.is_typeddict(annotation) and type(annotation).__module__ == "typing":
         return _remade(annotation, made)
     arguments = typing.get_args(annotation)
@@ -275,17 +299,19 @@ def _replaced(annotation: Any, made: dict[Any, Any]) -> Any:
         return annotation
     if typing.get_origin(annotation) is typing.Annotated:
         return typing.Annotated[new[0], *annotation.__metadata__]
-    # typing.List[...], Optional[...]
+    # The generics of typing, such as List[...] and Optional[...].
     if hasattr(annotation, "copy_with"):
         return annotation.copy_with(new)
     origin = typing.get_origin(annotation)
-    return typing.Union[new] if origin is types.UnionType else origin[new]  # noqa: UP007
+    if origin is types.UnionType:
+        return typing.Union[new]  # noqa: UP007
+    return origin[new]
 
 
 def _remade(typed_dict: Any, made: dict[Any, Any]) -> Any:
     if typed_dict in made:
         return made[typed_dict]
-    # A recursive one keeps its inner self, which pydantic reports.
+    # Inside of itself a recursive one is not replaced, and pydantic reports it.
     made[typed_dict] = typed_dict
     hints = typing.get_type_hints(typed_dict, include_extras=True)
     fields = {
@@ -300,10 +326,10 @@ def _remade(typed_dict: Any, made: dict[Any, Any]) -> Any:
 
 
 def _field(hint: Any, required: bool, made: dict[Any, Any]) -> Any:
-    said = typing.get_origin(hint)
+    qualifier = typing.get_origin(hint)
     # __required_keys__ misses qualifiers in string annotations.
-    if said in _QUALIFIERS:
-        required = _QUALIFIERS[said]
+    if qualifier in _QUALIFIERS:
+        required = _QUALIFIERS[qualifier]
         hint = typing.get_args(hint)[0]
     inner = _replaced(hint, made)
     return typing_extensions.Required[inner] if required else typing_extensions.NotRequired[inner]

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from pydantic_core import from_json
 
 from reactive_kafka.errors import DecodeError
-from reactive_kafka.formats.guarding import Decoder, Read
+from reactive_kafka.formats.guarded_decoder import Decoder, Read
 
 Schema = Mapping[str, Any]
 R = TypeVar("R", Read, Decoder)

@@ -18,15 +18,15 @@ from reactive_kafka.errors import DecodeError, text_of
 from reactive_kafka.formats import (
     Decoder,
     RecordDecoder,
-    Registered,
+    SchemaSource,
     checker_for,
     decoder_for,
     framed_decoder,
     record_decoder_for,
     refused_tombstone,
 )
-from reactive_kafka.formats.names import REGISTERED_FORMATS
-from reactive_kafka.formats.registered.schemas import KEY_HEADER, framed
+from reactive_kafka.formats.format_names import REGISTERED_FORMATS
+from reactive_kafka.formats.registered.wire_format import KEY_HEADER, framed
 from reactive_kafka.handlers.matches import (
     BranchSpec,
     Incoming,
@@ -127,7 +127,7 @@ def _branches(
 
 
 def _own_reader(
-    settings: IncomingSettings, values: Registered, match: Match, problems: list[str]
+    settings: IncomingSettings, values: SchemaSource, match: Match, problems: list[str]
 ) -> Callable[[RawRecord], Any] | None:
     """What reads the payload of one handler, whose type is no other's."""
     asked = match.payload_type
@@ -259,7 +259,7 @@ def _on_spark(
     reads = incoming.value_deserializer if spark.needs_texts(incoming) else None
     texts = None
     if reads is not None:
-        from reactive_kafka.formats.texts import text_source
+        from reactive_kafka.formats.json_text import text_source
 
         texts = tried(match.who, problems, text_source, reads, values, incoming.cloud_events)
     planned = spark.planned(incoming, match.who, problems, texts)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from reactive_kafka.config.keys import INCOMING
 from reactive_kafka.config.settings import AckMode, IncomingSettings
 from reactive_kafka.config.tables import RetrySettings
-from reactive_kafka.formats.unions import kinds_of, told_apart
-from reactive_kafka.formats.wanted import name_of, wanted
+from reactive_kafka.formats.discriminated_unions import classes_of_annotation, discriminated_union
+from reactive_kafka.formats.payload_type import name_of, payload_type_of
 from reactive_kafka.handlers.middleware import Layers
 from reactive_kafka.handlers.signature import HandlerSpec, Shape
 from reactive_kafka.records import RawRecord
@@ -109,10 +109,12 @@ def reading_of(
     nothing: Sequence[Kinds] = [()] * len(asked)
     if all(one == asked[0] for one in asked):
         return Reading(asked[0], nothing)
-    together = told_apart(asked, are_objects=are_objects)
+    together = discriminated_union(asked, are_objects=are_objects)
     if together is not None:
-        return Reading(together, [kinds_of(one) or () for one in asked])
-    is_raw = deserializer is None and any(wanted(one).base in (bytes, str) for one in asked)
+        return Reading(together, [classes_of_annotation(one) or () for one in asked])
+    is_raw = deserializer is None and any(
+        payload_type_of(one).base in (bytes, str) for one in asked
+    )
     return Reading(bytes | None if is_raw else Any, nothing, is_plain=True)
 
 

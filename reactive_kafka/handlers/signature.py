@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Annotated, Any
 
 from reactive_kafka.errors import ConfigError
-from reactive_kafka.formats.wanted import name_of, parts_of
+from reactive_kafka.formats.payload_type import name_of, parts_of
 from reactive_kafka.handlers.dependencies.depends import EXAMPLE, Need
 from reactive_kafka.handlers.functions import (
     code_of,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from reactive_kafka.channel.functions import MetadataReader, key_of
-from reactive_kafka.checkpoint.states import codec_for
+from reactive_kafka.checkpoint.state_codec import codec_for
 from reactive_kafka.commit import strategy as commits
 from reactive_kafka.config.settings import IncomingSettings, OutgoingSettings
 from reactive_kafka.delivery.lane import KeyOf
@@ -19,16 +19,17 @@ from reactive_kafka.delivery.skipping import Filter, filter_of
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.failure import strategies as failures
 from reactive_kafka.formats import (
+    ChannelSchemas,
     Decoder,
     Encoder,
     FormatError,
     RecordDecoder,
-    Registered,
-    Schemas,
+    SchemaSource,
     encoder_for,
 )
 from reactive_kafka.formats.cloudevents import text_problem
-from reactive_kafka.formats.names import REGISTERED_FORMATS, load_function
+from reactive_kafka.formats.format_names import REGISTERED_FORMATS
+from reactive_kafka.formats.user_objects import load_function
 from reactive_kafka.handlers.dependencies.depends import Need
 from reactive_kafka.handlers.matches import BranchSpec, Match
 from reactive_kafka.handlers.middleware import Middleware
@@ -74,7 +75,7 @@ class IncomingSpec:
     # What its handler sends, and its positions, are transactions under this id.
     transactional_id: str | None = None
     # Those of a registry; None: its formats have none.
-    schemas: Schemas | None = None
+    schemas: ChannelSchemas | None = None
     # The type that its values are read into.
     asked: Any = Any
     # Its handlers, where they are chosen by the record; (): ``handler`` has all.
@@ -115,7 +116,7 @@ class OutgoingSpec:
     encode_key: Encoder
     partitioner: Partitioner | None = None
     # Where the schemas of its formats come from; None: they have none.
-    values: Registered | None = None
+    values: SchemaSource | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,16 +152,16 @@ class AppSpec:
 
 def registered(
     settings: IncomingSettings | OutgoingSettings, topic: str
-) -> tuple[Registered, Registered]:
+) -> tuple[SchemaSource, SchemaSource]:
     """Where the schemas of a channel's values come from, and those of its keys."""
     schema = settings.schema
-    values = Registered(
-        Schemas(settings.name), topic, "value", schema.file, schema.subject, schema.register
+    values = SchemaSource(
+        ChannelSchemas(settings.name), topic, "value", schema.file, schema.subject, schema.register
     )
     return values, replace(values, part="key", file=None)
 
 
-def if_used(values: Registered, *formats: str | None) -> Schemas | None:
+def if_used(values: SchemaSource, *formats: str | None) -> ChannelSchemas | None:
     return values.schemas if any(name in REGISTERED_FORMATS for name in formats) else None
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from reactive_kafka.config.settings import OutgoingSettings
 from reactive_kafka.formats import FormatError
+from reactive_kafka.formats.payload_type import is_union, payload_type_of
 from reactive_kafka.formats.registered.codecs import check_written
-from reactive_kafka.formats.wanted import is_union, wanted
 from reactive_kafka.handlers.matches import Match
 from reactive_kafka.handlers.signature import name_and_place
 from reactive_kafka.handlers.spec import SourceSpec
@@ -65,8 +65,8 @@ def _one_of(iterator: Any) -> Any:
 
 def _kinds(returned: Any) -> Iterator[type]:
     """The classes of values; none for what is a record by itself, or has values inside."""
-    base = wanted(returned).base
+    base = payload_type_of(returned).base
     for member in typing.get_args(base) if is_union(base) else (base,):
-        kind = wanted(member).base
+        kind = payload_type_of(member).base
         if isinstance(kind, type) and not is_sent_whole(kind):
             yield kind

@@ -15,11 +15,11 @@ from reactive_kafka.formats import (
     EventDefaults,
     EventRecord,
     EventWriter,
-    Registered,
+    SchemaSource,
     is_event_type,
 )
-from reactive_kafka.formats.names import REGISTERED_FORMATS
-from reactive_kafka.formats.registered.schemas import VALUE_HEADER
+from reactive_kafka.formats.format_names import REGISTERED_FORMATS
+from reactive_kafka.formats.registered.wire_format import VALUE_HEADER
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.observe.facts import OutgoingFacts
 from reactive_kafka.outgoing.queue.record import OutgoingRecord
@@ -95,7 +95,7 @@ class OutgoingChannel:
         encode_key: Encoder,
         partitioner: Partitioner | None = None,
         producers: TransactionalProducers | None = None,
-        registered: Registered | None = None,
+        registered: SchemaSource | None = None,
         make_writer: Callable[..., Writer] = Writer,
     ) -> None:
         self.name = settings.name

@@ -30,12 +30,12 @@ from reactive_kafka.errors import (
 )
 from reactive_kafka.formats import (
     RecordDecoder,
-    Registered,
+    SchemaSource,
     decoder_for,
     record_decoder_for,
     refused_tombstone,
 )
-from reactive_kafka.formats.names import REGISTERED_FORMATS
+from reactive_kafka.formats.format_names import REGISTERED_FORMATS
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.observe.outages import OutageReports
 from reactive_kafka.outgoing.queue.receipt import CallbackReceipt
@@ -292,7 +292,7 @@ class Requests:
 
 
 def reply_decoder(
-    reply_type: Any, serializer: str | None, registered: Registered | None = None
+    reply_type: Any, serializer: str | None, registered: SchemaSource | None = None
 ) -> RecordDecoder:
     """Return the decoder of replies: in the format of the channel's values, to *reply_type*.
 
@@ -314,7 +314,7 @@ def reply_decoder(
 
 
 def _decoder(
-    reply_type: Any, deserializer: str | None, registered: Registered | None = None
+    reply_type: Any, deserializer: str | None, registered: SchemaSource | None = None
 ) -> RecordDecoder:
     decode = decoder_for(reply_type, deserializer, registered)
     read = record_decoder_for(reply_type, deserializer, decode)

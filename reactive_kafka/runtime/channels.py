@@ -15,12 +15,12 @@ from reactive_kafka.channel.channel import Channel
 from reactive_kafka.channel.lifecycle import ChannelLifecycle
 from reactive_kafka.channel.memory import MemoryChannel
 from reactive_kafka.channel.spec import ChannelSpec, CheckpointSpec, MakeWorkers, RunServices
-from reactive_kafka.checkpoint.states import codec_for
+from reactive_kafka.checkpoint.state_codec import codec_for
 from reactive_kafka.commit.strategy import strategy_for
 from reactive_kafka.config.settings import IncomingSettings, OutgoingSettings
 from reactive_kafka.delivery.skipping import Skipping
 from reactive_kafka.errors import ChannelClosedError, ConfigError
-from reactive_kafka.formats.registered.schemas import Asker, Schemas
+from reactive_kafka.formats.registered.channel_schemas import ChannelSchemas, SchemaRequester
 from reactive_kafka.handlers.dependencies.filling import Dependencies
 from reactive_kafka.handlers.spec import IncomingSpec, OutgoingSpec
 from reactive_kafka.observe.events import EndFailed
@@ -103,11 +103,11 @@ class RunChannels:
         # What users hold of them.
         self.faces = {name: Channel(channel) for name, channel in self.incoming.items()}
 
-    def _schema_registry(self, used: Iterable[object]) -> Asker | None:
+    def _schema_registry(self, used: Iterable[object]) -> SchemaRequester | None:
         """The registry, if anything uses one."""
         if not any(used):
             return None
-        from reactive_kafka.schemas.registry import Registry
+        from reactive_kafka.schemas.schema_registry import Registry
 
         settings = self._spec.settings.schema_registry
         return Registry(
@@ -220,7 +220,7 @@ class RunChannels:
         return make(awaits_commits=awaits_commits, has_emitters=has_emitters, spans=spans)
 
     def _spark_workers(
-        self, settings: IncomingSettings, spark: SparkFunction, schemas: Schemas | None
+        self, settings: IncomingSettings, spark: SparkFunction, schemas: ChannelSchemas | None
     ) -> MakeWorkers:
         from reactive_kafka.spark.channel.dispatcher import SparkDispatcher
         from reactive_kafka.spark.channel.refetch import records_of

@@ -46,7 +46,7 @@ class Refused(Exception):
     """It takes no such schema, or no such question."""
 
 
-class Meaning(Enum):
+class StatusMeaning(Enum):
     """What a status means for the record that needs the answer."""
 
     ANSWER = "the record goes on"
@@ -56,15 +56,15 @@ class Meaning(Enum):
     REFUSED = "the record is nacked"
 
 
-MEANINGS: dict[int, Meaning] = {
-    200: Meaning.ANSWER,
-    401: Meaning.NOT_ALLOWED,
-    403: Meaning.NOT_ALLOWED,
-    404: Meaning.NOT_FOUND,
-    407: Meaning.NOT_ALLOWED,
-    408: Meaning.AWAY,
-    425: Meaning.AWAY,
-    429: Meaning.AWAY,
+MEANINGS: dict[int, StatusMeaning] = {
+    200: StatusMeaning.ANSWER,
+    401: StatusMeaning.NOT_ALLOWED,
+    403: StatusMeaning.NOT_ALLOWED,
+    404: StatusMeaning.NOT_FOUND,
+    407: StatusMeaning.NOT_ALLOWED,
+    408: StatusMeaning.AWAY,
+    425: StatusMeaning.AWAY,
+    429: StatusMeaning.AWAY,
 }
 """The statuses that are not like their neighbours: other 4xx refuse the question, and all others
 mean away.
@@ -74,7 +74,7 @@ ABOUT_CONTENT = frozenset({409, 422})
 """Whoever answers these has looked into the schema that was posted. No proxy does."""
 
 
-def meaning_of(status: int, *, is_registry: bool, by_guid: bool = False) -> Meaning:
+def meaning_of(status: int, *, is_registry: bool, by_guid: bool = False) -> StatusMeaning:
     """What a status means.
 
     Args:
@@ -82,14 +82,14 @@ def meaning_of(status: int, *, is_registry: bool, by_guid: bool = False) -> Mean
             it.
         by_guid: A GUID was asked for. Registries that do not have that path answer in any form.
     """
-    default = Meaning.REFUSED if 400 <= status < 500 else Meaning.AWAY
+    default = StatusMeaning.REFUSED if 400 <= status < 500 else StatusMeaning.AWAY
     meaning = MEANINGS.get(status, default)
     if is_registry:
         return meaning
-    if meaning is Meaning.REFUSED and status not in ABOUT_CONTENT:
-        return Meaning.AWAY
-    if meaning is Meaning.NOT_FOUND and not by_guid:
-        return Meaning.AWAY
+    if meaning is StatusMeaning.REFUSED and status not in ABOUT_CONTENT:
+        return StatusMeaning.AWAY
+    if meaning is StatusMeaning.NOT_FOUND and not by_guid:
+        return StatusMeaning.AWAY
     return meaning
 
 
@@ -107,17 +107,17 @@ def answer_of(
     code = said.get("error_code")
     text = _shown(said.get("message"))
     meaning = meaning_of(status, is_registry=type(code) is int, by_guid=by_guid)
-    if meaning is Meaning.ANSWER:
+    if meaning is StatusMeaning.ANSWER:
         if not isinstance(found, dict):
             raise RegistryAway("its answer is not the JSON of a schema registry")
         return found
-    if meaning is Meaning.NOT_FOUND:
+    if meaning is StatusMeaning.NOT_FOUND:
         if by_guid and not _names_what_is_missing(code):
             raise NoGuids(
                 f"{status}: it does not look up schemas by GUID" + (f": {text}" if text else "")
             )
         raise NotFound(f"{status}: {text or 'not found'}")
-    if meaning is Meaning.REFUSED:
+    if meaning is StatusMeaning.REFUSED:
         raise Refused(f"{status}: {text or _REFUSALS.get(status, 'it refuses this request')}")
     raise RegistryAway(
         f"{status}: {_why_away(status, meaning, text)}",
@@ -133,8 +133,8 @@ def _names_what_is_missing(code: object) -> bool:
     return isinstance(code, int) and 40400 < code < 40500
 
 
-def _why_away(status: int, meaning: Meaning, text: str) -> str:
-    if meaning is Meaning.NOT_ALLOWED:
+def _why_away(status: int, meaning: StatusMeaning, text: str) -> str:
+    if meaning is StatusMeaning.NOT_ALLOWED:
         return "it refuses these credentials" + (f": {text}" if text else "")
     if status == 404:
         return "no schema registry answers at this path"

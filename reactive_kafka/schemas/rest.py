@@ -27,8 +27,13 @@ from anyio import CapacityLimiter, to_thread
 from reactive_kafka.config.secrets import revealed
 from reactive_kafka.config.tables import SchemaRegistrySettings
 from reactive_kafka.errors import ConfigError, escaped, text_of
-from reactive_kafka.formats.names import FormatError
-from reactive_kafka.formats.registered.schemas import Known, Reference, Schema, SchemaKind
+from reactive_kafka.formats.format_names import FormatError
+from reactive_kafka.formats.registered.schema_questions import (
+    Reference,
+    Schema,
+    SchemaKind,
+    SchemaWithId,
+)
 from reactive_kafka.schemas.answers import MOST_TEXT, Refused, RegistryAway, answer_of
 
 ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
@@ -69,10 +74,10 @@ class RestRegistry:
         self._has_guids = True
         return await self._whole(found, path)
 
-    async def latest(self, subject: str) -> Known:
+    async def latest(self, subject: str) -> SchemaWithId:
         path = f"/subjects/{quote(subject, safe='')}/versions/latest"
         found = await self._get(path)
-        return Known(_integer(found, "id"), await self._whole(found, path))
+        return SchemaWithId(_integer(found, "id"), await self._whole(found, path))
 
     async def register(self, subject: str, schema: Schema) -> int:
         body = await self._registered(schema)

@@ -7,19 +7,19 @@ from typing import Any
 from reactive_kafka.app import App
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.formats import (
+    ChannelSchemas,
     Encoder,
     EventDefaults,
     EventRecord,
     EventWriter,
-    Registered,
     SchemaMissing,
-    Schemas,
+    SchemaSource,
     checker_for,
     encoder_for,
     is_event_type,
 )
 from reactive_kafka.formats.encoders import write_by_value
-from reactive_kafka.formats.names import REGISTERED_FORMATS
+from reactive_kafka.formats.format_names import REGISTERED_FORMATS
 from reactive_kafka.outgoing.schema_wait import once_known
 from reactive_kafka.records import HeaderPairs
 
@@ -58,11 +58,11 @@ def _encoder(app: App, settings: IncomingSettings | None, topic: str) -> Encoder
         is_named = format is not None and ":" not in format
         plain = encoder_for(format) if is_named else write_by_value
         return lambda value: value if isinstance(value, bytes) else plain(value)
-    schemas = Schemas(settings.name)
+    schemas = ChannelSchemas(settings.name)
     schema = settings.schema
     channel = app.plan.incoming[settings.name]
-    schemas.connect(None if channel.schemas is None else channel.schemas.asker)
-    source = Registered(schemas, topic, "value", schema.file, schema.subject, schema.register)
+    schemas.connect(None if channel.schemas is None else channel.schemas.requester)
+    source = SchemaSource(schemas, topic, "value", schema.file, schema.subject, schema.register)
     encode = encoder_for(format, source)
     check = None
     if schema.file is None and channel.handler is not None:

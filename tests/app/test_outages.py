@@ -16,10 +16,10 @@ import pytest
 from reactive_kafka import App, Batch, FatalBrokerError, Message, Record
 from reactive_kafka.checkpoint.stores.memory import Rows
 from reactive_kafka.errors import ClusterError, SessionLostError
-from reactive_kafka.formats.registered.schemas import Schema
+from reactive_kafka.formats.registered.schema_questions import Schema
 from reactive_kafka.observe.events import SchemaAvailable, SchemaUnavailable
 from reactive_kafka.schemas.answers import RegistryAway
-from reactive_kafka.schemas.registry import Source
+from reactive_kafka.schemas.schema_registry import RegistryClient
 from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.checkpoints import app_on
 from tests.app.helpers import (
@@ -507,7 +507,7 @@ async def test_a_schema_registry_that_is_away_for_longer_than_every_limit_stops_
         assert app._run.channels is not None
         # Answers are kept for good, so it is away before the first record comes.
         registry: Any = app._run.channels.registry
-        source: Source = registry.source
+        source: RegistryClient = registry.source
         for subject in ("orders-value", "invoices-value"):
             assert await source.register(subject, BYTES) == 1
         registry.source = RegistryIsAway()

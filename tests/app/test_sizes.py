@@ -40,7 +40,7 @@ BOUNDED = {
 """What may grow up to a bound that the episodes do not reach."""
 
 LEFT_BEHIND = {
-    "formats.registered.schemas.Schemas.forget": "a refusal of the registry is forgotten after a minute, REFUSED_S",
+    "formats.registered.channel_schemas.ChannelSchemas.forget": "a refusal of the registry is forgotten after a minute, REFUSED_S",
 }
 """Timers that may outlive a run: they touch nothing but what they hold."""
 

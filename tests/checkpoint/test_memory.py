@@ -8,7 +8,7 @@ import pytest
 
 from reactive_kafka import TopicPartition
 from reactive_kafka.checkpoint.store import Checkpoint, Write
-from reactive_kafka.checkpoint.stores.memory import MemoryStore, Rows, Written
+from reactive_kafka.checkpoint.stores.memory import MemoryStore, Rows, WriteAttempt
 from reactive_kafka.errors import CheckpointRefusedError, CorruptCheckpointError, StoreAwayError
 from tests.app.helpers import in_virtual_time
 
@@ -26,8 +26,8 @@ async def test_what_everybody_wrote_stands_in_the_history() -> None:
     await a.write("g", FIRST)
     await b.write("g", FIRST)
     assert rows.history == [
-        Written("a", "g", ORDERS, FIRST[ORDERS], True),
-        Written("b", "g", ORDERS, FIRST[ORDERS], False),
+        WriteAttempt("a", "g", ORDERS, FIRST[ORDERS], True),
+        WriteAttempt("b", "g", ORDERS, FIRST[ORDERS], False),
     ]
 
 

@@ -173,7 +173,7 @@ def test_a_package_brings_its_own_stores(tmp_path: Path, monkeypatch: pytest.Mon
     assert isinstance(open_store("vault://u:s3cr3t@host"), MemoryStore)
     forget("vault://u:s3cr3t@host")
     for scheme, told in (
-        ("bad", "cannot be made: LookupError .what it says is left out"),
+        ("bad", "cannot be made: LookupError .its text is left out"),
         ("none", "has no read, write, close"),
         ("gone", "cannot be loaded: ModuleNotFoundError: No module named 'no_such_module'"),
     ):

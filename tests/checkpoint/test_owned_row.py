@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reactive_kafka.checkpoint.owned_row import OwnedRow, Sending
+from reactive_kafka.checkpoint.owned_row import ClientPartition, OwnedRow, PendingWrite
 from reactive_kafka.checkpoint.store import Checkpoint, Write, allows
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.records import Committed, TopicPartition
@@ -21,143 +21,149 @@ def settled(tracker: OffsetTracker, until: int) -> None:
         tracker.settle_range(first, first + count)
 
 
-def claim_at(position: int | None, state: str | None = "loaded") -> tuple[OwnedRow, OffsetTracker]:
-    claim = OwnedRow(PARTITION, "orders", Checkpoint(3, position, state))
+def owned_at(position: int | None, state: str | None = "loaded") -> tuple[OwnedRow, OffsetTracker]:
+    owned = OwnedRow(PARTITION, ClientPartition("orders"), Checkpoint(3, position, state))
     tracker = OffsetTracker(PARTITION, position or 0)
-    claim.begin(tracker)
-    return claim, tracker
+    owned.begin(tracker)
+    return owned, tracker
 
 
 def test_a_position_goes_with_the_state_set_before_it() -> None:
-    claim, tracker = claim_at(10)
+    owned, tracker = owned_at(10)
     settled(tracker, 12)
-    claim.states.set(10, 0, "ten")
-    claim.states.set(12, 2, "twelve")
-    assert claim.write(Committed(12, "m")).write == Write(3, Checkpoint(3, 12, "ten", "m"), 10)
+    owned.states.set(10, 0, "ten")
+    owned.states.set(12, 2, "twelve")
+    assert owned.pending_write(Committed(12, "m")).write == Write(
+        3, Checkpoint(3, 12, "ten", "m"), 10
+    )
 
 
 def test_other_metadata_at_the_position_of_before_a_seek_leaves_its_state_alone() -> None:
-    claim, tracker = claim_at(10)
-    assert claim.begin(OffsetTracker(PARTITION, 4))
-    assert claim.write(Committed(10, "plan")).write.checkpoint == Checkpoint(
+    owned, tracker = owned_at(10)
+    assert owned.begin(OffsetTracker(PARTITION, 4))
+    assert owned.pending_write(Committed(10, "plan")).write.checkpoint == Checkpoint(
         4, 10, "loaded", "plan"
     )
-    claim, tracker = claim_at(10)
+    owned, tracker = owned_at(10)
     settled(tracker, 15)
-    claim.states.set(14, 4, "fourteen")
-    assert not claim.begin(OffsetTracker(PARTITION, 20))
-    assert claim.write(Committed(10, "plan")).write.checkpoint == Checkpoint(
+    owned.states.set(14, 4, "fourteen")
+    assert not owned.begin(OffsetTracker(PARTITION, 20))
+    assert owned.pending_write(Committed(10, "plan")).write.checkpoint == Checkpoint(
         4, 10, "loaded", "plan"
     )
-    assert claim.states.at(20) == "fourteen"
+    assert owned.states.at_position(20) == "fourteen"
 
 
 def test_other_metadata_at_the_position_of_before_a_seek_makes_no_record_a_duplicate() -> None:
-    claim, _ = claim_at(10)
-    claim.begin(OffsetTracker(PARTITION, 4))
-    restated = claim.write(Committed(10, "kept acks"))
-    claim.sent(restated)
-    assert not claim.has_sent(4)
-    claim.confirmed(restated)
-    assert claim.row == Checkpoint(4, 10, "loaded", "kept acks")
-    assert not claim.has_stored(4)
-    assert claim.is_due(Committed(5))
+    owned, _ = owned_at(10)
+    owned.begin(OffsetTracker(PARTITION, 4))
+    restated = owned.pending_write(Committed(10, "kept acks"))
+    owned.sent(restated)
+    assert not owned.has_sent(4)
+    owned.confirmed(restated)
+    assert owned.checkpoint == Checkpoint(4, 10, "loaded", "kept acks")
+    assert not owned.has_stored(4)
+    assert owned.is_due(Committed(5))
 
 
 def test_a_row_with_another_token_is_ours_only_if_we_have_sent_it() -> None:
-    claim, _ = claim_at(10)
-    claim.begin(OffsetTracker(PARTITION, 4))
-    back = claim.write(Committed(5))
+    owned, _ = owned_at(10)
+    owned.begin(OffsetTracker(PARTITION, 4))
+    back = owned.pending_write(Committed(5))
     assert back.write == Write(3, Checkpoint(4, 5, None), 10)
-    claim.sent(back)
-    assert claim.is_ours(Checkpoint(4, 5, None))
-    assert not claim.is_ours(Checkpoint(4, 6, None))
-    assert not claim.is_ours(Checkpoint(4, 10, "loaded"))
-    assert claim.is_ours(Checkpoint(3, 10, "loaded"))
+    owned.sent(back)
+    assert owned.is_ours(Checkpoint(4, 5, None))
+    assert not owned.is_ours(Checkpoint(4, 6, None))
+    assert not owned.is_ours(Checkpoint(4, 10, "loaded"))
+    assert owned.is_ours(Checkpoint(3, 10, "loaded"))
 
 
 def test_what_a_request_for_records_of_before_a_seek_has_stored_makes_none_of_them_a_duplicate() -> (
     None
 ):
-    claim, tracker = claim_at(10)
+    owned, tracker = owned_at(10)
     settled(tracker, 20)
     # Its answer is lost.
-    claim.sent(claim.write(Committed(20)))
-    claim.begin(OffsetTracker(PARTITION, 12))
-    claim.found(Checkpoint(3, 20, "loaded"))
-    assert not claim.has_stored(12)
-    assert claim.is_due(Committed(13))
-    assert claim.write(Committed(13)).write.checkpoint.token == 4
+    owned.sent(owned.pending_write(Committed(20)))
+    owned.begin(OffsetTracker(PARTITION, 12))
+    owned.found(Checkpoint(3, 20, "loaded"))
+    assert not owned.has_stored(12)
+    assert owned.is_due(Committed(13))
+    assert owned.pending_write(Committed(13)).write.checkpoint.token == 4
 
 
 def test_an_answer_that_comes_behind_that_of_a_later_write_says_nothing_of_the_row() -> None:
-    claim, tracker = claim_at(10)
+    owned, tracker = owned_at(10)
     settled(tracker, 20)
-    slow = claim.write(Committed(20))
-    claim.sent(slow)
-    claim.begin(OffsetTracker(PARTITION, 4))
+    slow = owned.pending_write(Committed(20))
+    owned.sent(slow)
+    owned.begin(OffsetTracker(PARTITION, 4))
     # A transaction has looked.
-    claim.found(slow.write.checkpoint)
-    back = claim.write(Committed(5))
-    claim.sent(back)
-    claim.confirmed(back)
-    claim.confirmed(slow)
-    assert claim.row == back.write.checkpoint
+    owned.found(slow.write.checkpoint)
+    back = owned.pending_write(Committed(5))
+    owned.sent(back)
+    owned.confirmed(back)
+    owned.confirmed(slow)
+    assert owned.checkpoint == back.write.checkpoint
     # So that the row is read before the next write.
-    assert claim.is_unsure
+    assert owned.is_unsure
 
 
 def test_a_row_that_somebody_has_read_brings_its_state_along() -> None:
-    claim, tracker = claim_at(10)
+    owned, tracker = owned_at(10)
     first = tracker.deliver(range(10, 12), 12)
-    claim.states.set(10, first, "of the first call")
+    owned.states.set(10, first, "of the first call")
     # A transaction, whose answer is lost.
-    claim.sent(claim.write(Committed(11)))
+    owned.sent(owned.pending_write(Committed(11)))
     # The handler is called again.
-    claim.states.begin([10])
-    claim.found(Checkpoint(3, 11, "of the first call"))
+    owned.states.begin([10])
+    owned.found(Checkpoint(3, 11, "of the first call"))
     tracker.settle(first)
-    assert claim.has_stored(10)
-    assert claim.states.get(11, tracker.is_open) == "of the first call"
+    assert owned.has_stored(10)
+    assert owned.states.get(11, tracker.is_open) == "of the first call"
 
 
 def test_of_two_seeks_the_second_one_back_sees_no_state_of_the_place_between() -> None:
-    claim, tracker = claim_at(None, None)
+    owned, tracker = owned_at(None, None)
     first = tracker.deliver(range(1), 1)
-    claim.states.set(0, first, "zero")
+    owned.states.set(0, first, "zero")
     tracker.settle(first)
     forward = OffsetTracker(PARTITION, 1)
-    claim.begin(forward)
-    assert claim.states.at(1) == "zero"
+    owned.begin(forward)
+    assert owned.states.at_position(1) == "zero"
     tracker.close()
-    claim.begin(OffsetTracker(PARTITION, 0))
-    assert claim.states.at(1) is None
+    owned.begin(OffsetTracker(PARTITION, 0))
+    assert owned.states.at_position(1) is None
 
 
 def test_a_seek_back_after_one_forward_sees_what_was_settled_before_both() -> None:
-    claim, tracker = claim_at(10)
+    owned, tracker = owned_at(10)
     settled(tracker, 15)
     # Not settled.
     tracker.deliver(range(15, 16), 16)
     for offset in range(10, 16):
-        claim.states.set(offset, offset - 10, f"of {offset}")
+        owned.states.set(offset, offset - 10, f"of {offset}")
     for start, state in ((20, "of 14"), (15, "of 14"), (12, "of 11"), (30, "of 11")):
-        assert not claim.begin(OffsetTracker(PARTITION, start))
-        assert claim.states.at(start) == claim.states.get(start, lambda arrival: True) == state
-    assert claim.begin(OffsetTracker(PARTITION, 9))
-    assert claim.states.at(9) is None
+        assert not owned.begin(OffsetTracker(PARTITION, start))
+        assert (
+            owned.states.at_position(start)
+            == owned.states.get(start, lambda arrival: True)
+            == state
+        )
+    assert owned.begin(OffsetTracker(PARTITION, 9))
+    assert owned.states.at_position(9) is None
 
 
 def test_what_the_store_has_confirmed_is_not_taken_back_by_a_lower_position_of_these_records() -> (
     None
 ):
-    claim, tracker = claim_at(10)
+    owned, tracker = owned_at(10)
     settled(tracker, 12)
-    sending = claim.write(Committed(12))
-    claim.sent(sending)
-    claim.confirmed(sending)
-    assert claim.has_stored(11)
-    assert not claim.is_due(Committed(11, "m"))
+    pending = owned.pending_write(Committed(12))
+    owned.sent(pending)
+    owned.confirmed(pending)
+    assert owned.has_stored(11)
+    assert not owned.is_due(Committed(11, "m"))
 
 
 @settings(max_examples=150)
@@ -166,14 +172,14 @@ def test_whatever_becomes_of_writes_the_row_follows_what_is_settled_and_no_other
     data: st.DataObject,
 ) -> None:
     row = Checkpoint(1, None, None)
-    claim, tracker = claim_at(None, None)
-    claim.row = row
+    owned, tracker = owned_at(None, None)
+    owned.checkpoint = row
     late: list[Write] = []
     is_fenced = False
 
     def sets_states() -> None:
         for offset in range(tracker.start, tracker.committable):
-            claim.states.set(offset, offset - tracker.start, f"{tracker.start}:{offset}")
+            owned.states.set(offset, offset - tracker.start, f"{tracker.start}:{offset}")
 
     for _ in range(data.draw(st.integers(1, 25))):
         step = data.draw(st.sampled_from(["ok", "lost", "late", "land", "seek", "other"]))
@@ -182,7 +188,7 @@ def test_whatever_becomes_of_writes_the_row_follows_what_is_settled_and_no_other
             row = write.checkpoint if allows(row, write) else row
         elif step == "seek":
             old, tracker = tracker, OffsetTracker(PARTITION, data.draw(st.integers(0, 40)))
-            claim.begin(tracker)
+            owned.begin(tracker)
             old.close()
         elif step == "other":
             row, is_fenced = row._replace(token=row.token + 1), True
@@ -191,41 +197,41 @@ def test_whatever_becomes_of_writes_the_row_follows_what_is_settled_and_no_other
             sets_states()
             at = Committed(tracker.committable)
             for _ in range(5):
-                if not claim.is_due(at):
+                if not owned.is_due(at):
                     break
-                sending: Sending = claim.write(at)
-                claim.sent(sending)
+                pending: PendingWrite = owned.pending_write(at)
+                owned.sent(pending)
                 if step == "late":
-                    late.append(sending.write)
+                    late.append(pending.write)
                     break
-                stored = allows(row, sending.write)
-                row = sending.write.checkpoint if stored else row
+                stored = allows(row, pending.write)
+                row = pending.write.checkpoint if stored else row
                 if step == "lost":
                     break
                 if stored:
-                    claim.confirmed(sending)
+                    owned.confirmed(pending)
                     break
                 # Nobody else has written.
-                assert claim.is_ours(row)
-                claim.found(row)
+                assert owned.is_ours(row)
+                owned.found(row)
             if step == "ok":
                 assert row.position == tracker.committable
                 assert row.state == f"{tracker.start}:{tracker.committable - 1}"
-                assert claim.row == row
+                assert owned.checkpoint == row
         if is_fenced:
-            assert not claim.is_ours(row)
-            assert not allows(row, claim.write(Committed(tracker.committable)).write)
+            assert not owned.is_ours(row)
+            assert not allows(row, owned.pending_write(Committed(tracker.committable)).write)
             assert not any(allows(row, write) for write in late)
 
 
 def test_a_lower_position_of_these_records_does_not_take_back_what_a_transaction_has_stored() -> (
     None
 ):
-    claim, tracker = claim_at(10)
+    owned, tracker = owned_at(10)
     settled(tracker, 10)
     # A transaction, whose answer is lost.
-    claim.sent(claim.write(Committed(11)))
-    claim.found(Checkpoint(3, 11, "loaded"))
-    assert claim.has_stored(10)
-    assert not claim.is_due(Committed(10, "m"))
-    assert claim.is_due(Committed(11, "m"))
+    owned.sent(owned.pending_write(Committed(11)))
+    owned.found(Checkpoint(3, 11, "loaded"))
+    assert owned.has_stored(10)
+    assert not owned.is_due(Committed(10, "m"))
+    assert owned.is_due(Committed(11, "m"))

@@ -13,8 +13,14 @@ import avro.io
 import avro.schema
 import pytest
 
-from reactive_kafka.formats import Registered, SchemaMissing, Schemas, decoder_for, encoder_for
-from reactive_kafka.formats.registered.schemas import ById, IdOf, Reference, Schema
+from reactive_kafka.formats import (
+    ChannelSchemas,
+    SchemaMissing,
+    SchemaSource,
+    decoder_for,
+    encoder_for,
+)
+from reactive_kafka.formats.registered.schema_questions import ById, IdOf, Reference, Schema
 
 HEAD = b"\0\0\0\0\1"
 
@@ -47,9 +53,9 @@ def read(
     """Data of a schema as a handler with this annotation gets it; *reader* is the JSON of
     ``schema.file``.
     """
-    schemas = Schemas("orders")
+    schemas = ChannelSchemas("orders")
     schemas.answered(ById(1), Schema("AVRO", json.dumps(schema), references))
-    source = Registered(
+    source = SchemaSource(
         schemas, "orders", file=None if reader is None else "reader.avsc", loaded=reader
     )
     decode = decoder_for(annotation, "avro", source)
@@ -66,7 +72,9 @@ def write(value: Any, folder: Path | None = None, schema: Any = None) -> tuple[b
         assert folder is not None
         file = folder / "schema.avsc"
         file.write_text(json.dumps(schema))
-    source = Registered(Schemas("orders"), "orders", file=None if file is None else str(file))
+    source = SchemaSource(
+        ChannelSchemas("orders"), "orders", file=None if file is None else str(file)
+    )
     encode = encoder_for("avro", source)
     with pytest.raises(SchemaMissing) as missing:
         encode(value)

@@ -11,9 +11,21 @@ import fastavro
 import pytest
 
 from reactive_kafka.errors import DecodeError, EncodeError
-from reactive_kafka.formats import Registered, SchemaMissing, Schemas, decoder_for, encoder_for
+from reactive_kafka.formats import (
+    ChannelSchemas,
+    SchemaMissing,
+    SchemaSource,
+    decoder_for,
+    encoder_for,
+)
 from reactive_kafka.formats.registered.avro_limits import has_weightless_items, is_recursive
-from reactive_kafka.formats.registered.schemas import ById, IdOf, Known, Latest, Schema
+from reactive_kafka.formats.registered.schema_questions import (
+    ById,
+    IdOf,
+    LatestOf,
+    Schema,
+    SchemaWithId,
+)
 
 FIRST = b"\0\0\0\0\1"
 NODE: Any = {
@@ -41,12 +53,12 @@ TWICE: Any = {
 }
 
 
-def source(schema: Any) -> Registered:
+def source(schema: Any) -> SchemaSource:
     """Schema 1, also the latest, is the one given."""
-    schemas, known = Schemas("orders"), Schema("AVRO", json.dumps(schema))
+    schemas, known = ChannelSchemas("orders"), Schema("AVRO", json.dumps(schema))
     schemas.answered(ById(1), known)
-    schemas.answered(Latest("orders-value"), Known(1, known))
-    return Registered(schemas, "orders", register=False)
+    schemas.answered(LatestOf("orders-value"), SchemaWithId(1, known))
+    return SchemaSource(schemas, "orders", register=False)
 
 
 def decode(schema: Any, data: bytes) -> Any:
@@ -83,8 +95,8 @@ def test_what_is_nested_too_deeply_is_not_written_either() -> None:
 def test_a_file_may_hold_a_schema_that_refers_to_itself(tmp_path: Any) -> None:
     file = tmp_path / "Node.avsc"
     file.write_text(json.dumps(NODE))
-    schemas = Schemas("orders")
-    encode = encoder_for("avro", Registered(schemas, "orders", file=str(file)))
+    schemas = ChannelSchemas("orders")
+    encode = encoder_for("avro", SchemaSource(schemas, "orders", file=str(file)))
     with pytest.raises(SchemaMissing) as missing:
         encode(nested(1))
     assert isinstance(missing.value.ask, IdOf)

@@ -19,15 +19,15 @@ from pydantic import Field
 
 from reactive_kafka import App, ConfigError, Record
 from reactive_kafka.formats import (
+    ChannelSchemas,
     FormatError,
-    Registered,
     SchemaMissing,
-    Schemas,
+    SchemaSource,
     decoder_for,
     encoder_for,
 )
 from reactive_kafka.formats.registered.avro_types import schema_of_type
-from reactive_kafka.formats.registered.schemas import ById, IdOf
+from reactive_kafka.formats.registered.schema_questions import ById, IdOf
 
 
 class Color(Enum):
@@ -78,7 +78,9 @@ def written(value: Any, file: Path | None = None) -> tuple[bytes, Any]:
     """What is written of a value by its own schema, or that of a file, and the source that knows
     it.
     """
-    source = Registered(Schemas("orders"), "orders", file=None if file is None else str(file))
+    source = SchemaSource(
+        ChannelSchemas("orders"), "orders", file=None if file is None else str(file)
+    )
     encode = encoder_for("avro", source)
     with pytest.raises(SchemaMissing) as missing:
         encode(value)

@@ -19,7 +19,7 @@ import pydantic
 import pytest
 
 from reactive_kafka import DecodeError, EncodeError
-from reactive_kafka.formats.registered.schemas import Reference, Schema
+from reactive_kafka.formats.registered.schema_questions import Reference, Schema
 from tests.formats.avro_world import bytes_of, read, write
 
 CANCELLED = {"type": "record", "name": "shop.Cancelled", "fields": [{"name": "id", "type": "long"}]}

@@ -206,14 +206,20 @@ INVALID_ENVELOPES = [
     (changed(tenant="\ud800"), "its tenant cannot be written in UTF-8"),
     (
         changed(Tenant="secret"),
-        "'Tenant' is no name of an extension: lower-case letters and digits are",
+        "'Tenant' is not a valid extension name: only lower-case letters and digits are allowed",
     ),
     (
         changed(my_tenant=1),
-        "'my_tenant' is no name of an extension: lower-case letters and digits are",
+        "'my_tenant' is not a valid extension name: only lower-case letters and digits are allowed",
     ),
-    (changed(**{"": 1}), "'' is no name of an extension: lower-case letters and digits are"),
-    (changed(tenänt=1), "'tenänt' is no name of an extension: lower-case letters and digits are"),
+    (
+        changed(**{"": 1}),
+        "'' is not a valid extension name: only lower-case letters and digits are allowed",
+    ),
+    (
+        changed(tenänt=1),
+        "'tenänt' is not a valid extension name: only lower-case letters and digits are allowed",
+    ),
     (changed(time="secret"), "its time is no timestamp with a zone"),
     (changed(time="2026-07-01T12:00:00"), "its time is no timestamp with a zone"),
     (changed(time="2026-13-01T12:00:00Z"), "its time is no moment that Python has"),
@@ -317,19 +323,19 @@ def without(name: str) -> tuple[tuple[str, bytes], ...]:
         ),
         (
             (*BINARY, ("ce_Tenant", b"a")),
-            "'Tenant' is no name of an extension: lower-case letters and digits are",
+            "'Tenant' is not a valid extension name: only lower-case letters and digits are allowed",
         ),
         (
             (*BINARY, ("ce_my-tenant", b"a")),
-            "'my-tenant' is no name of an extension: lower-case letters and digits are",
+            "'my-tenant' is not a valid extension name: only lower-case letters and digits are allowed",
         ),
         (
             (*BINARY, ("ce_", b"a")),
-            "'' is no name of an extension: lower-case letters and digits are",
+            "'' is not a valid extension name: only lower-case letters and digits are allowed",
         ),
         (
             (*BINARY, ("ce_data", b"a")),
-            "'data' is no name of an extension: lower-case letters and digits are",
+            "'data' is not a valid extension name: only lower-case letters and digits are allowed",
         ),
     ],
 )
@@ -655,8 +661,8 @@ def test_what_an_event_says_itself_goes_first_then_headers_then_the_channel() ->
 @pytest.mark.parametrize(
     ("header", "said"),
     [
-        (("ce_data", b"a"), "'data' is no name of an extension"),
-        (("ce_Tenant", b"a"), "'Tenant' is no name of an extension"),
+        (("ce_data", b"a"), "'data' is not a valid extension name"),
+        (("ce_Tenant", b"a"), "'Tenant' is not a valid extension name"),
         (("ce_tenant", b"\xff"), "one of its headers is an attribute, and not UTF-8"),
         (("ce_time", b"today"), "its time is no timestamp with a zone"),
     ],
@@ -784,10 +790,10 @@ NAIVE, BEFORE = datetime(2026, 7, 1), datetime(1, 1, 1, tzinfo=timezone(timedelt
         (CloudEvent({}, **SAID, subject="\ud800"), "its subject cannot be written in UTF-8"),
         (
             CloudEvent({}, **SAID, extensions={"Tenant": "a"}),
-            "'Tenant' is no name of an extension: lower-case letters ",
+            "'Tenant' is not a valid extension name: only lower-case letters ",
         ),
-        (CloudEvent({}, **SAID, extensions={"data": "a"}), "'data' is no name of an extension"),
-        (CloudEvent({}, **SAID, extensions={"id": "a"}), "'id' is no name of an extension"),
+        (CloudEvent({}, **SAID, extensions={"data": "a"}), "'data' is not a valid extension name"),
+        (CloudEvent({}, **SAID, extensions={"id": "a"}), "'id' is not a valid extension name"),
         (
             CloudEvent({}, **SAID, extensions={"a": 1.5}),
             "its a is not a string, a boolean, an integer, bytes or a ",
@@ -813,6 +819,6 @@ def test_text_that_is_said_to_be_json_and_is_none_is_refused(mode: Any) -> None:
     event = CloudEvent("hello", datacontenttype="application/json", **SAID)
     with pytest.raises(
         EncodeError,
-        match=r"its datacontenttype says JSON, and what was made of its data .str. is none",
+        match=r"its datacontenttype says JSON, but its data .str. was not written as JSON",
     ):
         write(event, mode=mode)

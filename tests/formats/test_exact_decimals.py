@@ -27,11 +27,17 @@ from pydantic import (
 )
 
 from reactive_kafka.errors import DecodeError
-from reactive_kafka.formats import Registered, Schemas, decoder_for, models, record_decoder_for
-from reactive_kafka.formats.cloudevents_read import Parts
+from reactive_kafka.formats import (
+    ChannelSchemas,
+    SchemaSource,
+    decoder_for,
+    models,
+    record_decoder_for,
+)
+from reactive_kafka.formats.cloudevents_read import ValueAndHeaders
 from reactive_kafka.formats.exact_decimals import exactly, is_suspect
-from reactive_kafka.formats.registered.schemas import ById, Schema
-from reactive_kafka.formats.wanted import wanted
+from reactive_kafka.formats.payload_type import payload_type_of
+from reactive_kafka.formats.registered.schema_questions import ById, Schema
 from tests.formats.test_quick_json import without_msgspec
 
 LONG = "12345678901234567.89"
@@ -182,14 +188,17 @@ def test_it_is_so_with_a_json_schema_and_in_a_cloud_event(
     annotation: Any, value: str, expected: Any
 ) -> None:
     document = value.replace("N", LONG)
-    schemas = Schemas("orders")
+    schemas = ChannelSchemas("orders")
     schemas.answered(ById(1), Schema("JSON", "{}"))
-    of_schema = decoder_for(annotation, "json-schema", Registered(schemas, "orders"))
+    of_schema = decoder_for(annotation, "json-schema", SchemaSource(schemas, "orders"))
     assert of_schema is not None
     assert of_schema(b"\0\0\0\0\1" + document.encode()) == expected
     event = f'{{"specversion": "1.0", "id": "1", "source": "s", "type": "t", "data": {document}}}'.encode()
     of_event = record_decoder_for(annotation, None, decoder_for(annotation, "json"))
-    assert of_event(Parts(event, (("content-type", b"application/cloudevents+json"),))) == expected
+    assert (
+        of_event(ValueAndHeaders(event, (("content-type", b"application/cloudevents+json"),)))
+        == expected
+    )
 
 
 @pytest.mark.parametrize(("annotation", "value", "expected"), CASES)
@@ -253,7 +262,9 @@ def test_what_quotes_would_change_is_read_as_before(annotation: Any, expected: A
 )
 def test_a_refusal_is_the_same_as_without_the_digits(annotation: Any, value: str) -> None:
     adapter: TypeAdapter[Any] = TypeAdapter(annotation)
-    explain = models.explain_model(wanted(annotation).name, models.words_of(adapter.core_schema))
+    explain = models.explain_model(
+        payload_type_of(annotation).name, models.words_of(adapter.core_schema)
+    )
     with pytest.raises(ValueError) as plain:
         adapter.validate_json(value.replace("N", LONG))
     with pytest.raises(DecodeError) as refused:

@@ -20,8 +20,8 @@ from referencing import Registry, Resource
 from referencing.jsonschema import specification_with
 
 from reactive_kafka.errors import DecodeError
-from reactive_kafka.formats import Decoder, Registered, Schemas, decoder_for
-from reactive_kafka.formats.registered.schemas import ById, Reference, Schema
+from reactive_kafka.formats import ChannelSchemas, Decoder, SchemaSource, decoder_for
+from reactive_kafka.formats.registered.schema_questions import ById, Reference, Schema
 
 SUITE = Path(__file__).parent.parent / "specs" / "json-schema-test-suite.tar.xz"
 REMOTES = "http://localhost:1234/"
@@ -113,9 +113,9 @@ def ours(draft: str, schema: Any) -> Decoder:
         references = [
             Reference(uri, uri, 1, Schema("JSON", other)) for uri, other in remotes(draft).items()
         ]
-    schemas = Schemas("orders")
+    schemas = ChannelSchemas("orders")
     schemas.answered(ById(1), Schema("JSON", text, tuple(references)))
-    decode = decoder_for(Any, "json-schema", Registered(schemas, "orders"))
+    decode = decoder_for(Any, "json-schema", SchemaSource(schemas, "orders"))
     assert decode is not None
     return decode
 

@@ -12,8 +12,15 @@ from typing import Any
 import pytest
 
 from reactive_kafka.errors import DecodeError
-from reactive_kafka.formats import FormatError, Registered, Schemas, decoder_for, encoder_for
-from reactive_kafka.formats.registered.schemas import ById, IdOf, Reference, Schema, SchemaMissing
+from reactive_kafka.formats import (
+    ChannelSchemas,
+    FormatError,
+    SchemaSource,
+    decoder_for,
+    encoder_for,
+)
+from reactive_kafka.formats.registered.channel_schemas import SchemaMissing
+from reactive_kafka.formats.registered.schema_questions import ById, IdOf, Reference, Schema
 
 DRAFTS = {
     "4": "http://json-schema.org/draft-04/schema#",
@@ -25,14 +32,14 @@ DRAFTS = {
 WITH_BOOLEANS = ["6", "7", "2019", "2020"]
 
 
-def source(document: Any, *references: Reference) -> Registered:
+def source(document: Any, *references: Reference) -> SchemaSource:
     """Schema 1 is this one."""
-    schemas = Schemas("orders")
+    schemas = ChannelSchemas("orders")
     schemas.answered(ById(1), Schema("JSON", json.dumps(document), references))
-    return Registered(schemas, "orders")
+    return SchemaSource(schemas, "orders")
 
 
-def refusal(where: Registered, value: Any) -> str:
+def refusal(where: SchemaSource, value: Any) -> str:
     """Why a record cannot be decoded; empty: it can."""
     decode = decoder_for(Any, "json-schema", where)
     assert decode is not None
@@ -43,7 +50,7 @@ def refusal(where: Registered, value: Any) -> str:
     return ""
 
 
-def fits(where: Registered, value: Any) -> bool:
+def fits(where: SchemaSource, value: Any) -> bool:
     return not refusal(where, value)
 
 
@@ -366,7 +373,7 @@ def test_files_of_one_name_have_subjects_of_their_own(tmp_path: Path) -> None:
         b__line={"$ref": "sku.json"},
         b__sku={"type": "integer"},
     )
-    encode = encoder_for("json-schema", Registered(Schemas("out"), "orders", file=file))
+    encode = encoder_for("json-schema", SchemaSource(ChannelSchemas("out"), "orders", file=file))
     with pytest.raises(SchemaMissing) as missing:
         encode(7)
     assert isinstance(missing.value.ask, IdOf)

@@ -21,12 +21,12 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, Strict, create_model, field_validator
 
 from reactive_kafka.errors import DecodeError
-from reactive_kafka.formats import Registered, Schemas, decoder_for
+from reactive_kafka.formats import ChannelSchemas, SchemaSource, decoder_for
 from reactive_kafka.formats.models import Model, model_for
-from reactive_kafka.formats.objects import checker_for
+from reactive_kafka.formats.object_checker import checker_for
+from reactive_kafka.formats.payload_type import payload_type_of
 from reactive_kafka.formats.registered.proto_files import class_of, compiled_text, file_of
-from reactive_kafka.formats.registered.schemas import ById, Schema
-from reactive_kafka.formats.wanted import wanted
+from reactive_kafka.formats.registered.schema_questions import ById, Schema
 
 ID = "00000000-0000-0000-0000-000000000001"
 MOMENT = "2026-01-01T00:00:00Z"
@@ -214,7 +214,7 @@ def assert_alike(model: Model, value: Any) -> None:
 
 @pytest.mark.parametrize("part", PARTS)
 def test_a_strict_model_reads_plain_data_as_its_json(part: Any) -> None:
-    model = model_for(wanted(of_field(part)))
+    model = model_for(payload_type_of(of_field(part)))
     for value in DATA:
         assert_alike(model, {"it": value})
 
@@ -222,14 +222,14 @@ def test_a_strict_model_reads_plain_data_as_its_json(part: Any) -> None:
 # Where it reads objects, pydantic takes True for one second without strictness.
 @pytest.mark.parametrize("part", [part for part in PARTS if part is not timedelta])
 def test_a_type_that_is_not_strict_reads_plain_data_as_its_json(part: Any) -> None:
-    model = model_for(wanted(part))
+    model = model_for(payload_type_of(part))
     for value in DATA:
         assert_alike(model, value)
 
 
 @pytest.mark.parametrize("part", STRICT_ALONE)
 def test_a_type_may_be_strict_alone(part: Any) -> None:
-    model = model_for(wanted(Annotated[part, Strict()]))
+    model = model_for(payload_type_of(Annotated[part, Strict()]))
     for value in DATA:
         assert_alike(model, value)
 
@@ -249,7 +249,7 @@ def test_a_type_may_be_strict_alone(part: Any) -> None:
 )
 def test_strict_is_strict_still(annotation: Any, value: Any) -> None:
     with pytest.raises(pydantic.ValidationError):
-        model_for(wanted(of_field(annotation))).from_value({"it": value})
+        model_for(payload_type_of(of_field(annotation))).from_value({"it": value})
 
 
 def test_objects_that_json_has_no_form_for_are_taken_as_they_are() -> None:
@@ -262,7 +262,7 @@ def test_objects_that_json_has_no_form_for_are_taken_as_they_are() -> None:
         id=(uuid.UUID, ...),
         of=(set[bytes], ...),
     )
-    read: Any = model_for(wanted(holder)).from_value(
+    read: Any = model_for(payload_type_of(holder)).from_value(
         {"raw": b"\xff", "at": at, "id": ID, "of": [b"\xfe"]}
     )
     assert (read.raw, read.at, read.id, read.of) == (b"\xff", at, uuid.UUID(ID), {b"\xfe"})
@@ -275,7 +275,7 @@ def test_a_types_own_reading_is_kept_where_nothing_differs() -> None:
         int | str,
         list[dict[str, int | None]],
     ):
-        model = model_for(wanted(annotation))
+        model = model_for(payload_type_of(annotation))
         assert model.from_value == model.from_object
 
 
@@ -318,11 +318,11 @@ TEXTS = ("id", "colour", "at", "day", "either")
 
 
 def avro(annotation: Any, schema: Any, value: Any) -> Any:
-    schemas = Schemas("orders")
+    schemas = ChannelSchemas("orders")
     schemas.answered(ById(1), Schema("AVRO", json.dumps(schema)))
     data = BytesIO()
     fastavro.schemaless_writer(data, fastavro.parse_schema(schema), value)
-    decode = decoder_for(annotation, "avro", Registered(schemas, "orders"))
+    decode = decoder_for(annotation, "avro", SchemaSource(schemas, "orders"))
     assert decode is not None
     return decode(b"\0\0\0\0\1" + data.getvalue())
 
@@ -336,10 +336,10 @@ def message() -> Any:
 
 
 def protobuf(annotation: Any, value: dict[str, Any]) -> Any:
-    schemas = Schemas("orders")
+    schemas = ChannelSchemas("orders")
     schemas.answered(ById(1), message())
     written = class_of(file_of(message()).message_types_by_name["Everything"])(**value)
-    decode = decoder_for(annotation, "protobuf", Registered(schemas, "orders"))
+    decode = decoder_for(annotation, "protobuf", SchemaSource(schemas, "orders"))
     assert decode is not None
     return decode(b"\0\0\0\0\1\0" + written.SerializeToString())
 

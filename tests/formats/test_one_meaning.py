@@ -17,18 +17,24 @@ from pydantic import create_model
 
 from reactive_kafka.errors import DecodeError, EncodeError
 from reactive_kafka.formats import (
-    Registered,
+    ChannelSchemas,
     SchemaMissing,
-    Schemas,
+    SchemaSource,
     decoder_for,
     encoder_for,
     record_decoder_for,
 )
 from reactive_kafka.formats.cloudevents import CloudEvent
-from reactive_kafka.formats.cloudevents_read import Parts
+from reactive_kafka.formats.cloudevents_read import ValueAndHeaders
 from reactive_kafka.formats.cloudevents_write import EventDefaults, EventWriter
 from reactive_kafka.formats.registered.proto_files import compiled_text
-from reactive_kafka.formats.registered.schemas import ById, IdOf, Known, Latest, Schema
+from reactive_kafka.formats.registered.schema_questions import (
+    ById,
+    IdOf,
+    LatestOf,
+    Schema,
+    SchemaWithId,
+)
 from tests.formats import meaning
 from tests.formats.meaning import READINGS, REFUSED, ROWS, SAME, Cell, Reading, Row
 
@@ -60,9 +66,9 @@ def of_event(mode: Any) -> Callable[[Any, Cell, Path], tuple[Write, Read]]:
         writer = EventWriter("out", defaults, encoder_for("json"), "json")
         decode = record_decoder_for(kind, "json", decoder_for(kind, "json"))
 
-        def write(value: object) -> Parts:
+        def write(value: object) -> ValueAndHeaders:
             record = writer.write(CloudEvent(data=value, id="1"), (), 0.0)
-            return Parts(record.value, record.headers)
+            return ValueAndHeaders(record.value, record.headers)
 
         return write, decode
 
@@ -70,8 +76,8 @@ def of_event(mode: Any) -> Callable[[Any, Cell, Path], tuple[Write, Read]]:
 
 
 def of_json_schema(kind: Any, _: Cell, __: Path) -> tuple[Write, Read]:
-    schemas = Schemas("orders")
-    source = Registered(schemas, "orders")
+    schemas = ChannelSchemas("orders")
+    source = SchemaSource(schemas, "orders")
     return registering(encoder_for("json-schema", source), schemas), decoder(
         kind, "json-schema", source
     )
@@ -80,17 +86,17 @@ def of_json_schema(kind: Any, _: Cell, __: Path) -> tuple[Write, Read]:
 def of_avro(kind: Any, cell: Cell, folder: Path) -> tuple[Write, Read]:
     file = folder / "holder.avsc"
     file.write_text(json.dumps(avro_schema(cell.form)))
-    schemas = Schemas("orders")
-    encode = encoder_for("avro", Registered(schemas, "orders", file=str(file)))
-    return registering(encode, schemas), decoder(kind, "avro", Registered(schemas, "orders"))
+    schemas = ChannelSchemas("orders")
+    encode = encoder_for("avro", SchemaSource(schemas, "orders", file=str(file)))
+    return registering(encode, schemas), decoder(kind, "avro", SchemaSource(schemas, "orders"))
 
 
 def of_protobuf(kind: Any, cell: Cell, _: Path) -> tuple[Write, Read]:
     schema = proto_schema(cell.form)
-    schemas = Schemas("orders")
+    schemas = ChannelSchemas("orders")
     schemas.answered(ById(1), schema)
-    schemas.answered(Latest("orders-value"), Known(1, schema))
-    source = Registered(schemas, "orders", register=False)
+    schemas.answered(LatestOf("orders-value"), SchemaWithId(1, schema))
+    source = SchemaSource(schemas, "orders", register=False)
     return encoder_for("protobuf", source), decoder(kind, "protobuf", source)
 
 
@@ -104,13 +110,13 @@ def proto_schema(field: str) -> Schema:
     return Schema("PROTOBUF", compiled_text(Schema("PROTOBUF", text)))
 
 
-def decoder(kind: Any, format: str, source: Registered) -> Read:
+def decoder(kind: Any, format: str, source: SchemaSource) -> Read:
     made = decoder_for(kind, format, source)
     assert made is not None
     return made
 
 
-def registering(encode: Write, schemas: Schemas) -> Write:
+def registering(encode: Write, schemas: ChannelSchemas) -> Write:
     """An encoder whose schema gets the id 1."""
 
     def write(value: object) -> Any:
@@ -169,15 +175,15 @@ def plain_writer(format: str, reading: Reading, folder: Path) -> Write:
     """What writes data that somebody else has made."""
     if format == "json":
         return encoder_for("json")
-    schemas = Schemas("orders")
+    schemas = ChannelSchemas("orders")
     if format == "avro":
         file = folder / "plain.avsc"
         file.write_text(json.dumps(avro_schema(reading.avro)))
         return registering(
-            encoder_for("avro", Registered(schemas, "orders", file=str(file))), schemas
+            encoder_for("avro", SchemaSource(schemas, "orders", file=str(file))), schemas
         )
-    schemas.answered(Latest("orders-value"), Known(1, proto_schema(reading.protobuf)))
-    return encoder_for("protobuf", Registered(schemas, "orders", register=False))
+    schemas.answered(LatestOf("orders-value"), SchemaWithId(1, proto_schema(reading.protobuf)))
+    return encoder_for("protobuf", SchemaSource(schemas, "orders", register=False))
 
 
 def plain_reader(format: str, kind: Any, reading: Reading) -> Read:
@@ -185,10 +191,10 @@ def plain_reader(format: str, kind: Any, reading: Reading) -> Read:
         made = decoder_for(kind, "json")
         assert made is not None
         return made
-    schemas = Schemas("orders")
+    schemas = ChannelSchemas("orders")
     of_avro = Schema("AVRO", json.dumps(avro_schema(reading.avro)))
     schemas.answered(ById(1), of_avro if format == "avro" else proto_schema(reading.protobuf))
-    return decoder(kind, format, Registered(schemas, "orders"))
+    return decoder(kind, format, SchemaSource(schemas, "orders"))
 
 
 READ = [

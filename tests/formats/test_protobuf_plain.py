@@ -17,10 +17,10 @@ from pydantic import BaseModel
 from pydantic_core import to_json
 
 from reactive_kafka.errors import EncodeError
-from reactive_kafka.formats import Registered, Schemas, decoder_for, encoder_for
+from reactive_kafka.formats import ChannelSchemas, SchemaSource, decoder_for, encoder_for
 from reactive_kafka.formats.registered.proto_files import class_of, compiled_text, file_of
 from reactive_kafka.formats.registered.proto_plain import fill, to_plain
-from reactive_kafka.formats.registered.schemas import ById, Known, Latest, Schema
+from reactive_kafka.formats.registered.schema_questions import ById, LatestOf, Schema, SchemaWithId
 
 PROTO = """syntax = "proto3";
 package shop;
@@ -263,9 +263,9 @@ WITHOUT_A_ZONE: list[tuple[str, dict[str, Any]]] = [
 def test_a_time_without_a_zone_is_refused_wherever_it_stands(
     field: str, value: dict[str, Any]
 ) -> None:
-    schemas = Schemas("orders")
-    schemas.answered(Latest("orders-value"), Known(1, schema()))
-    encode = encoder_for("protobuf", Registered(schemas, "orders", register=False))
+    schemas = ChannelSchemas("orders")
+    schemas.answered(LatestOf("orders-value"), SchemaWithId(1, schema()))
+    encode = encoder_for("protobuf", SchemaSource(schemas, "orders", register=False))
     with pytest.raises(EncodeError) as refused:
         encode(value)
     assert str(refused.value) == f"dict does not fit the Protobuf message: {field} has no time zone"
@@ -287,18 +287,18 @@ UNFIT: list[tuple[dict[str, Any], str]] = [
 def test_what_does_not_fit_is_named_by_its_field_and_not_quoted(
     value: dict[str, Any], why: str
 ) -> None:
-    schemas = Schemas("orders")
-    schemas.answered(Latest("orders-value"), Known(1, schema()))
-    encode = encoder_for("protobuf", Registered(schemas, "orders", register=False))
+    schemas = ChannelSchemas("orders")
+    schemas.answered(LatestOf("orders-value"), SchemaWithId(1, schema()))
+    encode = encoder_for("protobuf", SchemaSource(schemas, "orders", register=False))
     with pytest.raises(EncodeError) as refused:
         encode(value)
     assert str(refused.value) == f"dict does not fit the Protobuf message: {why}"
 
 
 def test_a_model_is_refused_with_a_naive_time_too() -> None:
-    schemas = Schemas("orders")
-    schemas.answered(Latest("orders-value"), Known(1, schema()))
-    encode = encoder_for("protobuf", Registered(schemas, "orders", register=False))
+    schemas = ChannelSchemas("orders")
+    schemas.answered(LatestOf("orders-value"), SchemaWithId(1, schema()))
+    encode = encoder_for("protobuf", SchemaSource(schemas, "orders", register=False))
     with pytest.raises(
         EncodeError, match=r"^Order does not fit the Protobuf message: at has no time zone$"
     ):
@@ -365,10 +365,10 @@ class Order(BaseModel):
 def test_through_the_codecs_a_dict_keeps_everything_and_a_model_what_its_types_hold(
     annotation: Any,
 ) -> None:
-    schemas = Schemas("orders")
+    schemas = ChannelSchemas("orders")
     schemas.answered(ById(1), schema())
-    schemas.answered(Latest("orders-value"), Known(1, schema()))
-    source = Registered(schemas, "orders", register=False)
+    schemas.answered(LatestOf("orders-value"), SchemaWithId(1, schema()))
+    source = SchemaSource(schemas, "orders", register=False)
     message = kind()()
     message.at.nanos, message.took.nanos, message.value.null_value = 1_007, 1_007, 0
     message.what.type_url, message.what.value = UNKNOWN, b"\xff"

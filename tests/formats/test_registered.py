@@ -23,10 +23,10 @@ from pydantic import BaseModel, Field
 
 from reactive_kafka.errors import DecodeError, EncodeError
 from reactive_kafka.formats import (
+    ChannelSchemas,
     FormatError,
-    Registered,
     SchemaMissing,
-    Schemas,
+    SchemaSource,
     decoder_for,
     encoder_for,
 )
@@ -37,7 +37,14 @@ from reactive_kafka.formats.registered.proto_files import (
     schema_of_file,
     write_indexes,
 )
-from reactive_kafka.formats.registered.schemas import ById, IdOf, Known, Latest, Reference, Schema
+from reactive_kafka.formats.registered.schema_questions import (
+    ById,
+    IdOf,
+    LatestOf,
+    Reference,
+    Schema,
+    SchemaWithId,
+)
 from tests.schemas import protos
 
 
@@ -94,12 +101,12 @@ EVERYTHING = Everything(
 )
 
 
-def source(schema: Schema | None = None) -> Registered:
+def source(schema: Schema | None = None) -> SchemaSource:
     """Schema 1 is the one given."""
-    schemas = Schemas("orders")
+    schemas = ChannelSchemas("orders")
     if schema is not None:
         schemas.answered(ById(1), schema)
-    return Registered(schemas, "orders")
+    return SchemaSource(schemas, "orders")
 
 
 def round_trip(value: Any, format: str) -> Any:
@@ -257,12 +264,12 @@ PRIMITIVES: list[tuple[str, str, Any, Any]] = [
 ]
 
 
-def written(format: str, schema: str, value: Any, folder: Path) -> tuple[bytes, Registered]:
+def written(format: str, schema: str, value: Any, folder: Path) -> tuple[bytes, SchemaSource]:
     """The record that the schema of a file makes of a value, and what reads it."""
     file = folder / "schema.json"
     file.write_text(schema)
-    schemas = Schemas("orders")
-    encode = encoder_for(format, Registered(schemas, "orders", file=str(file)))
+    schemas = ChannelSchemas("orders")
+    encode = encoder_for(format, SchemaSource(schemas, "orders", file=str(file)))
     with pytest.raises(SchemaMissing) as missing:
         encode(value)
     assert isinstance(missing.value.ask, IdOf)
@@ -270,7 +277,7 @@ def written(format: str, schema: str, value: Any, folder: Path) -> tuple[bytes, 
     schemas.answered(ById(1), missing.value.ask.schema)
     data = encode(value)
     assert data is not None
-    return data, Registered(schemas, "orders")
+    return data, SchemaSource(schemas, "orders")
 
 
 @pytest.mark.parametrize(("format", "schema", "kind", "value"), PRIMITIVES)
@@ -310,10 +317,10 @@ def test_a_record_that_is_something_else_is_refused_with_what_is_expected(
 
 @pytest.mark.parametrize("value", ["text", b"bytes", 5, [1]])
 def test_protobuf_writes_nothing_that_has_no_fields(value: Any) -> None:
-    schemas = Schemas("orders")
+    schemas = ChannelSchemas("orders")
     text = compiled_text(Schema("PROTOBUF", 'syntax = "proto3"; message Order { int64 id = 1; }'))
-    schemas.answered(Latest("orders-value"), Known(1, Schema("PROTOBUF", text)))
-    encode = encoder_for("protobuf", Registered(schemas, "orders", register=False))
+    schemas.answered(LatestOf("orders-value"), SchemaWithId(1, Schema("PROTOBUF", text)))
+    encode = encoder_for("protobuf", SchemaSource(schemas, "orders", register=False))
     why = "does not fit the Protobuf message: it takes a message, a model or a dict, not "
     with pytest.raises(EncodeError, match=why):
         encode(value)

@@ -18,16 +18,16 @@ from reactive_kafka.broker.memory.rules import MemoryRecord
 from reactive_kafka.config.tables import SchemaRegistrySettings
 from reactive_kafka.errors import DecodeError, EncodeError
 from reactive_kafka.formats import (
-    Registered,
+    ChannelSchemas,
     SchemaMissing,
-    Schemas,
+    SchemaSource,
     decoder_for,
     encoder_for,
     record_decoder_for,
 )
 from reactive_kafka.formats.registered.avro_types import schema_of_type
 from reactive_kafka.formats.registered.proto_files import schema_of_file
-from reactive_kafka.formats.registered.schemas import ById, Known, Latest, Schema
+from reactive_kafka.formats.registered.schema_questions import ById, LatestOf, Schema, SchemaWithId
 from reactive_kafka.schemas.answers import NotFound, Refused, RegistryAway
 from reactive_kafka.schemas.rest import RestRegistry
 from tests.formats.types import OrderData, OrderModel, OrderStruct
@@ -245,7 +245,7 @@ def registry_answers() -> Iterator[Target]:
             schema = Schema("JSON", "{}")
             for call in (registry.schema(1), registry.latest("a"), registry.register("a", schema)):
                 with suppress(RegistryAway, NotFound, Refused):
-                    assert isinstance(runner.run(call), Schema | Known | int)
+                    assert isinstance(runner.run(call), Schema | SchemaWithId | int)
 
         yield check
         server.close()
@@ -261,12 +261,12 @@ def _data(draw: Random, format: str) -> bytes:
     )
 
 
-def _source(first: Schema, second: Schema) -> Registered:
-    schemas = Schemas("orders")
+def _source(first: Schema, second: Schema) -> SchemaSource:
+    schemas = ChannelSchemas("orders")
     schemas.answered(ById(1), first)
     schemas.answered(ById(2), second)
-    schemas.answered(Latest("orders-value"), Known(1, first))
-    return Registered(schemas, "orders", register=False)
+    schemas.answered(LatestOf("orders-value"), SchemaWithId(1, first))
+    return SchemaSource(schemas, "orders", register=False)
 
 
 def _changed(draw: Random, document: Any) -> Any:

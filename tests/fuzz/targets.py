@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from reactive_kafka.broker.memory.rules import MemoryRecord
-from reactive_kafka.checkpoint.states import codec_of
+from reactive_kafka.checkpoint.state_codec import codec_of
 from reactive_kafka.checkpoint.store import Checkpoint, Write
 from reactive_kafka.checkpoint.stores.files import FileStore
 from reactive_kafka.cli.dlq.letters import letter_of, own_headers, target_of

@@ -16,9 +16,21 @@ from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, Proto
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf.json_format import ParseDict
 
-from reactive_kafka.formats import Registered, SchemaMissing, Schemas, decoder_for, encoder_for
+from reactive_kafka.formats import (
+    ChannelSchemas,
+    SchemaMissing,
+    SchemaSource,
+    decoder_for,
+    encoder_for,
+)
 from reactive_kafka.formats.registered.proto_files import class_of, compiled, messages_of
-from reactive_kafka.formats.registered.schemas import Ask, ById, IdOf, Reference, Schema
+from reactive_kafka.formats.registered.schema_questions import (
+    ById,
+    IdOf,
+    Reference,
+    Schema,
+    SchemaQuestion,
+)
 
 SHAPES = Path(__file__).parent / "shapes"
 CONTEXT = SerializationContext("orders", MessageField.VALUE)
@@ -44,26 +56,26 @@ class World:
         self, annotation: Any, format: str, value: bytes | None, file: str | None = None
     ) -> Any:
         """What a handler with this annotation gets; *file* is the reader's schema."""
-        source = Registered(Schemas("orders"), "orders", file=file)
+        source = SchemaSource(ChannelSchemas("orders"), "orders", file=file)
         decode = decoder_for(annotation, format, source)
         assert decode is not None
         return self._answering(source, decode, value)
 
     def encode(self, format: str, value: Any, file: str | None = None) -> bytes:
         """What is written of a value by the schema of a file; None: by that of its type."""
-        source = Registered(Schemas("orders"), "orders", file=file)
+        source = SchemaSource(ChannelSchemas("orders"), "orders", file=file)
         found = self._answering(source, encoder_for(format, source), value)
         assert isinstance(found, bytes)
         return found
 
-    def _answering(self, source: Registered, call: Any, value: Any) -> Any:
+    def _answering(self, source: SchemaSource, call: Any, value: Any) -> Any:
         while True:
             try:
                 return call(value)
             except SchemaMissing as missing:
                 source.schemas.answered(missing.ask, self._answer(missing.ask))
 
-    def _answer(self, ask: Ask) -> Any:
+    def _answer(self, ask: SchemaQuestion) -> Any:
         if isinstance(ask, IdOf):
             return self._registered(ask.subject, ask.schema)
         assert isinstance(ask, ById)

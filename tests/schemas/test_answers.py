@@ -7,11 +7,11 @@ import json
 import pytest
 
 from reactive_kafka.schemas.answers import (
-    Meaning,
     NoGuids,
     NotFound,
     Refused,
     RegistryAway,
+    StatusMeaning,
     answer_of,
     meaning_of,
 )
@@ -124,7 +124,9 @@ def test_each_reason_has_the_status_and_the_registrys_own_words() -> None:
 
 def test_credentials_are_for_an_operator_to_mend() -> None:
     assert {
-        status for status in STATUSES if meaning_of(status, is_registry=True) is Meaning.NOT_ALLOWED
+        status
+        for status in STATUSES
+        if meaning_of(status, is_registry=True) is StatusMeaning.NOT_ALLOWED
     } == {
         401,
         403,

@@ -124,7 +124,7 @@ async def test_a_registry_with_tls_gets_our_certificate_and_has_to_show_its_own(
     }
     trusted = str(certificates / ("ours.crt" if is_known else "foreign.crt"))
     with registry_server(**tls(certificates)) as registry, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("reactive_kafka.schemas.registry.NOT_READY_S", 0.2)
+        patch.setattr("reactive_kafka.schemas.schema_registry.NOT_READY_S", 0.2)
         registry.add("orders-value", SCHEMA)
         async with running(app, registry, ssl_cafile=trusted, **client) as test:
             await test.send("orders", b"\0\0\0\0\1\4")

@@ -18,7 +18,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
 from reactive_kafka.errors import DecodeError
-from reactive_kafka.formats import FormatError, Registered, Schemas, decoder_for
+from reactive_kafka.formats import ChannelSchemas, FormatError, SchemaSource, decoder_for
 from reactive_kafka.formats.registered.proto_compiler import protoc
 from reactive_kafka.formats.registered.proto_files import (
     compiled,
@@ -28,7 +28,7 @@ from reactive_kafka.formats.registered.proto_files import (
     text_of,
 )
 from reactive_kafka.formats.registered.proto_known import is_built_in, known_file, known_names
-from reactive_kafka.formats.registered.schemas import ById, Reference, Schema
+from reactive_kafka.formats.registered.schema_questions import ById, Reference, Schema
 from tests.schemas.helpers import make_app, running, serialized
 from tests.schemas.server import RegistryServer
 
@@ -172,7 +172,7 @@ def test_a_file_that_needs_another_content_of_a_built_in_file_is_refused(tmp_pat
     text = 'syntax = "proto3"; import "google/type/money.proto"; message Price { google.type.Coins coins = 1; }'
     coins = 'syntax = "proto3"; package google.type; message Coins {}'
     written(tmp_path, {"price.proto": text, "google/type/money.proto": coins})
-    source = Registered(Schemas("orders"), "orders", file=str(tmp_path / "price.proto"))
+    source = SchemaSource(ChannelSchemas("orders"), "orders", file=str(tmp_path / "price.proto"))
     with pytest.raises(
         FormatError, match=r"price.proto does not fit the files that are built in .*Coins"
     ):
@@ -193,9 +193,9 @@ def test_common_types_that_confluents_serialisers_lack_are_referred_to_and_read_
 
 def test_an_import_without_a_reference_is_named() -> None:
     main = FileDescriptorProto(name="main.proto", syntax="proto3", dependency=["shop/line.proto"])
-    schemas = Schemas("orders")
+    schemas = ChannelSchemas("orders")
     schemas.answered(ById(1), Schema("PROTOBUF", text_of(main.SerializeToString())))
-    decode = decoder_for(dict, "protobuf", Registered(schemas, "orders"))
+    decode = decoder_for(dict, "protobuf", SchemaSource(schemas, "orders"))
     assert decode is not None
     with pytest.raises(
         DecodeError, match=r"schema 1 .*: it imports 'shop/line.proto', and has no reference to it"

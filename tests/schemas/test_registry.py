@@ -13,19 +13,18 @@ import pytest
 from reactive_kafka.clock import Clock
 from reactive_kafka.config.tables import SchemaRegistrySettings
 from reactive_kafka.errors import DecodeError, EncodeError
-from reactive_kafka.formats.registered.schemas import (
-    Ask,
+from reactive_kafka.formats.registered.channel_schemas import ChannelSchemas, SchemaMissing
+from reactive_kafka.formats.registered.schema_questions import (
     ByGuid,
     ById,
     IdOf,
-    Known,
     Schema,
-    SchemaMissing,
-    Schemas,
+    SchemaQuestion,
+    SchemaWithId,
 )
 from reactive_kafka.observe.events import SchemaAvailable, SchemaUnavailable
 from reactive_kafka.schemas.answers import NoGuids, NotFound, Refused, RegistryAway
-from reactive_kafka.schemas.registry import Registry
+from reactive_kafka.schemas.schema_registry import Registry
 from reactive_kafka.tasks import Tasks
 from tests.app.helpers import Recorder, in_virtual_time, now, settle_down
 
@@ -55,8 +54,8 @@ class Scripted:
     async def by_guid(self, guid: str) -> Schema:
         return await self.schema(0)
 
-    async def latest(self, subject: str) -> Known:
-        found: Known = await self._answer()
+    async def latest(self, subject: str) -> SchemaWithId:
+        found: SchemaWithId = await self._answer()
         return found
 
     async def register(self, subject: str, schema: Schema) -> int:
@@ -75,13 +74,13 @@ def registry_of(source: Scripted, observer: Recorder | None = None) -> tuple[Reg
     return registry, tasks
 
 
-def connected(registry: Registry, owner: str = "orders") -> Schemas:
-    schemas = Schemas(owner)
+def connected(registry: Registry, owner: str = "orders") -> ChannelSchemas:
+    schemas = ChannelSchemas(owner)
     schemas.connect(registry)
     return schemas
 
 
-def missing(schemas: Schemas, ask: Ask) -> SchemaMissing:
+def missing(schemas: ChannelSchemas, ask: SchemaQuestion) -> SchemaMissing:
     with pytest.raises(SchemaMissing) as raised:
         schemas.find(ask)
     return raised.value
@@ -282,7 +281,7 @@ async def test_a_bug_in_asking_is_told_and_tried_again_like_any_other_failure() 
 
 
 def test_a_channels_memory_of_schemas_is_bounded() -> None:
-    schemas = Schemas("orders")
+    schemas = ChannelSchemas("orders")
     for id in range(1_500):
         schemas.answered(ById(id), AVRO)
     assert schemas.find(ById(1_499)) == AVRO

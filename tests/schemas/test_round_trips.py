@@ -32,9 +32,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reactive_kafka.errors import DecodeError, EncodeError
-from reactive_kafka.formats import Registered, Schemas, decoder_for, encoder_for
+from reactive_kafka.formats import ChannelSchemas, SchemaSource, decoder_for, encoder_for
 from reactive_kafka.formats.registered.proto_files import class_of, file_of, text_of
-from reactive_kafka.formats.registered.schemas import ById, Known, Latest, Schema
+from reactive_kafka.formats.registered.schema_questions import ById, LatestOf, Schema, SchemaWithId
 from tests.formats.avro_world import apache
 from tests.schemas.codecs import CONTEXT, World
 
@@ -48,10 +48,10 @@ class Ours:
 
     def __init__(self, format: str, kind: Any, text: str) -> None:
         schema = Schema(kind, text)
-        schemas = Schemas("orders")
+        schemas = ChannelSchemas("orders")
         schemas.answered(ById(1), schema)
-        schemas.answered(Latest("orders-value"), Known(1, schema))
-        source = Registered(schemas, "orders", register=False)
+        schemas.answered(LatestOf("orders-value"), SchemaWithId(1, schema))
+        source = SchemaSource(schemas, "orders", register=False)
         decode = decoder_for(Any, format, source)
         assert decode is not None
         self.decode: Callable[[bytes], Any] = decode

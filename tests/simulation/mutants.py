@@ -39,8 +39,12 @@ FAST_TESTS = (
 )
 ONLY = {
     "spark": ("spark/", "commit/plans", "commit/metadata/codec"),
-    "states": ("checkpoint/states",),
-    "transactions": ("checkpoint/transaction", "checkpoint/open_transactions"),
+    "states": ("checkpoint/state_history",),
+    "transactions": (
+        "checkpoint/store_transactions",
+        "checkpoint/transaction_outcomes",
+        "checkpoint/open_transactions",
+    ),
     "checkpoint": ("checkpoint/",),
     "strings": ("commit/metadata/user", "commit/metadata/pending"),
     "chain": ("outgoing/transactions/",),
@@ -95,9 +99,13 @@ SPARK_VERDICTS, ATTEMPTS, BISECTION = (
     "spark/batches/failures.py",
     "spark/batches/runs.py",
 )
-STORE, STATES, CLAIM = "checkpoint/store.py", "checkpoint/states.py", "checkpoint/owned_row.py"
-CONSUMER, TRANSACTION = "checkpoint/consumer.py", "checkpoint/transaction.py"
-KEEPER = "checkpoint/rows.py"
+STORE, STATES, CLAIM = (
+    "checkpoint/store.py",
+    "checkpoint/state_history.py",
+    "checkpoint/owned_row.py",
+)
+CONSUMER, TRANSACTION = "checkpoint/consumer.py", "checkpoint/store_transactions.py"
+KEEPER = "checkpoint/channel_rows.py"
 BESIDE, TEXTS, DONE = (
     "commit/metadata/pending.py",
     "commit/metadata/user.py",
@@ -162,7 +170,7 @@ MUTANTS = (
     ),
     Mutant(
         "a store that answers reads takes writes, too",
-        "checkpoint/rows.py",
+        "checkpoint/channel_rows.py",
         "if not is_write and self._answered_at",
         "if False and self._answered_at",
         "checkpoint",
@@ -176,7 +184,7 @@ MUTANTS = (
     ),
     Mutant(
         "a refused transaction is tried again at once, for ever",
-        "checkpoint/transaction.py",
+        "checkpoint/store_transactions.py",
         "                if is_refused_again:",
         "                if False:",
         "checkpoint",
@@ -965,8 +973,8 @@ MUTANTS = (
     Mutant(
         "a state is ahead by one record",
         STATES,
-        "at = bisect_left(self._offsets, position) - 1\n        return",
-        "at = bisect_left(self._offsets, position + 1) - 1\n        return",
+        "place = bisect_left(self._offsets, position) - 1\n        if place",
+        "place = bisect_left(self._offsets, position + 1) - 1\n        if place",
     ),
     Mutant(
         "a failed attempt counts in the state",
@@ -977,19 +985,19 @@ MUTANTS = (
     Mutant(
         "what a nacked record has set counts",
         "checkpoint/hook.py",
-        "            claim.states.drop(delivery.offset)\n",
+        "            owned.states.drop(delivery.offset)\n",
         "            pass\n",
     ),
     Mutant(
         "a position is written without its state",
         CLAIM,
-        " else self.states.at(position)\n",
-        " else self.row.state\n",
+        "return self.states.at_position(position)\n",
+        "return self.checkpoint.state\n",
     ),
     Mutant(
         "other metadata at the position of before a seek settles the records after it",
         CLAIM,
-        "None if self._is_of_before(position) else self.tracker",
+        "None if self._is_from_before_seek(position) else self.tracker",
         "self.tracker",
     ),
     Mutant(
@@ -1025,8 +1033,8 @@ MUTANTS = (
     Mutant(
         "a transaction settles before it is stored",
         TRANSACTION,
-        "        try:\n            await self._rows.ask(opened.__aexit__(None, None, None))\n",
-        "        for part in parts:\n            self._outcomes.settle(part, part.deliveries)\n        try:\n            await self._rows.ask(opened.__aexit__(None, None, None))\n",
+        "        try:\n            await self._rows.ask(transaction.__aexit__(None, None, None))\n",
+        "        for part in parts:\n            self._outcomes.settle(part, part.deliveries)\n        try:\n            await self._rows.ask(transaction.__aexit__(None, None, None))\n",
     ),
     Mutant(
         "a transaction passes unsettled records",
@@ -1037,8 +1045,8 @@ MUTANTS = (
     Mutant(
         "a state stays when a seek goes back",
         CLAIM,
-        "None if goes_back or self.row",
-        "None if self.row",
+        "elif goes_back or stored is None",
+        "elif stored is None",
     ),
     Mutant(
         "a seek loses what the last settled record has set",
@@ -1049,7 +1057,7 @@ MUTANTS = (
     Mutant(
         "another client that takes a row over does not tell who had it",
         KEEPER,
-        "                self.overtaken(partition, before.owner)",
+        "                self.overtaken(partition, earlier.owner)",
         "                pass",
     ),
     Mutant(

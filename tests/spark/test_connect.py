@@ -21,9 +21,10 @@ from reactive_kafka.errors import (
     OffloadError,
     SessionLostError,
 )
-from reactive_kafka.formats import Registered, Schemas
-from reactive_kafka.formats.registered.schemas import ById, Schema, head
-from reactive_kafka.formats.texts import text_source
+from reactive_kafka.formats import ChannelSchemas, SchemaSource
+from reactive_kafka.formats.json_text import text_source
+from reactive_kafka.formats.registered.schema_questions import ById, Schema
+from reactive_kafka.formats.registered.wire_format import prefix_of
 from reactive_kafka.spark.batches.batch import SparkBatch
 from reactive_kafka.spark.batches.function import Payload
 from reactive_kafka.spark.batches.ledger import JobProgress
@@ -171,16 +172,16 @@ class TestOnAServer:
         schema = (
             '{"type": "record", "name": "Click", "fields": [{"name": "page", "type": "string"}]}'
         )
-        schemas, pages = Schemas("clicks"), list[str]()
+        schemas, pages = ChannelSchemas("clicks"), list[str]()
         schemas.answered(ById(1), Schema("AVRO", schema))
         payload = Payload(
             payload_schema(Click, "@app.spark('clicks')", base64=True),
-            texts=text_source("avro", Registered(schemas, "clicks"), True),
+            texts=text_source("avro", SchemaSource(schemas, "clicks"), True),
         )
         keep = lambda df, batch: pages.extend(row.page for row in df.collect())  # noqa: E731
         runner = runner_of(connected.engine, keep, payload=payload, schemas=schemas)
         (rejected,) = await runner.run_batch(
-            [values_of(CLICKS_0, [head(1) + b"\4/a", head(1) + b"\xff"])], attempt=1
+            [values_of(CLICKS_0, [prefix_of(1) + b"\4/a", prefix_of(1) + b"\xff"])], attempt=1
         )
         assert pages == ["/a"]
         assert (rejected.offset, "not data of schema 1" in str(rejected.reason)) == (1, True)

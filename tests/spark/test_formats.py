@@ -26,11 +26,11 @@ from pydantic import BaseModel, Field
 from reactive_kafka.clock import SYSTEM_CLOCK
 from reactive_kafka.config.tables import SchemaRegistrySettings
 from reactive_kafka.errors import OffloadError, RejectedByJobError
-from reactive_kafka.formats import Registered, Schemas
-from reactive_kafka.formats.registered.schemas import head
-from reactive_kafka.formats.texts import TextSource, text_source
+from reactive_kafka.formats import ChannelSchemas, SchemaSource
+from reactive_kafka.formats.json_text import TextSource, text_source
+from reactive_kafka.formats.registered.wire_format import prefix_of
 from reactive_kafka.records import HeaderPairs
-from reactive_kafka.schemas.registry import Registry
+from reactive_kafka.schemas.schema_registry import Registry
 from reactive_kafka.spark.batches.batch import Rejected
 from reactive_kafka.spark.batches.failures import UnfitExecutorsError
 from reactive_kafka.spark.batches.function import Payload
@@ -47,9 +47,9 @@ from .records import CLICKS_0, Raw, on_spark, part_of, runner_of
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def schemas(registry: RegistryServer) -> AsyncIterator[Schemas]:
+async def schemas(registry: RegistryServer) -> AsyncIterator[ChannelSchemas]:
     """What a channel knows of that registry."""
-    tasks, made = Tasks(), Schemas("clicks")
+    tasks, made = Tasks(), ChannelSchemas("clicks")
     made.connect(
         Registry(
             SchemaRegistrySettings(url=(registry.url,), timeout_s=2.0),
@@ -77,7 +77,9 @@ class Outcome(NamedTuple):
 def payload_of(
     model: Any, name: str, *, file: str | None = None, show_corrupt: bool = False
 ) -> Payload:
-    texts: TextSource = text_source(name, Registered(Schemas("clicks"), "clicks", file=file), True)
+    texts: TextSource = text_source(
+        name, SchemaSource(ChannelSchemas("clicks"), "clicks", file=file), True
+    )
     schema = payload_schema(model, "@app.spark('clicks')", base64=texts.is_binary)
     return Payload(schema, show_corrupt, texts=texts)
 
@@ -94,7 +96,7 @@ def part(values: Sequence[Value]) -> Any:
 
 
 def collecting(
-    engine: SparkEngine, payload: Payload, schemas: Schemas, **more: Any
+    engine: SparkEngine, payload: Payload, schemas: ChannelSchemas, **more: Any
 ) -> tuple[SparkRunner, list[Any]]:
     rows: list[Any] = []
     function = lambda df, batch: rows.extend(df.orderBy("offset").collect())  # noqa: E731
@@ -102,7 +104,7 @@ def collecting(
 
 
 async def run(
-    engine: SparkEngine, payload: Payload, schemas: Schemas, values: Sequence[Value]
+    engine: SparkEngine, payload: Payload, schemas: ChannelSchemas, values: Sequence[Value]
 ) -> Outcome:
     runner, rows = collecting(engine, payload, schemas)
     rejected = await runner.run_batch([part(values)], attempt=1)
@@ -170,7 +172,7 @@ VALUE = {
 
 @on_spark
 async def test_an_avro_record_has_the_models_columns(
-    engine: SparkEngine, confluent: SchemaRegistryClient, schemas: Schemas
+    engine: SparkEngine, confluent: SchemaRegistryClient, schemas: ChannelSchemas
 ) -> None:
     data = await serialized(AvroSerializer(confluent, json.dumps(ORDER)), VALUE)
     found = await run(engine, payload_of(Order, "avro"), schemas, [data])
@@ -200,7 +202,7 @@ class Odd(BaseModel):
 
 @on_spark
 async def test_numbers_times_and_symbols_come_as_they_were_written_or_do_not_fit(
-    engine: SparkEngine, confluent: SchemaRegistryClient, schemas: Schemas
+    engine: SparkEngine, confluent: SchemaRegistryClient, schemas: ChannelSchemas
 ) -> None:
     fields = [
         {"name": "rate", "type": "double"},
@@ -278,7 +280,10 @@ ONE, TWO, BARE = (
 
 @on_spark
 async def test_each_record_of_a_batch_has_its_own_writers_schema_and_those_that_cannot_be_decoded_are_told(
-    engine: SparkEngine, registry: RegistryServer, confluent: SchemaRegistryClient, schemas: Schemas
+    engine: SparkEngine,
+    registry: RegistryServer,
+    confluent: SchemaRegistryClient,
+    schemas: ChannelSchemas,
 ) -> None:
     one, two, bare = (AvroSerializer(confluent, text) for text in (ONE, TWO, BARE))
     first, second = (
@@ -292,8 +297,8 @@ async def test_each_record_of_a_batch_has_its_own_writers_schema_and_those_that_
         None,
         b'{"user": 1}',
         first[:-1],
-        head(99) + b"\2",
-        head(foreign) + b"{}",
+        prefix_of(99) + b"\2",
+        prefix_of(foreign) + b"{}",
         await serialized(bare, {"page": "/"}),
         first,
     ]
@@ -321,11 +326,11 @@ async def test_each_record_of_a_batch_has_its_own_writers_schema_and_those_that_
 
 @on_spark
 async def test_with_show_the_function_gets_what_cannot_be_decoded_and_waits_for_schemas_all_the_same(
-    engine: SparkEngine, confluent: SchemaRegistryClient, schemas: Schemas
+    engine: SparkEngine, confluent: SchemaRegistryClient, schemas: ChannelSchemas
 ) -> None:
     good = await serialized(AvroSerializer(confluent, ONE), {"user": 1})
     payload = payload_of(Click, "avro", show_corrupt=True)
-    found = await run(engine, payload, schemas, [good, b"x", head(9)])
+    found = await run(engine, payload, schemas, [good, b"x", prefix_of(9)])
     assert found.reasons == {}
     assert [(row["user"], row["_corrupt"]) for row in found.rows] == [
         (1, None),
@@ -336,7 +341,7 @@ async def test_with_show_the_function_gets_what_cannot_be_decoded_and_waits_for_
 
 @on_spark
 async def test_a_protobuf_message_has_the_models_columns(
-    engine: SparkEngine, confluent: SchemaRegistryClient, schemas: Schemas
+    engine: SparkEngine, confluent: SchemaRegistryClient, schemas: ChannelSchemas
 ) -> None:
     class Total(BaseModel):
         cents: int
@@ -385,7 +390,7 @@ async def test_a_protobuf_message_has_the_models_columns(
 
 @on_spark
 async def test_json_with_a_schema_has_the_models_columns(
-    engine: SparkEngine, confluent: SchemaRegistryClient, schemas: Schemas
+    engine: SparkEngine, confluent: SchemaRegistryClient, schemas: ChannelSchemas
 ) -> None:
     text = json.dumps(
         {"title": "Click", "type": "object", "properties": {"user": {"type": "integer"}}}
@@ -413,7 +418,7 @@ STRUCTURED = (("content-type", b"application/cloudevents+json"),)
 
 @on_spark
 async def test_the_data_of_cloud_events_has_the_models_columns_in_both_modes(
-    engine: SparkEngine, confluent: SchemaRegistryClient, schemas: Schemas
+    engine: SparkEngine, confluent: SchemaRegistryClient, schemas: ChannelSchemas
 ) -> None:
     envelope = json.dumps({**EVENT, "data": {"user": 1}}).encode()
     values: list[Value] = [
@@ -445,7 +450,10 @@ async def test_the_data_of_cloud_events_has_the_models_columns_in_both_modes(
 
 @on_spark
 async def test_a_batch_waits_for_a_registry_that_is_away_and_no_time_of_its_own_runs(
-    engine: SparkEngine, registry: RegistryServer, confluent: SchemaRegistryClient, schemas: Schemas
+    engine: SparkEngine,
+    registry: RegistryServer,
+    confluent: SchemaRegistryClient,
+    schemas: ChannelSchemas,
 ) -> None:
     good = await serialized(AvroSerializer(confluent, ONE), {"user": 1})
     registry.fault = 401
@@ -464,12 +472,14 @@ async def test_a_batch_waits_for_a_registry_that_is_away_and_no_time_of_its_own_
 @on_spark
 @pytest.mark.parametrize("ends", ["cancelled", "no waits"])
 async def test_a_batch_that_waits_for_a_schema_is_given_up_at_once(
-    engine: SparkEngine, registry: RegistryServer, schemas: Schemas, ends: str
+    engine: SparkEngine, registry: RegistryServer, schemas: ChannelSchemas, ends: str
 ) -> None:
     registry.fault = 500
     runner, rows = collecting(engine, payload_of(Click, "avro"), schemas)
     no_waits: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    work = asyncio.ensure_future(runner.run_batch([part([head(7)])], attempt=1, no_waits=no_waits))
+    work = asyncio.ensure_future(
+        runner.run_batch([part([prefix_of(7)])], attempt=1, no_waits=no_waits)
+    )
     await until(lambda: bool(registry.requests))
     if ends == "cancelled":
         work.cancel()
@@ -488,7 +498,7 @@ async def test_a_batch_that_waits_for_a_schema_is_given_up_at_once(
 
 @on_spark
 async def test_executors_that_lack_a_package_end_the_channel_and_no_record_is_to_blame(
-    engine: SparkEngine, schemas: Schemas
+    engine: SparkEngine, schemas: ChannelSchemas
 ) -> None:
     payload = payload_of(Click, "avro")
     # What comes to executors of another version: a name that their package does not have.

@@ -20,10 +20,10 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from reactive_kafka.errors import DecodeError, RejectedByJobError
-from reactive_kafka.formats import Registered, Schemas
-from reactive_kafka.formats.cloudevents_read import Parts
+from reactive_kafka.formats import ChannelSchemas, SchemaSource
+from reactive_kafka.formats.cloudevents_read import ValueAndHeaders
 from reactive_kafka.formats.decoders import decoder_for, record_decoder_for
-from reactive_kafka.formats.texts import text_source
+from reactive_kafka.formats.json_text import text_source
 from reactive_kafka.spark.batches.function import Payload
 from reactive_kafka.spark.batches.schema import KAFKA_COLUMNS, payload_schema
 from reactive_kafka.spark.session.engine import SparkEngine
@@ -47,13 +47,13 @@ def of_values(model: Any) -> Payload:
 
 
 def of_events(model: Any) -> Payload:
-    texts = text_source("cloudevents", Registered(Schemas("clicks"), "clicks"), True)
+    texts = text_source("cloudevents", SchemaSource(ChannelSchemas("clicks"), "clicks"), True)
     return Payload(payload_schema(model, "@app.spark('clicks')"), texts=texts)
 
 
 def event_decoder(model: Any) -> Callable[[bytes], Any]:
     read = record_decoder_for(model, "cloudevents")
-    return lambda value: read(Parts(value, EVENT))
+    return lambda value: read(ValueAndHeaders(value, EVENT))
 
 
 def value_decoder(model: Any) -> Callable[[bytes], Any]:
@@ -74,7 +74,9 @@ async def by_spark(
     function = lambda df, batch: rows.update(  # noqa: E731
         (row["offset"], row.asDict(recursive=True)) for row in df.collect()
     )  # noqa: E731, RUF100
-    runner = runner_of(engine, function, payload=reader.payload(model), schemas=Schemas("clicks"))
+    runner = runner_of(
+        engine, function, payload=reader.payload(model), schemas=ChannelSchemas("clicks")
+    )
     records = [Raw(at, value=text, headers=reader.headers) for at, text in enumerate(texts)]
     rejected = await runner.run_batch([part_of(CLICKS_0, records)], attempt=1)
     assert all(isinstance(one.reason, RejectedByJobError) for one in rejected or ())

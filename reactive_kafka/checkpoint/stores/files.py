@@ -17,34 +17,41 @@ from urllib.parse import quote
 
 from anyio import CapacityLimiter, to_thread
 
-from reactive_kafka.checkpoint.store import Checkpoint, Write, allows, checked
+from reactive_kafka.checkpoint.store import Checkpoint, Write, allows, validated_row
 from reactive_kafka.errors import CorruptCheckpointError, StoreAwayError
 from reactive_kafka.records import TopicPartition
 
 ANSWER_S = 10.0
-# Bytes of an encoded name; what is longer is cut and told apart by its hash.
+"""How long a call may take."""
 LONGEST_NAME = 180
-# bytes: a larger file is none of ours.
+"""Bytes of an encoded name. A longer one is cut, and made unique by its hash."""
 LARGEST = 64 * 1024 * 1024
+"""Bytes of a file. A larger one was not written by us."""
 _LOCK = ".lock"
 _LOCK_EVERY_S = 0.005
-# A pipe in the place of a file must not stop us.
+# Not blocking: opening a pipe that somebody has put in the place of a file would wait for ever.
 _AS_IT_IS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 Step = Literal["lock", "create", "write", "sync", "replace", "sync folder"]
+"""The steps of a write, for tests."""
 
 T = TypeVar("T")
 
 
 class FileStore:
-    """``folder/<group>/<topic>-<partition>.json``, names percent-encoded; for one host, or a file
-    system that locks.
+    """Files ``folder/<group>/<topic>-<partition>.json``, with percent-encoded names.
 
-    A file is replaced as a whole: written beside the old one, synced, renamed over it, and its
-    folder synced. A crash leaves the old one or the new one. Writers take turns by an ``flock`` of
-    the group's folder's ``.lock``. The folder is made if missing, with rights for its owner only.
-    *step* is called before each step of a write, for tests: what it raises is a crash there. A call
-      may take *answer_s*.
+    It is for members on one host, or for a file system with locks.
+
+    A file is replaced as a whole: the new one is written next to the old one, synced, and renamed
+    over it, and the folder is synced. After a crash there is the old file or the new one. Writers
+    take turns by an ``flock`` of ``.lock`` in the group's folder.
+
+    Args:
+        folder: The store's folder. If it is missing it is made, with rights for its owner only.
+        step: Called before each step of a write, for tests. An error that it raises is a crash
+            there.
+        answer_s: How long a call may take.
     """
 
     def __init__(
@@ -63,12 +70,9 @@ class FileStore:
         return f"FileStore({str(self._folder)!r})"
 
     def path(self, group: str, partition: TopicPartition) -> Path:
-        """Where the row of a partition is."""
-        return (
-            self._folder
-            / _encoded(group)
-            / f"{_encoded(partition.topic)}-{partition.partition}.json"
-        )
+        """Return the path of a partition's row."""
+        name = f"{_encoded(partition.topic)}-{partition.partition}.json"
+        return self._folder / _encoded(group) / name
 
     async def read(
         self, group: str, partitions: Collection[TopicPartition]
@@ -81,11 +85,12 @@ class FileStore:
         return await self._in_thread(self._write, group, dict(writes))
 
     async def close(self) -> None:
-        """No file is open between calls."""
+        """Do nothing: no file is open between calls."""
 
     async def _in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
-        """Run a call in a thread; given up at the deadline, its thread ends by itself, and can do
-        no harm.
+        """Run a call in a thread, and give it up at the deadline.
+
+        The thread of an abandoned call ends by itself, and writes nothing by then.
         """
         self._threads = self._threads or CapacityLimiter(4)
         try:
@@ -101,19 +106,22 @@ class FileStore:
     def _read(
         self, group: str, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, Checkpoint]:
+        rows = {}
         with self._opened(group) as folder:
-            return {
-                one: row for one in partitions if (row := self._row(folder, group, one)) is not None
-            }
+            for partition in partitions:
+                row = self._row(folder, group, partition)
+                if row is not None:
+                    rows[partition] = row
+        return rows
 
     def _write(
         self, group: str, writes: Mapping[TopicPartition, Write]
     ) -> frozenset[TopicPartition]:
         with self._opened(group) as folder, self._locked(folder, group):
             return frozenset(
-                one
-                for one in sorted(writes)
-                if not self._write_one(folder, group, one, writes[one])
+                partition
+                for partition in sorted(writes)
+                if not self._write_one(folder, group, partition, writes[partition])
             )
 
     def _write_one(self, folder: int, group: str, partition: TopicPartition, write: Write) -> bool:
@@ -127,12 +135,13 @@ class FileStore:
         }
         content = json.dumps({**row, **write.checkpoint._asdict()}, indent=1) + "\n"
         path = self.path(group, partition)
-        with _told(path):
+        with _translated_errors(path):
             self._replace(folder, path.name, content.encode())
         return True
 
     def _replace(self, folder: int, name: str, content: bytes) -> None:
-        # One name: whoever has the lock is alone, and a crash leaves one file behind at most.
+        # Always the same name: only the owner of the lock writes it, and a crash leaves at most one
+        # such file.
         new = f".{name}.new"
         self._step("create")
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _AS_IT_IS
@@ -149,7 +158,7 @@ class FileStore:
 
     def _row(self, folder: int, group: str, partition: TopicPartition) -> Checkpoint | None:
         path = self.path(group, partition)
-        with _told(path):
+        with _translated_errors(path):
             try:
                 file = os.open(path.name, os.O_RDONLY | _AS_IT_IS, dir_fd=folder)
             except FileNotFoundError:
@@ -162,31 +171,31 @@ class FileStore:
 
     @contextmanager
     def _opened(self, group: str) -> Iterator[int]:
-        """The group's folder, made if it is missing; never through a link below the store's own
-        folder.
+        """Open the group's folder, and make it if it is missing.
+
+        Links are not followed below the store's own folder.
         """
         with ExitStack() as opened:
-            with _told(self._folder):
+            with _translated_errors(self._folder):
                 _make(self._folder)
                 root = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             opened.callback(os.close, root)
-            with _told(self._folder / _encoded(group)):
+            with _translated_errors(self._folder / _encoded(group)):
                 folder = _folder_in(root, _encoded(group))
             opened.callback(os.close, folder)
             yield folder
 
     def _wait_for(self, lock: int, path: Path) -> None:
-        """Lock, trying again and again: a thread that waits inside of flock could not be given
-        up.
-        """
-        # Over before the call is given up, so that it does not write afterwards.
+        """Take the lock. It is polled, because a thread that waits in flock cannot be stopped."""
+        # This ends before the call is given up, so that an abandoned call does not write.
         patience_s = 0.8 * self._answer_s
-        give_up = time.monotonic() + patience_s
+        give_up_at = time.monotonic() + patience_s
         while True:
             try:
-                return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
             except BlockingIOError as error:
-                if time.monotonic() > give_up:
+                if time.monotonic() > give_up_at:
                     text = f"{path} has been locked by another process for {patience_s:g} s"
                     raise StoreAwayError(text) from error
             time.sleep(_LOCK_EVERY_S)
@@ -195,20 +204,21 @@ class FileStore:
     def _locked(self, folder: int, group: str) -> Iterator[None]:
         path = self._folder / _encoded(group) / _LOCK
         self._step("lock")
-        with _told(path):
+        with _translated_errors(path):
             lock = os.open(_LOCK, os.O_RDWR | os.O_CREAT | _AS_IT_IS, 0o600, dir_fd=folder)
         try:
-            with _told(path):
+            with _translated_errors(path):
                 self._wait_for(lock, path)
             yield
         finally:
-            # Which unlocks it.
+            # Closing the file releases the lock.
             os.close(lock)
 
 
 def _make(folder: Path) -> None:
-    """Make it, and what is missing above it, for the owner alone: whoever may write above could put
-    another there.
+    """Make a folder and its missing parents, for the owner alone.
+
+    Others who may write to a parent could put another folder in its place.
     """
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -222,7 +232,7 @@ def _folder_in(root: int, name: str) -> int:
     try:
         return os.open(name, flags, dir_fd=root)
     except FileNotFoundError:
-        # Another process was faster.
+        # Another process may have made it meanwhile.
         with suppress(FileExistsError):
             os.mkdir(name, 0o700, dir_fd=root)
         os.fsync(root)
@@ -230,9 +240,12 @@ def _folder_in(root: int, name: str) -> int:
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """Errors of the system as ours: the store is away (full, read-only, no rights), or the path is
-    no file of ours.
+def _translated_errors(path: Path) -> Iterator[None]:
+    """Translate errors of the system.
+
+    Raises:
+        CorruptCheckpointError: The path is a link, or is no file or folder of ours.
+        StoreAwayError: Any other error: the disk is full, it is read-only, a right is missing.
     """
     try:
         yield
@@ -245,16 +258,14 @@ def _told(path: Path) -> Iterator[None]:
 
 
 def _encoded(name: str) -> str:
-    """A name as one part of a path: no separator, no leading dot, no longer than a file system
-    takes.
-    """
+    """Return a name that fits into a path: no separator, no leading dot, not too long."""
     encoded = quote(name, safe="")
     if encoded.startswith("."):
         encoded = f"%2E{encoded[1:]}"
     if len(encoded) > LONGEST_NAME:
-        # No encoding has "%" and so many digits.
+        # An encoded name never has so many digits after a "%", so this one cannot be another's.
         encoded = f"{encoded[:100]}%{sha256(name.encode()).hexdigest()[:40]}"
-    # The empty name.
+    # A name can be empty, a file's name cannot.
     return encoded or "%"
 
 
@@ -271,15 +282,18 @@ def _parsed(path: Path, content: bytes, group: str, partition: TopicPartition) -
         raise CorruptCheckpointError(
             f"{path} is for {named[1:]} (version {named[0]!r}), not for {(group, *partition)}"
         )
-    return checked(str(path), *values)
+    return validated_row(str(path), *values)
 
 
 def _read_all(file: int) -> bytes:
-    parts = []
+    chunks: list[bytes] = []
     size = 0
-    while part := os.read(file, 1 << 20):
-        parts.append(part)
-        size += len(part)
+    while True:
+        chunk = os.read(file, 1 << 20)
+        if not chunk:
+            return b"".join(chunks)
+        chunks.append(chunk)
+        size += len(chunk)
         if size > LARGEST:
+            # This errno counts as "no file of ours".
             raise OSError(errno.ENXIO, f"larger than {LARGEST} bytes")
-    return b"".join(parts)

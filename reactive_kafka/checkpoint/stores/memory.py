@@ -1,6 +1,4 @@
-"""A store in memory, for tests and simulations: it fails, waits and loses answers as it is told
-to.
-"""
+"""A store in memory, for tests and simulations. Scripts make it fail, wait and lose answers."""
 
 from __future__ import annotations
 
@@ -11,64 +9,65 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from reactive_kafka.broker.memory.state import Hold
-from reactive_kafka.checkpoint.store import Checkpoint, Write, allows, refuse
+from reactive_kafka.checkpoint.store import Checkpoint, Write, allows, raise_if_refused
 from reactive_kafka.errors import CheckpointRefusedError, CorruptCheckpointError, StoreAwayError
 from reactive_kafka.records import TopicPartition
 
 DEADLINE_S = 10.0
 
-Call = Literal["read", "write", "enter", "exit"]
+CallKind = Literal["read", "write", "enter", "exit"]
 """``enter`` and ``exit`` are the start and the end of a transaction."""
 
 Outcome = Literal["ok", "away", "lost", "late", "corrupt"]
 """What becomes of a call.
 
-``away``: nothing happens, and it raises. ``lost``: it takes effect, and raises. ``late``: it
-raises, and takes effect when :meth:`Rows.land` is called. ``corrupt``: what is stored cannot be
-read.
+``away``: it raises and has no effect. ``lost``: it takes effect, and raises. ``late``: it raises,
+and takes effect when :meth:`Rows.land` is called. ``corrupt``: the row cannot be read.
 """
 
 T = TypeVar("T")
 
 
-class Written(NamedTuple):
-    """One row that somebody tried to write."""
+class WriteAttempt(NamedTuple):
+    """One row that a client tried to write.
 
-    # Name of the client.
+    Attributes:
+        who: The client's name.
+        stored: The write was allowed.
+    """
+
     who: str
     group: str
     partition: TopicPartition
     write: Write
-    # It was let through.
     stored: bool
 
 
 class Faults:
-    """What the next calls will meet; of one client, or of all of them."""
+    """The script of what happens to the next calls, of one client or of all clients.
+
+    Attributes:
+        away: While true, every call raises StoreAwayError and has no effect.
+        slow_s: How long each call takes.
+    """
 
     def __init__(self) -> None:
-        # While True every call raises StoreAwayError, and nothing happens.
         self.away = False
-        # How long each call takes.
         self.slow_s = 0.0
-        self._scripts: defaultdict[Call, deque[Outcome | Hold]] = defaultdict(deque)
+        self._scripts: defaultdict[CallKind, deque[Outcome | Hold]] = defaultdict(deque)
 
-    def script(self, call: Call, *outcomes: Outcome) -> None:
-        """Let the next calls of one kind end like this, one after the other; then all is well
-        again.
-        """
+    def script(self, call: CallKind, *outcomes: Outcome) -> None:
+        """Let the next calls of one kind end like this, one after the other. Later ones succeed."""
         self._scripts[call].extend(outcomes)
 
-    def hold(self, call: Call) -> Hold:
-        """Hold up the next call of one kind, before anything happens. Given up by its caller it
-        does nothing.
-        """
+    def hold(self, call: CallKind) -> Hold:
+        """Hold up the next call of one kind. If its caller gives it up, it has no effect."""
         hold = Hold()
         self._scripts[call].append(hold)
         return hold
 
-    async def meet(self, call: Call) -> Outcome:
-        """The call's side: wait as long as it is to wait; then how it ends."""
+    async def meet(self, call: CallKind) -> Outcome:
+        """Wait as the script says, and return how the call ends."""
         if self.slow_s:
             await asyncio.sleep(self.slow_s)
         step = self._scripts[call].popleft() if self._scripts[call] else "ok"
@@ -79,25 +78,28 @@ class Faults:
 
 
 class Rows:
-    """What the clients of one store share."""
+    """The rows that the clients of one store share.
+
+    Attributes:
+        data: The data that users have written in transactions.
+        history: Every attempt to write a row, in the order of the store.
+        faults: The script for the calls of all clients.
+        late: The effects of late calls, which :meth:`land` carries out.
+    """
 
     def __init__(self) -> None:
-        # What transactions have written.
         self.data: dict[Any, Any] = {}
-        # Every row that was tried to be written, as the store saw them.
-        self.history: list[Written] = []
-        # Those that every client meets.
+        self.history: list[WriteAttempt] = []
         self.faults = Faults()
         self._rows: dict[tuple[str, TopicPartition], Checkpoint] = {}
-        # What calls have yet to do until land()
         self.late: list[Callable[[], object]] = []
 
     def row(self, group: str, partition: TopicPartition) -> Checkpoint | None:
-        """What is stored now."""
+        """Return the row that is stored now."""
         return self._rows.get((group, partition))
 
     def put(self, group: str, partition: TopicPartition, checkpoint: Checkpoint | None) -> None:
-        """Store a row, whatever is there; None removes it."""
+        """Store a row unconditionally; None removes it."""
         if checkpoint is None:
             self._rows.pop((group, partition), None)
         else:
@@ -106,7 +108,7 @@ class Rows:
     def refused(
         self, group: str, writes: Mapping[TopicPartition, Write]
     ) -> frozenset[TopicPartition]:
-        """Which of them would not be let through now."""
+        """Return the partitions whose write would be refused now."""
         return frozenset(
             partition
             for partition in writes
@@ -121,22 +123,30 @@ class Rows:
         *,
         together: bool = False,
     ) -> frozenset[TopicPartition]:
-        """Write what is let through, *together* all or nothing; which ones were refused."""
+        """Write the rows that are allowed, and return the partitions that were refused.
+
+        Args:
+            together: Write nothing if one is refused.
+        """
         refused = self.refused(group, writes)
         for partition in sorted(writes):
             stored = partition not in refused and not (together and refused)
             if stored:
                 self._rows[group, partition] = writes[partition].checkpoint
-            self.history.append(Written(who, group, partition, writes[partition], stored))
+            self.history.append(WriteAttempt(who, group, partition, writes[partition], stored))
         return refused
 
-    def land(self) -> list[Written]:
-        """Let what is late arrive, in the order in which it was sent; what became of it."""
+    def land(self) -> list[WriteAttempt]:
+        """Carry out the late calls, in the order in which they were sent.
+
+        Returns:
+            What they tried to write.
+        """
         before = len(self.history)
         late = self.late
         self.late = []
         for effect in late:
-            # A transaction, rolled back; the history tells.
+            # A transaction that is refused is rolled back; the history has its attempts.
             with suppress(CheckpointRefusedError):
                 effect()
         return self.history[before:]
@@ -151,23 +161,24 @@ def forget(name: str) -> None:
 
 
 class MemoryStore:
-    """One client of rows in memory; the rows are gone with the process."""
+    """One client of rows in memory. The rows are gone with the process.
+
+    Attributes:
+        rows: The rows, which it shares with other clients.
+        who: Its name in the history.
+        faults: The script for this client alone; that for all clients is played first.
+        deadline_s: How long a call may take before it raises StoreAwayError.
+    """
 
     def __init__(self, rows: Rows | None = None, *, who: str = "") -> None:
-        # What it shares with other clients.
         self.rows = Rows() if rows is None else rows
-        # Its name in the history.
         self.who = who
-        # What this client alone meets; those of all come first.
         self.faults = Faults()
-        # How long a call may take before it raises StoreAwayError.
         self.deadline_s = DEADLINE_S
 
     @classmethod
     def named(cls, name: str, *, who: str = "") -> MemoryStore:
-        """A client of the rows that this process shares under a name, as ``memory://name`` opens
-        it.
-        """
+        """Return a client of the rows that this process keeps for ``memory://name``."""
         return cls(_named.setdefault(name, Rows()), who=who)
 
     def __repr__(self) -> str:
@@ -176,11 +187,12 @@ class MemoryStore:
     async def read(
         self, group: str, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, Checkpoint]:
-        rows = self.rows
-        return await self._ask(
-            "read",
-            lambda: {one: row for one in partitions if (row := rows.row(group, one)) is not None},
-        )
+
+        def found() -> dict[TopicPartition, Checkpoint]:
+            rows = {partition: self.rows.row(group, partition) for partition in partitions}
+            return {partition: row for partition, row in rows.items() if row is not None}
+
+        return await self._ask("read", found)
 
     async def write(
         self, group: str, writes: Mapping[TopicPartition, Write]
@@ -191,28 +203,30 @@ class MemoryStore:
     async def transaction(
         self, group: str, writes: Mapping[TopicPartition, Write]
     ) -> AsyncIterator[dict[Any, Any]]:
-        """Yields a dict: what is put into it comes into :attr:`Rows.data` together with the rows,
-        or not at all.
-        """
+        """Yield a dict. Its items are added to :attr:`Rows.data` if the rows are stored."""
+        data: dict[Any, Any] = {}
+
+        def begin() -> None:
+            raise_if_refused(group, self.rows.refused(group, writes))
 
         def end() -> None:
-            refuse(group, self.rows.write(self.who, group, writes, together=True))
-            self.rows.data.update(mine)
+            raise_if_refused(group, self.rows.write(self.who, group, writes, together=True))
+            self.rows.data.update(data)
 
-        mine: dict[Any, Any] = {}
-        await self._ask("enter", lambda: refuse(group, self.rows.refused(group, writes)))
-        yield mine
+        await self._ask("enter", begin)
+        yield data
         await self._ask("exit", end)
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
-    async def _ask(self, call: Call, effect: Callable[[], T]) -> T:
+    async def _ask(self, call: CallKind, effect: Callable[[], T]) -> T:
         try:
             async with asyncio.timeout(self.deadline_s):
                 await asyncio.sleep(0)
                 outcome = await self.rows.faults.meet(call)
-                outcome = await self.faults.meet(call) if outcome == "ok" else outcome
+                if outcome == "ok":
+                    outcome = await self.faults.meet(call)
         except TimeoutError as error:
             raise StoreAwayError(
                 f"the in-memory store did not answer within {self.deadline_s:g} s"

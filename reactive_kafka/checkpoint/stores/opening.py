@@ -1,4 +1,4 @@
-"""A store by its URL."""
+"""Opens the checkpoint store that a URL names."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from reactive_kafka.errors import ConfigError, MissingExtraError
 
 
 def open_store(url: str) -> CheckpointStore:
-    """The store that *url* names. Nothing connects before its first call.
+    """Return the store that *url* names. It connects at its first call.
 
     Raises:
-        MissingExtraError: It needs a package that is not installed; the text is the command.
-        ValueError: There is no such store, or its URL cannot work; no secret is in the text.
+        MissingExtraError: The store needs a package that is not installed. The text is the command
+            that installs it.
+        ValueError: There is no such store, or its URL cannot work. The text contains no secret.
     """
     url = revealed(url)
     store_urls.check_url(url)
@@ -37,7 +38,7 @@ def open_store(url: str) -> CheckpointStore:
 
             return RedisStore(url)
     except ImportError as error:
-        # SQLAlchemy, the driver that the URL names, or redis.
+        # SQLAlchemy, the driver that the URL names, or redis is missing.
         extra = "sql" if scheme in store_urls.SQL else "redis"
         raise MissingExtraError(f"a checkpoint store at {scheme}://", extra) from error
     if scheme == "file":
@@ -46,8 +47,9 @@ def open_store(url: str) -> CheckpointStore:
 
 
 def check_stores(channels: Iterable[IncomingSettings]) -> None:
-    """Raise if a store of these channels cannot be made, or needs a package that is missing;
-    nothing connects.
+    """Raise if a store of these channels cannot be made or needs a missing package.
+
+    Nothing connects.
     """
     problems = []
     for channel in channels:
@@ -69,18 +71,16 @@ def _custom(scheme: str, url: str) -> CheckpointStore:
     try:
         make: Callable[[str], CheckpointStore] = entry.load()
     except Exception as error:
-        # It is the user's and may raise anything; start-up stops with its error.
+        # It is the user's and may raise anything.
         raise ValueError(f"{what} cannot be loaded: {type(error).__name__}: {error}") from error
     try:
         store = make(url)
     except Exception as error:
-        # As above; where the URL has a secret in it, its text may have, too.
-        says = (
-            f": {error}"
-            if store_urls.shown(url) == url
-            else " (what it says is left out: the URL has a secret in it)"
-        )
-        raise ValueError(f"{what} cannot be made: {type(error).__name__}{says}") from error
+        # If the URL has a secret in it, the text of the error may have it, too.
+        reason = f": {error}"
+        if store_urls.shown(url) != url:
+            reason = " (its text is left out: the URL has a secret in it)"
+        raise ValueError(f"{what} cannot be made: {type(error).__name__}{reason}") from error
     missing = [
         name for name in ("read", "write", "close") if not callable(getattr(store, name, None))
     ]

@@ -19,9 +19,9 @@ from reactive_kafka.checkpoint.store import (
     Checkpoint,
     Write,
     allows,
-    checked,
     may_be_allowed,
-    refuse,
+    raise_if_refused,
+    validated_row,
 )
 from reactive_kafka.config.store_urls import shown
 from reactive_kafka.errors import (
@@ -70,13 +70,15 @@ for i, key in ipairs(KEYS) do
 end
 return refused
 """
-"""One step for Redis. For each key: token and position (or '') expected; token, position, '1' with
-a state, the state, metadata. HSET comes first: it is what a full Redis refuses, and after another
-write of the script it would not."""
+"""The script that compares and writes, which Redis runs as one step.
+
+It has seven arguments for each key: the expected token and position ('' for none), then the new
+token, position, '1' if there is a state, the state, and the metadata. It returns the numbers of the
+refused keys. HSET is the first write of the script, because a full Redis refuses only that one."""
 
 
-class _Multi(Pipeline):
-    """The user's part of a transaction: what they execute themselves would come without the row."""
+class _HandlersPipeline(Pipeline):
+    """The pipeline that the handler gets. Only the end of the transaction executes it."""
 
     async def execute(self, raise_on_error: bool = True) -> list[Any]:
         raise CheckpointError(
@@ -84,19 +86,24 @@ class _Multi(Pipeline):
         )
 
     async def run(self) -> None:
-        """The end of the transaction."""
+        """Execute the commands of the handler and the rows."""
         await super().execute()
 
 
 class RedisStore:
-    """Hashes ``reactive_kafka:checkpoint:{group}:topic:partition``, names percent-encoded; written
-    by one script.
+    """Hashes ``reactive_kafka:checkpoint:{group}:topic:partition``, with percent-encoded names.
 
-    What Redis cannot promise: it confirms a write before it is on the disk, unless ``appendonly``
-    is on with ``appendfsync always``; and a failover loses what the replica had not got yet, the
-    rows together with what the same MULTI wrote. Then the position goes back, and records come
-    again: at least once, not exactly once. Where ``maxmemory-policy`` evicts keys, rows may vanish:
-    use ``noeviction`` or ``volatile-*``. A call may take *answer_s*.
+    One script writes them.
+
+    Redis gives weaker guarantees than a database. It confirms a write before it is on the disk,
+    unless ``appendonly`` is on with ``appendfsync always``. A failover loses what the replica had
+    not received, the rows together with what the same MULTI wrote. Then the position goes back, and
+    records are delivered again: at least once, not exactly once. With a ``maxmemory-policy`` that
+    evicts keys, rows may vanish: use ``noeviction`` or ``volatile-*``.
+
+    Args:
+        url: The URL of the server.
+        answer_s: How long a call may take.
     """
 
     def __init__(self, url: str, *, answer_s: float = ANSWER_S) -> None:
@@ -105,20 +112,20 @@ class RedisStore:
         self._redis: Redis = Redis.from_url(
             url,
             decode_responses=True,
-            # With the newer one redis-py 8 does not notice that a waiting connection was closed.
+            # With protocol 3, redis-py 8 does not notice that an idle connection was closed.
             protocol=2,
             socket_connect_timeout=min(CONNECT_S, answer_s),
-            # With one, redis-py waits by wait_for, which in Python 3.11 loses cancellations.
+            # With a timeout redis-py uses wait_for, which in Python 3.11 loses cancellations.
             socket_timeout=None,
-            # What was sent may have arrived: whoever has asked knows what to do then.
+            # No retries here: the request may have arrived, and only the caller knows what to do.
             retry=Retry(NoBackoff(), 0),
         )
         pool = self._redis.connection_pool
         try:
-            # Which connects to nothing.
+            # An unconnected connection finds wrong parameters of the URL now. Otherwise each call
+            # would raise TypeError.
             pool.connection_class(**pool.connection_kwargs)
         except TypeError as error:
-            # Else each call would raise it.
             raise ValueError(f"{self._shown}: {error}") from error
         self._compare_and_set = self._redis.register_script(COMPARE_AND_SET)
 
@@ -128,7 +135,7 @@ class RedisStore:
     async def read(
         self, group: str, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, Checkpoint]:
-        async with self._told():
+        async with self._translated_errors():
             return await self._rows(self._redis, group, partitions)
 
     async def write(
@@ -143,7 +150,7 @@ class RedisStore:
         arguments = [
             argument for partition in partitions for argument in _arguments(writes[partition])
         ]
-        async with self._told():
+        async with self._translated_errors():
             refused = await self._compare_and_set(keys=keys, args=arguments)
         stored = set(partitions) - {partitions[number - 1] for number in refused}
         return frozenset(writes.keys() - stored)
@@ -152,28 +159,26 @@ class RedisStore:
     async def transaction(
         self, group: str, writes: Mapping[TopicPartition, Write]
     ) -> AsyncIterator[Pipeline]:
-        """Yields a pipeline after WATCH and MULTI: the user's commands are queued, and run at the
-        end with the rows.
+        """Yield a pipeline after WATCH and MULTI.
 
-        Nothing can be read through it. A command that Redis takes and that fails when it runs (of a
-        wrong type, say) does not undo the others, the position among them: its error is raised all
-        the same.
+        The handler's commands are queued, and run at the end with the rows, so nothing can be read
+        through the pipeline. A command may fail only when it runs, say because a key has another
+        type. Redis does not undo the other commands then, and the position is stored; the error is
+        raised.
         """
         pool = self._redis.connection_pool
         callbacks = self._redis.response_callbacks
-        pipeline = _Multi(pool, callbacks, transaction=True, shard_hint=None)
+        pipeline = _HandlersPipeline(pool, callbacks, transaction=True, shard_hint=None)
         try:
-            async with self._told():
+            async with self._translated_errors():
                 await pipeline.watch(*(_key(group, partition) for partition in writes))
                 rows = await self._rows(pipeline, group, writes)
-            refuse(
-                group,
-                [
-                    partition
-                    for partition in writes
-                    if not allows(rows.get(partition), writes[partition])
-                ],
-            )
+            refused = [
+                partition
+                for partition, write in writes.items()
+                if not allows(rows.get(partition), write)
+            ]
+            raise_if_refused(group, refused)
             pipeline.multi()  # type: ignore[no-untyped-call]
             yield pipeline
             if not (pipeline.watching and pipeline.explicit_transaction):
@@ -181,43 +186,43 @@ class RedisStore:
                     "the handler has reset the pipeline: leave its end to the transaction"
                 )
             for partition, write in sorted(writes.items()):
-                values = write.checkpoint._asdict().items()
+                row = write.checkpoint._asdict()
                 fields: dict[Any, Any] = {
-                    name: value for name, value in values if value is not None
+                    name: value for name, value in row.items() if value is not None
                 }
                 pipeline.delete(_key(group, partition))
                 pipeline.hset(_key(group, partition), mapping=fields)
             await self._execute(pipeline, group, writes)
         finally:
-            # Its connection goes to the pool. One that does not answer is left to itself: what was
-            # done has ended, or has its own error.
+            # This returns the connection to the pool. A connection that does not answer is
+            # abandoned: the transaction is over, or has raised its own error.
             with suppress(*_AWAY):
                 async with asyncio.timeout(self._answer_s):
                     await pipeline.reset()  # type: ignore[no-untyped-call]
 
     async def close(self) -> None:
         """Close the connections."""
-        # Nobody is there to say goodbye to.
+        # The server may be away, and then there is nothing to close properly.
         with suppress(*_AWAY):
             async with asyncio.timeout(CONNECT_S):
                 await self._redis.aclose()
                 await self._redis.connection_pool.disconnect()
 
     async def _execute(
-        self, pipeline: _Multi, group: str, writes: Mapping[TopicPartition, Write]
+        self, pipeline: _HandlersPipeline, group: str, writes: Mapping[TopicPartition, Write]
     ) -> None:
         try:
             async with asyncio.timeout(self._answer_s):
                 await pipeline.run()
         except WatchError as error:
-            # Redis-py says this, too, when the connection breaks at EXEC.
+            # Redis-py raises it also when the connection breaks at EXEC.
             if isinstance(error.__context__, _LOST):
                 self._raise(error.__context__)
-            refuse(group, writes)
+            raise_if_refused(group, writes)
         except _AWAY as error:
             self._raise(error)
         except ResponseError as error:
-            # Of one of the user's commands, or of all of them.
+            # One of the handler's commands has failed, or all of them.
             if _is_away(error):
                 self._raise(error)
             raise
@@ -237,21 +242,23 @@ class RedisStore:
                     f"{self._shown}: the key {key} is no hash of ours"
                 ) from error
             if row:
-                token = row.get("token")
-                position = row.get("position")
-                place = f"{self._shown}: the hash {key}"
-                rest = row.get("state"), row.get("metadata")
-                found[partition] = checked(place, _number(token), _number(position), *rest)
+                found[partition] = validated_row(
+                    f"{self._shown}: the hash {key}",
+                    _number(row.get("token")),
+                    _number(row.get("position")),
+                    row.get("state"),
+                    row.get("metadata"),
+                )
         return found
 
     @asynccontextmanager
-    async def _told(self) -> AsyncIterator[None]:
-        """A call with its deadline, and its errors as ours."""
+    async def _translated_errors(self) -> AsyncIterator[None]:
+        """Give a call its deadline, and translate its errors."""
         try:
             async with asyncio.timeout(self._answer_s):
                 yield
         except WatchError as error:
-            # Before EXEC redis-py says so when the connection breaks, and only then.
+            # Before EXEC redis-py raises it only when the connection breaks.
             raise StoreAwayError(f"{self._shown}: {error}") from error
         except (exceptions.RedisError, OSError, TimeoutError, UnicodeDecodeError) as error:
             self._raise(error)
@@ -260,25 +267,31 @@ class RedisStore:
         text = f"{self._shown}: {str(error) or 'it did not answer in time'}"
         if isinstance(error, UnicodeDecodeError) or "WRONGTYPE" in text:
             raise CorruptCheckpointError(text) from error
-        raise (StoreAwayError if _is_away(error) else FatalBrokerError)(text) from error
+        if _is_away(error):
+            raise StoreAwayError(text) from error
+        raise FatalBrokerError(text) from error
 
 
 def _key(group: str, partition: TopicPartition) -> str:
-    """The braces keep the rows of a group, and what a user writes beside them, in one slot of a
-    cluster.
+    """Return the key of a partition's row.
+
+    The braces put the rows of a group into one slot of a cluster, and with them what the user
+    writes under keys with the same braces.
     """
-    return f"reactive_kafka:checkpoint:{{{quote(group, safe='')}}}:{quote(partition.topic, safe='')}:{partition.partition}"
+    quoted_group = quote(group, safe="")
+    topic = quote(partition.topic, safe="")
+    return f"reactive_kafka:checkpoint:{{{quoted_group}}}:{topic}:{partition.partition}"
 
 
 def _arguments(write: Write) -> tuple[str, ...]:
+    """Return the script's arguments for one key."""
     token, position, state, metadata = write.checkpoint
-    has_state = "" if state is None else "1"
     return (
         str(write.expected),
         _text(write.position),
         str(token),
         _text(position),
-        has_state,
+        "" if state is None else "1",
         state or "",
         metadata,
     )
@@ -289,12 +302,15 @@ def _text(position: int | None) -> str:
 
 
 def _number(text: str | None) -> int | str | None:
-    return int(text) if text is not None and text.isascii() and text.isdigit() else text
+    """Return the number that *text* is. Other text is returned as it is, and refused later."""
+    if text is not None and text.isascii() and text.isdigit():
+        return int(text)
+    return text
 
 
 def _is_away(error: BaseException) -> bool:
     if isinstance(error, _RIGHTS):
         return False
-    return isinstance(error, _AWAY) or (
-        isinstance(error, ResponseError) and str(error).startswith(_AWAY_WORDS)
-    )
+    if isinstance(error, _AWAY):
+        return True
+    return isinstance(error, ResponseError) and str(error).startswith(_AWAY_WORDS)

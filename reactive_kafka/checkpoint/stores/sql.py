@@ -25,9 +25,9 @@ from reactive_kafka.checkpoint.store import (
     Checkpoint,
     Write,
     allows,
-    checked,
     may_be_allowed,
-    refuse,
+    raise_if_refused,
+    validated_row,
 )
 from reactive_kafka.checkpoint.stores.sql_engine import CONNECT_S, READS, make_engine, read_url
 from reactive_kafka.checkpoint.stores.sql_errors import (
@@ -48,7 +48,9 @@ from reactive_kafka.errors import (
 from reactive_kafka.records import TopicPartition
 
 ANSWER_S = 10.0
+"""How long the statements of one call may take together."""
 GRACE_S = 1.0
+"""How long a driver may take to end a call that was cancelled."""
 
 ROWS = sa.Table(
     "reactive_kafka_checkpoints",
@@ -64,26 +66,31 @@ ROWS = sa.Table(
 )
 
 _HAS_FAILED = (
-    "a statement of the handler has failed, and the database lets nothing more into this transaction: "
-    "let the error out of the block, or put what may fail into `async with connection.begin_nested():`"
+    "a statement of the handler has failed, and the database lets nothing more into this "
+    "transaction: let the error out of the block, or put what may fail into "
+    "`async with connection.begin_nested():`"
 )
 
 
 class SqlStore:
-    """The table ``reactive_kafka_checkpoints``, made if it is missing, and one UPDATE or INSERT for
-    each row.
+    """The table ``reactive_kafka_checkpoints``, which is made if it is missing.
 
     Both databases sync each commit to the disk (PostgreSQL unless ``synchronous_commit`` was turned
-    off). A server that was restarted is connected to again. What is rolled back for a deadlock or a
-    serialization failure, the user's transaction too, is a :class:`StoreAwayError`: nothing has
-    happened, and it may be tried again.
+    off). After a restart of the server the store connects again. A transaction that is rolled back
+    for a deadlock or a serialization failure, also one with the user's statements, raises
+    StoreAwayError: nothing was written, and it may be tried again.
 
-    Behind a pgbouncer in transaction mode: ``postgresql+psycopg``, or ``postgresql+asyncpg`` with
-    ``?prepared_statement_cache_size=0`` in the URL.
+    Behind a pgbouncer in transaction mode use ``postgresql+psycopg``, or ``postgresql+asyncpg``
+    with ``?prepared_statement_cache_size=0`` in the URL.
 
-    The store's own statements may take *answer_s* together; the user's have no deadline. It raises
-    ImportError if the driver that the URL names is not installed, ValueError if SQLAlchemy cannot
-    read the URL.
+    Args:
+        url: The URL of the database.
+        answer_s: How long the store's own statements of a call may take together. The user's
+            statements have no deadline.
+
+    Raises:
+        ImportError: The driver that the URL names is not installed.
+        ValueError: SQLAlchemy cannot read the URL.
     """
 
     def __init__(self, url: str, *, answer_s: float = ANSWER_S) -> None:
@@ -93,10 +100,10 @@ class SqlStore:
         self._engine = make_engine(self._url, answer_s)
         sa.event.listen(self._engine.sync_engine, "handle_error", self._on_error)
         self._has_table = False
-        has_one_writer = self._engine.dialect.name == "sqlite"
-        self._turn: AbstractAsyncContextManager[None] = (
-            asyncio.Lock() if has_one_writer else nullcontext()
-        )
+        # SQLite has one writer at a time, so transactions take turns here.
+        self._turn: AbstractAsyncContextManager[None] = nullcontext()
+        if self._engine.dialect.name == "sqlite":
+            self._turn = asyncio.Lock()
 
     def __repr__(self) -> str:
         return f"SqlStore({self._shown!r})"
@@ -104,14 +111,14 @@ class SqlStore:
     async def read(
         self, group: str, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, Checkpoint]:
-        with self._told():
+        with self._translated_errors():
             async with self._connected(reads=True) as connection, _deadline(self._answer_s):
                 return await self._rows(connection, group, partitions)
 
     async def write(
         self, group: str, writes: Mapping[TopicPartition, Write]
     ) -> frozenset[TopicPartition]:
-        with self._told():
+        with self._translated_errors():
             async with self._connected() as connection, _deadline(self._answer_s):
                 refused = await self._write(connection, group, writes)
                 await connection.commit()
@@ -121,35 +128,33 @@ class SqlStore:
     async def transaction(
         self, group: str, writes: Mapping[TopicPartition, Write]
     ) -> AsyncIterator[AsyncConnection]:
-        """Yields the connection, inside of a transaction; leave its end to this.
+        """Yield the connection, inside of a transaction that ends here.
 
-        The rows are looked at before, and written after what the user does. In PostgreSQL they are
-        not locked in between, so that an owner that hangs in its handler does not keep the next one
-        from its partition: whoever was overtaken meanwhile is refused at the end, and all is rolled
-        back. SQLite has one writer at a time, so there a transaction begins with the lock of the
-        whole file.
+        The rows are compared before the user's statements, and written after them. In PostgreSQL
+        they are not locked in between: an owner that hangs in its handler must not keep the next
+        one from its partition. An owner that lost its row meanwhile is refused at the end, and
+        everything is rolled back. SQLite has one writer at a time, so there a transaction begins
+        with the lock of the whole file.
         """
         async with self._connected() as connection:
-            with self._told():
+            with self._translated_errors():
                 async with _deadline(self._answer_s):
                     rows = await self._rows(connection, group, writes)
-            refuse(
-                group,
-                [
-                    partition
-                    for partition in writes
-                    if not allows(rows.get(partition), writes[partition])
-                ],
-            )
+            refused = [
+                partition
+                for partition, write in writes.items()
+                if not allows(rows.get(partition), write)
+            ]
+            raise_if_refused(group, refused)
             begun = connection.get_transaction()
             yield connection
             if begun is None or not begun.is_active or connection.get_transaction() is not begun:
                 raise CheckpointError(
                     "the handler has ended the transaction: leave commit and rollback to it"
                 )
-            with self._told(users=True):
+            with self._translated_errors(users=True):
                 async with _deadline(self._answer_s):
-                    refuse(group, await self._write(connection, group, writes))
+                    raise_if_refused(group, await self._write(connection, group, writes))
                     await connection.commit()
 
     async def close(self) -> None:
@@ -158,22 +163,20 @@ class SqlStore:
             async with _deadline(min(CONNECT_S, self._answer_s)):
                 await self._engine.dispose()
         except (TimeoutError, OSError, SQLAlchemyError):
-            # Nobody is there to say goodbye to.
+            # The server does not answer, so its connections are dropped.
             await self._engine.dispose(close=False)
 
     @asynccontextmanager
     async def _connected(self, *, reads: bool = False) -> AsyncIterator[AsyncConnection]:
-        """A connection in which a transaction has begun; what is not committed at the end is rolled
-        back.
-        """
+        """Yield a connection with an open transaction, and roll back what was not committed."""
         async with AsyncExitStack() as opened:
-            with self._told(connects=True):
+            with self._translated_errors(connects=True):
                 async with _deadline(self._answer_s):
                     await opened.enter_async_context(nullcontext() if reads else self._turn)
                 async with _deadline(min(CONNECT_S, self._answer_s)):
                     connection = await self._engine.connect()
             opened.push_async_callback(self._give_back, connection)
-            with self._told():
+            with self._translated_errors():
                 async with _deadline(self._answer_s):
                     if not self._has_table:
                         await self._make_table(connection)
@@ -183,15 +186,16 @@ class SqlStore:
             yield connection
 
     async def _give_back(self, connection: AsyncConnection) -> None:
-        """Close it, rolled back; one that does not answer is left to itself."""
-        # What was done has its own error, or none.
+        """Roll back and close a connection. One that does not answer is abandoned."""
+        # If the call has failed it has raised its own error already.
         with suppress(TimeoutError, OSError, BrokerError, SQLAlchemyError):
             async with _deadline(self._answer_s):
                 await connection.close()
 
     async def _make_table(self, connection: AsyncConnection) -> None:
-        """Whoever may not make tables works with one that is there; two processes may make it at
-        once.
+        """Create the table if it is missing.
+
+        A user without the right to create tables can use an existing one.
         """
         if not await connection.run_sync(_has_table):
             try:
@@ -199,8 +203,10 @@ class SqlStore:
                 await connection.commit()
             except (BrokerError, SQLAlchemyError):
                 await connection.rollback()
+                # Another process may have created it meanwhile.
                 if not await connection.run_sync(_has_table):
                     raise
+        # The check above has begun a transaction.
         await connection.rollback()
         self._has_table = True
 
@@ -218,7 +224,7 @@ class SqlStore:
         )
         rows = {TopicPartition(topic, number): values for topic, number, *values in found}
         return {
-            partition: checked(
+            partition: validated_row(
                 f"{self._shown}: the row of {partition} in group {group!r}", *rows[partition]
             )
             for partition in partitions
@@ -228,49 +234,54 @@ class SqlStore:
     async def _write(
         self, connection: AsyncConnection, group: str, writes: Mapping[TopicPartition, Write]
     ) -> frozenset[TopicPartition]:
+        """Write the rows, and return the partitions that were refused."""
         stored = set()
-        # The one order in which everybody locks them: no two wait for each other.
+        # Every owner locks rows in this order, so no two wait for each other.
         for partition in sorted(writes):
             if may_be_allowed(writes[partition]):
-                # An INSERT would tell nothing else: -1.
+                # Without this option an INSERT always reports -1 rows.
                 options = {"preserve_rowcount": True}
                 statement = self._statement(group, partition, writes[partition])
-                written = await connection.execute(statement, execution_options=options)
-                stored |= {partition} if written.rowcount == 1 else set()
+                result = await connection.execute(statement, execution_options=options)
+                if result.rowcount == 1:
+                    stored.add(partition)
         return frozenset(writes.keys() - stored)
 
     def _statement(self, group: str, partition: TopicPartition, write: Write) -> Executable:
-        """The one statement that compares and writes; for what :func:`allows` may let through."""
+        """Return the statement that compares and writes, for a write that may be allowed."""
         values: dict[str, Any] = {
             **write.checkpoint._asdict(),
             "updated_at": sa.func.current_timestamp(),
         }
         key = {"group_id": group, "topic": partition.topic, "partition": partition.partition}
-        there = ROWS.c.position.is_not_distinct_from(write.position)
-        update = ROWS.update().values(**values).filter_by(**key, token=write.expected).where(there)
+        has_position = ROWS.c.position.is_not_distinct_from(write.position)
+        update = ROWS.update().values(**values).filter_by(**key, token=write.expected)
+        update = update.where(has_position)
         if self._engine.dialect.name == "sqlite":
-            return (
-                update
-                if write.expected
-                else sqlite.insert(ROWS).values(**key, **values).on_conflict_do_nothing()
-            )
-        insert = postgresql.insert(ROWS).values(**key, **values).on_conflict_do_nothing()
-        # From here to the COMMIT the row is locked. Whoever freezes there, or is cut off from the
-        # network, would keep the next owner waiting for it: so the server ends the transaction
-        # after a while. It is told in the same statement, which saves a round trip; and not before,
-        # for the user's statements may take as long as they like.
+            if write.expected:
+                return update
+            return sqlite.insert(ROWS).values(**key, **values).on_conflict_do_nothing()
+        # From here to the COMMIT the row is locked. An owner that freezes there, or is cut off from
+        # the network, would keep the next owner waiting. So the server ends such a transaction
+        # after a while. It learns the limit in the same statement, which saves a round trip, and
+        # not before, because the user's statements have no deadline.
         limit = sa.func.set_config(
             "idle_in_transaction_session_timeout", f"{self._answer_s * 1000:.0f}", True
         )
-        return (update if write.expected else insert).returning(limit)
+        if write.expected:
+            return update.returning(limit)
+        insert = postgresql.insert(ROWS).values(**key, **values).on_conflict_do_nothing()
+        return insert.returning(limit)
 
     @contextmanager
-    def _told(self, *, users: bool = False, connects: bool = False) -> Iterator[None]:
-        """Errors of what we do ourselves; those of *users* alone, told by a COMMIT, pass as they
-        are.
+    def _translated_errors(self, *, users: bool = False, connects: bool = False) -> Iterator[None]:
+        """Translate the errors of our own statements.
 
-        While it *connects* a driver may raise anything: for a parameter of the URL that it does not
-        know, TypeError.
+        Args:
+            users: The block also commits the user's statements. Their errors, unless the database
+                is away, are raised as they are.
+            connects: The block connects. A driver may raise anything then, such as TypeError for an
+                unknown parameter of the URL.
         """
         try:
             yield
@@ -279,10 +290,13 @@ class SqlStore:
         except TimeoutError as error:
             raise StoreAwayError(f"{self._shown} did not answer in time") from error
         except Exception as error:
-            # Drivers raise their own, unwrapped, while they connect.
+            # All of them: while drivers connect they raise their own errors, which SQLAlchemy does
+            # not wrap.
             if users and has_failed(error):
                 raise CheckpointError(_HAS_FAILED) from error
-            if not (connects or _is_of_database(error)) or (users and meaning_of(error) != "away"):
+            if not connects and not _is_of_database(error):
+                raise
+            if users and meaning_of(error) != "away":
                 raise
             raise self._translated(error) from error
 
@@ -292,25 +306,30 @@ class SqlStore:
             "corrupt": CorruptCheckpointError,
             "fatal": FatalBrokerError,
         }
+        kind = kinds[meaning_of(error)]
         text = str(getattr(error, "orig", None) or error).strip() or type(error).__name__
         if self._url.password:
             text = text.replace(str(self._url.password), "***")
-        return kinds[meaning_of(error)](f"{self._shown}: {text}{advice_for(error)}")
+        return kind(f"{self._shown}: {text}{advice_for(error)}")
 
     def _on_error(self, context: sa.ExceptionContext) -> BaseException | None:
-        """What the user's statements raise, too, when the database is away; everything else passes
-        as it is.
+        """Return the error to raise if the database is away; None leaves the error as it is.
+
+        SQLAlchemy calls it for every statement, also for those of the user.
         """
         error = context.sqlalchemy_exception or context.original_exception
         if context.is_pre_ping or not isinstance(error, Exception) or not _is_of_database(error):
             return None
-        return self._translated(error) if is_away_for_users(error) else None
+        if not is_away_for_users(error):
+            return None
+        return self._translated(error)
 
 
 @asynccontextmanager
 async def _deadline(seconds: float) -> AsyncIterator[None]:
-    """End what is in the block, and soon after end the driver's own polite ends: psycopg's take ten
-    seconds.
+    """Cancel the block after *seconds*, and the driver's clean-up soon after.
+
+    The clean-up of psycopg alone would take ten seconds.
     """
     async with asyncio.timeout(seconds + GRACE_S), asyncio.timeout(seconds):
         yield

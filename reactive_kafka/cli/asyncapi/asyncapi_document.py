@@ -14,8 +14,8 @@ from typing import Any
 
 from reactive_kafka.broker.connect import EMBEDDED
 from reactive_kafka.cli.asyncapi.flows import Flow, MessageContent, described
-from reactive_kafka.formats.names import FLOATS, INTEGERS
-from reactive_kafka.formats.schemas import Schema, schemas_of
+from reactive_kafka.formats.annotation_schemas import Schema, schemas_of_types
+from reactive_kafka.formats.format_names import FLOATS, INTEGERS
 
 VERSION = "3.0.0"
 BINDING = {"bindingVersion": "0.5.0"}
@@ -59,7 +59,9 @@ def document(info: Info, flows: Iterable[Flow]) -> dict[str, Any]:
     """The document of what flows."""
     every = list(flows)
     contents = [content for flow in every for content in flow.contents]
-    payloads, models = schemas_of([content.asked for content in contents], "#/components/schemas/")
+    payloads, models = schemas_of_types(
+        [content.asked for content in contents], "#/components/schemas/"
+    )
     written = _Written()
     rest = iter(zip(contents, payloads, strict=True))
     for flow in every:

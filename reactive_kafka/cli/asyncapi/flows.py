@@ -14,8 +14,8 @@ from typing import Any, Literal, Union
 from reactive_kafka.channel.spec import group_of_retries
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.failure import headers
-from reactive_kafka.formats.schemas import Asked
-from reactive_kafka.formats.wanted import is_union, name_of, parts_of, wanted
+from reactive_kafka.formats.annotation_schemas import DescribedType
+from reactive_kafka.formats.payload_type import is_union, name_of, parts_of, payload_type_of
 from reactive_kafka.handlers.functions import owner_of
 from reactive_kafka.handlers.signature import name_of_handler
 from reactive_kafka.handlers.spec import AppSpec, IncomingSpec, OutgoingSpec
@@ -28,7 +28,7 @@ _ORIGIN = ("exception-class-name", "topic", "partition", "offset")
 _NOT_OURS = ("-key", "-data", "-dlq")
 # Nothing is sent.
 _NOTHING = (None, types.NoneType)
-_UNKNOWN = Asked(Any, "validation")
+_UNKNOWN = DescribedType(Any, "validation")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class MessageContent:
 
     name: str
     # The type of its value.
-    asked: Asked = _UNKNOWN
+    asked: DescribedType = _UNKNOWN
     # Of the value; None: not known, as for the key.
     format: str | None = None
     key_format: str | None = None
@@ -90,7 +90,7 @@ def _received(spec: IncomingSpec) -> Flow:
     contents = tuple(
         MessageContent(
             name=_type_name(payload) or settings.name,
-            asked=Asked(payload, "validation"),
+            asked=DescribedType(payload, "validation"),
             format=settings.value_deserializer or _format_of(payload),
             key_format=settings.key_deserializer,
         )
@@ -179,7 +179,7 @@ def _sent(spec: OutgoingSpec, senders: Sequence[tuple[Callable[..., Any], Any]])
     contents = [
         MessageContent(
             name=_type_name(annotation) or settings.name,
-            asked=Asked(annotation, "serialization"),
+            asked=DescribedType(annotation, "serialization"),
             format=settings.value_serializer
             or (None if annotation is Any else _format_of(annotation)),
             key_format=settings.key_serializer,
@@ -229,7 +229,7 @@ def _value_of(returned: Any) -> Any:
 
 def _format_of(annotation: Any) -> str:
     """What values of a type are read or written as, if no format is configured."""
-    base = wanted(annotation).base
+    base = payload_type_of(annotation).base
     return "bytes" if base is bytes else "string" if base is str else "json"
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from reactive_kafka.config.kinds import INT64_MAX, did_you_mean, names_an_object, show_duration
-from reactive_kafka.formats.names import FORMATS
+from reactive_kafka.formats.format_names import FORMATS
 
 Converter = Callable[[str], Any]
 

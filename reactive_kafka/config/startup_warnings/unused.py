@@ -10,7 +10,7 @@ from __future__ import annotations
 from reactive_kafka.config.checks import COMMITS, SASL, TLS, Contradictions, inside, revocations
 from reactive_kafka.config.collect import View, values_of
 from reactive_kafka.config.keys import OUTGOING
-from reactive_kafka.formats.names import REGISTERED_FORMATS
+from reactive_kafka.formats.format_names import REGISTERED_FORMATS
 
 NEED_COMMITS = ("dead-letter-queue", "pause-partition")
 """What ``on_poison`` cannot do in a channel that commits nothing."""

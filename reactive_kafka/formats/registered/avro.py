@@ -1,5 +1,6 @@
-"""Avro as a registry's clients write it: the id of the writer's schema, then the data in that
-schema; by fastavro.
+"""The Avro codec. A record is the id of its writer's schema, and data in that schema.
+
+Source: Confluent's Avro serialiser, which writes records in this form.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from io import BytesIO
 from typing import Any
 
 from reactive_kafka.errors import DecodeError, EncodeError
-from reactive_kafka.formats.guarding import Decoder, guarded
+from reactive_kafka.formats.format_names import FormatError
+from reactive_kafka.formats.guarded_decoder import Decoder, guarded
 from reactive_kafka.formats.models import model_for
-from reactive_kafka.formats.names import FormatError
+from reactive_kafka.formats.payload_type import PayloadType
 from reactive_kafka.formats.registered.avro_branches import branch_reader
 from reactive_kafka.formats.registered.avro_limits import (
     has_weightless_items,
@@ -34,30 +36,29 @@ from reactive_kafka.formats.registered.avro_schemas import (
 from reactive_kafka.formats.registered.avro_schemas import loaded as loaded
 from reactive_kafka.formats.registered.avro_types import schema_of_type
 from reactive_kafka.formats.registered.avro_written import preparer
-from reactive_kafka.formats.registered.members import named_models
-from reactive_kafka.formats.registered.plain import is_model, plain_inside, plain_maker
-from reactive_kafka.formats.registered.schemas import (
-    HEAD,
-    IdOf,
-    Known,
-    Latest,
-    Registered,
-    Schema,
-    head,
-    head_of,
-    keep,
-    named_by,
-    not_registered,
+from reactive_kafka.formats.registered.channel_schemas import (
+    SchemaSource,
+    keep_bounded,
+    no_schema_error,
 )
-from reactive_kafka.formats.wanted import Wanted
+from reactive_kafka.formats.registered.plain_data import is_model, plain_inside, plain_maker
+from reactive_kafka.formats.registered.schema_questions import IdOf, LatestOf, Schema, SchemaWithId
+from reactive_kafka.formats.registered.union_members import named_models
+from reactive_kafka.formats.registered.wire_format import (
+    HEAD,
+    possible_prefix,
+    prefix_of,
+    schema_named_by,
+)
 
 Read = Callable[[BytesIO], Any]
 Write = Callable[[bytes, Any], bytes]
 
 
-def avro_decoder(asked: Wanted, source: Registered) -> Decoder:
-    """Data by the writer's schema, resolved to the reader's where there is one, then into the
-    annotation.
+def avro_decoder(payload_type: PayloadType, source: SchemaSource) -> Decoder:
+    """Return a decoder that reads data by the writer's schema, into the annotation.
+
+    If there is a reader's schema, the data is resolved to it in between.
 
     Raises:
         FormatError: The reader's schema cannot be read.
@@ -68,58 +69,59 @@ def avro_decoder(asked: Wanted, source: Registered) -> Decoder:
     reader = None if file is None else own_schema(file, source.file or "the reader's schema")
     schemas = source.schemas
     readers: dict[bytes, tuple[Read, Callable[[Any], object]]] = schemas.cache()
-    model = model_for(asked)
-    members = named_models(asked)
-    takes_all = asked.is_free and asked.base in (Any, object)
-    takes_dicts = asked.is_free and asked.base in (dict, dict[str, Any])
+    model = model_for(payload_type)
+    models_by_name = named_models(payload_type)
+    takes_all = payload_type.is_free and payload_type.base in (Any, object)
+    takes_dicts = payload_type.is_free and payload_type.base in (dict, dict[str, Any])
 
-    def reader_of(first: bytes) -> tuple[Read, Callable[[Any], object]]:
-        named = named_by(first)
-        writer = registered_schema(schemas.find(named), DecodeError, str(named))
+    def make_reader(prefix: bytes) -> tuple[Read, Callable[[Any], object]]:
+        question = schema_named_by(prefix)
+        writer = registered_schema(schemas.find(question), DecodeError, str(question))
         if has_weightless_items(writer.root, writer.named):
             raise DecodeError(
-                f"{named} of the registry has an array of items that take no bytes, and is not read"
+                f"{question} of the registry has an array of items that take no bytes, and is not "
+                "read"
             )
         steps = [] if reader is None else [resolver(writer, reader)]
-        steps.append(branch_reader(reader or writer, asked.annotation))
+        steps.append(branch_reader(reader or writer, payload_type.annotation))
         read = _reader(writer, [step for step in steps if step is not None])
         name = short_name((reader or writer).name)
-        return keep(readers, first, (read, members.get(name, model).from_value))
+        from_plain = models_by_name.get(name, model).from_value
+        return keep_bounded(readers, prefix, (read, from_plain))
 
     def read(value: bytes) -> object:
-        first = head_of(value)
-        read_data, from_plain = readers.get(first) or reader_of(first)
+        prefix = possible_prefix(value)
+        read_data, from_plain = readers.get(prefix) or make_reader(prefix)
         data = BytesIO(value)
-        data.seek(len(first))
+        data.seek(len(prefix))
         try:
             plain = read_data(data)
         except Unresolved as error:
             raise DecodeError(
-                f"{named_by(first)}, which it was written with, does not resolve to {source.file}: {error}"
+                f"{schema_named_by(prefix)}, which it was written with, does not resolve to "
+                f"{source.file}: {error}"
             ) from None
         except DecodeError:
             raise
         except RecursionError:
             raise DecodeError("not read: it is nested too deeply") from None
         except Exception as error:
-            # Bytes of anybody's; the text may quote them.
+            # Fastavro raises anything on bytes that do not fit, and its text may quote them.
             raise DecodeError(
-                f"not data of {named_by(first)}: {type(error).__name__} while reading it"
+                f"not data of {schema_named_by(prefix)}: {type(error).__name__} while reading it"
             ) from None
-        return (
-            plain if takes_all or (takes_dicts and isinstance(plain, dict)) else from_plain(plain)
-        )
+        if takes_all or (takes_dicts and isinstance(plain, dict)):
+            return plain
+        return from_plain(plain)
 
-    return guarded(read, asked, model.explain)
+    return guarded(read, payload_type, model.explain)
 
 
 def _reader(writer: AvroSchema, steps: list[Step]) -> Read:
-    """What reads data of the writer's schema, and takes it through the *steps*."""
-    read = (
-        careful_reader()
-        if is_recursive(writer.root, writer.named)
-        else fastavro().schemaless_reader
-    )
+    """Return what reads data of the writer's schema, and then takes each of the steps."""
+    read = fastavro().schemaless_reader
+    if is_recursive(writer.root, writer.named):
+        read = careful_reader()
     record = writer.record
     is_wrapped = writer.is_wrapped
     is_bytes = type_of(writer.root) == "bytes"
@@ -136,19 +138,20 @@ def _reader(writer: AvroSchema, steps: list[Step]) -> Read:
 
 
 def _with_length(data: BytesIO) -> BytesIO:
-    """The rest of *data* as bytes of Avro.
+    """Return the rest of *data* with its length before it, as Avro writes bytes.
 
-    Where a schema is nothing but bytes, Confluent's serialisers write them without their length.
+    If a schema is nothing but bytes, Confluent's serialisers leave out the length.
     """
-    found = BytesIO()
-    fastavro().schemaless_writer(found, "bytes", data.read())
-    found.seek(0)
-    return found
+    with_length = BytesIO()
+    fastavro().schemaless_writer(with_length, "bytes", data.read())
+    with_length.seek(0)
+    return with_length
 
 
-def avro_encoder(source: Registered) -> Callable[[object], bytes | None]:
-    """The id of the schema in ``file``, of the value's own type, or of the subject's latest; then
-    the data.
+def avro_encoder(source: SchemaSource) -> Callable[[object], bytes | None]:
+    """Return an encoder that writes the id of a schema, and data in that schema.
+
+    The schema is that in ``file``, or that of the value's type, or the latest of the subject.
 
     Raises:
         FormatError: The schema cannot be read.
@@ -159,39 +162,39 @@ def avro_encoder(source: Registered) -> Callable[[object], bytes | None]:
     writers: dict[type, tuple[bytes, Write]] = schemas.cache()
     own = None if source.file is None else own_schema(loaded(source.file), source.file)
 
-    def writer_of(kind: type) -> tuple[bytes, Write]:
+    def make_writer(kind: type) -> tuple[bytes, Write]:
+        schema = own
         try:
             to_plain = plain_maker(kind)
-            found = own or (
-                None if to_plain is None else own_schema(schema_of_type(kind), kind.__name__)
-            )
+            if schema is None and to_plain is not None:
+                schema = own_schema(schema_of_type(kind), kind.__name__)
         except FormatError as error:
             raise EncodeError(str(error)) from None
-        if found is None:
+        if schema is None:
             if source.register or source.subject != "topic":
-                raise not_registered(kind.__name__)
-            known: Known = schemas.find(Latest(source.subject_of("")))
-            id = known.id
-            found = registered_schema(known.schema, EncodeError, f"schema {id}")
+                raise no_schema_error(kind.__name__)
+            latest: SchemaWithId = schemas.find(LatestOf(source.subject_of("")))
+            id = latest.id
+            schema = registered_schema(latest.schema, EncodeError, f"schema {id}")
         else:
-            subject = source.subject_of(found.name)
-            id = schemas.find(IdOf(subject, Schema("AVRO", found.text), source.register))
+            subject = source.subject_of(schema.name)
+            id = schemas.find(IdOf(subject, Schema("AVRO", schema.text), source.register))
         try:
-            writer = _writer(found, to_plain or _as_it_is)
+            writer = _writer(schema, to_plain or _unchanged)
         except Exception as error:
-            # Fastavro parses much that is no schema, and the registry has anybody's.
+            # Fastavro parses much that is not a schema, and anybody may register it.
             raise EncodeError(
                 f"schema {id} cannot be used: {type(error).__name__}: {error}"
             ) from error
-        return keep(writers, kind, (head(id), writer))
+        return keep_bounded(writers, kind, (prefix_of(id), writer))
 
     def write(value: object) -> bytes | None:
         if value is None:
             return None
         kind = type(value)
-        first, write_data = writers.get(kind) or writer_of(kind)
+        prefix, write_data = writers.get(kind) or make_writer(kind)
         try:
-            return write_data(first, value)
+            return write_data(prefix, value)
         except EncodeError as error:
             raise EncodeError(f"{kind.__name__} does not fit the Avro schema: {error}") from None
         except Exception as error:
@@ -204,7 +207,7 @@ def avro_encoder(source: Registered) -> Callable[[object], bytes | None]:
 
 
 def _writer(schema: AvroSchema, to_plain: Callable[[Any], Any]) -> Write:
-    """What writes values in a schema, behind the head that names it."""
+    """Return what writes values in a schema, after the prefix that names it."""
     record = with_default_values(schema)
     is_wrapped = schema.is_wrapped
     is_bytes = type_of(schema.root) == "bytes"
@@ -213,55 +216,57 @@ def _writer(schema: AvroSchema, to_plain: Callable[[Any], Any]) -> Write:
     library = fastavro()
     write = library.schemaless_writer
 
-    def encoded(first: bytes, plain: Any, value: Any) -> bytes:
+    def encoded(prefix: bytes, plain: Any, value: Any) -> bytes:
         if may_be_deep and is_deep(plain):
             raise RecursionError
         ready = plain if prepare is None else prepare(plain, value)
-        data = BytesIO(first)
+        data = BytesIO(prefix)
         data.seek(HEAD)
         write(data, record, {ONLY: ready} if is_wrapped else ready)
         if is_bytes:
+            # Read the bytes back without their length, which Confluent's serialisers leave out.
             data.seek(HEAD)
-            return first + bytes(library.schemaless_reader(data, "bytes"))
+            return prefix + bytes(library.schemaless_reader(data, "bytes"))
         return data.getvalue()
 
-    def write_data(first: bytes, value: Any) -> bytes:
+    def write_data(prefix: bytes, value: Any) -> bytes:
         plain = to_plain(value)
         try:
-            return encoded(first, plain, value)
+            return encoded(prefix, plain, value)
         except RecursionError:
             raise
         except Exception as error:
-            # Models and enums may stand in lists and dicts of no model. To look for them costs what
-            # writing does.
+            # A list or dict may contain models and enums. To look for them takes as long as to
+            # write the value, so it is done only after a failure.
             plainer = plain_inside(plain)
             if plainer != plain:
-                return encoded(first, plainer, value)
-            why = None if isinstance(error, EncodeError) else misfit(schema, plain)
-            if why is None:
+                return encoded(prefix, plainer, value)
+            if isinstance(error, EncodeError):
                 raise
-            raise EncodeError(why) from error
+            reason = misfit(schema, plain)
+            if reason is None:
+                raise
+            raise EncodeError(reason) from error
 
     return write_data
 
 
 def check_written(kind: Any) -> None:
-    """Check that the schema of a model, dataclass or struct can be made of it; other types have
-    none.
+    """Check that a model, dataclass or struct has an Avro schema. Other types need none.
 
     Raises:
-        FormatError: It cannot; the text names class and field.
+        FormatError: It has none. The text names class and field.
     """
     if not is_model(kind):
         return
     try:
         own_schema(schema_of_type(kind), kind.__name__)
     except (NameError, TypeError) as error:
-        # Of annotations that cannot be resolved.
+        # An annotation cannot be resolved.
         raise FormatError(
             f"{kind.__name__} has no Avro schema: {type(error).__name__}: {error}"
         ) from error
 
 
-def _as_it_is(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value

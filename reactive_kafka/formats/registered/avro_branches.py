@@ -1,11 +1,12 @@
-"""The branch of a union that data was written as decides which class it is read as. Pure.
+"""Reads each branch of an Avro union into the class of the branch's name. Pure.
 
-Two records may have the same fields, or all fields of the one may be in the other. So fields do not
-say what a record is: the branch is on the wire, and a class is meant for the record of its name.
-Only where no class is called like a record of the union do the fields decide, as they do in JSON.
+Two records may have the same fields, or one may have all fields of the other. So the fields do not
+say what a record is. The data says which branch it was written as, and a class stands for the
+record of its name. Only if no class has the name of a record of the union, the fields decide, as
+they do in JSON.
 
-Data is as fastavro reads it with ``return_named_type``: in a union, what has a named type is a pair
-of the type's full name and the datum.
+The data is as fastavro reads it with ``return_named_type``: in a union, a value of a named type is
+a pair of the type's full name and the value.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from pydantic import RootModel
 
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.formats.models import model_for
+from reactive_kafka.formats.payload_type import is_union, name_of, payload_type_of
 from reactive_kafka.formats.registered.avro_resolution import (
-    Later,
+    LateStep,
     Step,
-    as_it_is,
     each_item,
     each_value,
+    unchanged,
 )
 from reactive_kafka.formats.registered.avro_schemas import (
     NAMED,
@@ -32,37 +34,38 @@ from reactive_kafka.formats.registered.avro_schemas import (
     short_name,
     type_of,
 )
-from reactive_kafka.formats.registered.fields import fields_of
-from reactive_kafka.formats.registered.plain import is_model
-from reactive_kafka.formats.wanted import is_union, name_of, wanted
+from reactive_kafka.formats.registered.model_fields import fields_of
+from reactive_kafka.formats.registered.plain_data import is_model
 
 _SEQUENCES = (list, tuple, set, frozenset, Sequence)
 
 
 class NamedRecord(dict[str, Any]):
-    """A record that was one of several in a union, as plain data: it is written as the same one
-    again.
+    """A record of a union with several, as plain data. It is written as the same record again.
+
+    Attributes:
+        name: The full name of its schema.
     """
 
     def __init__(self, name: str, fields: Mapping[str, Any]) -> None:
         super().__init__(fields)
         self.name = name
-        """The full name of its schema."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return NamedRecord, (self.name, dict(self))
 
     def copy(self) -> NamedRecord:
-        """Another one of the same name."""
+        """Return a copy with the same name."""
         return NamedRecord(self.name, self)
 
 
 def branch_reader(schema: AvroSchema, annotation: Any) -> Step | None:
-    """What makes plain data, with an instance of its class where a branch says which; None: it is
-    plain already.
+    """Return the step that makes plain data, with instances of classes in place of branches.
 
-    A record is refused with a DecodeError where *annotation* has classes for other branches of its
-    union only.
+    It raises DecodeError for a record if *annotation* has classes for other branches only.
+
+    Returns:
+        None if the data is plain already.
     """
     return _Branches(schema).reader(schema.root, annotation)
 
@@ -70,12 +73,12 @@ def branch_reader(schema: AvroSchema, annotation: Any) -> Step | None:
 class _Branches:
     def __init__(self, schema: AvroSchema) -> None:
         self._schema = schema
-        self._records: dict[tuple[str, Any], Later] = {}
+        self._records: dict[tuple[str, Any], LateStep] = {}
 
     def reader(self, kind: Any, annotation: Any) -> Step | None:
         kind = self._schema.full(kind)
         if isinstance(kind, list):
-            return self._of_union([self._schema.full(one) for one in kind], annotation)
+            return self._of_union([self._schema.full(branch) for branch in kind], annotation)
         if type_of(kind) in RECORDS:
             return self._of_record(kind, annotation)
         if type_of(kind) == "array":
@@ -93,7 +96,7 @@ class _Branches:
             if type_of(branch) in RECORDS:
                 named[branch["name"]] = self._of_branch(branch, records, annotation, classes)
             elif type_of(branch) in NAMED:
-                named[branch["name"]] = as_it_is
+                named[branch["name"]] = unchanged
             else:
                 step = self.reader(branch, annotation)
                 if step is not None:
@@ -116,29 +119,32 @@ class _Branches:
         name = record["name"]
         kind = classes.get(short_name(name))
         if len(records) == 1:
-            return self.reader(record, annotation) or as_it_is
+            return self.reader(record, annotation) or unchanged
         if kind is not None:
-            inner = self.reader(record, kind) or as_it_is
-            read = model_for(wanted(kind)).from_value
+            inner = self.reader(record, kind) or unchanged
+            read = model_for(payload_type_of(kind)).from_value
             return lambda data: read(inner(data))
         if _takes_any_record(annotation):
-            fields = self.reader(record, Any) or as_it_is
+            fields = self.reader(record, Any) or unchanged
             return lambda data: NamedRecord(name, fields(data))
-        if any(short_name(one["name"]) in classes for one in records):
+        if any(short_name(other["name"]) in classes for other in records):
             return _refused(f"it is a {name}, which {name_of(annotation)} has no class for")
-        return self.reader(record, Any) or as_it_is
+        return self.reader(record, Any) or unchanged
 
     def _of_record(self, record: Any, annotation: Any) -> Step | None:
-        """Its fields, by what the class of its name asks for, or the only class that is asked
-        for.
+        """Return the step for the fields of a record.
+
+        They are read as the class with the record's name asks, or the only class of the annotation.
         """
         classes = _classes_of(annotation)
-        only = next(iter(classes.values())) if len(classes) == 1 else None
-        kind = classes.get(short_name(record["name"]), only)
+        only_class = next(iter(classes.values())) if len(classes) == 1 else None
+        kind = classes.get(short_name(record["name"]), only_class)
         key = record["name"], kind
         if key in self._records:
             return self._records[key]
-        made = self._records[key] = Later()
+        # Kept before the fields are looked at, because a record may contain itself.
+        made = LateStep()
+        self._records[key] = made
         annotations = _annotations_of(kind)
         steps: dict[str, Step] = {}
         for field in record["fields"]:
@@ -147,62 +153,65 @@ class _Branches:
                 steps[field["name"]] = step
 
         def of_record(data: Any) -> Any:
-            # fastavro made the dict for this record, so it may be changed in place.
+            # Fastavro made the dict for this record alone, so it may be changed in place.
             for name, step in steps.items():
                 data[name] = step(data[name])
             return data
 
-        made.step = of_record if steps else as_it_is
+        made.step = of_record if steps else unchanged
         return of_record if steps else None
 
 
 def _classes_of(annotation: Any) -> dict[str, Any]:
-    """Name -> the models that *annotation* asks for. Two of one name are told apart by their
-    fields.
+    """Return name -> model, for the models that *annotation* asks for.
+
+    Models that share a name are left out: their fields decide.
     """
-    found = [one for one in _members_of(annotation) if is_model(one)]
-    names = [one.__name__ for one in found]
-    return {one.__name__: one for one in found if names.count(one.__name__) == 1}
+    models = [member for member in _members_of(annotation) if is_model(member)]
+    names = [model.__name__ for model in models]
+    return {model.__name__: model for model in models if names.count(model.__name__) == 1}
 
 
 def _members_of(annotation: Any) -> list[Any]:
-    base = wanted(annotation).base
+    base = payload_type_of(annotation).base
     if isinstance(base, type) and issubclass(base, RootModel):
         return _members_of(base.model_fields["root"].annotation)
-    return [wanted(one).base for one in typing.get_args(base)] if is_union(base) else [base]
+    if is_union(base):
+        return [payload_type_of(member).base for member in typing.get_args(base)]
+    return [base]
 
 
 def _takes_any_record(annotation: Any) -> bool:
-    """Whether a dict of any fields is asked for."""
+    """Return whether *annotation* takes a dict with any fields."""
     return any(
-        one in (Any, object, dict) or typing.get_origin(one) is dict
-        for one in _members_of(annotation)
+        member in (Any, object, dict) or typing.get_origin(member) is dict
+        for member in _members_of(annotation)
     )
 
 
 def _annotations_of(kind: Any) -> dict[str, Any]:
-    """Each name that data may have for a field -> what the field asks for."""
+    """Return each name that data may use for a field -> the annotation of the field."""
     if kind is None:
         return {}
-    found: dict[str, Any] = {}
+    annotations: dict[str, Any] = {}
     for field in fields_of(kind):
         for name in (*field.read_as, field.attribute, field.written_as):
-            found[name] = field.annotation
-    return found
+            annotations[name] = field.annotation
+    return annotations
 
 
 def _items_of(annotation: Any) -> Any:
-    for one in _members_of(annotation):
-        arguments = typing.get_args(one)
-        if typing.get_origin(one) in _SEQUENCES and arguments:
+    for member in _members_of(annotation):
+        arguments = typing.get_args(member)
+        if typing.get_origin(member) in _SEQUENCES and arguments:
             return arguments[0]
     return Any
 
 
 def _values_of(annotation: Any) -> Any:
-    for one in _members_of(annotation):
-        arguments = typing.get_args(one)
-        if typing.get_origin(one) in (dict, Mapping) and len(arguments) == 2:
+    for member in _members_of(annotation):
+        arguments = typing.get_args(member)
+        if typing.get_origin(member) in (dict, Mapping) and len(arguments) == 2:
             return arguments[1]
     return Any
 

@@ -1,9 +1,8 @@
-"""What the data of an Avro schema could do to whoever reads it: fill the stack, or the memory.
-Pure.
+"""Finds Avro schemas whose data could fill the stack or the memory of its reader. Pure.
 
-The compiled code of fastavro goes down into nested data without a look at the depth, so that ten
-kilobytes of a schema that refers to itself end the process, and so does a value to be written; and
-it believes how many items an array has, though items may take no bytes.
+The compiled code of fastavro does not check how deep data is nested. Ten kilobytes in a schema that
+refers to itself end the process, and so does a value that is written. It also believes the number
+of items that an array names, though items may take no bytes.
 """
 
 from __future__ import annotations
@@ -14,67 +13,75 @@ from typing import Any
 Types = Mapping[str, Any]
 """Full name -> the schema of that name."""
 MOST_LEVELS = 200
-"""Of containers inside of containers in a value to be written; of JSON no more are read, either."""
+"""How many containers may be nested in a value to be written. JSON is read to the same depth."""
 
 
 def is_recursive(schema: Any, named: Types) -> bool:
-    """Whether a type stands inside of itself: the data says how deep it is."""
-    return _is_inside(schema, named, frozenset(), set())
+    """Return whether a type contains itself, so that the data decides how deep it is nested."""
+    return _contains_outer_type(schema, named, frozenset(), set())
 
 
 def has_weightless_items(schema: Any, named: Types) -> bool:
-    """Whether there is an array of items that take no bytes: the data may say any number of them,
-    and be short.
+    """Return whether there is an array whose items take no bytes.
+
+    Its data may name any number of items, and be short.
     """
     seen: set[str] = set()
     todo = [schema]
     while todo:
-        one = todo.pop()
-        if isinstance(one, str):
-            if one in seen:
+        part = todo.pop()
+        if isinstance(part, str):
+            if part in seen:
                 continue
-            seen.add(one)
+            seen.add(part)
         elif (
-            isinstance(one, Mapping)
-            and one["type"] == "array"
-            and _is_weightless(one["items"], named, frozenset())
+            isinstance(part, Mapping)
+            and part["type"] == "array"
+            and _is_weightless(part["items"], named, frozenset())
         ):
             return True
-        todo += _parts(one, named)
+        todo += _parts(part, named)
     return False
 
 
 def is_deep(value: Any) -> bool:
-    """Whether a value has more levels than are written of it."""
+    """Return whether a value has more than :data:`MOST_LEVELS` levels."""
     level = [value]
     for _ in range(MOST_LEVELS):
-        containers = [one for one in level if isinstance(one, Mapping | list | tuple)]
-        level = [
-            inside
-            for one in containers
-            for inside in (one.values() if isinstance(one, Mapping) else one)
-        ]
-        if not level:
+        next_level: list[Any] = []
+        for item in level:
+            if isinstance(item, Mapping):
+                next_level += item.values()
+            elif isinstance(item, list | tuple):
+                next_level += item
+        if not next_level:
             return False
+        level = next_level
     return True
 
 
-def _is_inside(schema: Any, named: Types, outer: frozenset[str], done: set[str]) -> bool:
-    name = (
-        schema
-        if isinstance(schema, str)
-        else schema.get("name")
-        if isinstance(schema, Mapping)
-        else None
-    )
-    if isinstance(schema, str) and name in outer:
-        return True
-    if name is None:
-        return any(_is_inside(one, named, outer, done) for one in _parts(schema, named))
+def _contains_outer_type(schema: Any, named: Types, outer: frozenset[str], done: set[str]) -> bool:
+    """Return whether a schema refers to one of the types that it stands in.
+
+    Args:
+        schema: The schema.
+        named: All named types.
+        outer: The names of the types that it stands in.
+        done: The names of the types that were found not to be recursive.
+    """
+    if isinstance(schema, str):
+        if schema in outer:
+            return True
+        name = schema
+        inside = outer
+    elif isinstance(schema, Mapping) and schema.get("name") is not None:
+        name = schema["name"]
+        inside = outer | {name}
+    else:
+        return any(_contains_outer_type(part, named, outer, done) for part in _parts(schema, named))
     if name in done:
         return False
-    inside = outer if isinstance(schema, str) else outer | {name}
-    if any(_is_inside(one, named, inside, done) for one in _parts(schema, named)):
+    if any(_contains_outer_type(part, named, inside, done) for part in _parts(schema, named)):
         return True
     done.add(name)
     return False
@@ -86,18 +93,18 @@ def _is_weightless(schema: Any, named: Types, outer: frozenset[str]) -> bool:
             return schema == "null"
         return schema in outer or _is_weightless(named[schema], named, outer | {schema})
     if isinstance(schema, list):
-        # Which of its types it is takes a byte.
+        # A union writes a byte for the branch.
         return False
     kind = schema["type"]
     if kind in ("record", "error"):
-        return all(_is_weightless(one, named, outer) for one in _parts(schema, named))
+        return all(_is_weightless(part, named, outer) for part in _parts(schema, named))
     if kind == "fixed":
         return not schema["size"]
     return kind not in ("array", "map", "enum") and _is_weightless(kind, named, outer)
 
 
 def _parts(schema: Any, named: Types) -> Iterator[Any]:
-    """The schemas that stand in one."""
+    """Yield the schemas that a schema directly consists of."""
     if isinstance(schema, str):
         if schema in named:
             yield named[schema]
@@ -105,7 +112,9 @@ def _parts(schema: Any, named: Types) -> Iterator[Any]:
         yield from schema
     elif schema["type"] in ("record", "error"):
         yield from (field["type"] for field in schema["fields"])
-    elif schema["type"] in ("array", "map"):
-        yield schema["items" if schema["type"] == "array" else "values"]
+    elif schema["type"] == "array":
+        yield schema["items"]
+    elif schema["type"] == "map":
+        yield schema["values"]
     elif schema["type"] not in ("enum", "fixed"):
         yield schema["type"]

@@ -1,11 +1,10 @@
-"""Data of one Avro schema as data of another: the writer's, as fastavro has read it, becomes the
-reader's. Pure.
+"""Converts data of the writer's Avro schema to data of the reader's schema. Pure.
 
-fastavro resolves schemas, too. But it gives each record the JSON of a default, forgets which branch
-of the reader's union a record is of, and applies the logical types of the writer only.
+Fastavro resolves schemas, too. But it gives each record the JSON of a default, forgets to which
+branch of the reader's union a record belongs, and applies only the writer's logical types.
 
-Data is as fastavro reads it with ``return_named_type``: in a union, what has a named type is a pair
-of the type's full name and the datum.
+The data is as fastavro reads it with ``return_named_type``: in a union, a value of a named type is
+a pair of the type's full name and the value.
 
 Source: Avro specification 1.12, "Schema Resolution".
 """
@@ -30,7 +29,7 @@ from reactive_kafka.formats.registered.avro_schemas import (
 )
 
 Step = Callable[[Any], Any]
-"""From data to data."""
+"""Converts data."""
 
 _PROMOTIONS: dict[tuple[str, str], Step | None] = {
     ("int", "long"): None,
@@ -42,7 +41,7 @@ _PROMOTIONS: dict[tuple[str, str], Step | None] = {
     ("string", "bytes"): str.encode,
     ("bytes", "string"): bytes.decode,
 }
-"""Writer's type and reader's type -> what a value becomes; None: it stays as it is."""
+"""Writer's type and reader's type -> the conversion; None: the value stays the same."""
 
 _CLASSES: dict[str, tuple[type, ...]] = {
     "null": (type(None),),
@@ -56,11 +55,11 @@ _CLASSES: dict[str, tuple[type, ...]] = {
     "array": (list,),
     "map": (dict,),
 }
-"""Type -> the classes that its values have in Python."""
+"""Type -> the Python classes of its values."""
 
 
-class Later:
-    """A step that is known later than it is used in another one."""
+class LateStep:
+    """A step that other steps use before it is known: a record may contain itself."""
 
     step: Step
 
@@ -69,16 +68,14 @@ class Later:
 
 
 class Unresolved(Exception):
-    """Data of the writer's schema has no place in the reader's. The text names types and fields,
-    and quotes no data.
-    """
+    """Data of the writer's schema does not resolve to the reader's. The text quotes no data."""
 
 
 def resolver(writer: AvroSchema, reader: AvroSchema) -> Step | None:
-    """What makes data of the reader's schema; None: it is that already.
+    """Return the step that makes data of the reader's schema; None: it is that already.
 
-    A part that does not resolve raises :class:`Unresolved` when there is data of it: another branch
-    may resolve.
+    If a part of the schema does not resolve, the step raises :class:`Unresolved` only for data of
+    that part. Other branches of a union may resolve.
     """
     return _Resolution(writer, reader).step(writer.root, reader.root)
 
@@ -87,41 +84,42 @@ class _Resolution:
     def __init__(self, writer: AvroSchema, reader: AvroSchema) -> None:
         self._writer = writer
         self._reader = reader
-        # A record may stand inside of itself: its step is needed while it is being made.
-        self._records: dict[tuple[str, str], Later] = {}
+        # The step of a record is needed while it is being made, because a record may contain
+        # itself.
+        self._records: dict[tuple[str, str], LateStep] = {}
 
     def step(self, written: Any, asked: Any) -> Step | None:
-        """What makes data of the one type data of the other."""
+        """Return the step from the writer's type *written* to the reader's type *asked*."""
         written = self._writer.full(written)
         asked = self._reader.full(asked)
         if isinstance(written, list):
-            return self._of_written_union(written, asked)
+            return self._from_union(written, asked)
         if isinstance(asked, list):
             return self._into_union(written, asked)
         kind = type_of(written)
         if not self._matches(written, asked):
-            return _unresolved(f"{_called(written)} is no {_called(asked)}")
+            return _unresolved(f"{_shown(written)} is no {_shown(asked)}")
         if kind in RECORDS:
-            return self._of_records(written, asked)
+            return self._record_step(written, asked)
         if kind == "enum":
-            return _of_enums(written, asked)
+            return _enum_step(written, asked)
         if kind == "array":
             return each_item(self.step(written["items"], asked["items"]))
         if kind == "map":
             return each_value(self.step(written["values"], asked["values"]))
-        return _of_plain(written, asked)
+        return _scalar_step(written, asked)
 
     def _matches(self, written: Any, asked: Any) -> bool:
-        """Whether the reader's type takes the writer's, without a look at fields and items."""
-        kind = type_of(written)
-        wanted = type_of(asked)
-        if kind in RECORDS and wanted in RECORDS:
-            return _is_called(written, asked)
-        if kind in NAMED and kind == wanted:
-            return _is_called(written, asked) and written.get("size") == asked.get("size")
-        return kind == wanted or (kind, wanted) in _PROMOTIONS
+        """Return whether the reader's type takes the writer's, without a look at fields or items."""
+        written_kind = type_of(written)
+        asked_kind = type_of(asked)
+        if written_kind in RECORDS and asked_kind in RECORDS:
+            return _has_name_of(asked, written)
+        if written_kind in NAMED and written_kind == asked_kind:
+            return _has_name_of(asked, written) and written.get("size") == asked.get("size")
+        return written_kind == asked_kind or (written_kind, asked_kind) in _PROMOTIONS
 
-    def _of_written_union(self, union: list[Any], asked: Any) -> Step | None:
+    def _from_union(self, union: list[Any], asked: Any) -> Step | None:
         named: dict[str, Step | None] = {}
         plain: list[tuple[tuple[type, ...], Step | None]] = []
         for branch in map(self._writer.full, union):
@@ -146,7 +144,7 @@ class _Resolution:
         return of_union
 
     def _into_union(self, written: Any, union: list[Any]) -> Step:
-        """Into the branch of the same type and name, else into the first one that takes it.
+        """Return the step into the branch with the same type and name, or the first that matches.
 
         Source: org.apache.avro.Resolver.ReaderUnion of Java, which prefers the same type to a
         promotion.
@@ -155,61 +153,69 @@ class _Resolution:
             branch for branch in map(self._reader.full, union) if self._matches(written, branch)
         ]
         if not branches:
-            return _unresolved(f"{_called(written)} is in no type of the reader's union")
-        branch = min(branches, key=lambda one: _distance(written, one))
+            return _unresolved(f"{_shown(written)} is in no type of the reader's union")
+        branch = min(branches, key=lambda branch: _distance(written, branch))
         step = self.step(written, branch)
         if type_of(branch) not in NAMED:
-            return step or as_it_is
+            return step or unchanged
         name = branch["name"]
         return lambda data: (name, data if step is None else step(data))
 
-    def _of_records(self, written: Any, asked: Any) -> Step | None:
+    def _record_step(self, written: Any, asked: Any) -> Step | None:
         key = written["name"], asked["name"]
         if key in self._records:
             return self._records[key]
-        made = self._records[key] = Later()
-        step = self._of_fields(written, asked)
-        made.step = step or as_it_is
+        late_step = LateStep()
+        self._records[key] = late_step
+        step = self._fields_step(written, asked)
+        late_step.step = step or unchanged
         return step
 
-    def _of_fields(self, written: Any, asked: Any) -> Step | None:
-        sources = {field["name"]: field for field in written["fields"]}
+    def _fields_step(self, written: Any, asked: Any) -> Step | None:
+        written_fields = {field["name"]: field for field in written["fields"]}
+        # The reader's name, the writer's name, and the step from the writer's value.
         copied: list[tuple[str, str, Step | None]] = []
         defaults: list[tuple[str, Callable[[], Any]]] = []
         for field in asked["fields"]:
             name = field["name"]
-            source = next(
-                (sources[one] for one in (name, *field.get("aliases", ())) if one in sources), None
-            )
+            source = _written_field(written_fields, field)
             if source is not None:
                 copied.append((name, source["name"], self.step(source["type"], field["type"])))
             elif "default" in field:
                 defaults.append((name, self._default(field)))
             else:
                 return _unresolved(
-                    f"{_called(asked)}.{name} is not in the writer's schema and has no default"
+                    f"{_shown(asked)}.{name} is not in the writer's schema and has no default"
                 )
-        is_same = [(name, name, None) for name in sources] == copied and not defaults
+        is_same = [(name, name, None) for name in written_fields] == copied and not defaults
         if is_same:
             return None
 
         def of_record(data: Any) -> Any:
-            found = {}
+            resolved = {}
             for name, source, step in copied:
                 value = data[source]
-                found[name] = value if step is None else step(value)
+                resolved[name] = value if step is None else step(value)
             for name, default in defaults:
-                found[name] = default()
-            return found
+                resolved[name] = default()
+            return resolved
 
         return of_record
 
     def _default(self, field: Any) -> Callable[[], Any]:
-        """What makes the default of a field: another list or dict for each record."""
+        """Return what makes the default of a field, with a new list or dict for each record."""
         return partial(default_value, self._reader, field["type"], field["default"])
 
 
-def _of_enums(written: Any, asked: Any) -> Step | None:
+def _written_field(written_fields: Mapping[str, Any], field: Any) -> Any:
+    """Return the writer's field that the reader's *field*, or one of its aliases, names."""
+    for name in (field["name"], *field.get("aliases", ())):
+        if name in written_fields:
+            return written_fields[name]
+    return None
+
+
+def _enum_step(written: Any, asked: Any) -> Step | None:
     known = frozenset(asked["symbols"])
     default = asked.get("default")
     if known.issuperset(written["symbols"]):
@@ -220,7 +226,7 @@ def _of_enums(written: Any, asked: Any) -> Step | None:
             return symbol
         if default is None:
             raise Unresolved(
-                f"a symbol of {_called(written)} is unknown to the reader, which has no default"
+                f"a symbol of {_shown(written)} is unknown to the reader, which has no default"
             )
         return default
 
@@ -228,28 +234,31 @@ def _of_enums(written: Any, asked: Any) -> Step | None:
 
 
 def each_item(step: Step | None) -> Step | None:
-    """The step of a list whose items take *step*."""
-    return None if step is None else lambda data: [step(one) for one in data]
+    """Return the step of a list whose items take *step*."""
+    if step is None:
+        return None
+    return lambda data: [step(item) for item in data]
 
 
 def each_value(step: Step | None) -> Step | None:
-    """The step of a dict whose values take *step*."""
-    return None if step is None else lambda data: {key: step(one) for key, one in data.items()}
+    """Return the step of a dict whose values take *step*."""
+    if step is None:
+        return None
+    return lambda data: {key: step(value) for key, value in data.items()}
 
 
-def _of_plain(written: Any, asked: Any) -> Step | None:
-    """A value of the writer's logical type is of Python already; else the reader's makes one."""
-    kind = type_of(written)
-    wanted = type_of(asked)
-    promoted = _PROMOTIONS.get((kind, wanted))
+def _scalar_step(written: Any, asked: Any) -> Step | None:
+    """Return the step that promotes a value, and applies the reader's logical type."""
+    promote = _PROMOTIONS.get((type_of(written), type_of(asked)))
     if logical_reader(written) is not None:
-        if promoted is None:
+        # Fastavro has made a value of the writer's logical type already, and it stays.
+        if promote is None:
             return None
-        return _unresolved(f"{written['logicalType']} is no {_called(asked)}")
+        return _unresolved(f"{written['logicalType']} is no {_shown(asked)}")
     read = logical_reader(asked)
-    if promoted is None or read is None:
-        return promoted or read
-    return lambda data: read(promoted(data))
+    if promote is None or read is None:
+        return promote or read
+    return lambda data: read(promote(data))
 
 
 def _unresolved(why: str) -> Step:
@@ -260,28 +269,33 @@ def _unresolved(why: str) -> Step:
 
 
 def _distance(written: Any, asked: Any) -> int:
-    """How far a type of the reader's union, which takes the data, is from the writer's."""
+    """Return how far a matching type of the reader's union is from the writer's type."""
     if type_of(written) != type_of(asked):
         return 2
-    return 0 if type_of(written) not in NAMED or written["name"] == asked["name"] else 1
+    if type_of(written) in NAMED and written["name"] != asked["name"]:
+        return 1
+    return 0
 
 
-def _is_called(written: Any, asked: Any) -> bool:
-    """Whether the reader's type has the writer's name, without namespaces, or has it among its
-    aliases.
+def _has_name_of(asked: Any, written: Any) -> bool:
+    """Return whether the reader's type has the name of the writer's, or an alias with that name.
+
+    Namespaces do not matter.
     """
     name = written["name"]
-    short = short_name(written["name"])
-    return short_name(asked["name"]) == short or not {name, short}.isdisjoint(
-        asked.get("aliases") or ()
-    )
+    short = short_name(name)
+    if short_name(asked["name"]) == short:
+        return True
+    return not {name, short}.isdisjoint(asked.get("aliases") or ())
 
 
-def _called(kind: Any) -> str:
-    """A type, for people."""
-    return str(kind["name"]) if isinstance(kind, Mapping) and "name" in kind else type_of(kind)
+def _shown(kind: Any) -> str:
+    """Return the name of a type, for people."""
+    if isinstance(kind, Mapping) and "name" in kind:
+        return str(kind["name"])
+    return type_of(kind)
 
 
-def as_it_is(data: Any) -> Any:
-    """The step that changes nothing."""
+def unchanged(data: Any) -> Any:
+    """Return *data*: the step that changes nothing."""
     return data

@@ -1,9 +1,8 @@
-"""Avro schemas as fastavro takes them, and as our own code walks along them. The only module that
-imports fastavro.
+"""Parses Avro schemas, for fastavro and for our own code. Only this module imports fastavro.
 
-A writer's schema is anybody's, and is read as leniently as Java's library reads it: a default that
-does not match its type does not matter to who reads data, and a logical type that is not valid is
-ignored. A schema of ours has to be right.
+A writer's schema may come from anywhere. It is read as leniently as Java's library reads it: a
+default that does not match its type does not matter to a reader, and an invalid logical type is
+ignored. The user's own schema has to be right.
 
 Source: Avro specification 1.12, "Complex Types", "Logical Types", "Schema Resolution".
 """
@@ -19,35 +18,37 @@ from pathlib import Path
 from typing import Any
 
 from reactive_kafka.errors import DecodeError, EncodeError, MissingExtraError
-from reactive_kafka.formats.names import FormatError
+from reactive_kafka.formats.format_names import FormatError
 from reactive_kafka.formats.registered.avro_limits import Types
-from reactive_kafka.formats.registered.schemas import Schema
+from reactive_kafka.formats.registered.schema_questions import Schema
 
 NAMED = ("record", "error", "enum", "fixed")
 RECORDS = ("record", "error")
 ONLY = "value"
-"""The only field of the record that stands for a schema that is no record."""
+"""The only field of the record that a schema is wrapped into if it is not a record itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class AvroSchema:
-    """A parsed schema."""
+    """A parsed schema.
+
+    Attributes:
+        root: The schema, in the form in which fastavro has parsed it.
+        named: The named types that it defines or refers to.
+        text: Its JSON.
+        record: The schema for fastavro: ``root`` if that is a record, otherwise a record whose only
+            field is ``root``. The bytes are the same. A schema that is not a record would be parsed
+            again for each value, and fastavro would not find the types that it refers to.
+    """
 
     root: Any
     named: Types
     text: str
     record: Any
-    """What fastavro is given: a record, ``root`` itself or one whose only field is ``root``.
-
-    The bytes are the same. fastavro would parse a schema that is no record again for each datum,
-    and would not find the types that the schema refers to.
-    """
 
     @property
     def is_wrapped(self) -> bool:
-        """Whether ``root`` is no record: data is a dict with the one key :data:`ONLY` to
-        fastavro.
-        """
+        """Whether fastavro's data is a dict with the one key :data:`ONLY`."""
         return self.record is not self.root
 
     @property
@@ -57,26 +58,30 @@ class AvroSchema:
         return str(root.get("name", "")) if isinstance(root, Mapping) else ""
 
     def full(self, schema: Any) -> Any:
-        """The schema itself where it is a reference to a named type."""
+        """Return the type that *schema* names, or *schema* itself if it is not a name."""
         return self.named.get(schema, schema) if isinstance(schema, str) else schema
 
 
 def type_of(schema: Any) -> str:
-    """The name of its type: ``record``, ``union``, ``long`` and so on, or the full name that it
-    refers to.
-    """
+    """Return ``record``, ``union``, ``long`` and so on, or the full name that it refers to."""
     if isinstance(schema, list):
         return "union"
-    return str(schema["type"]) if isinstance(schema, Mapping) else str(schema)
+    if isinstance(schema, Mapping):
+        return str(schema["type"])
+    return str(schema)
 
 
 def short_name(full_name: str) -> str:
-    """A name without its namespace."""
+    """Return a name without its namespace."""
     return full_name.rpartition(".")[2]
 
 
 def fastavro() -> Any:
-    """The library. MissingExtraError: it is not installed."""
+    """Return the library.
+
+    Raises:
+        MissingExtraError: It is not installed.
+    """
     try:
         import fastavro
         import fastavro.read
@@ -87,8 +92,10 @@ def fastavro() -> Any:
 
 
 def careful_reader() -> Any:
-    """The reader of fastavro that is not compiled: Python counts how deep it is, where the other
-    ends the process.
+    """Return fastavro's reader in Python.
+
+    On data that is nested too deeply it raises RecursionError. The compiled reader ends the process
+    then.
     """
     from fastavro._read_py import schemaless_reader
 
@@ -96,10 +103,12 @@ def careful_reader() -> Any:
 
 
 def loaded(file: str) -> Any:
-    """The JSON of the schema in a file. Types that it only names come from files of these names
-    beside it.
+    """Return the JSON of the schema in a file.
 
-    FormatError: the file cannot be read, or is no Avro schema.
+    A type that it only names is read from a file of that name in the same folder.
+
+    Raises:
+        FormatError: The file cannot be read, or is no Avro schema.
     """
     library = fastavro()
     try:
@@ -109,38 +118,49 @@ def loaded(file: str) -> Any:
     except OSError as error:
         raise FormatError(f"{file} cannot be read: {error.strerror}") from error
     except Exception as error:
-        # Whatever a library makes of text that is no schema.
+        # Fastavro raises anything on text that is not a schema.
         raise FormatError(f"{file} is no Avro schema: {type(error).__name__}: {error}") from error
 
 
 def own_schema(schema: Any, what: str) -> AvroSchema:
-    """The schema of a file or type of ours.
+    """Parse the user's own schema, of a file or of a type.
 
-    FormatError: it is none. That of a type may have a default of another type, or a name that Avro
-    does not take.
+    Args:
+        schema: The JSON of the schema.
+        what: Its file or type, for errors.
+
+    Raises:
+        FormatError: It is not valid. The schema of a type may have a default that does not match
+            its field, or a name that Avro does not allow.
     """
     invalid = next(_invalid_logical_types(schema), None)
     if invalid is not None:
         raise FormatError(f"{what} has no Avro schema: {invalid}")
     try:
-        found = _parsed(schema, {})
+        parsed = _parsed(schema, {})
     except Exception as error:
-        # Of several kinds.
+        # Fastavro raises errors of several kinds.
         raise FormatError(f"{what} has no Avro schema: {type(error).__name__}: {error}") from error
-    for record, field in _fields(found):
+    for record, field in _fields_with_default(parsed):
         try:
-            default_value(found, field["type"], field["default"])
+            default_value(parsed, field["type"], field["default"])
         except ValueError as error:
             raise FormatError(
                 f"{what} has no Avro schema: {record}.{field['name']}: {error}"
             ) from None
-    return found
+    return parsed
 
 
 def registered_schema(
     schema: Schema, refused: type[DecodeError] | type[EncodeError], what: str
 ) -> AvroSchema:
-    """A schema of the registry, with the types that it refers to; *refused*: it cannot be used."""
+    """Parse a schema of the registry, with the types that it refers to.
+
+    Args:
+        schema: The schema.
+        refused: The class of the error to raise if it cannot be used.
+        what: Names the schema in that error.
+    """
     if schema.kind != "AVRO":
         raise refused(f"{what} is no Avro schema, but one of {schema.kind}")
     library = fastavro()
@@ -152,43 +172,44 @@ def registered_schema(
             )
         return _parsed(lenient(_of_text(schema.text)), named)
     except Exception as error:
-        # The registry's, and anybody's.
+        # Anybody may have registered it, and fastavro raises anything on it.
         raise refused(
             f"{what} of the registry cannot be used: {type(error).__name__}: {error}"
         ) from error
 
 
 def lenient(schema: Any) -> Any:
-    """A copy in which each logical type that is not valid is left out, so that its data is what the
-    type below it says.
+    """Return a copy without invalid logical types, whose data is that of the type below.
 
     Source: Avro specification, "Logical Types": such a type is ignored.
     """
     if isinstance(schema, list):
-        return [lenient(one) for one in schema]
+        return [lenient(branch) for branch in schema]
     if not isinstance(schema, Mapping):
         return schema
     if isinstance(schema.get("type"), Mapping | list) and "name" not in schema:
         return lenient(schema["type"])
-    found = {
-        key: value
-        for key, value in schema.items()
-        if key != "logicalType" or _why_invalid(schema) is None
-    }
+    copied = dict(schema)
+    if "logicalType" in copied and _invalid_reason(schema) is not None:
+        del copied["logicalType"]
     for key in ("type", "items", "values"):
-        if key in found:
-            found[key] = lenient(found[key])
-    if isinstance(found.get("fields"), list):
-        found["fields"] = [lenient(field) for field in found["fields"]]
-    return found
+        if key in copied:
+            copied[key] = lenient(copied[key])
+    if isinstance(copied.get("fields"), list):
+        copied["fields"] = [lenient(field) for field in copied["fields"]]
+    return copied
 
 
 def default_value(schema: AvroSchema, kind: Any, default: Any) -> Any:
-    """The value that the JSON of a default stands for, made again by each call.
+    """Return a new value for the JSON of a default.
 
     In a union, a value of a named type is a pair of the type's full name and the value, as fastavro
-    reads and writes it. ValueError: it does not match its type. Source: Avro specification,
-    "Complex Types", the table of defaults.
+    reads and writes it.
+
+    Raises:
+        ValueError: The default does not match its type.
+
+    Source: Avro specification, "Complex Types", the table of defaults.
     """
     kind = schema.full(kind)
     name = type_of(kind)
@@ -199,9 +220,9 @@ def default_value(schema: AvroSchema, kind: Any, default: Any) -> Any:
             field["name"]: _default_of_field(schema, field, default) for field in kind["fields"]
         }
     if name == "array" and isinstance(default, list):
-        return [default_value(schema, kind["items"], one) for one in default]
+        return [default_value(schema, kind["items"], item) for item in default]
     if name == "map" and isinstance(default, Mapping):
-        return {key: default_value(schema, kind["values"], one) for key, one in default.items()}
+        return {key: default_value(schema, kind["values"], value) for key, value in default.items()}
     if not _is_plain_default(name, kind, default):
         raise ValueError(f"the default of a field of type {name} does not match it")
     value = _BASES[name](default)
@@ -210,22 +231,24 @@ def default_value(schema: AvroSchema, kind: Any, default: Any) -> Any:
 
 
 def logical_reader(kind: Any) -> Callable[[Any], Any] | None:
-    """What makes a value of Python of what the bytes of a logical type hold; None: nothing does."""
+    """Return what makes the Python value of a logical type; None: the type has none."""
     if not isinstance(kind, Mapping) or "logicalType" not in kind:
         return None
     read = fastavro().read.LOGICAL_READERS.get(f"{kind['type']}-{kind['logicalType']}")
-    return None if read is None else lambda value: read(value, kind, kind)
+    if read is None:
+        return None
+    return lambda value: read(value, kind, kind)
 
 
 def with_default_values(schema: AvroSchema) -> Any:
-    """What fastavro is given to write with, so that a field that is missing is written with its
-    default.
+    """Return the record for fastavro to write with, whose defaults are Python values.
 
-    fastavro would write a default as it stands in the JSON, where bytes and times are text and
-    numbers. A default that does not match its type is left out: the field has to be there then.
+    Fastavro writes the default of a missing field as it stands in the JSON, where bytes are text
+    and times are numbers. A default that does not match its type is left out: its field must not be
+    missing.
     """
     writer: AvroSchema = copy.deepcopy(schema)
-    for _, field in _fields(writer):
+    for _, field in _fields_with_default(writer):
         try:
             field["default"] = default_value(schema, field["type"], field["default"])
         except ValueError:
@@ -233,17 +256,18 @@ def with_default_values(schema: AvroSchema) -> Any:
     return writer.record
 
 
-def _fields(schema: AvroSchema) -> list[tuple[str, dict[str, Any]]]:
-    """The fields that have a default, each with the name of its record."""
-    kinds = schema.named.values() if schema.is_wrapped else (schema.record, *schema.named.values())
-    found = [
-        (kind["name"], field)
-        for kind in kinds
-        for field in kind.get("fields", ())
-        if "default" in field
-    ]
-    # fastavro has a record twice, with the same fields.
-    return list({id(field): (name, field) for name, field in found}.values())
+def _fields_with_default(schema: AvroSchema) -> list[tuple[str, dict[str, Any]]]:
+    """Return the fields that have a default, each with the name of its record."""
+    kinds = list(schema.named.values())
+    if not schema.is_wrapped:
+        kinds.insert(0, schema.record)
+    # By their identity, because fastavro keeps a record twice, with the same fields.
+    fields: dict[int, tuple[str, dict[str, Any]]] = {}
+    for kind in kinds:
+        for field in kind.get("fields", ()):
+            if "default" in field:
+                fields[id(field)] = (kind["name"], field)
+    return list(fields.values())
 
 
 def _parsed(schema: Any, named: dict[str, Any]) -> AvroSchema:
@@ -265,37 +289,38 @@ def _of_text(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        # A bare name: some registries store "string" without its quotes.
+        # Some registries store a bare name, such as string, without its quotes.
         return text
 
 
 def _clean(schema: Any) -> Any:
-    """Without what fastavro has added for itself."""
+    """Return a copy without the keys that fastavro has added for itself."""
     if isinstance(schema, Mapping):
         return {
             key: _clean(value) for key, value in schema.items() if not str(key).startswith("__")
         }
-    return [_clean(one) for one in schema] if isinstance(schema, list) else schema
+    if isinstance(schema, list):
+        return [_clean(branch) for branch in schema]
+    return schema
 
 
 def _invalid_logical_types(schema: Any) -> Iterator[str]:
+    """Yield why logical types in a schema are not valid."""
     if isinstance(schema, list):
-        for one in schema:
-            yield from _invalid_logical_types(one)
+        for branch in schema:
+            yield from _invalid_logical_types(branch)
     elif isinstance(schema, Mapping):
-        why = _why_invalid(schema)
-        if why is not None:
-            yield why
+        reason = _invalid_reason(schema)
+        if reason is not None:
+            yield reason
         for key in ("type", "items", "values"):
             yield from _invalid_logical_types(schema.get(key))
         for field in schema.get("fields") or ():
             yield from _invalid_logical_types(field.get("type"))
 
 
-def _why_invalid(schema: Mapping[str, Any]) -> str | None:
-    """Why a logical type is to be ignored. Those that fastavro does not know, it ignores by
-    itself.
-    """
+def _invalid_reason(schema: Mapping[str, Any]) -> str | None:
+    """Return why a logical type is not valid. Fastavro itself ignores those it does not know."""
     if schema.get("logicalType") != "decimal":
         return None
     base = schema.get("type")
@@ -308,19 +333,18 @@ def _why_invalid(schema: Mapping[str, Any]) -> str | None:
     if type(scale) is not int or not 0 <= scale <= precision:
         return "the scale of a decimal is an integer from 0 to its precision"
     size = schema.get("size")
-    if (
-        base == "fixed"
-        and type(size) is int
-        and precision > math.floor(math.log10(2) * (8 * size - 1))
-    ):
-        return f"a decimal of precision {precision} does not fit {size} bytes"
+    if base == "fixed" and type(size) is int:
+        # How many decimal digits a signed integer of that size holds.
+        most_digits = math.floor(math.log10(2) * (8 * size - 1))
+        if precision > most_digits:
+            return f"a decimal of precision {precision} does not fit {size} bytes"
     return None
 
 
 def _default_of_field(
     schema: AvroSchema, field: Mapping[str, Any], given: Mapping[str, Any]
 ) -> Any:
-    """A field inside of a record's default, which may leave it to the field's own default."""
+    """Return the value of a field in a record's default, or else the field's own default."""
     name = field["name"]
     if name not in given and "default" not in field:
         raise ValueError(f"the default of a record has no {name}")
@@ -328,13 +352,18 @@ def _default_of_field(
 
 
 def _default_of_union(schema: AvroSchema, union: list[Any], default: Any) -> Any:
-    """Of the first branch, says the specification until 1.11; of any of them, since 1.12."""
+    """Return the default of a union, which may be of any branch.
+
+    Until version 1.11 of the specification it had to be of the first branch.
+    """
     for branch in map(schema.full, union):
         try:
             value = default_value(schema, branch, default)
         except ValueError:
             continue
-        return (branch["name"], value) if type_of(branch) in NAMED else value
+        if type_of(branch) in NAMED:
+            return (branch["name"], value)
+        return value
     raise ValueError("the default of a union matches none of its types")
 
 
@@ -350,11 +379,13 @@ def _is_plain_default(name: str, kind: Any, default: Any) -> bool:
         return is_number or default in ("NaN", "Infinity", "-Infinity")
     if name == "enum":
         return default in kind["symbols"]
-    if name == "fixed" and isinstance(default, str):
-        return len(default) == kind["size"] and _is_latin(default)
-    return isinstance(default, str) and (
-        name == "string" or (name == "bytes" and _is_latin(default))
-    )
+    if not isinstance(default, str):
+        return False
+    if name == "string":
+        return True
+    if name == "bytes":
+        return _is_latin(default)
+    return name == "fixed" and len(default) == kind["size"] and _is_latin(default)
 
 
 def _is_latin(text: str) -> bool:
@@ -365,20 +396,20 @@ def _as_bytes(text: str) -> bytes:
     return text.encode("latin-1")
 
 
-def _as_it_is(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value
 
 
 _BASES: Mapping[str, Callable[[Any], Any]] = {
-    "null": _as_it_is,
-    "boolean": _as_it_is,
+    "null": _unchanged,
+    "boolean": _unchanged,
     "int": int,
     "long": int,
     "float": float,
     "double": float,
-    "string": _as_it_is,
-    "enum": _as_it_is,
+    "string": _unchanged,
+    "enum": _unchanged,
     "bytes": _as_bytes,
     "fixed": _as_bytes,
 }
-"""Type -> what the JSON of a default becomes before its logical type."""
+"""Type -> what makes its value from the JSON of a default. The logical type is applied later."""

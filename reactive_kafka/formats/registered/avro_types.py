@@ -1,4 +1,4 @@
-"""The Avro schema of a dataclass, pydantic model or struct whose fields are plain. Pure."""
+"""Makes the Avro schema of a dataclass, pydantic model or struct. Pure."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from enum import Enum
 from typing import Any, Literal
 from uuid import UUID
 
-from reactive_kafka.formats.names import FormatError
-from reactive_kafka.formats.registered.fields import MISSING, fields_of
-from reactive_kafka.formats.registered.plain import is_model
-from reactive_kafka.formats.wanted import is_union, name_of, wanted
+from reactive_kafka.formats.format_names import FormatError
+from reactive_kafka.formats.payload_type import is_union, name_of, payload_type_of
+from reactive_kafka.formats.registered.model_fields import MISSING, fields_of
+from reactive_kafka.formats.registered.plain_data import is_model
 
 _PLAIN: dict[Any, Any] = {
     str: "string",
@@ -29,23 +29,27 @@ _PLAIN: dict[Any, Any] = {
 }
 _BASES = {str: "string", int: "long", float: "double", bool: "boolean", list: "array", dict: "map"}
 _LATE = ("double", _PLAIN[date])
-"""Branches of a union that would take values of others: an int is written as a double, and a
-datetime as a date.
+"""Branches that come last in a union, because they also take values of other branches.
+
+An int can be written as a double, and a datetime as a date.
 """
 _AVRO_NAME = "[A-Za-z_][A-Za-z0-9_]*"
 
 
 def schema_of_type(kind: Any) -> Any:
-    """The record schema of a model class, named as the class, with the defaults that JSON can say.
+    """Return the record schema of a model class. It has the class's name.
+
+    Defaults that JSON can hold are part of it.
 
     Raises:
-        FormatError: A field has a type that says too little (a Decimal, Any): the schema is to be
-            in a file.
+        FormatError: The type of a field does not say how to write it (a Decimal, Any): the schema
+            has to be in a file.
     """
     return _of_class(kind, {})
 
 
 def _of_class(kind: Any, named: dict[type, str]) -> Any:
+    """Return the schema of a model. *named* has the classes that the schema has defined already."""
     if kind in named:
         return named[kind]
     if kind.__name__ in named.values():
@@ -58,32 +62,39 @@ def _of_class(kind: Any, named: dict[type, str]) -> Any:
         )
     named[kind] = kind.__name__
     fields = []
-    for one in fields_of(kind):
+    for data_field in fields_of(kind):
+        name = data_field.written_as
         try:
-            field = {"name": one.written_as, "type": _of(one.annotation, named)}
+            field = {"name": name, "type": _of(data_field.annotation, named)}
         except FormatError as error:
-            raise FormatError(f"{kind.__name__}.{one.written_as}: {error}") from None
-        others = [name for name in one.read_as if re.fullmatch(_AVRO_NAME, name)]
-        if others:
-            # Records that were written under these names are read into it.
-            field["aliases"] = others
-        if one.default is not MISSING:
-            field = _with_default(field, one.default)
+            raise FormatError(f"{kind.__name__}.{name}: {error}") from None
+        # Records that have the field under one of these names are read into it.
+        aliases = [alias for alias in data_field.read_as if re.fullmatch(_AVRO_NAME, alias)]
+        if aliases:
+            field["aliases"] = aliases
+        if data_field.default is not MISSING:
+            field = _with_default(field, data_field.default)
         fields.append(field)
     return {"type": "record", "name": kind.__name__, "fields": fields}
 
 
 def _with_default(field: dict[str, Any], default: Any) -> dict[str, Any]:
-    """A default is of the first type of a union: so that comes first."""
+    """Return the field with its default, if the schema can have it."""
     branches = field["type"]
     if isinstance(branches, list) and default is not None:
-        branches = [one for one in branches if one != "null"] + ["null"] * ("null" in branches)
-        if len(branches) > 2 or (
-            "null" not in branches and _BASES.get(type(default)) != _base_of(branches[0])
-        ):
+        # Other libraries expect the default of a union to be of its first branch.
+        has_null = "null" in branches
+        branches = [branch for branch in branches if branch != "null"]
+        if has_null:
+            branches.append("null")
+        if len(branches) > 2:
+            return field
+        if not has_null and _BASES.get(type(default)) != _base_of(branches[0]):
             return field
         field = field | {"type": branches}
-    return field | {"default": default} if _is_json(default) else field
+    if not _is_json(default):
+        return field
+    return field | {"default": default}
 
 
 def _is_json(value: Any) -> bool:
@@ -91,24 +102,28 @@ def _is_json(value: Any) -> bool:
 
 
 def _smaller_first(members: tuple[Any, ...]) -> list[Any]:
-    """The members of a union, with smaller models first.
+    """Return the members of a union, with smaller models before larger ones.
 
-    The order decides nothing here, where a class names its branch. It is the order of schemas that
-    are registered already, and right for other libraries, which take a dict for the first record
-    that has most of its fields.
+    We do not depend on the order, because a class names its branch. But schemas that are registered
+    already have it, and other libraries need it: they take a dict for the first record that has
+    most of its fields.
     """
-    models = [one for one in members if is_model(wanted(one).base)]
-    ordered = iter(sorted(models, key=lambda one: len(fields_of(wanted(one).base))))
-    return [next(ordered) if is_model(wanted(one).base) else one for one in members]
+    models = [member for member in members if is_model(payload_type_of(member).base)]
+    models.sort(key=lambda model: len(fields_of(payload_type_of(model).base)))
+    remaining = iter(models)
+    return [
+        next(remaining) if is_model(payload_type_of(member).base) else member for member in members
+    ]
 
 
 def _of(annotation: Any, named: dict[type, str]) -> Any:
-    asked = wanted(annotation)
-    if asked.accepts_none and asked.base not in (types.NoneType, None, Any, object):
-        inner = _of(asked.base, named)
+    """Return the schema of a type."""
+    payload_type = payload_type_of(annotation)
+    base = payload_type.base
+    if payload_type.accepts_none and base not in (types.NoneType, None, Any, object):
+        inner = _of(base, named)
         return ["null", *(inner if isinstance(inner, list) else [inner])]
-    base = asked.base
-    arguments = typing.get_args(asked.base)
+    arguments = typing.get_args(base)
     origin = typing.get_origin(base)
     if base in _PLAIN:
         return _PLAIN[base]
@@ -118,7 +133,7 @@ def _of(annotation: Any, named: dict[type, str]) -> Any:
         return {"type": "array", "items": _of(arguments[0], named)}
     if origin is dict and arguments[0] is str:
         return {"type": "map", "values": _of(arguments[1], named)}
-    if origin is Literal and all(isinstance(one, str) for one in arguments):
+    if origin is Literal and all(isinstance(value, str) for value in arguments):
         return "string"
     if isinstance(base, type) and issubclass(base, Enum):
         return _of_enum(base, named)
@@ -128,17 +143,19 @@ def _of(annotation: Any, named: dict[type, str]) -> Any:
 
 
 def _of_enum(kind: type[Enum], named: dict[type, str]) -> Any:
-    """An enum is written by its values, as in JSON: as Avro's enum where these can be its
-    symbols.
+    """Return the schema of an enum: an Avro enum if its values can be symbols.
+
+    An enum is written by its values, as in JSON.
     """
-    values = [one.value for one in kind]
-    if all(type(one) is int for one in values):
+    values = [member.value for member in kind]
+    if all(type(value) is int for value in values):
         return "long"
-    if not all(isinstance(one, str) for one in values):
+    if not all(isinstance(value, str) for value in values):
         raise FormatError(
-            f"{kind.__name__} has values that are neither all strings nor all integers: write the schema into a file"
+            f"{kind.__name__} has values that are neither all strings nor all integers: write the "
+            "schema into a file"
         )
-    if not all(re.fullmatch(_AVRO_NAME, one) for one in values):
+    if not all(re.fullmatch(_AVRO_NAME, value) for value in values):
         return "string"
     if kind in named:
         return named[kind]
@@ -151,29 +168,30 @@ def _of_enum(kind: type[Enum], named: dict[type, str]) -> Any:
 
 
 def _union(members: list[Any], named: dict[type, str]) -> Any:
-    """The branches of a union. Types of Python that are written alike are one branch.
+    """Return the branches of a union. Python types with the same schema are one branch.
 
     Source: Avro specification, "Unions": at most one schema of each type, apart from named ones.
     """
-    found: list[tuple[Any, Any]] = []
+    members_and_branches: list[tuple[Any, Any]] = []
     for member in members:
         branch = _of(member, named)
-        if any(branch == one for _, one in found):
+        if any(branch == earlier for _, earlier in members_and_branches):
             continue
-        for other, one in found:
-            if _base_of(branch) == _base_of(one):
+        for earlier_member, earlier in members_and_branches:
+            if _base_of(branch) == _base_of(earlier):
                 raise FormatError(
-                    f"{name_of(other)} and {name_of(member)} are both Avro's {_base_of(one)}, and a union has each type"
-                    " once: keep one of them, or make a field of each"
+                    f"{name_of(earlier_member)} and {name_of(member)} are both Avro's "
+                    f"{_base_of(earlier)}, and a union has each type once: keep one of them, or "
+                    "make a field of each"
                 )
-        found.append((member, branch))
-    branches = [branch for _, branch in found]
+        members_and_branches.append((member, branch))
+    branches = [branch for _, branch in members_and_branches]
     branches.sort(key=lambda branch: branch in _LATE)
     return branches[0] if len(branches) == 1 else branches
 
 
 def _base_of(branch: Any) -> str:
-    """The type that a union has once; a name for those that it may have several of."""
+    """Return what a union must have only once: a type, or the name of a named type."""
     if not isinstance(branch, dict):
         return str(branch)
     return str(branch.get("name", branch["type"]))

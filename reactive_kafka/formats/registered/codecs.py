@@ -1,20 +1,20 @@
-"""The formats whose schemas are in a registry. Each of them loads its library when a channel has
-it.
-"""
+"""Finds the codec of a format whose schemas are in a registry. It imports only that format."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from reactive_kafka.formats.guarding import Decoder
-from reactive_kafka.formats.registered.schemas import Registered
-from reactive_kafka.formats.wanted import Wanted
+from reactive_kafka.formats.guarded_decoder import Decoder
+from reactive_kafka.formats.payload_type import PayloadType
+from reactive_kafka.formats.registered.channel_schemas import SchemaSource
 
 
 def load_file(name: str, file: str) -> Any:
-    """The schema of a file, as :attr:`Registered.loaded` has it; it can be pickled. FormatError: it
-    is none.
+    """Read a schema file, for :attr:`SchemaSource.loaded`. The result can be pickled.
+
+    Raises:
+        FormatError: The file is not a schema.
     """
     load: Any
     if name == "avro":
@@ -26,10 +26,8 @@ def load_file(name: str, file: str) -> Any:
     return load(file)
 
 
-def registered_decoder(name: str, asked: Wanted, source: Registered) -> Decoder:
-    """Bytes -> value; besides what every decoder does it raises SchemaMissing where a schema is
-    still to come.
-    """
+def registered_decoder(name: str, payload_type: PayloadType, source: SchemaSource) -> Decoder:
+    """Return the decoder of a format. It raises SchemaMissing if a schema is not known yet."""
     decoder: Any
     if name == "avro":
         from reactive_kafka.formats.registered.avro import avro_decoder as decoder
@@ -37,12 +35,12 @@ def registered_decoder(name: str, asked: Wanted, source: Registered) -> Decoder:
         from reactive_kafka.formats.registered.json_schema import json_schema_decoder as decoder
     else:
         from reactive_kafka.formats.registered.protobuf import protobuf_decoder as decoder
-    made: Decoder = decoder(asked, source)
+    made: Decoder = decoder(payload_type, source)
     return made
 
 
-def registered_encoder(name: str, source: Registered) -> Callable[[object], bytes | None]:
-    """Value -> bytes; it raises EncodeError, and SchemaMissing."""
+def registered_encoder(name: str, source: SchemaSource) -> Callable[[object], bytes | None]:
+    """Return the encoder of a format. It raises EncodeError and SchemaMissing."""
     encoder: Any
     if name == "avro":
         from reactive_kafka.formats.registered.avro import avro_encoder as encoder
@@ -55,9 +53,9 @@ def registered_encoder(name: str, source: Registered) -> Callable[[object], byte
 
 
 def check_written(name: str, kind: Any) -> None:
-    """Check that values of a type can be written without a schema file. FormatError: they cannot.
+    """Raise FormatError if values of a type need a schema file to be written.
 
-    Only Avro's schemas of types have limits.
+    Only Avro has types that do.
     """
     if name == "avro":
         from reactive_kafka.formats.registered.avro import check_written as check

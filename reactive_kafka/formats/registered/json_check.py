@@ -18,7 +18,7 @@ from reactive_kafka.formats.registered.json_documents import (
     is_metaschema,
     specification_of,
 )
-from reactive_kafka.formats.registered.schemas import Schema
+from reactive_kafka.formats.registered.schema_questions import Schema
 
 Check = Callable[[Any], str | None]
 """Why a document does not fit, which is never empty; None: it fits."""

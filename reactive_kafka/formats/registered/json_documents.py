@@ -16,8 +16,8 @@ from typing import Any
 from urllib.parse import unquote, urljoin, urlsplit
 
 from reactive_kafka.errors import MissingExtraError
-from reactive_kafka.formats.names import FormatError
-from reactive_kafka.formats.registered.schemas import Reference, Schema
+from reactive_kafka.formats.format_names import FormatError
+from reactive_kafka.formats.registered.schema_questions import Reference, Schema
 
 Lookup = Callable[[Any, str], Any]
 """A resolver, and a reference as it is written -> what it leads to, as the resolver has it; None:

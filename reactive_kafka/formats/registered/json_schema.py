@@ -14,30 +14,29 @@ from pydantic_core import from_json
 
 from reactive_kafka.errors import DecodeError, EncodeError
 from reactive_kafka.formats.encoders import write_json
-from reactive_kafka.formats.guarding import Decoder, Read, guarded
+from reactive_kafka.formats.format_names import FormatError
+from reactive_kafka.formats.guarded_decoder import Decoder, Read, guarded
 from reactive_kafka.formats.models import model_for
-from reactive_kafka.formats.names import FormatError
+from reactive_kafka.formats.payload_type import PayloadType
+from reactive_kafka.formats.registered.channel_schemas import (
+    ChannelSchemas,
+    SchemaSource,
+    keep_bounded,
+    no_schema_error,
+)
 from reactive_kafka.formats.registered.json_check import Check, Compiled
 from reactive_kafka.formats.registered.json_documents import jsonschema_or_why, loaded, why_not
-from reactive_kafka.formats.registered.members import named_models
-from reactive_kafka.formats.registered.plain import is_model, is_struct
-from reactive_kafka.formats.registered.schemas import (
-    IdOf,
-    Known,
-    Latest,
-    Registered,
-    Schema,
-    Schemas,
-    head,
-    head_of,
-    keep,
-    named_by,
-    not_registered,
+from reactive_kafka.formats.registered.plain_data import is_model, is_struct
+from reactive_kafka.formats.registered.schema_questions import IdOf, LatestOf, Schema, SchemaWithId
+from reactive_kafka.formats.registered.union_members import named_models
+from reactive_kafka.formats.registered.wire_format import (
+    possible_prefix,
+    prefix_of,
+    schema_named_by,
 )
-from reactive_kafka.formats.wanted import Wanted
 
 
-def json_schema_decoder(asked: Wanted, source: Registered) -> Decoder:
+def json_schema_decoder(asked: PayloadType, source: SchemaSource) -> Decoder:
     """JSON that fits the reader's schema, if there is one; else the model; else the schema that it
     was written with.
 
@@ -54,12 +53,12 @@ def json_schema_decoder(asked: Wanted, source: Registered) -> Decoder:
 
     def reader_of(first: bytes) -> Read:
         """That of the model which the schema is called after."""
-        schema: Schema = source.schemas.find(named_by(first))
+        schema: Schema = source.schemas.find(schema_named_by(first))
         title = str(_document(schema.text).get("title", ""))
-        return keep(readers, first, members.get(title, model).from_json())
+        return keep_bounded(readers, first, members.get(title, model).from_json())
 
     def read(value: bytes) -> object:
-        first = head_of(value)
+        first = possible_prefix(value)
         check = check_of(first)
         data = value[len(first) :]
         read_json = (readers.get(first) or reader_of(first)) if members else read_model
@@ -68,14 +67,14 @@ def json_schema_decoder(asked: Wanted, source: Registered) -> Decoder:
         document = from_json(data)
         if why := check(document):
             raise DecodeError(
-                f"does not fit the JSON Schema, {source.file or named_by(first)}: {why}"
+                f"does not fit the JSON Schema, {source.file or schema_named_by(first)}: {why}"
             )
         return document if asked.base in (Any, object) else read_json(data)
 
     return guarded(read, asked, model.explain)
 
 
-def json_schema_text(source: Registered) -> Decoder:
+def json_schema_text(source: SchemaSource) -> Decoder:
     """The JSON of a record as it stands there, if it fits the reader's schema: for readers that
     check for themselves.
 
@@ -88,7 +87,7 @@ def json_schema_text(source: Registered) -> Decoder:
     def text(value: bytes | None) -> bytes | None:
         if value is None:
             return None
-        first = head_of(value)
+        first = possible_prefix(value)
         check = check_of(first)
         data = value[len(first) :]
         if check is _fits:
@@ -105,7 +104,7 @@ def json_schema_text(source: Registered) -> Decoder:
     return text
 
 
-def _check_finder(source: Registered, *, is_asked: bool) -> Callable[[bytes], Check]:
+def _check_finder(source: SchemaSource, *, is_asked: bool) -> Callable[[bytes], Check]:
     """What finds the check of a record by its head: that of the reader's schema, or of the writer's
     if it *is_asked*.
 
@@ -123,19 +122,19 @@ def _check_finder(source: Registered, *, is_asked: bool) -> Callable[[bytes], Ch
     def check_of(first: bytes) -> Check:
         if (known := checks.get(first)) is not None:
             return known
-        id = named_by(first)
+        id = schema_named_by(first)
         schema: Schema = source.schemas.find(id)
         if schema.kind != "JSON":
             raise DecodeError(f"{id} is no JSON Schema, but one of {schema.kind}")
         if own is None and not is_asked:
-            return keep(checks, first, _fits)
+            return keep_bounded(checks, first, _fits)
         check = own or _checked(schema, DecodeError, f"{id} of the registry", source.schemas)
-        return keep(checks, first, check)
+        return keep_bounded(checks, first, check)
 
     return check_of
 
 
-def json_schema_encoder(source: Registered) -> Callable[[object], bytes | None]:
+def json_schema_encoder(source: SchemaSource) -> Callable[[object], bytes | None]:
     """The id of the schema in ``file``, of the value's own type, or of the subject's latest; then
     the JSON.
 
@@ -157,12 +156,12 @@ def json_schema_encoder(source: Registered) -> Callable[[object], bytes | None]:
         if schema is not None:
             subject = source.subject_of(str(_document(schema.text).get("title", "")))
             id = schemas.find(IdOf(subject, schema, source.register))
-            return keep(writers, kind, (head(id), check_own or _fits))
+            return keep_bounded(writers, kind, (prefix_of(id), check_own or _fits))
         if source.register or source.subject != "topic":
-            raise not_registered(kind.__name__)
-        known: Known = schemas.find(Latest(source.subject_of("")))
+            raise no_schema_error(kind.__name__)
+        known: SchemaWithId = schemas.find(LatestOf(source.subject_of("")))
         check = _checked(known.schema, EncodeError, f"schema {known.id} of the registry", schemas)
-        return keep(writers, kind, (head(known.id), check))
+        return keep_bounded(writers, kind, (prefix_of(known.id), check))
 
     def write(value: object) -> bytes | None:
         if value is None:
@@ -186,7 +185,7 @@ def _document(text: str) -> Any:
     return document if isinstance(document, Mapping) else {}
 
 
-def _checked(schema: Schema, refused: type[Exception], what: str, told: Schemas) -> Check:
+def _checked(schema: Schema, refused: type[Exception], what: str, told: ChannelSchemas) -> Check:
     """The check of a schema. What it refers to is taken from the registry, and never fetched from
     elsewhere.
     """

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from reactive_kafka.errors import MissingExtraError
-from reactive_kafka.formats.names import FormatError
+from reactive_kafka.formats.format_names import FormatError
 
 _TIMEOUT_S = 60.0
 _MOST_LINES = 5

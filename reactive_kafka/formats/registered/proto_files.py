@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from reactive_kafka.errors import MissingExtraError
-from reactive_kafka.formats.names import FormatError
+from reactive_kafka.formats.format_names import FormatError
 from reactive_kafka.formats.registered.proto_compiler import protoc
 from reactive_kafka.formats.registered.proto_known import is_built_in, known_file, known_names
-from reactive_kafka.formats.registered.schemas import Reference, Schema
+from reactive_kafka.formats.registered.schema_questions import Reference, Schema
 
 MOST_INDEXES = 100
 """How deep messages may stand inside of messages."""

@@ -8,11 +8,16 @@ from collections.abc import Callable
 from typing import Any
 
 from reactive_kafka.errors import DecodeError, EncodeError
-from reactive_kafka.formats.guarding import Decoder, guarded
+from reactive_kafka.formats.format_names import FormatError
+from reactive_kafka.formats.guarded_decoder import Decoder, guarded
 from reactive_kafka.formats.models import model_for
-from reactive_kafka.formats.names import FormatError
-from reactive_kafka.formats.registered.members import members_of, named_models
-from reactive_kafka.formats.registered.plain import plain_maker
+from reactive_kafka.formats.payload_type import PayloadType
+from reactive_kafka.formats.registered.channel_schemas import (
+    SchemaSource,
+    keep_bounded,
+    no_schema_error,
+)
+from reactive_kafka.formats.registered.plain_data import plain_maker
 from reactive_kafka.formats.registered.proto_files import (
     class_of,
     compiled,
@@ -27,25 +32,19 @@ from reactive_kafka.formats.registered.proto_files import (
     write_indexes,
 )
 from reactive_kafka.formats.registered.proto_plain import fill, to_plain
-from reactive_kafka.formats.registered.schemas import (
-    IdOf,
-    Known,
-    Latest,
-    Registered,
-    Schema,
-    head,
-    head_of,
-    keep,
-    named_by,
-    not_registered,
+from reactive_kafka.formats.registered.schema_questions import IdOf, LatestOf, Schema, SchemaWithId
+from reactive_kafka.formats.registered.union_members import members_of, named_models
+from reactive_kafka.formats.registered.wire_format import (
+    possible_prefix,
+    prefix_of,
+    schema_named_by,
 )
-from reactive_kafka.formats.wanted import Wanted
 
 Write = Callable[[Any], bytes]
 FromPlain = Callable[[Any], object]
 
 
-def protobuf_decoder(asked: Wanted, source: Registered) -> Decoder:
+def protobuf_decoder(asked: PayloadType, source: SchemaSource) -> Decoder:
     """A message of the generated class, or its plain data in the annotation.
 
     The schema says which message it is. It is read as the generated class, else as the message of
@@ -71,7 +70,7 @@ def protobuf_decoder(asked: Wanted, source: Registered) -> Decoder:
     is_plain = asked.is_free and asked.base in (Any, object, dict, dict[str, Any])
 
     def reader_of(first: bytes, indexes: tuple[int, ...]) -> tuple[Any, FromPlain | None]:
-        id = named_by(first)
+        id = schema_named_by(first)
         written = _message(schemas.find(id), indexes, DecodeError, str(id))
         name = written.full_name
         if generated is not None:
@@ -79,20 +78,22 @@ def protobuf_decoder(asked: Wanted, source: Registered) -> Decoder:
                 raise DecodeError(
                     f"{id} has a message {name}, but the handler asks for {asked.name}"
                 )
-            return keep(readers, (first, indexes), (generated[name], None))
+            return keep_bounded(readers, (first, indexes), (generated[name], None))
         if own is not None and name not in own:
             raise DecodeError(f"{id} has a message {name}, which {source.file} does not have")
         kind = class_of(written if own is None else own[name])
         found = members.get(written.name, model)
-        return keep(readers, (first, indexes), (kind, None if found is None else found.from_value))
+        return keep_bounded(
+            readers, (first, indexes), (kind, None if found is None else found.from_value)
+        )
 
     def read(value: bytes) -> object:
-        first = head_of(value)
+        first = possible_prefix(value)
         at = len(first)
         try:
             indexes, at = ((0,), at + 1) if value[at] == 0 else read_indexes(value, at)
         except (IndexError, ValueError):
-            named_by(first)
+            schema_named_by(first)
             raise DecodeError(
                 "it names no message: its place in the schema is to follow the id"
             ) from None
@@ -101,7 +102,7 @@ def protobuf_decoder(asked: Wanted, source: Registered) -> Decoder:
             message = kind.FromString(value[at:])
         except errors.DecodeError:
             raise DecodeError(
-                f"not a message {kind.DESCRIPTOR.full_name} of {named_by(first)}"
+                f"not a message {kind.DESCRIPTOR.full_name} of {schema_named_by(first)}"
             ) from None
         return message if from_plain is None else from_plain(to_plain(message, is_plain))
 
@@ -114,7 +115,7 @@ def protobuf_decoder(asked: Wanted, source: Registered) -> Decoder:
     return guarded(read, asked, explain)
 
 
-def protobuf_encoder(source: Registered) -> Callable[[object], bytes | None]:
+def protobuf_encoder(source: SchemaSource) -> Callable[[object], bytes | None]:
     """Messages of generated classes with their own schema; models and dicts by that of ``file``, or
     the latest.
 
@@ -133,11 +134,11 @@ def protobuf_encoder(source: Registered) -> Callable[[object], bytes | None]:
             schema_of_file(descriptor.file),
             source.register,
         )
-        return head(schemas.find(ask)) + write_indexes(indexes_of(descriptor))
+        return prefix_of(schemas.find(ask)) + write_indexes(indexes_of(descriptor))
 
     def writer_of(kind: type) -> tuple[bytes, Write]:
         if is_message(kind):
-            return keep(writers, kind, (registered(kind.DESCRIPTOR), _serialize))  # type: ignore[attr-defined]
+            return keep_bounded(writers, kind, (registered(kind.DESCRIPTOR), _serialize))  # type: ignore[attr-defined]
         try:
             to_dict = plain_maker(kind)
         except FormatError as error:
@@ -146,12 +147,12 @@ def protobuf_encoder(source: Registered) -> Callable[[object], bytes | None]:
             descriptor = _called(file, kind.__name__)
             first = registered(descriptor)
         elif source.register or source.subject != "topic":
-            raise not_registered(kind.__name__)
+            raise no_schema_error(kind.__name__)
         else:
-            known: Known = schemas.find(Latest(source.subject_of("")))
+            known: SchemaWithId = schemas.find(LatestOf(source.subject_of("")))
             whole = _file(known.schema, EncodeError, f"schema {known.id}")
             descriptor = _called(whole, kind.__name__)
-            first = head(known.id) + write_indexes(indexes_of(descriptor))
+            first = prefix_of(known.id) + write_indexes(indexes_of(descriptor))
         message = class_of(descriptor)
 
         def write_plain(value: Any) -> bytes:
@@ -159,7 +160,7 @@ def protobuf_encoder(source: Registered) -> Callable[[object], bytes | None]:
             fill(made, value if to_dict is None else to_dict(value))
             return _serialize(made)
 
-        return keep(writers, kind, (first, write_plain))
+        return keep_bounded(writers, kind, (first, write_plain))
 
     def write(value: object) -> bytes | None:
         if value is None:

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import ConfigError, RejectedByJobError
-from reactive_kafka.formats.names import EVENTS, REGISTERED_FORMATS
-from reactive_kafka.formats.registered.schemas import Ask
-from reactive_kafka.formats.texts import TextSource, ask_of
+from reactive_kafka.formats.format_names import EVENTS, REGISTERED_FORMATS
+from reactive_kafka.formats.json_text import TextSource, question_of
+from reactive_kafka.formats.registered.schema_questions import SchemaQuestion
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.scalars import Misfit
 from reactive_kafka.spark.batches.schema import (
@@ -60,7 +60,7 @@ class Unfit(NamedTuple):
     """
 
     records: Sequence[tuple[TopicPartition, int, BaseException]]
-    asks: Sequence[Ask]
+    asks: Sequence[SchemaQuestion]
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class Payload:
                     known[problem] = self._refused(problem)
                 reason = self._reasons[code] if problem is None else known[problem]
                 records.append((TopicPartition(topic, partition), offset, reason))
-        return Unfit(records, [ask_of(name) for name in list(missing)[:MOST_ASKED]])
+        return Unfit(records, [question_of(name) for name in list(missing)[:MOST_ASKED]])
 
     @property
     def _text(self) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from reactive_kafka.errors import ConfigError
-from reactive_kafka.formats.wanted import Wanted, name_of, wanted
+from reactive_kafka.formats.payload_type import PayloadType, name_of, payload_type_of
 from reactive_kafka.spark.batches import scalars
 from reactive_kafka.spark.batches.fields import (
     PLAIN_FORMS,
@@ -202,7 +202,7 @@ def payload_schema(model: Any, who: str, *, base64: bool = False) -> PayloadSche
 
     *base64*: so are bytes in the JSON that is read, whatever the model says of its own.
     """
-    asked = wanted(model)
+    asked = payload_type_of(model)
     whole = f"{who}, payload = {name_of(model)}"
     if not is_model(asked.base):
         raise ConfigError(f"{whole}: expected a dataclass, a pydantic model or a msgspec Struct")
@@ -238,14 +238,14 @@ class _Reader:
         )
 
     def _field(self, field: ModelField, path: str, outer: tuple[Any, ...], forms: Forms) -> Field:
-        asked = wanted(field.annotation)
+        asked = payload_type_of(field.annotation)
         inner = f"{path}.{field.name}" if path else field.name
         kind = self._kind(asked, inner, outer, forms)
         if isinstance(kind, Scalar) and asked.base is Decimal and field.decimal is not None:
             kind = self._decimal(*field.decimal, inner)
         return Field(field.name, field.json_name, kind, asked.accepts_none or not field.required)
 
-    def _kind(self, asked: Wanted, path: str, outer: tuple[Any, ...], forms: Forms) -> Kind:
+    def _kind(self, asked: PayloadType, path: str, outer: tuple[Any, ...], forms: Forms) -> Kind:
         base = asked.base
         if self._base64 and base is bytes:
             return scalars.BYTES[BytesForm.BASE64]
@@ -258,7 +258,7 @@ class _Reader:
         if is_model(base):
             return self.struct(base, path, outer, forms)
         if (element := _element(base)) is not None:
-            inner = wanted(element)
+            inner = payload_type_of(element)
             origin = typing.get_origin(base)
             kind = self._kind(inner, f"{path}[]", outer, forms)
             return Many(
@@ -345,7 +345,7 @@ def _element(base: Any) -> Any:
     """The element type of a list, or of a dict with text keys; None for anything else."""
     origin = typing.get_origin(base)
     arguments = typing.get_args(base)
-    if origin is dict and len(arguments) == 2 and wanted(arguments[0]).base is str:
+    if origin is dict and len(arguments) == 2 and payload_type_of(arguments[0]).base is str:
         return arguments[1]
     is_list = origin in (list, set, frozenset) and len(arguments) == 1
     return arguments[0] if is_list or (origin is tuple and arguments[1:] == (...,)) else None

@@ -16,8 +16,8 @@ from typing import Any
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import ClusterError, DecodeError
-from reactive_kafka.formats import SchemaMissing, Schemas
-from reactive_kafka.formats.registered.schemas import Ask
+from reactive_kafka.formats import ChannelSchemas, SchemaMissing
+from reactive_kafka.formats.registered.schema_questions import SchemaQuestion
 from reactive_kafka.observe.batches import count_of, ranges_text
 from reactive_kafka.observe.events import (
     PROGRESS_EVERY_S,
@@ -37,7 +37,7 @@ from reactive_kafka.tracing.calls import CallSpans
 from reactive_kafka.tracing.names import MOST_LINKS, Place
 
 # Of a schema registry, as far as a batch needs them.
-Answers = dict[Ask, Any]
+Answers = dict[SchemaQuestion, Any]
 # Session, parts of a batch -> a DataFrame of their rows.
 Source = Callable[[Any, Sequence[BatchPart]], Any]
 
@@ -48,7 +48,7 @@ class Missing:
     called.
     """
 
-    asks: Sequence[Ask]
+    asks: Sequence[SchemaQuestion]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class SparkRunner:
     source: Source | None = None
     clock: Clock = SYSTEM_CLOCK
     # Those of a registry that the channel's format needs.
-    schemas: Schemas | None = None
+    schemas: ChannelSchemas | None = None
     # Makes a span of each run.
     spans: CallSpans | None = None
     # How often the observer is told that a batch still runs.
@@ -183,7 +183,7 @@ class SparkRunner:
             self._end(run, outcome)
 
     async def _ask(
-        self, asks: Sequence[Ask], known: Answers, no_waits: Future[None] | None
+        self, asks: Sequence[SchemaQuestion], known: Answers, no_waits: Future[None] | None
     ) -> bool:
         """Wait until *known* has the answers; False: they are not waited for any more."""
         schemas = self.schemas

@@ -8,8 +8,8 @@ import pickle
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from reactive_kafka.formats.registered.schemas import Ask
-from reactive_kafka.formats.texts import TextSource
+from reactive_kafka.formats.json_text import TextSource
+from reactive_kafka.formats.registered.schema_questions import SchemaQuestion
 from reactive_kafka.spark.batches.failures import CANNOT_READ
 from reactive_kafka.spark.batches.function import READ
 from reactive_kafka.spark.batches.schema import KAFKA_COLUMNS
@@ -20,7 +20,7 @@ _COLUMNS = (
 )
 
 
-def with_texts(records: Any, source: TextSource, answers: Mapping[Ask, Any]) -> Any:
+def with_texts(records: Any, source: TextSource, answers: Mapping[SchemaQuestion, Any]) -> Any:
     """*records* with a column more, made with these answers of the registry; executors need this
     package for it.
     """
@@ -39,7 +39,7 @@ def with_texts(records: Any, source: TextSource, answers: Mapping[Ask, Any]) -> 
         try:
             import pickle
 
-            from reactive_kafka.formats.texts import read_texts
+            from reactive_kafka.formats.json_text import read_texts
 
             source, answers = pickle.loads(sent)
             read_text = source.reader(answers)

@@ -15,21 +15,23 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from reactive_kafka.errors import DecodeError
-from reactive_kafka.formats.cloudevents_read import Parts
-from reactive_kafka.formats.names import FormatError
-from reactive_kafka.formats.registered.proto_files import schema_of_file
-from reactive_kafka.formats.registered.schemas import (
-    VALUE_HEADER,
-    Ask,
-    ByGuid,
-    ById,
-    Registered,
-    Schema,
-    SchemaMissing,
-    Schemas,
-    head,
+from reactive_kafka.formats.cloudevents_read import ValueAndHeaders
+from reactive_kafka.formats.format_names import FormatError
+from reactive_kafka.formats.json_text import (
+    TextSource,
+    question_of,
+    read_texts,
+    schema_name,
+    text_source,
 )
-from reactive_kafka.formats.texts import TextSource, ask_of, name_of, read_texts, text_source
+from reactive_kafka.formats.registered.channel_schemas import (
+    ChannelSchemas,
+    SchemaMissing,
+    SchemaSource,
+)
+from reactive_kafka.formats.registered.proto_files import schema_of_file
+from reactive_kafka.formats.registered.schema_questions import ByGuid, ById, Schema, SchemaQuestion
+from reactive_kafka.formats.registered.wire_format import VALUE_HEADER, prefix_of
 
 ORDER = {
     "type": "record",
@@ -64,17 +66,19 @@ VALUE = {
 def avro(schema: Any, value: Any, id: int = 1) -> bytes:
     data = BytesIO()
     fastavro.schemaless_writer(data, fastavro.parse_schema(schema), value)
-    return head(id) + data.getvalue()
+    return prefix_of(id) + data.getvalue()
 
 
 def source_of(name: str, file: str | None = None, *, finds_events: bool = True) -> TextSource:
     """As it comes to an executor, which has no file."""
-    made = text_source(name, Registered(Schemas("orders"), "orders", file=file), finds_events)
+    made = text_source(
+        name, SchemaSource(ChannelSchemas("orders"), "orders", file=file), finds_events
+    )
     sent: TextSource = pickle.loads(pickle.dumps(made))
     return sent
 
 
-def answers_of(*schemas: Schema) -> dict[Ask, Any]:
+def answers_of(*schemas: Schema) -> dict[SchemaQuestion, Any]:
     return {ById(id): schema for id, schema in enumerate(schemas, 1)}
 
 
@@ -85,7 +89,7 @@ def avro_reader(*schemas: Any, file: str | None = None) -> Callable[..., str | N
 
 
 def test_an_avro_record_is_json_that_loses_nothing() -> None:
-    text = avro_reader(ORDER)(Parts(avro(ORDER, VALUE)))
+    text = avro_reader(ORDER)(ValueAndHeaders(avro(ORDER, VALUE)))
     assert text is not None
     assert json.loads(text) == {
         "id": 2**62,
@@ -111,7 +115,7 @@ def test_each_record_is_read_with_the_schema_that_it_names() -> None:
         b"\0\0",
         b"",
     ]
-    values += [avro(second, {"b": "x"}, 3), avro(first, {"a": 2}, 4), head(2) + b"\xff"]
+    values += [avro(second, {"b": "x"}, 3), avro(first, {"a": 2}, 4), prefix_of(2) + b"\xff"]
     found = read_texts(read, [(value, ()) for value in values])
     assert found.texts == ['{"b": "x"}', '{"a": 1}', *[None] * 7]
     # The first record that needs a schema names it, the others only wait.
@@ -128,13 +132,13 @@ def test_what_the_registry_has_refused_is_what_is_wrong_with_the_record() -> Non
     read = source_of("avro").reader(
         {ById(1): DecodeError("schema registry x: schema 1: 404: no such schema")}
     )
-    found = read_texts(read, [(head(1), ())])
+    found = read_texts(read, [(prefix_of(1), ())])
     assert found == ([None], ["schema registry x: schema 1: 404: no such schema"], [None])
 
 
 def test_the_name_of_a_schema_leads_back_to_it() -> None:
     for ask in (ById(0), ById(2**32 - 1), ByGuid(str(KEY))):
-        assert ask_of(name_of(ask)) == ask
+        assert question_of(schema_name(ask)) == ask
 
 
 def test_a_schema_may_be_named_by_a_header() -> None:
@@ -142,10 +146,10 @@ def test_a_schema_may_be_named_by_a_header() -> None:
     data = avro(ORDER, VALUE)[5:]
     source = source_of("avro")
     with pytest.raises(SchemaMissing) as missing:
-        source.reader({})(Parts(data, headers))
+        source.reader({})(ValueAndHeaders(data, headers))
     assert missing.value.ask == ByGuid(str(KEY))
     text = source.reader({missing.value.ask: Schema("AVRO", json.dumps(ORDER))})(
-        Parts(data, headers)
+        ValueAndHeaders(data, headers)
     )
     assert text is not None
     assert json.loads(text)["id"] == 2**62
@@ -162,13 +166,13 @@ def test_the_readers_schema_goes_along_and_resolves_what_others_have_written(
     file.write_text(json.dumps({"type": "record", "name": "Order", "fields": fields}))
     read = avro_reader(ORDER, {"type": "record", "name": "Order", "fields": []}, file=str(file))
     file.unlink()
-    text = read(Parts(avro(ORDER, {**VALUE, "id": 7})))
+    text = read(ValueAndHeaders(avro(ORDER, {**VALUE, "id": 7})))
     assert text is not None
     assert json.loads(text) == {"number": 7.0, "note": "none"}
     with pytest.raises(
         DecodeError, match=r"schema 2, which it was written with, does not resolve to .*order\.avsc"
     ):
-        read(Parts(head(2)))
+        read(ValueAndHeaders(prefix_of(2)))
 
 
 @pytest.mark.parametrize(
@@ -202,20 +206,20 @@ INT64, STRING, BYTES = 3, 9, 12
 
 def test_a_protobuf_message_is_json_under_the_names_of_its_fields(tmp_path: Path) -> None:
     kind, schema = proto_of(("order_id", 1, INT64), ("note", 2, STRING), ("raw", 3, BYTES))
-    value = head(1) + b"\0" + kind(order_id=2**60, raw=b"\xff").SerializeToString()
-    text = source_of("protobuf").reader(answers_of(schema))(Parts(value))
+    value = prefix_of(1) + b"\0" + kind(order_id=2**60, raw=b"\xff").SerializeToString()
+    text = source_of("protobuf").reader(answers_of(schema))(ValueAndHeaders(value))
     assert text is not None
     assert json.loads(text) == {"order_id": 2**60, "note": "", "raw": "/w=="}
     file = tmp_path / "order.proto"
     file.write_text('syntax = "proto3"; package shop; message Order { int64 number = 1; }')
     source = source_of("protobuf", str(file))
     file.unlink()
-    assert source.reader(answers_of(schema))(Parts(value)) == f'{{"number": {2**60}}}'
+    assert source.reader(answers_of(schema))(ValueAndHeaders(value)) == f'{{"number": {2**60}}}'
     _, other = proto_of(("order_id", 1, INT64), name="Other")
     with pytest.raises(
         DecodeError, match=r"a message shop\.Other, which .*order\.proto does not have"
     ):
-        source.reader(answers_of(other))(Parts(value))
+        source.reader(answers_of(other))(ValueAndHeaders(value))
 
 
 def test_json_with_a_schema_stays_as_it_is(tmp_path: Path) -> None:
@@ -223,20 +227,20 @@ def test_json_with_a_schema_stays_as_it_is(tmp_path: Path) -> None:
     wants = Schema("JSON", '{"type": "object", "required": ["nothing"]}')
     read = source_of("json-schema").reader(answers_of(wants, Schema("AVRO", '"string"')))
     # The model's columns say what is to be there.
-    assert read(Parts(head(1) + written)) == written.decode()
+    assert read(ValueAndHeaders(prefix_of(1) + written)) == written.decode()
     with pytest.raises(DecodeError, match="schema 2 is no JSON Schema, but one of AVRO"):
-        read(Parts(head(2) + written))
+        read(ValueAndHeaders(prefix_of(2) + written))
     with pytest.raises(DecodeError, match="not valid JSON: invalid start byte at byte 1"):
-        read(Parts(head(1) + b"{\xff"))
+        read(ValueAndHeaders(prefix_of(1) + b"{\xff"))
     file = tmp_path / "order.json"
     file.write_text('{"type": "object", "required": ["id"]}')
     source = source_of("json-schema", str(file))
     file.unlink()
     read = source.reader(answers_of(wants))
-    assert read(Parts(head(1) + b'{"id": 1}')) == '{"id": 1}'
-    assert read(Parts(head(1) + b'{"id": 1')) == '{"id": 1'
+    assert read(ValueAndHeaders(prefix_of(1) + b'{"id": 1}')) == '{"id": 1}'
+    assert read(ValueAndHeaders(prefix_of(1) + b'{"id": 1')) == '{"id": 1'
     with pytest.raises(DecodeError, match=r"does not fit the JSON Schema, .*order\.json: required"):
-        read(Parts(head(1) + b"{}"))
+        read(ValueAndHeaders(prefix_of(1) + b"{}"))
 
 
 EVENT = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
@@ -252,15 +256,15 @@ def test_the_data_of_a_cloud_event_is_read_in_both_modes() -> None:
         .encode()
     )
     whole = '{"price": 12.3400000000000000000000001}'
-    assert read(Parts(envelope, STRUCTURED)) == read(Parts(envelope)) == whole
-    assert read(Parts(whole.encode(), BINARY)) == whole
-    assert read(Parts(b"", BINARY)) is None
-    assert read(Parts(None)) is None
+    assert read(ValueAndHeaders(envelope, STRUCTURED)) == read(ValueAndHeaders(envelope)) == whole
+    assert read(ValueAndHeaders(whole.encode(), BINARY)) == whole
+    assert read(ValueAndHeaders(b"", BINARY)) is None
+    assert read(ValueAndHeaders(None)) is None
     encoded = json.dumps({**EVENT, "data_base64": base64.b64encode(b"{}").decode()}).encode()
-    assert read(Parts(encoded, STRUCTURED)) == "{}"
+    assert read(ValueAndHeaders(encoded, STRUCTURED)) == "{}"
     for value, headers in ((b'{"price": 1}', ()), (whole.encode(), BINARY[:1])):
         with pytest.raises(DecodeError, match="not a valid CloudEvent"):
-            read(Parts(value, headers))
+            read(ValueAndHeaders(value, headers))
 
 
 def test_events_of_a_format_with_schemas_are_read_too_unless_they_count_as_none() -> None:
@@ -268,19 +272,21 @@ def test_events_of_a_format_with_schemas_are_read_too_unless_they_count_as_none(
     answers = answers_of(Schema("AVRO", json.dumps(ORDER)))
     envelope = json.dumps({**EVENT, "data_base64": base64.b64encode(data).decode()}).encode()
     read = source_of("avro").reader(answers)
-    plain = read(Parts(data))
+    plain = read(ValueAndHeaders(data))
     assert plain is not None
-    assert plain == read(Parts(data, BINARY)) == read(Parts(envelope, STRUCTURED))
-    assert read(Parts(None, BINARY)) is None
+    assert (
+        plain == read(ValueAndHeaders(data, BINARY)) == read(ValueAndHeaders(envelope, STRUCTURED))
+    )
+    assert read(ValueAndHeaders(None, BINARY)) is None
     read = source_of("avro", finds_events=False).reader(answers)
-    assert read(Parts(data, BINARY[:1])) == plain
+    assert read(ValueAndHeaders(data, BINARY[:1])) == plain
     with pytest.raises(DecodeError, match="it names no schema"):
-        read(Parts(envelope, STRUCTURED))
+        read(ValueAndHeaders(envelope, STRUCTURED))
 
 
 def test_what_is_nested_too_deeply_for_json_is_wrong_with_the_record() -> None:
     schema = {"type": "record", "name": "N", "fields": [{"name": "n", "type": ["null", "N"]}]}
-    data = head(1) + b"\2" * 100_000 + b"\0"
+    data = prefix_of(1) + b"\2" * 100_000 + b"\0"
     found = read_texts(avro_reader(schema), [(data, ())])
     assert found.texts == [None]
     assert found.problems[0] is not None
@@ -288,7 +294,7 @@ def test_what_is_nested_too_deeply_for_json_is_wrong_with_the_record() -> None:
 
 def test_a_source_says_whether_its_bytes_are_base64() -> None:
     made = [
-        text_source(name, Registered(Schemas(""), ""), True)
+        text_source(name, SchemaSource(ChannelSchemas(""), ""), True)
         for name in ("avro", "protobuf", "json-schema")
     ]
     assert [one.is_binary for one in made] == [True, True, False]
@@ -302,13 +308,13 @@ def test_a_pattern_that_cannot_be_checked_is_known_where_the_readers_are_made(
     file.write_text(
         json.dumps({"properties": {"note": {"pattern": r"^\p{Script=Greek}$", "type": "string"}}})
     )
-    where = Registered(Schemas("orders"), "orders", file=str(file))
+    where = SchemaSource(ChannelSchemas("orders"), "orders", file=str(file))
     made = pickle.loads(pickle.dumps(text_source("json-schema", where, finds_events=False)))
     (told,) = where.schemas.remarks
     assert told.startswith(
         f"{file}: the pattern '^\\p{{Script=Greek}}$' at properties/note/pattern is not checked"
     )
     read = made.reader({ById(1): Schema("JSON", "{}")})
-    assert read(Parts(head(1) + b'{"note": "tea"}')) == '{"note": "tea"}'
+    assert read(ValueAndHeaders(prefix_of(1) + b'{"note": "tea"}')) == '{"note": "tea"}'
     with pytest.raises(DecodeError, match="properties/note/type"):
-        read(Parts(head(1) + b'{"note": 7}'))
+        read(ValueAndHeaders(prefix_of(1) + b'{"note": 7}'))

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from reactive_kafka.formats.names import FormatError, load_function
+from reactive_kafka.formats.format_names import FormatError
+from reactive_kafka.formats.user_objects import load_function
 from tests.formats.types import upper
 
 HERE = "tests.formats.types"
@@ -25,7 +26,7 @@ def test_a_class_of_the_running_program_is_found_and_not_made_again(
     command: list[str], tmp_path: Path
 ) -> None:
     (tmp_path / "shop.py").write_text(
-        "from reactive_kafka.formats.names import load_object\n"
+        "from reactive_kafka.formats.user_objects import load_object\n"
         "class Order: ...\n"
         "assert load_object('shop:Order') is Order\n"
         "print('once')\n"

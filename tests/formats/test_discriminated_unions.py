@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.formats import decoder_for
-from reactive_kafka.formats.unions import kinds_of, told_apart
+from reactive_kafka.formats.discriminated_unions import classes_of_annotation, discriminated_union
 
 
 class Placed(BaseModel):
@@ -103,11 +103,11 @@ NOT_EMPTY = AfterValidator(lambda value: value)
 def test_a_value_is_read_as_the_right_one(
     annotations: list[Any], value: bytes | None, kind: type
 ) -> None:
-    decode = decoder_for(told_apart(annotations), None)
+    decode = decoder_for(discriminated_union(annotations), None)
     assert decode is not None
     read = decode(value)
     assert type(read) is kind
-    takers = [one for one in annotations if isinstance(read, kinds_of(one) or ())]
+    takers = [one for one in annotations if isinstance(read, classes_of_annotation(one) or ())]
     assert takers
 
 
@@ -134,13 +134,13 @@ def test_a_value_is_read_as_the_right_one(
     ],
 )
 def test_what_nothing_tells_apart_is_not_told_apart(annotations: list[Any]) -> None:
-    assert told_apart(annotations) is None
-    assert told_apart(annotations[::-1]) is None
+    assert discriminated_union(annotations) is None
+    assert discriminated_union(annotations[::-1]) is None
 
 
 def test_objects_are_told_apart_by_their_classes() -> None:
-    assert told_apart([Paid, PaidTwice], are_objects=True) == Paid | PaidTwice
-    assert told_apart([Cancelled, Sub], are_objects=True) is None
+    assert discriminated_union([Paid, PaidTwice], are_objects=True) == Paid | PaidTwice
+    assert discriminated_union([Cancelled, Sub], are_objects=True) is None
 
 
 @given(st.lists(st.sets(st.sampled_from("abcdef"), min_size=1), min_size=2, max_size=4))
@@ -153,7 +153,7 @@ def test_literals_decide_exactly_where_no_value_is_in_two_of_them(values: list[s
         )
         for number, some in enumerate(values)
     ]
-    together = told_apart(models)
+    together = discriminated_union(models)
     are_apart = sum(map(len, values)) == len(set().union(*values))
     assert (together is not None) is are_apart
     if together is None:

@@ -12,14 +12,14 @@ from reactive_kafka.clock import Clock
 from reactive_kafka.config.secrets import masked
 from reactive_kafka.config.tables import SchemaRegistrySettings
 from reactive_kafka.errors import DecodeError, EncodeError, describe
-from reactive_kafka.formats.registered.schemas import (
-    Ask,
+from reactive_kafka.formats.registered.channel_schemas import ChannelSchemas
+from reactive_kafka.formats.registered.schema_questions import (
     ByGuid,
     ById,
-    Known,
-    Latest,
+    LatestOf,
     Schema,
-    Schemas,
+    SchemaQuestion,
+    SchemaWithId,
 )
 from reactive_kafka.observe.events import (
     Observer,
@@ -28,7 +28,7 @@ from reactive_kafka.observe.events import (
     SchemaUnavailable,
 )
 from reactive_kafka.schemas.answers import NoGuids, NotFound, Refused, RegistryAway
-from reactive_kafka.schemas.memory import MemoryRegistry
+from reactive_kafka.schemas.memory_registry import MemoryRegistry
 from reactive_kafka.schemas.rest import RestRegistry
 from reactive_kafka.tasks import Handle, Tasks, log_failure
 
@@ -50,7 +50,7 @@ later.
 MEMORY = "memory://"
 
 
-class Source(Protocol):
+class RegistryClient(Protocol):
     """Whoever has the schemas. Each call raises :class:`RegistryAway` and :class:`NotFound`."""
 
     async def schema(self, id: int) -> Schema:
@@ -59,7 +59,7 @@ class Source(Protocol):
     async def by_guid(self, guid: str) -> Schema:
         """The schema with this GUID."""
 
-    async def latest(self, subject: str) -> Known:
+    async def latest(self, subject: str) -> SchemaWithId:
         """The newest of a subject."""
 
     async def register(self, subject: str, schema: Schema) -> int:
@@ -78,8 +78,8 @@ class _Asked:
         self.since = since
         # When the last one who waited has given up.
         self.left_at = 0.0
-        self.left_by: Schemas | None = None
-        self.waiting: dict[Future[bool], Schemas] = {}
+        self.left_by: ChannelSchemas | None = None
+        self.waiting: dict[Future[bool], ChannelSchemas] = {}
         # Why there is no answer.
         self.problem = ""
         # Channels that have been told of it.
@@ -94,23 +94,23 @@ class Registry:
         self, settings: SchemaRegistrySettings, clock: Clock, tasks: Tasks, observer: Observer
     ) -> None:
         self.url = ", ".join(str(masked("", url)) for url in settings.url or ())
-        self.source: Source = (
+        self.source: RegistryClient = (
             MemoryRegistry() if self.url.startswith(MEMORY) else RestRegistry(settings)
         )
         self._clock = clock
         self._tasks = tasks
         self._observer = observer
-        self._asked: dict[Ask, _Asked] = {}
+        self._asked: dict[SchemaQuestion, _Asked] = {}
         # In the order in which they were.
-        self._given_up: dict[Ask, _Asked] = {}
+        self._given_up: dict[SchemaQuestion, _Asked] = {}
         # Why the registry looks up no GUIDs, if it has said so within REFUSED_S. Bytes that look
         # like a GUID differ in each record, so a "no" for one of them would not spare the next one
         # its three requests.
         self._no_guids = ""
         # By their id: those that have got this answer.
-        self._without_guids: dict[int, Schemas] = {}
+        self._without_guids: dict[int, ChannelSchemas] = {}
 
-    def request(self, schemas: Schemas, ask: Ask) -> Future[bool]:
+    def request(self, schemas: ChannelSchemas, ask: SchemaQuestion) -> Future[bool]:
         """True when *schemas* has an answer; False: the application stops."""
         asked = self._asked.get(ask)
         if asked is None:
@@ -125,16 +125,16 @@ class Registry:
             waiter.set_result(False)
         return waiter
 
-    def want(self, schemas: Schemas, ask: Ask) -> None:
+    def want(self, schemas: ChannelSchemas, ask: SchemaQuestion) -> None:
         """Ask, if that is not being done already; nobody waits."""
         if ask not in self._asked:
             self.request(schemas, ask)
 
-    def remark(self, schemas: Schemas, text: str) -> None:
+    def remark(self, schemas: ChannelSchemas, text: str) -> None:
         """Report what is odd about a schema."""
         self._observer.on(SchemaNotChecked(channel=schemas.owner, reason=text))
 
-    def _left(self, ask: Ask, asked: _Asked, waiter: Future[bool]) -> None:
+    def _left(self, ask: SchemaQuestion, asked: _Asked, waiter: Future[bool]) -> None:
         """Nobody waits there any more; the last one to leave ends the question."""
         schemas = asked.waiting.pop(waiter, None)
         if not asked.waiting and self._asked.get(ask) is asked:
@@ -147,7 +147,7 @@ class Registry:
                 self._given_up[ask] = asked
                 self._forget_given_up()
 
-    def _question(self, ask: Ask) -> _Asked:
+    def _question(self, ask: SchemaQuestion) -> _Asked:
         """A new question. If it was given up a moment ago it has had no answer since it was asked
         first.
         """
@@ -168,7 +168,7 @@ class Registry:
                 return
             del self._given_up[first]
 
-    async def _answer(self, ask: Ask, asked: _Asked) -> None:
+    async def _answer(self, ask: SchemaQuestion, asked: _Asked) -> None:
         try:
             answer, is_refusal = await self._ask(ask, asked)
         except BaseException:
@@ -191,14 +191,14 @@ class Registry:
                 asyncio.get_running_loop().call_later(REFUSED_S, schemas.forget, ask)
         self._end(ask, asked, True)
 
-    def _end(self, ask: Ask, asked: _Asked, is_answered: bool) -> None:
+    def _end(self, ask: SchemaQuestion, asked: _Asked, is_answered: bool) -> None:
         if self._asked.get(ask) is asked:
             del self._asked[ask]
         for waiter in list(asked.waiting):
             if not waiter.done():
                 waiter.set_result(is_answered)
 
-    async def _ask(self, ask: Ask, asked: _Asked) -> tuple[Any, bool]:
+    async def _ask(self, ask: SchemaQuestion, asked: _Asked) -> tuple[Any, bool]:
         """The answer, and whether that is a refusal, which is the error for records that need
         it.
         """
@@ -239,7 +239,7 @@ class Registry:
             schemas.forget_guids()
         self._without_guids.clear()
 
-    def _tell(self, ask: Ask, asked: _Asked, problem: str) -> None:
+    def _tell(self, ask: SchemaQuestion, asked: _Asked, problem: str) -> None:
         """Tell each channel that waits, once for each reason."""
         if problem != asked.problem:
             asked.problem = problem
@@ -250,22 +250,22 @@ class Registry:
                 SchemaUnavailable(channel=name, reason=problem, url=self.url, asked=str(ask))
             )
 
-    async def _once(self, ask: Ask) -> Any:
+    async def _once(self, ask: SchemaQuestion) -> Any:
         if isinstance(ask, ById):
             return await self.source.schema(ask.id)
         if isinstance(ask, ByGuid):
             return await self.source.by_guid(ask.guid)
-        if isinstance(ask, Latest):
+        if isinstance(ask, LatestOf):
             return await self.source.latest(ask.subject)
         call = self.source.register if ask.register else self.source.lookup
         return await call(ask.subject, ask.schema)
 
-    def why(self, ask: Ask) -> str:
+    def why(self, ask: SchemaQuestion) -> str:
         """Why there is no answer yet."""
         asked = self._asked.get(ask) or self._given_up.get(ask)
         return f"schema registry {self.url}: {ask}: {(asked.problem if asked else '') or 'no answer yet'}"
 
-    def not_ready(self, schemas: Schemas) -> list[str]:
+    def not_ready(self, schemas: ChannelSchemas) -> list[str]:
         """Why a channel has waited for longer than a moment."""
         self._forget_given_up()
         late = self._clock.monotonic() - NOT_READY_S

@@ -16,14 +16,14 @@ from jsonschema import Draft7Validator
 from pydantic import BaseModel, Field, computed_field
 
 from reactive_kafka.formats import decoder_for
+from reactive_kafka.formats.annotation_schemas import DescribedType, schemas_of_types
 from reactive_kafka.formats.encoders import write_json
-from reactive_kafka.formats.schemas import Asked, schemas_of
 
 WHERE = "#/definitions/"
 
 
-def validator(asked: Asked) -> Draft7Validator:
-    (schema,), models = schemas_of([asked], WHERE)
+def validator(asked: DescribedType) -> Draft7Validator:
+    (schema,), models = schemas_of_types([asked], WHERE)
     whole = {"allOf": [schema], "definitions": models}
     Draft7Validator.check_schema(whole)
     return Draft7Validator(whole)
@@ -117,8 +117,8 @@ def test_what_is_written_fits_and_what_does_not_fit_is_not_read(
     kind: Any, value: Any, wrong: Any
 ) -> None:
     written = write_json(value) or b"null"
-    assert validator(Asked(kind, "serialization")).is_valid(json.loads(written))
-    read = validator(Asked(kind, "validation"))
+    assert validator(DescribedType(kind, "serialization")).is_valid(json.loads(written))
+    read = validator(DescribedType(kind, "validation"))
     decode = decoder_for(kind, "json")
     assert decode is not None
     decode(written)
@@ -130,16 +130,20 @@ def test_what_is_written_fits_and_what_does_not_fit_is_not_read(
 
 def test_types_of_one_name_are_kept_apart_whoever_describes_them() -> None:
     theirs = dataclass(type("Cash", (), {"__annotations__": {"euros": int}}))
-    asked = [Asked(Cash, "validation"), Asked(theirs, "validation"), Asked(theirs, "validation")]
-    (struct, one, two), models = schemas_of(asked, WHERE)
+    asked = [
+        DescribedType(Cash, "validation"),
+        DescribedType(theirs, "validation"),
+        DescribedType(theirs, "validation"),
+    ]
+    (struct, one, two), models = schemas_of_types(asked, WHERE)
     assert one == two != struct
     assert set(models[one["$ref"].removeprefix(WHERE)]["properties"]) == {"euros"}
     assert set(models[struct["$ref"].removeprefix(WHERE)]["properties"]) == {"type", "amount"}
 
 
 def test_a_model_that_is_written_in_another_way_than_it_is_read_has_two_schemas() -> None:
-    (read, written), models = schemas_of(
-        [Asked(Order, "validation"), Asked(Order, "serialization")], WHERE
+    (read, written), models = schemas_of_types(
+        [DescribedType(Order, "validation"), DescribedType(Order, "serialization")], WHERE
     )
     assert "size" not in models[read["$ref"].removeprefix(WHERE)]["properties"]
     assert "size" in models[written["$ref"].removeprefix(WHERE)]["properties"]
@@ -161,8 +165,8 @@ class WithHandle(msgspec.Struct):
 
 @pytest.mark.parametrize("kind", [Any, object, Handle, Raising, WithHandle, list[Handle]])
 def test_what_nobody_can_describe_fits_everything_and_disturbs_no_other(kind: Any) -> None:
-    (unknown, known), models = schemas_of(
-        [Asked(kind, "validation"), Asked(Line, "validation")], WHERE
+    (unknown, known), models = schemas_of_types(
+        [DescribedType(kind, "validation"), DescribedType(Line, "validation")], WHERE
     )
     assert unknown == {}
     assert set(models) == {"Line"}
@@ -174,6 +178,6 @@ def test_a_field_may_be_called_like_a_word_of_schemas() -> None:
         discriminator: dict[str, int] = {}
         prefixItems: list[int] = Field(default=[1], examples=[{"prefixItems": [1]}])
 
-    (_,), models = schemas_of([Asked(Odd, "validation")], WHERE)
+    (_,), models = schemas_of_types([DescribedType(Odd, "validation")], WHERE)
     assert set(models["Odd"]["properties"]) == {"discriminator", "prefixItems"}
     assert models["Odd"]["properties"]["prefixItems"]["examples"] == [{"prefixItems": [1]}]

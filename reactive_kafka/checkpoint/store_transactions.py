@@ -1,9 +1,8 @@
-"""One transaction of the user's rows and the position behind a record: both are stored, or neither
-is.
+"""Transactions of the user's rows and the position after a record: both are stored, or neither.
 
-The row decides, whatever happens to the request: it names its owner and its position, and each
-write names both as it expects them. So an earlier transaction that arrives late is rejected and
-rolled back, and so is one of another owner.
+The row decides, whatever becomes of the request. Each write names the token and the position that
+it expects in the row. So an earlier transaction that arrives late is refused and rolled back, and
+so is one of another owner.
 """
 
 from __future__ import annotations
@@ -14,10 +13,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from typing import Any, Literal
 
 from reactive_kafka.backoff import Waits
-from reactive_kafka.checkpoint.open_transactions import BACKOFF, OpenTransactions, Outcomes, Part
+from reactive_kafka.checkpoint.channel_rows import CheckpointRows
+from reactive_kafka.checkpoint.open_transactions import OpenTransactions, PartitionTransaction
 from reactive_kafka.checkpoint.owned_row import OwnedRow
-from reactive_kafka.checkpoint.rows import CheckpointRows
 from reactive_kafka.checkpoint.store import TransactionalStore, Write
+from reactive_kafka.checkpoint.transaction_outcomes import BACKOFF, TransactionOutcomes
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import (
     CheckpointError,
@@ -31,11 +31,17 @@ from reactive_kafka.records import TopicPartition
 from reactive_kafka.verdicts.acks import verdicts_of
 from reactive_kafka.verdicts.delivery import Delivery, is_open
 
-Opened = AbstractAsyncContextManager[Any]
+StoreTransaction = AbstractAsyncContextManager[Any]
 
 
-class Transactions:
-    """Makes the transactions of one channel's messages; ``open`` has those that are open."""
+class StoreTransactions:
+    """Makes the transactions of one channel's messages.
+
+    Args:
+        rows: The channel's rows. Their store may be one without transactions.
+        fail: Stops the channel, for the reason given.
+        duplicates: Counts records that the store already had.
+    """
 
     def __init__(
         self,
@@ -47,19 +53,19 @@ class Transactions:
         self._rows = rows
         self._name = rows.channel
         self._fail = fail
-        self._outcomes = Outcomes(rows, duplicates)
+        self._outcomes = TransactionOutcomes(rows, duplicates)
 
-    def of(self, deliveries: Sequence[Delivery], *, is_batch: bool = False) -> Opened:
-        """A transaction that settles these deliveries, except those with a verdict.
+    def of(self, deliveries: Sequence[Delivery], *, is_batch: bool = False) -> StoreTransaction:
+        """Return a transaction that settles these deliveries, except those with a verdict.
 
-        In that of a batch a single record may be nacked: it meets its failure strategy when the
-        block ends, and the others are stored.
+        In that of a batch a single record may be nacked. Its failure strategy is carried out when
+        the block ends, and the others are stored.
         """
         store = self._rows.store
         if not isinstance(store, TransactionalStore):
             raise CheckpointError(
-                f"channel {self._name!r}: its checkpoint store ({type(store).__name__}) has no transactions; "
-                "SQLite, PostgreSQL and Redis have"
+                f"channel {self._name!r}: its checkpoint store ({type(store).__name__}) has no "
+                "transactions; SQLite, PostgreSQL and Redis have"
             )
         return self._run(store, deliveries, is_batch=is_batch)
 
@@ -73,26 +79,27 @@ class Transactions:
         with self.open.opened(parts):
             await self._hold(parts)
             for part in parts:
-                part.claim.transaction = part.tracker
+                part.owned.transaction = part.tracker
             self._check_entry(parts)
+            # The store reads this mapping again at the end of its transaction.
             writes: dict[TopicPartition, Write] = {}
             with self._waiting(parts):
-                opened, connection = await self._enter(store, parts, writes)
+                transaction, connection = await self._enter(store, parts, writes)
             try:
                 yield connection
                 self._check_open(parts)
                 await self._carry_out_nacks(parts)
             except BaseException as error:
-                await opened.__aexit__(type(error), error, error.__traceback__)
-                # These verdicts stand, whatever becomes of the others.
+                await transaction.__aexit__(type(error), error, error.__traceback__)
+                # Nacks count, whatever becomes of the other records.
                 _begin_nacks(parts)
                 raise
             with self._waiting(parts):
-                await self._end(opened, parts, writes)
+                await self._end(transaction, parts, writes)
 
     @contextmanager
-    def _waiting(self, parts: list[Part]) -> Iterator[None]:
-        """The records do not age meanwhile: their handler waits for the store.
+    def _waiting(self, parts: list[PartitionTransaction]) -> Iterator[None]:
+        """Stop the records' clocks while their handler waits for the store.
 
         If the store needs its operator, the channel stops, and the records are left for the next
         owner.
@@ -105,8 +112,8 @@ class Transactions:
         except (FatalBrokerError, CorruptCheckpointError) as error:
             failure = CheckpointStoreError(f"channel {self._name!r}: its checkpoint store: {error}")
             failure.__cause__ = error
-            # Nacked and never settled: whatever the handler makes of this error, it is no failure
-            # of the records.
+            # They are nacked and never settled. So whatever the handler does with this error, it is
+            # not counted as a failure of the records.
             for part in parts:
                 for delivery in part.deliveries:
                     part.tracker.nack(delivery.index)
@@ -117,29 +124,33 @@ class Transactions:
             for part in parts:
                 part.tracker.start_clock([delivery.index for delivery in part.deliveries], now)
 
-    def _parts(self, deliveries: Sequence[Delivery]) -> list[Part]:
-        found: dict[OffsetTracker, list[Delivery]] = {}
+    def _parts(self, deliveries: Sequence[Delivery]) -> list[PartitionTransaction]:
+        """Return the deliveries without a verdict, by partition."""
+        by_tracker: dict[OffsetTracker, list[Delivery]] = {}
         for delivery in deliveries:
-            self._claim_of(delivery.tracker)
+            # Also for a delivery that has its verdict: raise if its partition is not ours.
+            self._owned_row(delivery.tracker)
             if is_open(delivery):
-                found.setdefault(delivery.tracker, []).append(delivery)
-        if not found:
+                by_tracker.setdefault(delivery.tracker, []).append(delivery)
+        if not by_tracker:
             raise CheckpointError(
                 f"{deliveries[0]!r} has its verdict: there is nothing to store with a transaction"
             )
-        parts = [Part(self._claim_of(tracker), tracker, its) for tracker, its in found.items()]
+        parts = [
+            PartitionTransaction(self._owned_row(tracker), tracker, of_partition)
+            for tracker, of_partition in by_tracker.items()
+        ]
+        # Every transaction takes its locks in this order, so that no two wait for each other.
         return sorted(parts, key=lambda part: part.tracker.partition)
 
-    def _claim_of(self, tracker: OffsetTracker) -> OwnedRow:
-        claim = self._rows.of(tracker)
-        if tracker.is_closed or claim is None:
-            raise self._outcomes.gone(tracker)
-        return claim
+    def _owned_row(self, tracker: OffsetTracker) -> OwnedRow:
+        owned = self._rows.of(tracker)
+        if tracker.is_closed or owned is None:
+            raise self._outcomes.lost_error(tracker)
+        return owned
 
-    def _check_open(self, parts: list[Part]) -> None:
-        """Raise if a delivery got its verdict meanwhile: it became poison, or its handler
-        failed.
-        """
+    def _check_open(self, parts: list[PartitionTransaction]) -> None:
+        """Raise if a delivery got its verdict meanwhile: it is poison, or its handler failed."""
         self._outcomes.check_ours(parts)
         for part in parts:
             for delivery in part.deliveries:
@@ -148,12 +159,13 @@ class Transactions:
                         f"{delivery!r} has got its verdict meanwhile: nothing is stored"
                     )
 
-    async def _carry_out_nacks(self, parts: list[Part]) -> None:
-        """Have the records that were nacked in the block meet their failure strategy, before the
-        position passes them.
+    async def _carry_out_nacks(self, parts: list[PartitionTransaction]) -> None:
+        """Carry out the nacks of the block, before a position passes their records.
 
-        After a crash in between they meet it once more. CheckpointError: one of them is not settled
-        by it.
+        After a crash in between they are carried out once more.
+
+        Raises:
+            CheckpointError: The failure strategy has not settled one of the records.
         """
         nacks = _begin_nacks(parts)
         if not nacks:
@@ -171,6 +183,12 @@ class Transactions:
     def nack_at_end(
         self, delivery: Delivery, carry_out: Callable[[], asyncio.Future[bool]]
     ) -> Literal["taken", "twice"] | None:
+        """Call *carry_out* when the block of the delivery's batch transaction ends.
+
+        Returns:
+            None if the delivery is in no transaction that can do so; ``twice`` if it has been
+            nacked there before.
+        """
         part = self.open.of(delivery.tracker, delivery.index)
         if part is None or not part.is_batch or part.is_ending or part.is_refused:
             return None
@@ -179,24 +197,28 @@ class Transactions:
         part.nacks[delivery.index] = carry_out
         return "taken"
 
-    def _check_entry(self, parts: list[Part]) -> None:
-        """The same before the block, and raise if a record before the deliveries is unsettled."""
+    def _check_entry(self, parts: list[PartitionTransaction]) -> None:
+        """Raise if a delivery has a verdict, or a record before the deliveries is unsettled."""
         self._check_open(parts)
         for part in parts:
             if part.tracker.unsettled_up_to(part.deliveries[-1].index) != len(part.deliveries):
                 raise CheckpointError(
-                    f"channel {self._name!r}: {part.tracker.partition} has an unsettled record before offset "
-                    f"{part.last}, which a position behind it would pass: settle the records of a partition in order"
+                    f"channel {self._name!r}: {part.tracker.partition} has an unsettled record "
+                    f"before offset {part.last_offset}, which a position behind it would pass: "
+                    "settle the records of a partition in order"
                 )
 
-    async def _hold(self, parts: list[Part]) -> None:
+    async def _hold(self, parts: list[PartitionTransaction]) -> None:
         """Take the locks of the partitions, once the nacks of earlier records are carried out."""
-        # In this order: a nack may need the lock itself, to ask the store whether its record is
-        # stored. So nothing is held while nacks are awaited, and all is released if another nack
-        # came while the locks were.
+        # A nack may need the lock itself, to ask the store whether its record is stored. So no lock
+        # is held while nacks are awaited, and all are released if another nack came while they were
+        # being taken.
         while True:
             for part in parts:
-                while nacks := _nacks_before(part):
+                while True:
+                    nacks = _nacks_before(part)
+                    if not nacks:
+                        break
                     with self._waiting([part]):
                         await asyncio.wait(nacks)
             with self._waiting(parts):
@@ -208,24 +230,34 @@ class Transactions:
                 part.release()
 
     async def _enter(
-        self, store: TransactionalStore, parts: list[Part], writes: dict[TopicPartition, Write]
-    ) -> tuple[Opened, Any]:
-        """Open it, however long the store is unavailable."""
+        self,
+        store: TransactionalStore,
+        parts: list[PartitionTransaction],
+        writes: dict[TopicPartition, Write],
+    ) -> tuple[StoreTransaction, Any]:
+        """Open the store's transaction, however long the store is unavailable.
+
+        Returns:
+            The transaction, and what it yields.
+        """
         waits = Waits(BACKOFF)
         is_refused_again = False
         while True:
             try:
-                if unsure := [part for part in parts if part.claim.is_unsure]:
+                unsure = [part for part in parts if part.owned.is_unsure]
+                if unsure:
                     await self._outcomes.look(unsure)
                 self._outcomes.refuse_stored(parts)
-                writes.update({part.claim.partition: part.sending().write for part in parts})
-                opened = store.transaction(self._rows.group, writes)
-                return opened, await self._rows.ask(opened.__aenter__(), is_write=False)
+                for part in parts:
+                    writes[part.owned.partition] = part.pending_write().write
+                transaction = store.transaction(self._rows.group, writes)
+                connection = await self._rows.ask(transaction.__aenter__(), is_write=False)
+                return transaction, connection
             except CheckpointRefusedError as error:
                 self._outcomes.check_ours(parts)
                 for part in parts:
-                    # The row tells.
-                    part.claim.is_unsure = True
+                    # The next round reads the rows, which tells whose they are.
+                    part.owned.is_unsure = True
                 if is_refused_again:
                     await self._outcomes.wait(waits.next_s(), parts, error)
                 is_refused_again = True
@@ -233,7 +265,10 @@ class Transactions:
                 await self._outcomes.wait(waits.next_s(), parts, error)
 
     async def _end(
-        self, opened: Opened, parts: list[Part], writes: dict[TopicPartition, Write]
+        self,
+        transaction: StoreTransaction,
+        parts: list[PartitionTransaction],
+        writes: dict[TopicPartition, Write],
     ) -> None:
         """Store everything and settle the deliveries. Returns or raises once the outcome is known.
 
@@ -241,57 +276,62 @@ class Transactions:
             AlreadyStoredError: An earlier transaction had stored it after all; this one was rolled
                 back.
             CheckpointRefusedError: Another owner has a partition; nothing was stored.
-            StoreAwayError: Nothing was stored, or it cannot be known as yet: the records are
-                handled again.
+            StoreAwayError: Nothing was stored, or it cannot be known yet: the records are handled
+                again.
         """
         for part in parts:
             part.is_ending = True
             # Also for a partition that was released: its row is ours until somebody else claims it.
             client = self._rows.client_of(part.tracker)
-            part.due = None if client is None else client.due(part.tracker, part.last + 1)
-        sending = {part: part.sending_over(writes[part.claim.partition]) for part in parts}
-        writes.update({part.claim.partition: one.write for part, one in sending.items()})
-        for part, one in sending.items():
-            part.claim.sent(one)
-            # If the next assignment finds it.
-            part.tracker.attempted = max(part.tracker.attempted, part.last + 1)
+            part.due = None if client is None else client.due(part.tracker, part.last_offset + 1)
+        pending = {part: part.final_write(writes[part.owned.partition]) for part in parts}
+        for part, final in pending.items():
+            writes[part.owned.partition] = final.write
+        for part, final in pending.items():
+            part.owned.sent(final)
+            # The next assignment may find this position in the store.
+            part.tracker.attempted = max(part.tracker.attempted, part.last_offset + 1)
         try:
-            await self._rows.ask(opened.__aexit__(None, None, None))
+            await self._rows.ask(transaction.__aexit__(None, None, None))
         except CheckpointRefusedError as error:
-            await self._outcomes.until_told(parts, self._outcomes.look)
+            await self._outcomes.until_answered(parts, self._outcomes.look)
             again = StoreAwayError(f"{error}: nothing was stored, the records are handled again")
             again.by_store = True
             raise again from error
         except StoreAwayError:
-            await self._outcomes.until_told(parts, self._outcomes.look_after_end)
+            await self._outcomes.until_answered(parts, self._outcomes.look_after_end)
             if not all(part.is_stored for part in parts):
                 raise
         else:
-            for part, one in sending.items():
-                part.claim.confirmed(one)
+            for part, final in pending.items():
+                part.owned.confirmed(final)
         for part in parts:
             self._outcomes.settle(part, part.deliveries)
 
     def refuse(self, delivery: Delivery) -> None:
+        """Have the open transaction of a delivery that fails, if it has one, store nothing."""
         part = self.open.of(delivery.tracker, delivery.index)
         if part is not None and not part.is_ending:
             part.is_refused = True
-            # Its block may never end, so nothing waits for that.
+            # Others must not wait for the lock: the block may never end.
             part.release()
 
     def may_have_stored(self, delivery: Delivery) -> bool:
-        claim = self._rows.of(delivery.tracker)
-        return claim is not None and claim.has_sent(delivery.offset)
+        """Return whether a transaction has tried to store a delivery that has no verdict."""
+        owned = self._rows.of(delivery.tracker)
+        return owned is not None and owned.has_sent(delivery.offset)
 
     async def find_out(self, delivery: Delivery) -> None:
-        part = Part(self._claim_of(delivery.tracker), delivery.tracker, [delivery])
-        # A transaction of the partition holds it until its commit is answered.
-        async with part.claim.lock:
+        """Return once it is known whether the store has a delivery. If so, it is settled."""
+        owned = self._owned_row(delivery.tracker)
+        part = PartitionTransaction(owned, delivery.tracker, [delivery])
+        # A transaction of the partition holds the lock until its commit is answered.
+        async with owned.lock:
             with self._waiting([part]):
                 await self._outcomes.find_out(part)
 
 
-def _begin_nacks(parts: list[Part]) -> list[asyncio.Future[bool]]:
+def _begin_nacks(parts: list[PartitionTransaction]) -> list[asyncio.Future[bool]]:
     """Begin to carry out the nacks that were given in the block."""
     begun = []
     for part in parts:
@@ -302,5 +342,5 @@ def _begin_nacks(parts: list[Part]) -> list[asyncio.Future[bool]]:
     return begun
 
 
-def _nacks_before(part: Part) -> list[asyncio.Future[bool]]:
+def _nacks_before(part: PartitionTransaction) -> list[asyncio.Future[bool]]:
     return verdicts_of(part.tracker).nacks_up_to(part.deliveries[-1].index)

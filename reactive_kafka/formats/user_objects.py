@@ -1,12 +1,11 @@
-"""What a configuration names: formats, and the user's own objects as ``module:object``, imported at
-start-up.
+"""The user's own objects, which a configuration names as ``module:object``.
 
-What cannot be imported, does not exist, or is not what it should be raises a FormatError.
+They are imported at start-up. One that cannot be imported, does not exist, or is not what it should
+be raises a FormatError.
 """
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 import sys
@@ -14,41 +13,13 @@ from collections.abc import Callable
 from pathlib import PurePath
 from typing import Any
 
-from reactive_kafka.errors import ReactiveKafkaError
+from reactive_kafka.formats.format_names import FormatError
 
-# Name -> bytes written; readers take 4 and 8.
-INTEGERS = {"int": 8, "int64": 8, "int32": 4}
-FLOATS = {"float": 8, "float64": 8, "float32": 4}
-EVENTS = "cloudevents"
-KEY_FORMATS = ("json", "string", "bytes", *INTEGERS, *FLOATS)
-# An event is a whole record, so no key is one.
-BUILT_FORMATS = (*KEY_FORMATS, EVENTS)
-# Their schemas are in a registry.
-REGISTERED_FORMATS = ("avro", "json-schema", "protobuf")
-FORMATS = (*BUILT_FORMATS, *REGISTERED_FORMATS)
 _ASYNC = "it is async, but its result is needed at once: write a plain function"
 
 
-class FormatError(ReactiveKafkaError, ValueError):
-    """A format is unknown, cannot be imported, or contradicts the annotation. Raised at
-    start-up.
-    """
-
-
-def unusable(name: str) -> FormatError:
-    """The error for a format that is neither built in nor ``module:function``."""
-    allowed = f"allowed: {', '.join(FORMATS)} or module:function"
-    if name in REGISTERED_FORMATS:
-        return FormatError(
-            f"the format {name!r} is for values and keys of records only, which have a schema"
-        )
-    close = difflib.get_close_matches(name.lower(), FORMATS, n=1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    return FormatError(f"the format {name!r} does not exist: {hint}{allowed}")
-
-
 def load_object(path: str) -> Any:
-    """The object at *path* (``package.module:name``, ``module:Class.name``)."""
+    """Return the object at *path* (``package.module:name``, ``module:Class.name``)."""
     module_name, _, attributes = path.partition(":")
     if not all(part.isidentifier() for part in [*module_name.split("."), *attributes.split(".")]):
         raise FormatError("not of the form package.module:function")
@@ -61,7 +32,7 @@ def load_object(path: str) -> Any:
 
 
 def load_function(path: str) -> Callable[[Any], Any]:
-    """The plain function, or other callable, at *path*."""
+    """Return the plain function, or another callable, at *path*."""
     target = load_object(path)
     if not callable(target):
         raise FormatError(f"it is not callable: its type is {type(target).__name__}")
@@ -72,7 +43,7 @@ def load_function(path: str) -> Callable[[Any], Any]:
 
 
 def format_function(path: str) -> Callable[[Any], Any]:
-    """:func:`load_function` for a serializer or deserializer: the error names its path."""
+    """Return the function of a serializer or deserializer; an error names its path."""
     try:
         return load_function(path)
     except FormatError as error:
@@ -80,8 +51,11 @@ def format_function(path: str) -> Callable[[Any], Any]:
 
 
 def load_strategy(path: str, method: str) -> Any:
-    """The strategy at *path*, which has *method*, or the class or function that
-    :func:`made_strategy` calls for one.
+    """Return what *path* names: a strategy, or a class or function that makes one.
+
+    Args:
+        path: The path of the object.
+        method: The method that a strategy must have.
     """
     target = load_object(path)
     if inspect.isclass(target) or hasattr(target, method):
@@ -95,17 +69,17 @@ def load_strategy(path: str, method: str) -> Any:
 
 
 def made_strategy(target: Any, method: str, settings: Any) -> Any:
-    """*target*, or what it makes of the channel's settings if it is a class or function."""
+    """Return the strategy. A class or function is called with the channel's settings for it."""
     if hasattr(target, method) and not inspect.isclass(target):
         return target
     try:
         made = target(settings)
     except Exception as error:
-        # User code may raise anything; start-up ends with its error.
+        # The user's code may raise anything; start-up ends with its error.
         call = f"called with the settings of channel {settings.name!r}"
         raise FormatError(f"{call}, it raised {type(error).__name__}: {error}") from error
     if inspect.iscoroutine(made):
-        # Nobody will await it.
+        # Closed, because Python warns about a coroutine that is never awaited.
         made.close()
         raise FormatError(_ASYNC)
     return made
@@ -117,24 +91,22 @@ def _is_async(target: Callable[..., Any]) -> bool:
 
 def _import(module_name: str) -> Any:
     if module_name == _program() and module_name not in sys.modules:
-        # A second import would create its classes a second time.
+        # A second import of the program would create its classes a second time.
         return sys.modules["__main__"]
     try:
         return importlib.import_module(module_name)
     except Exception as error:
-        # User code may raise anything; start-up ends with its error.
-        why = f"{type(error).__name__}: {error}"
+        # The user's code may raise anything; start-up ends with its error.
+        reason = f"{type(error).__name__}: {error}"
         if isinstance(error, ModuleNotFoundError):
             if error.name is not None and f"{module_name}.".startswith(f"{error.name}."):
                 raise FormatError(f"there is no module {error.name!r}") from error
-            why = str(error)
-        raise FormatError(f"importing {module_name} failed: {why}") from error
+            reason = str(error)
+        raise FormatError(f"importing {module_name} failed: {reason}") from error
 
 
 def _program() -> str | None:
-    """The module name of the running program (``python shop.py``, ``python -m shop``); None if it
-    has none.
-    """
+    """Return the module name of the running program (``python shop.py``, ``python -m shop``)."""
     main = sys.modules["__main__"]
     spec = getattr(main, "__spec__", None)
     file = getattr(main, "__file__", None)

@@ -12,7 +12,7 @@ from pydantic import AliasChoices, BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from reactive_kafka.formats.registered.plain import is_struct
+from reactive_kafka.formats.registered.plain_data import is_struct
 
 MISSING: Any = object()
 """The default of a field that has none."""

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, NewType, Optional, Union
 
 import pytest
 
-from reactive_kafka.formats.wanted import name_of, wanted
+from reactive_kafka.formats.payload_type import name_of, payload_type_of
 from tests.formats.types import OrderData
 
 Number = NewType("Number", int)
@@ -35,8 +35,8 @@ Number = NewType("Number", int)
 def test_the_base_is_what_remains(
     annotation: object, base: object, accepts_none: bool, constrained: bool
 ) -> None:
-    seen = wanted(annotation)
-    assert (seen.base, seen.accepts_none, seen.constrained) == (base, accepts_none, constrained)
+    seen = payload_type_of(annotation)
+    assert (seen.base, seen.accepts_none, seen.is_constrained) == (base, accepts_none, constrained)
 
 
 @pytest.mark.parametrize(

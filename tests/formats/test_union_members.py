@@ -14,15 +14,15 @@ from pydantic import BaseModel
 
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.formats import (
+    ChannelSchemas,
     Decoder,
     FormatError,
-    Registered,
     SchemaMissing,
-    Schemas,
+    SchemaSource,
     decoder_for,
     encoder_for,
 )
-from reactive_kafka.formats.registered.schemas import ById, IdOf, Schema
+from reactive_kafka.formats.registered.schema_questions import ById, IdOf, Schema
 from reactive_kafka.testing import TestApp
 from tests.schemas import protos
 from tests.schemas.helpers import make_app
@@ -49,13 +49,13 @@ PROTO = """syntax = "proto3"; package shop;
 message Placed { int64 id = 1; } message Cancelled { int64 id = 1; } message Paid { int64 id = 1; string by = 2; }"""
 
 
-def decoder(annotation: Any, format: str, source: Registered) -> Decoder:
+def decoder(annotation: Any, format: str, source: SchemaSource) -> Decoder:
     made = decoder_for(annotation, format, source)
     assert made is not None
     return made
 
 
-def written(value: Any, format: str, source: Registered) -> bytes:
+def written(value: Any, format: str, source: SchemaSource) -> bytes:
     """The value with a schema of its own; the ids count up."""
     encode = encoder_for(format, source)
     try:
@@ -80,7 +80,7 @@ def test_the_name_in_the_schema_says_which_type_of_a_union_a_record_is(
 ) -> None:
     file = tmp_path / "events.proto"
     file.write_text(PROTO)
-    source = Registered(Schemas("orders"), "orders", subject="topic-record")
+    source = SchemaSource(ChannelSchemas("orders"), "orders", subject="topic-record")
     data = written(
         value, format, dataclasses.replace(source, file=str(file) if format == "protobuf" else None)
     )
@@ -92,7 +92,7 @@ def test_the_name_in_the_schema_says_which_type_of_a_union_a_record_is(
 
 
 def test_what_no_member_is_called_after_is_told_apart_by_its_fields() -> None:
-    source = Registered(Schemas("orders"), "orders")
+    source = SchemaSource(ChannelSchemas("orders"), "orders")
     text = json.dumps(
         {"type": "record", "name": "shop.Other", "fields": [{"name": "id", "type": "long"}]}
     )
@@ -103,7 +103,7 @@ def test_what_no_member_is_called_after_is_told_apart_by_its_fields() -> None:
 
 
 def test_a_record_of_one_name_does_not_become_what_fits_it_by_chance() -> None:
-    source = Registered(Schemas("orders"), "orders")
+    source = SchemaSource(ChannelSchemas("orders"), "orders")
     text = json.dumps(
         {"type": "record", "name": "shop.Cancelled", "fields": [{"name": "why", "type": "string"}]}
     )
@@ -131,4 +131,4 @@ async def test_a_handler_may_ask_for_several_generated_classes() -> None:
 
 def test_a_generated_class_beside_a_model_is_refused_at_the_start() -> None:
     with pytest.raises(FormatError, match="cannot be read"):
-        decoder_for(pb.Order | Placed, "protobuf", Registered(Schemas("orders"), "orders"))
+        decoder_for(pb.Order | Placed, "protobuf", SchemaSource(ChannelSchemas("orders"), "orders"))

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from reactive_kafka.formats.registered.schemas import Known, Schema
+from reactive_kafka.formats.registered.schema_questions import Schema, SchemaWithId
 from reactive_kafka.schemas.answers import NotFound
 
 
@@ -28,11 +28,11 @@ class MemoryRegistry:
     async def by_guid(self, guid: str) -> Schema:
         return await self.schema(UUID(guid).int)
 
-    async def latest(self, subject: str) -> Known:
+    async def latest(self, subject: str) -> SchemaWithId:
         schemas = self._subjects.get(subject)
         if not schemas:
             raise NotFound(f"404: there is no subject {subject!r}")
-        return Known(self._ids[schemas[-1]], schemas[-1])
+        return SchemaWithId(self._ids[schemas[-1]], schemas[-1])
 
     async def register(self, subject: str, schema: Schema) -> int:
         for one in schema.references:

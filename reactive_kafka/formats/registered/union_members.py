@@ -11,18 +11,18 @@ import typing
 from typing import Any
 
 from reactive_kafka.formats.models import Model, model_for
-from reactive_kafka.formats.registered.plain import is_model
-from reactive_kafka.formats.wanted import Wanted, is_union, wanted
+from reactive_kafka.formats.payload_type import PayloadType, is_union, payload_type_of
+from reactive_kafka.formats.registered.plain_data import is_model
 
 
-def members_of(asked: Wanted) -> list[Any]:
+def members_of(asked: PayloadType) -> list[Any]:
     """The types in a union that is written without further conditions; else the one type itself."""
-    if is_union(asked.base) and not asked.constrained:
-        return [wanted(one).base for one in typing.get_args(asked.base)]
+    if is_union(asked.base) and not asked.is_constrained:
+        return [payload_type_of(one).base for one in typing.get_args(asked.base)]
     return [asked.base]
 
 
-def named_models(asked: Wanted) -> dict[str, Model]:
+def named_models(asked: PayloadType) -> dict[str, Model]:
     """Name of the class -> how it is read, of the models in a union. Two of one name are told apart
     by their fields.
     """
@@ -31,7 +31,7 @@ def named_models(asked: Wanted) -> dict[str, Model]:
         return {}
     names = [one.__name__ for one in members if is_model(one)]
     return {
-        one.__name__: model_for(wanted(one))
+        one.__name__: model_for(payload_type_of(one))
         for one in members
         if is_model(one) and names.count(one.__name__) == 1
     }

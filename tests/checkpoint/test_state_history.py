@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from reactive_kafka.checkpoint.states import States, codec_of
+from reactive_kafka.checkpoint.state_codec import codec_of
+from reactive_kafka.checkpoint.state_history import StateHistory
 from reactive_kafka.errors import DecodeError, EncodeError
 from reactive_kafka.formats import FormatError
 
@@ -64,7 +65,7 @@ def everything_open(_: int) -> bool:
 
 
 def test_a_record_sees_its_own_state_else_that_of_the_nearest_acked_one_before_it() -> None:
-    states = States("base")
+    states = StateHistory("base")
     states.set(5, 0, "five")
     states.set(7, 1, "seven")
     assert states.get(5, everything_open) == "five"
@@ -75,7 +76,7 @@ def test_a_record_sees_its_own_state_else_that_of_the_nearest_acked_one_before_i
 
 
 def test_the_messages_of_one_batch_see_what_those_before_them_have_set_and_others_do_not() -> None:
-    states = States(None)
+    states = StateHistory(None)
     states.set(1, 0, "open, of before")
     states.begin([2, 3, 4])
     assert states.get(2, everything_open) is None
@@ -85,34 +86,34 @@ def test_the_messages_of_one_batch_see_what_those_before_them_have_set_and_other
 
 
 def test_a_call_that_begins_again_forgets_what_the_earlier_one_has_set() -> None:
-    states = States("base")
+    states = StateHistory("base")
     states.set(5, 0, "five")
     states.begin([5])
     assert states.get(5, nothing_open) == "base"
-    assert states.at(6) == "base"
+    assert states.at_position(6) == "base"
 
 
 def test_a_state_can_be_taken_away() -> None:
-    states = States("base")
+    states = StateHistory("base")
     states.set(5, 0, None)
-    assert states.at(6) is None
-    assert states.at(5) == "base"
+    assert states.at_position(6) is None
+    assert states.at_position(5) == "base"
 
 
 def test_what_another_call_has_stored_is_the_state_from_there_on() -> None:
-    states = States("base")
+    states = StateHistory("base")
     states.set(5, 0, "five")
     states.set(6, 1, "six")
     states.found(6, "of before")
-    assert states.at(6) == "of before"
-    assert states.at(7) == "six"
+    assert states.at_position(6) == "of before"
+    assert states.at_position(7) == "six"
 
 
 @given(st.data())
 def test_the_state_of_a_position_is_what_the_highest_record_before_it_has_set(
     data: st.DataObject,
 ) -> None:
-    states, model = States("base"), dict[int, str | None]()
+    states, model = StateHistory("base"), dict[int, str | None]()
     stored = 0
     for _ in range(data.draw(st.integers(0, 30))):
         offset = data.draw(st.integers(stored, 30))
@@ -130,7 +131,7 @@ def test_the_state_of_a_position_is_what_the_highest_record_before_it_has_set(
                     max([at for at in model if at < stored], default=-1): expected(model, stored)
                 } | {at: text for at, text in model.items() if at >= stored}
         for position in range(stored, 32):
-            assert states.at(position) == expected(model, position)
+            assert states.at_position(position) == expected(model, position)
             assert states.get(position, nothing_open) == expected(model, position + 1)
 
 
