@@ -33,7 +33,7 @@ rest.
 
 _MARKED = re.compile(r"(<!-- states:(\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _NAMES = r"(?:``[^`]+``,\s+)*``[^`]+``"
-_BEFORE_NAMES = re.compile(rf"(?:[;.]\s+|^)(?={_NAMES}:\s)")
+_BEFORE_NAMES = re.compile(rf"(?:[;.]\s+(?:-\s+)?|^)(?={_NAMES}:\s)")
 _MEANING = re.compile(rf"({_NAMES}):\s+(.+)", re.DOTALL)
 
 

@@ -15,7 +15,7 @@ from reactive_kafka.cli.errors import Failure
 from reactive_kafka.cli.finding import Cluster, known_topics
 from reactive_kafka.cli.offsets.plan import Change, Log
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.observe.text import one_line
+from reactive_kafka.observe.safe_text import one_line
 from reactive_kafka.records import Committed, TopicPartition
 
 

@@ -21,7 +21,7 @@ from reactive_kafka.errors import (
 )
 from reactive_kafka.observe.events import ChannelFailed, Observer, SendFailed
 from reactive_kafka.observe.facts import OutgoingFacts
-from reactive_kafka.observe.writable import Writable
+from reactive_kafka.observe.topic_access import TopicAccessReports
 from reactive_kafka.outgoing.outbox import Gathering, Outbound, Partitioner, Receipt
 from reactive_kafka.outgoing.transactions import Sender, TransactionalProducers
 from reactive_kafka.outgoing.waiting import Waiting
@@ -78,7 +78,7 @@ class TransactionalWriter(Sender):
 
     async def _find(self, topic: str) -> None:
         waits = Waits(BACKOFF)
-        reach = Writable(self.name, topic, self._observer)
+        reach = TopicAccessReports(self.name, topic, self._observer)
         while True:
             try:
                 await self.producers.partitions(topic)

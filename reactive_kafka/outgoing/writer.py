@@ -22,7 +22,7 @@ from reactive_kafka.errors import (
 )
 from reactive_kafka.observe.events import ChannelFailed, Observer, SendFailed, Unwritten
 from reactive_kafka.observe.facts import DurationHistogram, OutgoingFacts
-from reactive_kafka.observe.writable import Writable
+from reactive_kafka.observe.topic_access import TopicAccessReports
 from reactive_kafka.outgoing.outbox import Gathering, Line, Outbound, Outbox, Partitioner, part_of
 from reactive_kafka.outgoing.waiting import Waiting
 from reactive_kafka.outgoing.watch import BrokerWatch
@@ -103,7 +103,7 @@ class Writer:
 
         async def connect() -> None:
             waits = Waits(BACKOFF)
-            reach = Writable(self.name, topic, self._observer)
+            reach = TopicAccessReports(self.name, topic, self._observer)
             while True:
                 try:
                     await self._producer.start()

@@ -1386,8 +1386,8 @@ MUTANTS = (
     Mutant(
         "readiness does not see that the broker is away",
         HEALTH,
-        "            and channel.broker_error is None\n",
-        "",
+        "        is_in_service\n        and channel.broker_error is None\n",
+        "        is_in_service\n",
         "outage",
     ),
     Mutant(

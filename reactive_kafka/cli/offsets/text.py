@@ -16,7 +16,8 @@ from reactive_kafka.cli.options import aligned, counted
 from reactive_kafka.cli.positions import GroupView, Position, shown
 from reactive_kafka.commit.metadata.acks import AckMap
 from reactive_kafka.commit.metadata.codec import LIMIT, Metadata, decode, units
-from reactive_kafka.observe.text import first_of, one_line
+from reactive_kafka.observe.safe_text import one_line
+from reactive_kafka.observe.wording import first_of
 from reactive_kafka.records import TopicPartition
 
 FORMAT = "reactive-kafka offsets"

@@ -18,7 +18,6 @@ from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import ClusterError, DecodeError
 from reactive_kafka.formats import SchemaMissing, Schemas
 from reactive_kafka.formats.registered.schemas import Ask
-from reactive_kafka.observe.batches import count_of, ranges_text
 from reactive_kafka.observe.events import (
     PROGRESS_EVERY_S,
     Observer,
@@ -26,6 +25,7 @@ from reactive_kafka.observe.events import (
     SparkBatchProgress,
 )
 from reactive_kafka.observe.facts import SparkFacts
+from reactive_kafka.observe.wording import count_of, ranges_text
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.batch import BatchPart, Rejected, Rejects, SparkBatch
 from reactive_kafka.spark.batches.columns import data_frame, first_headers
@@ -33,8 +33,8 @@ from reactive_kafka.spark.batches.function import SparkFunction
 from reactive_kafka.spark.batches.ledger import BatchOutcome, BatchRun, JobProgress, Ledger
 from reactive_kafka.spark.session.engine import SparkEngine
 from reactive_kafka.spark.session.texts import with_texts
-from reactive_kafka.tracing.calls import CallSpans
-from reactive_kafka.tracing.names import MOST_LINKS, Place
+from reactive_kafka.tracing.attributes import MOST_LINKS, LinkedRecord
+from reactive_kafka.tracing.call_spans import CallSpans
 
 # Of a schema registry, as far as a batch needs them.
 Answers = dict[Ask, Any]
@@ -271,7 +271,7 @@ class SparkRunner:
             else ()
         )
         places = (
-            Place(TopicPartition(of.topic, of.partition), offset, headers)
+            LinkedRecord(TopicPartition(of.topic, of.partition), offset, headers)
             for of, piece in pieces
             for offset, headers in first_headers(piece, MOST_LINKS)
         )
