@@ -24,7 +24,7 @@ from reactive_kafka.delivery import states as delivery
 from reactive_kafka.observe import facts
 from reactive_kafka.partitions import partition
 from reactive_kafka.runtime import states as runtime
-from reactive_kafka.spark.channel import job as spark
+from reactive_kafka.spark.channel import batch_job as spark
 
 FROM_EVERYWHERE = 4
 """An event that leads to one state from so many others is told in a sentence: arrows would hide the

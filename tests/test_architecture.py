@@ -68,7 +68,7 @@ DOORS: dict[str, set[str]] = {
     "grpc": {"spark.session.connect_session"},
     "grpc_tools": {"formats.registered.proto_compiler"},
     "jsonschema": {"formats.registered.json_check", "formats.registered.json_documents"},
-    "msgspec": {"formats", "spark.batches.fields"},
+    "msgspec": {"formats", "spark.batches.model_fields"},
     "opentelemetry": {"tracing.tracer"},
     "prometheus_client": {"observe.prometheus"},
     "pyarrow": {"spark.batches.columns", "spark.session"},
@@ -295,8 +295,8 @@ def test_importing_the_package_loads_none_of_our_own_modules_that_only_some_appl
         "config.microprofile.files",
         "formats.models",
         "formats.texts",
-        "spark.batches.function",
-        "spark.batches.schema",
+        "spark.batches.spark_function",
+        "spark.batches.payload_schema",
     )
     assert set(some) <= modules().keys()
     assert modules_after("import reactive_kafka") & {f"{PACKAGE}.{one}" for one in some} == set()

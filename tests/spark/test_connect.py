@@ -25,11 +25,11 @@ from reactive_kafka.formats import Registered, Schemas
 from reactive_kafka.formats.registered.schemas import ById, Schema, head
 from reactive_kafka.formats.texts import text_source
 from reactive_kafka.spark.batches.batch import SparkBatch
-from reactive_kafka.spark.batches.function import Payload
 from reactive_kafka.spark.batches.ledger import JobProgress
-from reactive_kafka.spark.batches.schema import payload_schema
+from reactive_kafka.spark.batches.payload_schema import payload_schema
+from reactive_kafka.spark.batches.spark_function import Payload
 from reactive_kafka.spark.session.connect import ConnectMaker, seconds, shown, version_trouble
-from reactive_kafka.spark.session.engine import SparkEngine
+from reactive_kafka.spark.session.spark_engine import SparkEngine
 from reactive_kafka.spark.session.supervisor import SessionLimits
 from tests.harness.spark_cluster import ConnectServer
 from tests.spark.beats import Beats, soon
@@ -400,7 +400,7 @@ class TestOnAServer:
         code = (
             "import asyncio, os, threading\n"
             "from reactive_kafka.config.schema import SparkSettings\n"
-            "from reactive_kafka.spark.session.engine import SparkEngine\n"
+            "from reactive_kafka.spark.session.spark_engine import SparkEngine\n"
             "async def main():\n"
             f"    engine = SparkEngine(SparkSettings(remote='{connected.server.remote}'))\n"
             "    await engine.start()\n"
