@@ -28,7 +28,7 @@ from reactive_kafka.handlers.dependencies.depends import Factory
 from reactive_kafka.handlers.registry import unknown
 from reactive_kafka.handlers.router import Declarations, Declared
 from reactive_kafka.handlers.spec import AppSpec
-from reactive_kafka.observe.events import Guard, Observer, Observers, checked
+from reactive_kafka.observe.events import Observer, Observers, SafeCaller, checked
 from reactive_kafka.observe.facts import AppFacts, SparkFacts
 from reactive_kafka.observe.health import Health, health
 from reactive_kafka.observe.log_setup import (
@@ -225,7 +225,7 @@ class App(Declarations):
         :meth:`start`. It leaves logging alone, and warns if logging is not configured.
         """
         if not is_logging_configured():
-            Guard().call(LOGGER.warning, NOT_CONFIGURED)
+            SafeCaller().call(LOGGER.warning, NOT_CONFIGURED)
         async with self:
             yield
 
@@ -262,7 +262,7 @@ class App(Declarations):
             # Problems are reported before anything starts.
             self.plan  # noqa: B018
             if warning := self.declared.warning:
-                Guard().call(LOGGER.warning, warning)
+                SafeCaller().call(LOGGER.warning, warning)
             make = partial(self._new_run, exit_on_failure=exit_on_failure, until_end=until_end)
             run_as_process(self.settings, make, start=self._start, stop=self.stop)
         except (ConfigError, MissingExtraError) as error:
@@ -458,12 +458,12 @@ class App(Declarations):
         from reactive_kafka.http.asgi import make_asgi
         from reactive_kafka.http.guard import Guard, guard_of
 
-        # Mounted, it is asked before it is configured, too.
         def guard() -> Guard:
             settings = self._settings
-            return (
-                guard_of(settings.http, is_mounted=is_mounted) if settings is not None else Guard()
-            )
+            if settings is None:
+                # The endpoints are mounted, and the application is not configured yet.
+                return Guard()
+            return guard_of(settings.http, is_mounted=is_mounted)
 
         return make_asgi(self, guard)
 

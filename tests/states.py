@@ -25,7 +25,7 @@ from reactive_kafka.nacks import handling as nacks
 from reactive_kafka.observe import facts
 from reactive_kafka.partitions import partition
 from reactive_kafka.runtime import states as runtime
-from reactive_kafka.spark.channel import job as spark
+from reactive_kafka.spark.channel import batch_job as spark
 
 FROM_EVERYWHERE = 4
 """An event that leads to one state from so many others is told in a sentence: arrows would hide the
@@ -34,7 +34,7 @@ rest.
 
 _MARKED = re.compile(r"(<!-- states:(\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _NAMES = r"(?:``[^`]+``,\s+)*``[^`]+``"
-_BEFORE_NAMES = re.compile(rf"(?:[;.]\s+|^)(?={_NAMES}:\s)")
+_BEFORE_NAMES = re.compile(rf"(?:[;.]\s+(?:-\s+)?|^)(?={_NAMES}:\s)")
 _MEANING = re.compile(rf"({_NAMES}):\s+(.+)", re.DOTALL)
 
 

@@ -36,7 +36,7 @@ from reactive_kafka.config.load import read_settings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.observe.catalogue import CATALOGUE
 from reactive_kafka.testing import TestApp, run_in_virtual_time
-from reactive_kafka.tracing.names import ATTEMPT, CHANNEL, UNLINKED
+from reactive_kafka.tracing.attributes import ATTEMPT, CHANNEL, UNLINKED
 from tests import pages
 from tests.faults.driver import free_port
 from tests.faults.strategies import STRATEGIES, Strategy

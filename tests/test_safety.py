@@ -54,7 +54,7 @@ does.
 """
 
 PICKLES = {
-    "spark/session/texts.py": "what this process sends to its executors, beside functions that Spark pickles"
+    "spark/session/executor_texts.py": "what this process sends to its executors, beside functions that Spark pickles"
 }
 """The exceptions: who unpickles what, and who made that. No record ever is."""
 

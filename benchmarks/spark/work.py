@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.spark.plan import CONF, MASTER, PAGES, VALUE_BYTES
 from reactive_kafka.config.settings import SparkSettings
-from reactive_kafka.spark.session.engine import maker_for
+from reactive_kafka.spark.session.spark_engine import maker_for
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,8 +12,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from reactive_kafka.cli.spark_progress import bars
-from reactive_kafka.observe.batches import progress_text, short_id
 from reactive_kafka.observe.log_setup import configure_logging
+from reactive_kafka.observe.wording import progress_text, short_id
 
 if TYPE_CHECKING:
     from reactive_kafka.observe.facts import AppFacts, ChannelFacts, PartitionFacts

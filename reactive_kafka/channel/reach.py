@@ -14,7 +14,7 @@ from reactive_kafka.observe.events import (
     TopicFound,
     TopicMissing,
 )
-from reactive_kafka.observe.text import first_of
+from reactive_kafka.observe.wording import first_of
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import TopicPartition
 

@@ -25,7 +25,7 @@ from reactive_kafka.handlers.signature import HandlerSpec, name_of_handler
 from reactive_kafka.handlers.spec import AppSpec, IncomingSpec
 
 if TYPE_CHECKING:
-    from reactive_kafka.spark.batches.function import SparkFunction
+    from reactive_kafka.spark.batches.spark_function import SparkFunction
 
 # In the channel's first line.
 COMMON = ("bootstrap_servers", "topic", "topics", "pattern", "assign", "group_id")

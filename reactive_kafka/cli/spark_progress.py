@@ -15,8 +15,8 @@ from threading import RLock
 from typing import Any, TextIO, cast
 
 from reactive_kafka.app import App
-from reactive_kafka.observe.batches import progress_text, share_done, short_id
 from reactive_kafka.observe.facts import SparkFacts
+from reactive_kafka.observe.wording import progress_text, share_done, short_id
 
 LOOK_EVERY_S = 0.5
 MOST_BARS = 8

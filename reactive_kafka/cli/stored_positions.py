@@ -15,7 +15,7 @@ from reactive_kafka.cli.cluster_access import ClusterAccess, known_topics
 from reactive_kafka.cli.errors import CommandFailed
 from reactive_kafka.cli.offsets.offset_changes import Change, LogRange
 from reactive_kafka.config.settings import IncomingSettings
-from reactive_kafka.observe.text import one_line
+from reactive_kafka.observe.safe_text import one_line
 from reactive_kafka.records import Committed, TopicPartition
 
 

@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from typing import Any, Protocol
 
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.observe.text import one_line
+from reactive_kafka.observe.safe_text import one_line
 from reactive_kafka.records import RawRecord
 from reactive_kafka.verdicts.ageing import Held
 from reactive_kafka.verdicts.batch import Batch

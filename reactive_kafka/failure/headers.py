@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from reactive_kafka.errors import DecodeError, HandlerError, text_of
 from reactive_kafka.failure.decision import FailedRecord
-from reactive_kafka.observe.text import one_line
+from reactive_kafka.observe.safe_text import one_line
 from reactive_kafka.records import HeaderPairs, Headers, TopicPartition
 
 MAX_VALUE_BYTES = 1024

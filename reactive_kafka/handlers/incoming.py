@@ -48,7 +48,7 @@ from reactive_kafka.handlers.spec import (
 from reactive_kafka.records import RawRecord
 
 if TYPE_CHECKING:
-    from reactive_kafka.spark.batches.function import SparkDecoration
+    from reactive_kafka.spark.batches.spark_function import SparkDecoration
 
 BATCH_ROOM = 2
 """Batches that a channel, or each job on Spark, has room for if ``max_in_flight`` is not set: one

@@ -20,7 +20,7 @@ from reactive_kafka.records import RawRecord
 from reactive_kafka.verdicts.message import Message
 
 if TYPE_CHECKING:
-    from reactive_kafka.spark.batches.function import SparkDecoration
+    from reactive_kafka.spark.batches.spark_function import SparkDecoration
 
 When = Callable[[Message[Any]], object]
 Kinds = tuple[type, ...]

@@ -52,7 +52,7 @@ from reactive_kafka.handlers.spec import (
 from reactive_kafka.handlers.written import unwritable
 
 if TYPE_CHECKING:
-    from reactive_kafka.spark.batches.function import SparkDecoration
+    from reactive_kafka.spark.batches.spark_function import SparkDecoration
 
 Function = Callable[..., Any]
 

@@ -249,7 +249,10 @@ class Declarations(JobDecorators):
             ConfigError: An argument or the function's signature is wrong, or the channel has a
                 Spark function already.
         """
-        from reactive_kafka.spark.batches.function import SparkDecoration, check_spark_function
+        from reactive_kafka.spark.batches.spark_function import (
+            SparkDecoration,
+            check_spark_function,
+        )
 
         declared = self._decorating("spark", channel, given=configured)
         show_corrupt = shows_corrupt(channel, payload, corrupt)

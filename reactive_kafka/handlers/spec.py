@@ -38,7 +38,7 @@ from reactive_kafka.outgoing.queue.send_queue import Partitioner
 from reactive_kafka.records import RawRecord
 
 if TYPE_CHECKING:
-    from reactive_kafka.spark.batches.function import SparkFunction
+    from reactive_kafka.spark.batches.spark_function import SparkFunction
 
 T = TypeVar("T")
 KeyDecoder = Callable[[RawRecord], object]

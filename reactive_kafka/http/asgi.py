@@ -1,5 +1,6 @@
-"""The ASGI application: metrics, probes, a status page. It only reads, and may be mounted into
-another one.
+"""The ASGI application with metrics, probes and a status page.
+
+It only reads, and can be mounted into another application.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ _STYLE_HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
 _HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": (
-        f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; frame-ancestors 'none'; base-uri 'none'; "
-        "form-action 'none'"
+        f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; "
+        "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
     ),
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
@@ -40,9 +41,7 @@ _HEADERS = {
 
 
 class AppLike(Protocol):
-    """All that the endpoints need of an application. They ask on the event loop; no answer may
-    block.
-    """
+    """What the endpoints need of an application. Called on the event loop, it must not block."""
 
     @property
     def registry(self) -> Registry: ...
@@ -51,9 +50,10 @@ class AppLike(Protocol):
 
 
 def make_asgi(app: AppLike, guard: Callable[[], Guard] = Guard) -> Starlette:
-    """The ASGI application of *app*; every path answers GET and HEAD and changes nothing.
+    """Return the ASGI application of *app*. Every path answers GET and HEAD and changes nothing.
 
-    *guard* is asked at each request: an application that is mounted early is configured later.
+    *guard* is called at each request, because an application may be mounted before it is
+    configured.
     """
     scrapes = Scrapes(lambda: app.registry)
     answers: dict[str, Callable[[], Response]] = {
@@ -72,11 +72,11 @@ def make_asgi(app: AppLike, guard: Callable[[], Guard] = Guard) -> Starlette:
         return HTMLResponse(page(app.facts(), app.health(), request.scope.get("root_path", "")))
 
     def endpoint(answer: Callable[[], Response]) -> Callable[[Request], Any]:
-        # Not in a thread, as a plain function would be.
-        async def answered(_: Request) -> Response:
+        # Starlette would run a plain function in a thread.
+        async def answer_on_loop(_: Request) -> Response:
             return answer()
 
-        return answered
+        return answer_on_loop
 
     asgi = Starlette(
         middleware=[Middleware(_WithHeaders), Middleware(_Guarded, guard)],
@@ -86,13 +86,13 @@ def make_asgi(app: AppLike, guard: Callable[[], Guard] = Guard) -> Starlette:
             *(Route(path, endpoint(answer)) for path, answer in answers.items()),
         ],
     )
-    # A redirect would go to whatever the client says in Host.
+    # A redirect would go to whatever name the client has sent in Host.
     asgi.router.redirect_slashes = False
     return asgi
 
 
 class _WithHeaders:
-    """Adds the headers that every response has, errors included."""
+    """Adds the headers of every response, errors included."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -107,7 +107,7 @@ class _WithHeaders:
 
 
 class _Guarded:
-    """Refuses what the guard does not let pass."""
+    """Answers the requests that the guard refuses."""
 
     def __init__(self, app: ASGIApp, guard: Callable[[], Guard]) -> None:
         self._app = app
@@ -121,17 +121,18 @@ class _Guarded:
                 name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
             }
             refusal = self._guard().refusal(scope["method"], path, headers)
-            app = app if refusal is None else refused(refusal)
+            if refusal is not None:
+                app = refused(refusal)
         await app(scope, receive, send)
 
 
 def refused(refusal: Refusal) -> Response:
-    """The answer that says so."""
+    """Return the response of a refusal."""
     return PlainTextResponse(f"{refusal.why}\n", refusal.status, refusal.headers)
 
 
 def is_stream(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether an answer with these headers has no end of its own."""
+    """True for the headers of an event stream, which does not end by itself."""
     return any(
         name.lower() == b"content-type" and value.startswith(b"text/event-stream")
         for name, value in headers
@@ -143,5 +144,5 @@ def _probe(probe: Probe) -> Response:
 
 
 def _json(content: dict[str, Any], status: int) -> Response:
-    # ASCII on purpose: a reason may hold lone surrogates, which UTF-8 cannot encode.
+    # Keep it ASCII: a reason may contain lone surrogates, which UTF-8 cannot encode.
     return Response(json.dumps(content, allow_nan=False), status, media_type="application/json")

@@ -1,4 +1,4 @@
-"""One connection of a client: uvicorn's, with an end to whatever a client can leave unfinished."""
+"""One client connection: uvicorn's, with a time limit on whatever a client can leave unfinished."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ from reactive_kafka.http.guard import PROBES, Refusal
 CHUNK_BYTES = 1024
 
 _log = logging.getLogger("reactive_kafka.http.requests")
-# What is below an error tells of what clients send: a line for each of their mistakes would be
-# theirs to write.
+# Below ERROR, uvicorn logs the mistakes of clients. A client could write as many lines as it likes.
 _log.addFilter(lambda record: record.levelno >= logging.ERROR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What clients may use of the server."""
+    """How much of the server its clients may use."""
 
-    # At once; and not more than a quarter of the descriptors that the process may have.
+    # Open connections at a time. A quarter of the process's descriptors is the limit, too.
     connections: int = 256
-    # Further ones, for probes only, when those are taken.
+    # More connections for probes only, when all of the others are taken.
     probes: int = 16
-    # Size of a request's head; above it (by up to 1 KiB) the answer is 400.
+    # Size of a request's head. A head that is longer (by up to 1 KiB) is answered with 400.
     header_bytes: int = 8 * 1024
-    # From the connection, or its last answer, until the head of a request is there.
+    # From the connection, or the end of its last answer, until the head of a request has arrived.
     head_s: float = 10.0
-    # The same in a probe's place.
+    # The same for a connection in the place of a probe.
     probe_head_s: float = 1.0
-    # From there until its body is there and the answer is taken; of a stream, what is sent.
+    # From the head until the body has arrived and the client has taken the answer. In a stream:
+    # until the client has taken what was sent.
     body_s: float = 30.0
-    # How long a connection may idle between requests; whole seconds.
+    # How long a connection may be idle between requests, in whole seconds.
     keep_alive_s: int = 5
     # How long running answers may take when the server closes.
     grace_s: float = 0.4
 
 
-class Shared:
-    """What the connections of one server share."""
+class ConnectionContext:
+    """The limits, the configuration and the state that all connections of a server share."""
 
     def __init__(self, asgi: ASGIApp, limits: Limits) -> None:
         self.limits = limits
@@ -60,7 +60,7 @@ class Shared:
             http=Connection,
             ws="none",
             lifespan="off",
-            # Logging belongs to the owner of the process.
+            # Only the owner of the process configures logging.
             log_config=None,
             proxy_headers=False,
             timeout_keep_alive=limits.keep_alive_s,
@@ -70,30 +70,32 @@ class Shared:
 
 
 class Connection(H11Protocol):
-    """Drops a client that does not end its request or take its answer: uvicorn limits the time
-    between them only.
+    """Closes the connection if the client does not finish its request, or take its answer, in time.
+
+    uvicorn limits only the time between an answer and the next request.
     """
 
-    def __init__(self, shared: Shared, leave: Callable[[Connection], None]) -> None:
-        super().__init__(shared.config, shared.state, {})
+    def __init__(self, context: ConnectionContext, leave: Callable[[Connection], None]) -> None:
+        super().__init__(context.config, context.state, {})
         self.logger = _log
-        # Uvicorn's own setting would silence the access log of the whole process.
+        # uvicorn's setting for this would silence the access log of the whole process.
         self.access_log = False
         self.for_probes = False
-        self._limits = shared.limits
+        self._limits = context.limits
         self._leave = leave
         self._asgi = self.app
         self.app = self._answer
         self._deadline: asyncio.TimerHandle | None = None
-        self._is_stream = self._is_dismissed = False
+        self._is_stream = False
+        self._is_dismissed = False
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is no request to answer, or not all of its head."""
+        """True unless a request is being answered. The head of the next one may be incomplete."""
         return self.cycle is None or self.cycle.response_complete
 
     def dismiss(self) -> None:
-        """Close it, for somebody else's sake."""
+        """Close the connection to make room for another one."""
         self._is_dismissed = True
         if self.transport is not None:
             self.transport.abort()
@@ -110,20 +112,23 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        # h11 checks the size of a head only while its end has not arrived: in one piece, a head of
-        # any size passes.
+        # h11 checks the size of a head only until its end arrives, so a head of any size would pass
+        # in one piece.
         for start in range(0, len(data), CHUNK_BYTES):
             if not self.transport.is_closing():
                 super().data_received(data[start : start + CHUNK_BYTES])
 
     def send_400_response(self, msg: str) -> None:
-        # uvicorn also says it in the middle of an answer, or twice where the application answers as
-        # well; h11 raises then, and both are logged as errors of ours.
+        # uvicorn also calls this in the middle of an answer, or when the application has answered
+        # already. Then h11 raises, and both would be logged as errors of ours.
         if not self.is_idle:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         state = self.conn.our_state
-        if state is h11.IDLE or (state is h11.SEND_RESPONSE and self.scope["method"] != "HEAD"):
+        can_answer = state is h11.IDLE or (
+            state is h11.SEND_RESPONSE and self.scope["method"] != "HEAD"
+        )
+        if can_answer:
             super().send_400_response(msg)
         else:
             self.transport.close()
@@ -144,7 +149,7 @@ class Connection(H11Protocol):
             self._set_deadline(None)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The head of a request is there."""
+        """Answer a request whose head has arrived."""
         self._set_deadline(self._limits.body_s)
 
         async def send_with_date(message: Message) -> None:
@@ -155,23 +160,26 @@ class Connection(H11Protocol):
                 ]
                 if self.for_probes:
                     headers.append((b"connection", b"close"))
-                # It ends when somebody ends it, and only what it sends has to be taken.
                 if is_stream(headers):
+                    # A stream may last for ever. Only what it sends must be taken in time, see
+                    # `pause_writing`.
                     self._is_stream = True
                     self._set_deadline(None)
                 message = {**message, "headers": headers}
             await send(message)
 
-        asgi = self._asgi if not self.for_probes or scope["path"] in PROBES else _FULL
-        await asgi(scope, receive, send_with_date)
+        if self.for_probes and scope["path"] not in PROBES:
+            await _FULL(scope, receive, send_with_date)
+        else:
+            await self._asgi(scope, receive, send_with_date)
 
     def _set_deadline(self, within_s: float | None) -> None:
-        """Abort the connection then; None: whenever it ends."""
+        """Abort the connection after *within_s* seconds. None: there is no deadline."""
         if self._deadline is not None:
             self._deadline.cancel()
-        self._deadline = (
-            None if within_s is None else self.loop.call_later(within_s, self.transport.abort)
-        )
+            self._deadline = None
+        if within_s is not None:
+            self._deadline = self.loop.call_later(within_s, self.transport.abort)
 
 
 _FULL = refused(

@@ -1,4 +1,4 @@
-"""Who may ask the endpoints for what: the Host, the Origin and the token of a request. Pure."""
+"""Decides whether a request is answered, by its Host, its Origin and its token. Pure."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from reactive_kafka.config.secrets import revealed
 from reactive_kafka.config.settings import HttpSettings
 
 PROBES = frozenset({"/health", "/health/live", "/health/ready", "/health/started"})
-"""They are answered whoever asks, and when nothing else is."""
+"""They are answered to everyone, and also when all connections are taken."""
 OPEN = PROBES | {"/metrics"}
-"""What is asked by machines, which have no token, and may know this one by any name."""
+"""Paths for machines, which have no token and may use any name for this server."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An answer that says why there is no other."""
+    """An answer that says why a request is refused."""
 
     status: int
     why: str
@@ -27,29 +27,27 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
-    """What is refused. Without anything given: whatever could change something.
+    """The rules for requests. The default refuses every request that could change something.
 
-    A page of somebody else's, in a browser that reaches this server, can make a name of its own
-    stand for this address (DNS rebinding), and reads the answers then; the browser sends that name
-    in ``Host``. An address cannot be rebound.
+    Why it checks ``Host``: with DNS rebinding, a page of an attacker in a user's browser lets a
+    name of its own point to this address, and can then read the answers. The browser sends that
+    name in ``Host``. An address cannot be rebound.
     """
 
     token: str | None = field(default=None, repr=False)
-    # Names of this server, besides those of the loopback interface.
+    # Names of this server, in addition to localhost.
     hosts: frozenset[str] = frozenset()
-    looks_at_host: bool = False
-    # Nobody reaches it from elsewhere.
+    checks_host: bool = False
+    # It listens on the loopback interface only.
     is_local: bool = False
 
     def refusal(self, method: str, path: str, headers: Mapping[str, str]) -> Refusal | None:
-        """Why a request is not answered; None: it is. The names of *headers* are in lower case."""
+        """Return why a request is refused, or None. The names of *headers* are in lower case."""
         host = headers.get("host", "")
         changes = method not in ("GET", "HEAD")
-        if (
-            self.looks_at_host
-            and (self.is_local or path not in OPEN)
-            and not self._is_ours(_name(host))
-        ):
+        is_open = path in OPEN
+        needs_own_name = self.checks_host and (self.is_local or not is_open)
+        if needs_own_name and not self._is_own_name(_name(host)):
             return Refusal(
                 421, "this is no name of this server; [http] hosts lists those that it has"
             )
@@ -59,9 +57,10 @@ class Guard:
                 "nothing can be changed here without a token: see [http] token_file",
                 _READ_ONLY,
             )
-        if changes and not self._is_same(headers.get("origin"), host):
-            return Refusal(403, "a page of another origin asks for this")
-        if (changes or (path not in OPEN and not self.is_local)) and not self._has_token(headers):
+        if changes and not self._is_own_origin(headers.get("origin"), host):
+            return Refusal(403, "a page of another origin sent this request")
+        needs_token = changes or not (is_open or self.is_local)
+        if needs_token and not self._has_token(headers):
             return Refusal(
                 401,
                 "this needs the token: Authorization: Bearer ...",
@@ -69,54 +68,55 @@ class Guard:
             )
         return None
 
-    def _is_ours(self, name: str) -> bool:
-        # No browser leaves the Host out; load balancers do, with HTTP/1.0.
-        return (
-            not name
-            or name in self.hosts
-            or name == "localhost"
-            or name.endswith(".localhost")
-            or _is_address(name)
-        )
+    def _is_own_name(self, name: str) -> bool:
+        if not name:
+            # Load balancers with HTTP/1.0 send no Host. Browsers, which could attack, always do.
+            return True
+        if name in self.hosts or name == "localhost" or name.endswith(".localhost"):
+            return True
+        return _is_address(name)
 
-    def _is_same(self, origin: str | None, host: str) -> bool:
+    def _is_own_origin(self, origin: str | None, host: str) -> bool:
         if origin is None:
             return True
-        at = origin.partition("://")[2].lower()
-        return bool(at) and (at == host.lower() or _name(at) in self.hosts)
+        origin_host = origin.partition("://")[2].lower()
+        if not origin_host:
+            return False
+        return origin_host == host.lower() or _name(origin_host) in self.hosts
 
     def _has_token(self, headers: Mapping[str, str]) -> bool:
         if self.token is None:
             return True
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        is_given = hmac.compare_digest(given.strip().encode(), revealed(self.token).encode())
-        return is_given and scheme.lower() == "bearer"
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        is_right = hmac.compare_digest(token.strip().encode(), revealed(self.token).encode())
+        return is_right and scheme.lower() == "bearer"
 
 
 _READ_ONLY = {"Allow": "GET, HEAD"}
 
 
 def guard_of(settings: HttpSettings, *, is_mounted: bool) -> Guard:
-    """What the settings ask for. Mounted into somebody else's application it has that one's names
-    and addresses.
+    """Return the guard that the settings describe.
+
+    If our endpoints are mounted into another application, its names and addresses count, which we
+    do not know. So ``Host`` is not checked then.
     """
-    hosts = {
-        *(settings.hosts or ()),
-        *(() if _is_address(settings.host) else (settings.host.lower(),)),
-    }
+    hosts = set(settings.hosts or ())
+    if not _is_address(settings.host):
+        hosts.add(settings.host.lower())
     return Guard(
         token=settings.token,
         hosts=frozenset(hosts),
-        looks_at_host=not is_mounted,
+        checks_host=not is_mounted,
         is_local=not is_mounted and is_local(settings.host),
     )
 
 
 def is_local(host: str) -> bool:
-    """Whether what listens there is reached from this machine only."""
-    return (
-        ipaddress.ip_address(host).is_loopback if _is_address(host) else host.lower() == "localhost"
-    )
+    """True if a server on this host can be reached from this machine only."""
+    if _is_address(host):
+        return ipaddress.ip_address(host).is_loopback
+    return host.lower() == "localhost"
 
 
 def _is_address(host: str) -> bool:
@@ -128,10 +128,10 @@ def _is_address(host: str) -> bool:
 
 
 def _name(host: str) -> str:
-    """A ``Host`` without its port: a name, or an address without brackets."""
+    """Return a ``Host`` without its port: a name, or an address without brackets."""
     if host.startswith("["):
         return host[1:].partition("]")[0]
     name, _, port = host.rpartition(":")
-    return (
-        (name if port.isdecimal() and ":" not in name else host).strip().lower().removesuffix(".")
-    )
+    # With more than one colon, it is an IPv6 address without brackets and without a port.
+    has_port = port.isdecimal() and ":" not in name
+    return (name if has_port else host).strip().lower().removesuffix(".")

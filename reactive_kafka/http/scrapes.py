@@ -1,5 +1,7 @@
-"""The answers to scrapes: made one at a time, shared by all who asked before it was begun, sent in
-pieces.
+"""Answers scrapes. One answer is rendered at a time, shared by those who wait, and sent in pieces.
+
+An answer may be as large as 10 MB, and rendering takes long. So scrapers that ask while another
+answer is rendered share the next one.
 """
 
 from __future__ import annotations
@@ -18,82 +20,92 @@ if TYPE_CHECKING:
     from reactive_kafka.observe.prometheus import Registry
 
 PIECE_BYTES = 65_536
-MOST_TEXTS = 4
-"""Texts that are being sent. While scrapers are slow, further ones get the newest of these: one may
-be of 10 MB.
+MOST_ANSWERS = 4
+"""How many answers are kept in memory while they are sent. When slow scrapers still take so many,
+later scrapers get the newest of these.
 """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Text:
+class RenderedScrape:
+    """The body of an answer. ``number`` counts the answers that were rendered."""
+
     number: int
     body: bytes
     content_type: str
 
 
 class Scrapes:
-    """What ``/metrics`` answers, as text and as OpenMetrics."""
+    """The answers of ``/metrics``, as text and as OpenMetrics."""
 
     def __init__(self, registry: Callable[[], Registry]) -> None:
         self._registry = registry
-        self._turn = asyncio.Lock()
-        # Our own: blocking handlers may use up the default one.
+        self._rendering = asyncio.Lock()
+        # A thread of its own, because blocking handlers may use up the default ones.
         self._thread = anyio.CapacityLimiter(1)
-        self._begun = self._asking = 0
-        # By whether it is OpenMetrics, as long as anybody asks or takes one.
-        self._newest: dict[bool, _Text] = {}
-        self._sent: Counter[_Text] = Counter()
+        self._started = 0
+        # How many scrapers wait for an answer.
+        self._waiting = 0
+        # Is it OpenMetrics -> the newest answer, kept while a scraper waits for one or takes one.
+        self._newest: dict[bool, RenderedScrape] = {}
+        # Answer -> how many scrapers are taking it.
+        self._receivers: Counter[RenderedScrape] = Counter()
 
     async def answer(self, accept: str) -> Response:
-        """The metrics at a time after this call, unless scrapers do not take what they have asked
-        for.
-        """
-        # With the first scrape, not on the way to it.
+        """Return metrics read after this call, or older ones if slow scrapers hold too many."""
+        # Imported by the first scrape, because prometheus_client takes long to import.
         from reactive_kafka.observe.prometheus import is_openmetrics
 
-        begun = self._begun
+        started_before = self._started
         kind = is_openmetrics(accept)
-        self._asking += 1
+        self._waiting += 1
         try:
-            async with self._turn:
-                text = self._newest.get(kind)
-                if text is None or (text.number <= begun and len(self._sent) < MOST_TEXTS):
-                    text = self._newest[kind] = await self._make(accept)
-            self._sent[text] += 1
+            async with self._rendering:
+                rendered = self._newest.get(kind)
+                if rendered is None or (
+                    rendered.number <= started_before and len(self._receivers) < MOST_ANSWERS
+                ):
+                    rendered = await self._render(accept)
+                    self._newest[kind] = rendered
+            self._receivers[rendered] += 1
         finally:
-            self._asking -= 1
-        return _InPieces(text, self._is_sent)
+            self._waiting -= 1
+        return _ResponseInPieces(rendered, self._is_sent)
 
-    async def _make(self, accept: str) -> _Text:
+    async def _render(self, accept: str) -> RenderedScrape:
         from reactive_kafka.observe.prometheus import render, snapshot
 
-        self._begun += 1
-        # Read here, on the loop.
-        number = self._begun
+        self._started += 1
+        number = self._started
+        # The application may be read on its loop only; the rendering is left to the thread.
         families = snapshot(self._registry())
-        return _Text(
-            number, *await anyio.to_thread.run_sync(render, families, accept, limiter=self._thread)
+        body, content_type = await anyio.to_thread.run_sync(
+            render, families, accept, limiter=self._thread
         )
+        return RenderedScrape(number, body, content_type)
 
-    def _is_sent(self, text: _Text) -> None:
-        self._sent[text] -= 1
-        # Without those that nobody has.
-        self._sent += Counter()
-        if not self._sent and not self._asking:
+    def _is_sent(self, rendered: RenderedScrape) -> None:
+        self._receivers[rendered] -= 1
+        # Adding an empty counter drops the entries that are 0.
+        self._receivers += Counter()
+        if not self._receivers and not self._waiting:
             self._newest.clear()
 
 
-class _InPieces(Response):
-    """A slow client holds a piece of its own, and its share of the text."""
+class _ResponseInPieces(Response):
+    """Sends a shared body piece by piece, so that a slow client holds only one piece of its own."""
 
-    def __init__(self, text: _Text, is_sent: Callable[[_Text], None]) -> None:
-        headers = {"Content-Type": text.content_type, "Content-Length": str(len(text.body))}
+    def __init__(self, rendered: RenderedScrape, is_sent: Callable[[RenderedScrape], None]) -> None:
+        headers = {
+            "Content-Type": rendered.content_type,
+            "Content-Length": str(len(rendered.body)),
+        }
         super().__init__(headers=headers)
-        self._text = text
+        self._rendered = rendered
         self._is_sent = is_sent
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = self._text.body
+        body = self._rendered.body
         try:
             await send(
                 {
@@ -112,4 +124,4 @@ class _InPieces(Response):
                     }
                 )
         finally:
-            self._is_sent(self._text)
+            self._is_sent(self._rendered)

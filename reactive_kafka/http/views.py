@@ -1,4 +1,4 @@
-"""What the HTTP endpoints show of the facts: JSON values, and one plain HTML page. Pure."""
+"""Makes JSON values and an HTML page from the facts, for the HTTP endpoints. Pure."""
 
 from __future__ import annotations
 
@@ -8,17 +8,25 @@ from html import escape
 from operator import attrgetter
 from typing import Any
 
-from reactive_kafka.observe.batches import current_stage, share_done, short_id, whole_seconds
 from reactive_kafka.observe.catalogue import SPARK_OUTCOMES
 from reactive_kafka.observe.facts import (
     AppFacts,
     ChannelFacts,
     OutgoingFacts,
+    PartitionFacts,
+    PartitionTotals,
     SparkBatchFacts,
     SparkFacts,
 )
 from reactive_kafka.observe.health import Health, batch_data, channel_data, outgoing_data
-from reactive_kafka.observe.text import first_of, one_line
+from reactive_kafka.observe.safe_text import one_line
+from reactive_kafka.observe.wording import (
+    current_stage,
+    first_of,
+    share_done,
+    short_id,
+    whole_seconds,
+)
 
 STYLE = """
 body { font: 15px/1.4 system-ui, sans-serif; margin: 2rem; color: #1b1f23; background: #fff; }
@@ -29,12 +37,13 @@ th:first-child, td:first-child, .batches th:last-child, .batches td:last-child {
 .batches td:last-child { white-space: normal; overflow-wrap: anywhere; min-width: 20rem; }
 progress { width: 12rem; vertical-align: middle; }
 .UP { color: #116329; } .DOWN { color: #a40e26; font-weight: bold; }
-@media (prefers-color-scheme: dark) { body { color: #e6edf3; background: #0d1117; } a { color: #79b8ff; }
+@media (prefers-color-scheme: dark) {
+body { color: #e6edf3; background: #0d1117; } a { color: #79b8ff; }
 .UP { color: #56d364; } .DOWN { color: #ff7b72; } th, td { border-color: #30363d; } }
 """
 REFRESH_S = 5
 LAST_BATCHES = 20
-# Of a batch, on the page; the JSON has all of them.
+# How many ranges of a batch the page names. The JSON has all of them.
 RANGES_NAMED = 2
 
 _RUNNING_COLUMNS = (
@@ -80,7 +89,7 @@ _NUMBERS = attrgetter("partition", "position", "committed", "lag", "in_flight", 
 
 
 def channels_json(facts: AppFacts) -> dict[str, Any]:
-    """``{"incoming": [...], "outgoing": [...]}``: health data and totals of each channel."""
+    """Return ``{"incoming": [...], "outgoing": [...]}``: health and totals of each channel."""
     return {
         "incoming": [_incoming_json(channel, facts.spark) for channel in facts.channels],
         "outgoing": [
@@ -91,9 +100,7 @@ def channels_json(facts: AppFacts) -> dict[str, Any]:
 
 
 def spark_json(facts: AppFacts) -> dict[str, Any]:
-    """``{"sessions": [...]}``, one per Spark channel: readiness, counts, running batches, and the
-    last ones.
-    """
+    """Return ``{"sessions": [...]}``: readiness, counts and batches of each Spark channel."""
     return {"sessions": [_session_json(session) for session in facts.spark]}
 
 
@@ -125,24 +132,26 @@ def _ended_json(batch: SparkBatchFacts) -> dict[str, Any]:
 
 
 def _time(seconds: float | None) -> str | None:
-    """Seconds since the epoch as ``2026-11-21T17:49:53Z``."""
-    return (
-        None
-        if seconds is None
-        else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    )
+    """Return seconds since the epoch as ``2026-11-21T17:49:53Z``."""
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def page(facts: AppFacts, health: Health, root: str) -> str:
-    """The page at ``/`` as HTML without scripts; *root* is the path at which the application is
-    mounted.
+    """Return the page at ``/``, HTML without scripts.
+
+    Args:
+        facts: The facts to show.
+        health: The health to show.
+        root: The path at which the application is mounted.
     """
     links = " ".join(
         f'<a href="{escape(root)}/{path}">{path}</a>'
         for path in ("health", "metrics", "api/channels", "api/spark")
     )
     down = [
-        f"<li><b>{_text(check.name)}</b>: {_text(check.data.get('reason') or 'down')}</li>"
+        f"<b>{_text(check.name)}</b>: {_text(check.data.get('reason') or 'down')}"
         for check in health.overall.checks
         if check.status == "DOWN"
     ]
@@ -150,7 +159,7 @@ def page(facts: AppFacts, health: Health, root: str) -> str:
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>reactive_kafka</title>'
         f'<meta http-equiv="refresh" content="{REFRESH_S}"><style>{STYLE}</style></head><body>'
         f'<h1>reactive_kafka <span class="{health.status}">{health.status}</span></h1>'
-        + (f"<ul>{''.join(down)}</ul>" if down else "")
+        + _list(down)
         + "".join(map(_incoming_html, facts.channels))
         + _outgoing_html(facts.outgoing)
         + _spark_html(facts.spark)
@@ -159,48 +168,52 @@ def page(facts: AppFacts, health: Health, root: str) -> str:
 
 
 def _incoming_json(channel: ChannelFacts, spark: Sequence[SparkFacts]) -> dict[str, Any]:
+    sessions = [session for session in spark if session.channel == channel.channel]
+    unsynced_s = channel.unsynced_age_s
     return {
         "channel": channel.channel,
-        **channel_data(
-            channel, [session for session in spark if session.channel == channel.channel]
-        ),
+        **channel_data(channel, sessions),
         **_totals(channel),
         "retries": channel.retries,
         "duplicates_dropped": channel.duplicates_dropped,
         "replays_avoided": channel.replays_avoided,
         "metadata_dropped": channel.metadata_dropped,
-        "unsynced_seconds": None
-        if channel.unsynced_age_s is None
-        else round(channel.unsynced_age_s, 3),
+        "unsynced_seconds": None if unsynced_s is None else round(unsynced_s, 3),
         "commits": dict(channel.commits),
         "rebalances": dict(channel.rebalances),
     }
 
 
 def _totals(channel: ChannelFacts) -> dict[str, int]:
-    """Records of the channel since it was created, also of partitions that are no longer
-    assigned.
-    """
-    totals = channel.totals.values()
+    """Sum up the records of all partitions since the start, also of those no longer assigned."""
+    sums = PartitionTotals()
+    for totals in channel.totals.values():
+        sums.add(totals)
     return {
-        "received": sum(one.received for one in totals),
-        "acked": sum(one.acked for one in totals),
-        "nacked": sum(sum(one.nacked.values()) for one in totals),
-        "dead_lettered": sum(one.dead_lettered for one in totals),
-        "outputs_lost": sum(one.outputs_lost for one in totals),
-        "delayed": sum(one.delayed for one in totals),
-        "poisoned": sum(one.poison for one in totals),
+        "received": sums.received,
+        "acked": sums.acked,
+        "nacked": sum(sums.nacked.values()),
+        "dead_lettered": sums.dead_lettered,
+        "outputs_lost": sums.outputs_lost,
+        "delayed": sums.delayed,
+        "poisoned": sums.poison,
     }
 
 
 def _incoming_html(channel: ChannelFacts) -> str:
-    rows = [
-        (*_NUMBERS(one), _s(one.oldest_unacked_s), "done" if one.done else "paused" * one.paused)
-        for one in channel.partitions
+    partitions = [
+        (*_NUMBERS(partition), _seconds(partition.oldest_unacked_s), _state(partition))
+        for partition in channel.partitions
     ]
     poison = [
-        (one.partition, one.offset, _s(one.age_s), one.waiting, channel.on_poison)
-        for one in channel.poison
+        (
+            record.partition,
+            record.offset,
+            _seconds(record.age_s),
+            record.waiting,
+            channel.on_poison,
+        )
+        for record in channel.poison
     ]
     totals = ", ".join(
         f"{_TOTALS.get(name, name)} {count}" for name, count in _totals(channel).items()
@@ -212,31 +225,41 @@ def _incoming_html(channel: ChannelFacts) -> str:
         notes.insert(0, channel.stopped_by)
     return (
         f"<h2>{_text(channel.channel)}: {channel.state}</h2>"
-        + (f"<ul>{''.join(f'<li>{_text(note)}</li>' for note in notes)}</ul>" if notes else "")
+        + _list([_text(note) for note in notes])
         + _section("", _POISON_COLUMNS, poison)
-        + _table(_PARTITION_COLUMNS, rows)
+        + _table(_PARTITION_COLUMNS, partitions)
         + f"<p>{_text(totals)}</p>"
     )
 
 
+def _state(partition: PartitionFacts) -> str:
+    if partition.done:
+        return "done"
+    return "paused" if partition.paused else ""
+
+
 def _outgoing_html(channels: Sequence[OutgoingFacts]) -> str:
     rows = [
-        (c.channel, c.sent.get("ok", 0), c.sent.get("failed", 0), c.in_flight) for c in channels
+        (
+            channel.channel,
+            channel.sent.get("ok", 0),
+            channel.sent.get("failed", 0),
+            channel.in_flight,
+        )
+        for channel in channels
     ]
     return _section("<h2>outgoing</h2>", ("channel", "sent", "failed", "in flight"), rows)
 
 
 def _spark_html(sessions: Sequence[SparkFacts]) -> str:
-    states = []
-    for s in sessions:
-        ready = "ready" if s.ready else s.reason or "not ready"
-        states.append(
-            (s.channel, s.mode, ready, *(s.jobs.get(outcome, 0) for outcome in SPARK_OUTCOMES))
-        )
-    running = [_running_row(s.channel, batch) for s in sessions for batch in s.running]
-    ended = [(s.channel, batch) for s in sessions for batch in s.last]
+    running: list[tuple[object, ...]] = []
+    ended: list[tuple[str, SparkBatchFacts]] = []
+    for session in sessions:
+        running += [_running_row(session.channel, batch) for batch in session.running]
+        ended += [(session.channel, batch) for batch in session.last]
     ended.sort(key=lambda pair: pair[1].ended_at or 0, reverse=True)
-    last = [_last_row(*pair) for pair in ended[:LAST_BATCHES]]
+    last = [_last_row(channel, batch) for channel, batch in ended[:LAST_BATCHES]]
+    states = list(map(_session_row, sessions))
     return (
         _section("<h2>spark</h2>", ("channel", "mode", "session", *SPARK_OUTCOMES), states)
         + _section("<h3>running batches</h3>", _RUNNING_COLUMNS, running, "batches")
@@ -244,45 +267,48 @@ def _spark_html(sessions: Sequence[SparkFacts]) -> str:
     )
 
 
+def _session_row(session: SparkFacts) -> tuple[object, ...]:
+    """Return a row of the table of Spark sessions."""
+    state = "ready" if session.ready else session.reason or "not ready"
+    jobs = [session.jobs.get(outcome, 0) for outcome in SPARK_OUTCOMES]
+    return (session.channel, session.mode, state, *jobs)
+
+
 def _running_row(channel: str, batch: SparkBatchFacts) -> tuple[object, ...]:
+    """Return a row for `_RUNNING_COLUMNS`."""
     share = share_done(batch)
-    known = ""
-    # A bar of unknown length until Spark knows the number of tasks.
+    # Without a value the bar shows an unknown progress, until Spark knows the number of tasks.
+    value = ""
     if batch.tasks or share:
         most = max(1, batch.tasks)
-        known = f' max="{most:d}" value="{share * most:.12g}"'
-    bar = _Html(f"<progress{known}></progress>")
-    stage = f"{current_stage(batch)}/{batch.stages}"
-    tasks = f"{batch.tasks_done}/{batch.tasks} ({batch.tasks_active} running)"
-    numbers = (batch.tasks_failed, batch.records, batch.attempt)
-    time = f"{whole_seconds(batch.since_s)} of {whole_seconds(batch.timeout_s)}"
+        value = f' max="{most:d}" value="{share * most:.12g}"'
     return (
         _named(channel, batch),
-        bar,
-        stage,
-        tasks,
-        *numbers,
-        time,
+        _Html(f"<progress{value}></progress>"),
+        f"{current_stage(batch)}/{batch.stages}",
+        f"{batch.tasks_done}/{batch.tasks} ({batch.tasks_active} running)",
+        batch.tasks_failed,
+        batch.records,
+        batch.attempt,
+        f"{whole_seconds(batch.since_s)} of {whole_seconds(batch.timeout_s)}",
         first_of(batch.ranges, RANGES_NAMED),
     )
 
 
 def _last_row(channel: str, batch: SparkBatchFacts) -> tuple[object, ...]:
-    took = f"{batch.since_s:.2f} s"
-    numbers = (batch.records, batch.rejected or None, batch.attempt)
-    outcome = (
-        batch.outcome
-        if batch.outcome == "ok"
-        else _Html(f'<span class="DOWN">{_text(batch.outcome)}</span>')
-    )
-    ranges = first_of(batch.ranges, RANGES_NAMED)
+    """Return a row for `_LAST_COLUMNS`."""
+    outcome = batch.outcome
+    if outcome != "ok":
+        outcome = _Html(f'<span class="DOWN">{_text(outcome)}</span>')
     return (
         _named(channel, batch),
         _time(batch.ended_at),
-        took,
-        *numbers,
+        f"{batch.since_s:.2f} s",
+        batch.records,
+        batch.rejected or None,
+        batch.attempt,
         outcome,
-        ranges,
+        first_of(batch.ranges, RANGES_NAMED),
         batch.reason,
     )
 
@@ -291,12 +317,12 @@ def _named(channel: str, batch: SparkBatchFacts) -> str:
     return f"{channel} {short_id(batch.id)}"
 
 
-def _s(seconds: float | None) -> str | None:
+def _seconds(seconds: float | None) -> str | None:
     return None if seconds is None else f"{seconds:.1f} s"
 
 
 class _Html(str):
-    """Markup of our own in a table cell; every other cell is escaped."""
+    """Markup for a table cell. Any other cell is escaped."""
 
     __slots__ = ()
 
@@ -304,8 +330,15 @@ class _Html(str):
 def _section(
     heading: str, columns: Iterable[str], rows: Sequence[Iterable[object]], style: str = ""
 ) -> str:
-    """A table under its heading; nothing where it would be empty."""
+    """Return a heading and a table, or nothing if there are no rows."""
     return f"{heading}{_table(columns, rows, style)}" if rows else ""
+
+
+def _list(items: Sequence[str]) -> str:
+    """Return a list of items that are escaped already, or nothing if there are none."""
+    if not items:
+        return ""
+    return f"<ul>{''.join(f'<li>{item}</li>' for item in items)}</ul>"
 
 
 def _table(columns: Iterable[str], rows: Iterable[Iterable[object]], style: str = "") -> str:

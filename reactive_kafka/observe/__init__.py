@@ -1,3 +1,1 @@
-"""Events and facts of an application as values, and what they become: health, metrics and log
-lines.
-"""
+"""Events and facts of an application; health, metrics and log lines are made from them."""

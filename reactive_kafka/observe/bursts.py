@@ -1,4 +1,4 @@
-"""Which events get a log line of their own, and how the offsets of the others share one. Pure."""
+"""Limits the log lines of repeated events, and joins the offsets of events in a flood. Pure."""
 
 from __future__ import annotations
 
@@ -6,24 +6,26 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 REPEAT_INTERVAL_S = 1.0
-# Lines of one kind of failure at once; after that one a second.
+# So many lines of one kind of failure may be written at once; after that one a second.
 BURST = 20
-# Runs of offsets: at most 1,640 characters, so that none is cut off a line.
-RUNS_A_LINE = 40
-# Then the kinds that suppress nothing at the moment are forgotten.
+# 40 runs of offsets have at most 1,640 characters, so that none is cut off its line.
+RUNS_PER_LINE = 40
+# Beyond so many kinds, those without suppressed lines are forgotten.
 KINDS_KEPT = 1000
 
 
 @dataclass(slots=True)
 class _Line:
-    # How many more may be written at once.
+    """The last line of one kind."""
+
+    # How many more may be written at once; it grows by one a second.
     left: float
     written_at: float
     suppressed: int = 0
 
 
 class Allowance:
-    """Lets a burst of lines of each kind through, then one a second, and counts the others."""
+    """Allows a burst of lines of each kind, then one a second, and counts the suppressed ones."""
 
     def __init__(self, burst: int = 1) -> None:
         self._burst = burst
@@ -31,26 +33,27 @@ class Allowance:
         self._forget_beyond = KINDS_KEPT
 
     def due(self, key: Hashable) -> float:
-        """When the next line of this kind may be written; there has been one."""
+        """Return when the next line of this kind may be written. There must have been one."""
         line = self._lines[key]
         return line.written_at + (1 - line.left) * REPEAT_INTERVAL_S
 
     def take(self, key: Hashable, now: float) -> int | None:
-        """How many lines were suppressed before this one, or None: suppress this one too."""
+        """Return how many lines were suppressed before this one, or None to suppress this one."""
         line = self._lines.get(key)
-        left = self._burst if line is None else self._left(line, now)
-        if line is not None and left < 1:
+        if line is None:
+            if len(self._lines) >= self._forget_beyond:
+                self._forget_idle_kinds(now)
+            self._lines[key] = _Line(self._burst - 1, now)
+            return 0
+        left = self._left(line, now)
+        if left < 1:
             line.suppressed += 1
             return None
-        if line is None and len(self._lines) >= self._forget_beyond:
-            self._forget(now)
         self._lines[key] = _Line(left - 1, now)
-        return line.suppressed if line is not None else 0
+        return line.suppressed
 
     def restart(self, key: Hashable, now: float) -> int:
-        """Count a line of this kind as written, due or not; how many were suppressed since the last
-        one.
-        """
+        """Count a line as written, due or not, and return how many were suppressed before it."""
         suppressed = self._lines[key].suppressed
         self._lines[key] = _Line(0, now)
         return suppressed
@@ -58,10 +61,12 @@ class Allowance:
     def _left(self, line: _Line, now: float) -> float:
         return min(self._burst, line.left + (now - line.written_at) / REPEAT_INTERVAL_S)
 
-    def _forget(self, now: float) -> None:
-        # A kind may stand for one batch or one rebalance and never come again. Twice what is left
-        # is allowed before the next time, or in a burst of new kinds each of them would go through
-        # all the others.
+    def _forget_idle_kinds(self, now: float) -> None:
+        """Drop the kinds that have suppressed nothing and have their whole burst again.
+
+        A kind may belong to one batch or one rebalance, and never come again. The next time is when
+        twice as many are kept: otherwise each new kind in a flood would go through all the others.
+        """
         self._lines = {
             key: line
             for key, line in self._lines.items()
@@ -71,12 +76,12 @@ class Allowance:
 
 
 class OffsetRuns:
-    """Offsets of one partition, in any order, as runs: ``3-17, 19``."""
+    """Offsets of one partition, added in any order and shown as runs: ``3-17, 19``."""
 
     __slots__ = ("_runs", "count")
 
     def __init__(self) -> None:
-        # First and last of each.
+        # First and last offset of each run.
         self._runs: list[list[int]] = []
         self.count = 0
 
@@ -90,12 +95,12 @@ class OffsetRuns:
 
     @property
     def is_full(self) -> bool:
-        """Whether another run would make the line too long."""
-        return len(self._runs) >= RUNS_A_LINE
+        """True if another run would make the line too long."""
+        return len(self._runs) >= RUNS_PER_LINE
 
     def __str__(self) -> str:
         joined: list[list[int]] = []
-        # Concurrent handlers finish in any order.
+        # Concurrent handlers finish in any order, so runs may touch.
         for first, last in sorted(self._runs):
             if joined and first <= joined[-1][1] + 1:
                 joined[-1][1] = max(joined[-1][1], last)

@@ -1,8 +1,7 @@
-"""Every metric: name, kind, unit, labels, meaning. A closed list; ``docs/metrics.md`` shows it.
-Pure.
+"""The list of all metrics, with kind, unit, labels and meaning; ``docs/metrics.md`` shows it. Pure.
 
-Label values come from the configuration, from the broker's partitions and from the closed lists
-below, never from a record: the number of series is bounded by channels and their partitions.
+Label values come from the configuration, from the partitions of the broker and from the lists
+below, never from a record. So channels and their partitions limit the number of series.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _PARTITION = ("channel", "topic", "partition")
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric family; a counter's name ends in ``_total``, a time's in ``_seconds``."""
+    """One metric family. Names of counters end in ``_total``, names of times in ``_seconds``."""
 
     name: str
     kind: Kind
@@ -60,7 +59,6 @@ _counter = partial(_metric, "counter")
 _gauge = partial(_metric, "gauge")
 _histogram = partial(_metric, "histogram")
 
-# A table: each metric in one line, what it means in the next where it does not fit there.
 RECORDS_RECEIVED = _counter(
     "records_received_total", "records", _PARTITION, "Records taken from the client."
 )
@@ -75,13 +73,15 @@ RECORDS_SKIPPED = _counter(
     "records_skipped_total",
     "records",
     (*_CHANNEL, "reason"),
-    "Records settled without a call of a handler, by reason: filter, age (max_record_age), unmatched.",
+    "Records settled without a call of a handler, by reason: filter, age (max_record_age),"
+    " unmatched.",
 )
 DEAD_LETTERS = _counter(
     "dead_letters_total",
     "records",
     _PARTITION,
-    "Records written to the dead-letter topic, confirmed by the broker; by the partition they came from.",
+    "Records written to the dead-letter topic, confirmed by the broker; by the partition they came"
+    " from.",
 )
 DELAYED_RETRIES = _counter(
     "delayed_retries_total",
@@ -93,7 +93,8 @@ OUTPUTS_LOST = _counter(
     "outputs_lost_total",
     "records",
     _CHANNEL,
-    "Settled records whose output could not be written: they are not handled again, and the output is lost.",
+    "Settled records whose output could not be written: they are not handled again, and the output"
+    " is lost.",
 )
 RECORDS_IN_FLIGHT = _gauge(
     "records_in_flight",
@@ -139,7 +140,8 @@ LAG = _gauge(
     "lag_records",
     "records",
     _PARTITION,
-    "Log end minus committed offset, or minus handled offset with commit_strategy = ignore; no series while the log "
+    "Log end minus committed offset, or minus handled offset with commit_strategy = ignore; no"
+    " series while the log "
     "end is unknown.",
 )
 HANDLER_DURATION = _histogram(
@@ -170,7 +172,8 @@ PAUSED_PARTITIONS = _gauge(
     "paused_partitions",
     "partitions",
     _CHANNEL,
-    "Assigned partitions that are not being fetched: back-pressure, poison, or a pause by the application.",
+    "Assigned partitions that are not being fetched: back-pressure, poison, or a pause by the"
+    " application.",
 )
 DUPLICATES_DROPPED = _counter(
     "duplicates_dropped_total",
@@ -194,13 +197,15 @@ OFFSET_METADATA_UNITS = _gauge(
     "offset_metadata_units",
     "units",
     _PARTITION,
-    "Upper bound of the UTF-16 units that go with the next commit, of 4,096; 0 if no acks are kept.",
+    "Upper bound of the UTF-16 units that go with the next commit, of 4,096; 0 if no acks are"
+    " kept.",
 )
 UNSYNCED_AGE = _gauge(
     "checkpoint_unsynced_age_seconds",
     "seconds",
     _CHANNEL,
-    "How long something has been settled without being in the checkpoint store; 0: it has everything.",
+    "How long something has been settled without being in the checkpoint store; 0: it has"
+    " everything.",
 )
 OFFSET_RESETS = _counter(
     "offset_resets_total",
@@ -212,13 +217,15 @@ UNREADABLE_OFFSETS = _counter(
     "unreadable_offsets_total",
     "offsets",
     (*_CHANNEL, "policy"),
-    "Offsets in batches that could not be read, each batch once, by on_unreadable: wait, skip, fail.",
+    "Offsets in batches that could not be read, each batch once, by on_unreadable: wait, skip,"
+    " fail.",
 )
 ABANDONED_HANDLERS = _gauge(
     "abandoned_handlers",
     "calls",
     _CHANNEL,
-    "Handler calls that a revocation, a stop or the end of poison stopped waiting for, since the start.",
+    "Handler calls that a revocation, a stop or the end of poison stopped waiting for, since the"
+    " start.",
 )
 CHANNEL_UP = _gauge(
     "channel_up", "", _CHANNEL, "1 while the channel's check in /health is UP, else 0."
@@ -277,4 +284,4 @@ LOOP_LAG = _gauge(
 )
 
 CATALOGUE = tuple(value for value in tuple(vars().values()) if isinstance(value, Metric))
-"""Every metric of this module, in the order of the page and of a scrape."""
+"""Every metric of this module. The page and a scrape have the same order."""

@@ -1,7 +1,6 @@
-"""A snapshot of a running application: plain numbers for health, metrics and the page.
+"""Facts: snapshots of a running application, as plain numbers for health, metrics and the page.
 
-They are collected when asked for; nothing is updated per record for their sake.
-Ages and durations are seconds.
+They are collected on request, so no record pays for them. Ages and durations are in seconds.
 """
 
 from __future__ import annotations
@@ -57,33 +56,33 @@ AGE_BUCKETS_S = (
 
 
 class DurationHistogram:
-    """Counts durations in fixed buckets; cheap enough for the hot path, read at scrape time.
+    """Counts durations in fixed buckets. It is cheap enough for the delivery of records.
 
-    One ``observe`` of prometheus_client takes 0.7 µs, where the whole way of a record is to cost
-    about one. Here a worker adds all short calls of a stretch at once.
+    One ``observe`` of prometheus_client takes 0.7 µs, and all of the work for a record should take
+    about 1 µs. Here a worker adds many short calls at once.
     """
 
     __slots__ = ("bounds", "counts", "sum_s")
 
     def __init__(self, bounds: Sequence[float] = DURATION_BUCKETS_S) -> None:
         self.bounds = bounds
-        # The last bucket: longer than every bound.
+        # The last bucket counts durations above every bound.
         self.counts = [0] * (len(bounds) + 1)
         self.sum_s = 0.0
 
     def observe(self, duration_s: float, count: int = 1) -> None:
-        """Count a duration, of *count* records that took it together."""
+        """Count a duration, once for each of *count* records."""
         self.counts[bisect_left(self.bounds, duration_s)] += count
         self.sum_s += duration_s * count
 
     def observe_many_short(self, count: int, total_s: float) -> None:
-        """Count *count* durations, all within the first bucket, *total_s* in total."""
+        """Count *count* durations that all belong in the first bucket and sum up to *total_s*."""
         self.counts[0] += count
         self.sum_s += total_s
 
 
 def age_histogram() -> DurationHistogram:
-    """Of how old records are."""
+    """Return a histogram with buckets for the ages of records."""
     return DurationHistogram(AGE_BUCKETS_S)
 
 
@@ -95,33 +94,38 @@ class PartitionTotals:
     acked: int = 0
     # Failure strategy -> records.
     nacked: dict[str, int] = field(default_factory=dict)
-    # Written to the dead-letter topic, confirmed.
+    # Written to the dead-letter topic, and confirmed by the broker.
     dead_lettered: int = 0
-    # Written to a retry topic, confirmed.
+    # Written to a retry topic, and confirmed by the broker.
     delayed: int = 0
     poison: int = 0
-    # Records that are settled, and whose output was not written.
+    # Settled records whose output was not written.
     outputs_lost: int = 0
     # Reason (filter, age, unmatched) -> records.
     skipped: dict[str, int] = field(default_factory=dict)
 
     def add(self, other: PartitionTotals) -> None:
-        """Count what *other* has counted."""
-        for name in ("received", "acked", "dead_lettered", "delayed", "poison", "outputs_lost"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        for mine, theirs in ((self.nacked, other.nacked), (self.skipped, other.skipped)):
-            for name, records in theirs.items():
-                mine[name] = mine.get(name, 0) + records
+        """Add the counters of *other* to these."""
+        self.received += other.received
+        self.acked += other.acked
+        self.dead_lettered += other.dead_lettered
+        self.delayed += other.delayed
+        self.poison += other.poison
+        self.outputs_lost += other.outputs_lost
+        for strategy, records in other.nacked.items():
+            self.nacked[strategy] = self.nacked.get(strategy, 0) + records
+        for reason, records in other.skipped.items():
+            self.skipped[reason] = self.skipped.get(reason, 0) + records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoisonFacts:
-    """A record unsettled for too long."""
+    """A record that has been unsettled for too long."""
 
     partition: TopicPartition
     offset: int
     age_s: float
-    # Records received behind it and not settled.
+    # Records received behind it that are not settled.
     waiting: int
 
 
@@ -136,30 +140,37 @@ class PartitionFacts:
     committed: int | None
     # None: not known yet.
     log_end: int | None
-    # Log end minus committed; minus the first unsettled record, if the channel commits nothing.
+    # Log end minus committed position. If the channel commits nothing: minus the offset of the
+    # first unsettled record.
     lag: int | None
-    # With a handler, not settled.
+    # Records that a handler has and that are not settled.
     in_flight: int
-    # Received, not with a handler yet.
+    # Records that are received and that no handler has yet.
     queued: int
     # None: nothing is in flight.
     oldest_unacked_s: float | None
-    # Not fetched: back-pressure, poison or the user.
+    # It is not fetched, because of back-pressure, poison or a pause by the application.
     paused: bool
-    # Its last range is read and settled: nothing of it is fetched any more.
+    # Its last range is read and settled, so nothing of it is fetched any more.
     done: bool = False
-    # UTF-16 units that the next commit carries at most; counted where acks are kept.
+    # Upper bound of the UTF-16 units that go with the next commit, if acks are kept.
     metadata_units: int = 0
 
 
 ChannelState = Literal[
     "starting", "connecting", "running", "paused", "done", "stopping", "failed", "stopped"
 ]
-"""``starting``: made, and not started; ``connecting``: a client is built, or waits for its
-assignment; ``running``: every client has an assignment, maybe an empty one; ``paused``: running,
-and paused by the application; ``done``: running, and the ranges that it reads are read and settled;
-``stopping``: it drains, commits and leaves the group; ``failed``: it lets go of its partitions,
-then waits for a restart; ``stopped``: it has left the group, and is closed."""
+"""What a channel does at the moment.
+
+- ``starting``: it is created and not started.
+- ``connecting``: a client is being built, or waits for its assignment.
+- ``running``: every client has an assignment, which may be empty.
+- ``paused``: it runs, and the application has paused it.
+- ``done``: it runs, and all of the ranges that it reads are settled.
+- ``stopping``: it drains, commits and leaves the group.
+- ``failed``: it releases its partitions, then waits for a restart.
+- ``stopped``: it has left the group and is closed.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,12 +182,12 @@ class ChannelFacts:
     # Why it failed or is not ready: one line for people.
     reason: str | None
     on_poison: str
-    # Has had an assignment, maybe an empty one, since it started.
+    # It has had an assignment, maybe an empty one, since it started.
     has_joined: bool
     # Why the broker cannot be used now.
     broker_error: str | None
     partitions: tuple[PartitionFacts, ...]
-    # Over the limit now.
+    # The records that are poison now.
     poison: tuple[PoisonFacts, ...]
     totals: Mapping[TopicPartition, PartitionTotals]
     # Outcome (ok, failed, unknown) -> requests.
@@ -192,19 +203,19 @@ class ChannelFacts:
     abandoned_handlers: int
     # on_unreadable -> offsets that could not be read.
     unreadable: Mapping[str, int] = field(default_factory=dict)
-    # Further reasons (an unknown position, a failed commit)
+    # More reasons why it is not ready, such as an unknown position or a failed commit.
     not_ready: tuple[str, ...] = ()
-    # Those named in the settings: nacks are counted by them.
+    # The failure strategies of the settings. Metrics count nacks by them.
     failure_strategies: tuple[str, ...] = ()
     # The application's reasons for a pause of the whole channel.
     paused_by: tuple[str, ...] = ()
-    # From their timestamps to settlement.
+    # Times from the timestamp of a record until it was settled.
     record_ages: DurationHistogram = field(default_factory=age_histogram)
-    # From their timestamps to handlers.
+    # Times from the timestamp of a record until a handler got it.
     delivery_delays: DurationHistogram = field(default_factory=age_histogram)
-    # Its rate limit ("100/s"), while records wait for that alone.
+    # Its rate limit ("100/s"), while nothing else keeps records waiting.
     limited_by: str | None = None
-    # Why it is stopped, or stops, while the application goes on; None: it is not.
+    # Why this channel was stopped while the application runs. None: it was not.
     stopped_by: str | None = None
     # Records that the checkpoint store already had.
     duplicates_dropped: int = 0
@@ -214,18 +225,19 @@ class ChannelFacts:
     metadata_dropped: int = 0
     # Problems that do not make the channel unready.
     warnings: tuple[str, ...] = ()
-    # Age of the oldest settled record the checkpoint store lacks; None: it has all.
+    # Age of the oldest settled record that the checkpoint store lacks. None: it has all of them.
     unsynced_age_s: float | None = None
-    # unprocessed_record_max_age; 0: the watch is off.
+    # unprocessed_record_max_age. 0: no record is ever poison.
     poison_limit_s: float = 0.0
-    # It counts in the probes.
+    # The probes include it.
     health_enabled: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutgoingFacts:
-    """One outgoing channel, or a memory channel: what goes into it, and is sent when its handler
-    has settled it.
+    """One outgoing channel, or one memory channel.
+
+    A value in a memory channel counts as sent when the handler of the channel has settled it.
     """
 
     channel: str
@@ -234,12 +246,12 @@ class OutgoingFacts:
     # Outcome (ok, failed) -> records.
     sent: Mapping[str, int]
     send_durations: DurationHistogram
-    # Why its task ended: only a restart helps.
+    # Why its task ended. Only a restart of the application helps.
     failure: str | None = None
-    # It counts in the probes.
+    # The probes include it.
     health_enabled: bool = True
     direction: Literal["outgoing", "memory"] = "outgoing"
-    # Further reasons (a schema that its registry has not told)
+    # More reasons why it is not ready, such as a schema that the registry has not sent yet.
     not_ready: tuple[str, ...] = ()
 
 
@@ -255,20 +267,20 @@ class SparkBatchFacts:
     # How long it has been running, or how long it took.
     since_s: float
     timeout_s: float
-    # Known to Spark so far.
+    # The stages and tasks that Spark knows so far.
     stages: int
     stages_done: int
     tasks: int
     tasks_done: int
     tasks_active: int
     tasks_failed: int
-    # Of its work that is done, from 0 to 1; it never falls while a batch runs, though tasks may be
-    # added. None: as many as tasks_done of tasks.
+    # How much of its work is done, from 0 to 1. It never falls while the batch runs, although Spark
+    # may add tasks. None: it is tasks_done / tasks.
     share: float | None = None
     rejected: int = 0
-    # Ok, failed, cancelled, lost; None while it runs.
+    # "ok", "failed", "cancelled" or "lost". None: it runs.
     outcome: str | None = None
-    # Why it was not ok: one line for people.
+    # Why it was not ok, in one line for people.
     reason: str | None = None
     # Seconds since the epoch.
     ended_at: float | None = None
@@ -280,22 +292,22 @@ class SparkFacts:
 
     channel: str
     ready: bool
-    # Why it is not ready: one line for people.
+    # Why it is not ready, in one line for people.
     reason: str | None
     # Outcome (ok, failed, cancelled, lost) -> batches.
     jobs: Mapping[str, int]
     job_durations: DurationHistogram
-    # Records of the running or last batch.
+    # Number of records in the running batch, or in the last one.
     batch_records: int
     # State (active, completed, failed) -> tasks of the running jobs.
     tasks: Mapping[str, int]
     mode: str = "records"
     running: tuple[SparkBatchFacts, ...] = ()
-    # The newest last, at most 20.
+    # The last batches that have ended, at most 20, the newest last.
     last: tuple[SparkBatchFacts, ...] = ()
     # Records that successful jobs could not use.
     rejected: int = 0
-    # Batches that were part of a failed one.
+    # Batches that were parts of a failed one.
     bisection_jobs: int = 0
 
 
@@ -305,9 +317,9 @@ class AppFacts:
 
     started: bool
     stopping: bool
-    # How late the event loop was, the worst of the last seconds.
+    # The longest delay of the event loop in the last seconds.
     loop_lag_s: float
-    # Why the application has ended; nothing of it is running.
+    # Why the application has ended. None: it has not.
     ended: str | None = None
     channels: tuple[ChannelFacts, ...] = ()
     outgoing: tuple[OutgoingFacts, ...] = ()

@@ -1,8 +1,8 @@
-"""An application's probes, made of its facts, with reasons for people. Pure."""
+"""Health: an application's probes, made from its facts, with reasons for people. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -15,11 +15,11 @@ from reactive_kafka.observe.facts import (
     SparkBatchFacts,
     SparkFacts,
 )
-from reactive_kafka.observe.text import one_line
+from reactive_kafka.observe.safe_text import one_line
 
 Status = Literal["UP", "DOWN"]
 
-# Poison records named in a reason; the data has all of them.
+# A reason names at most so many poison records. The data of a check has all of them.
 POISON_NAMED = 3
 
 
@@ -27,16 +27,16 @@ POISON_NAMED = 3
 class Check:
     """One channel's part of a probe."""
 
-    # The channel's, unless another check has it.
+    # The name of the channel. If another check has that name, the direction is appended.
     name: str
     status: Status
-    # JSON values only.
+    # It contains only JSON values.
     data: Mapping[str, Any]
-    # None for a check of the application itself.
+    # None: this is a check of the application itself.
     channel: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """``{"name", "status", "data"}``."""
+        """Return ``{"name", "status", "data"}``."""
         return {"name": self.name, "status": self.status, "data": dict(self.data)}
 
 
@@ -53,23 +53,23 @@ class Probe:
 
     @property
     def is_up(self) -> bool:
-        """Whether every check is UP, or there is none."""
+        """True if every check is UP, or there is none."""
         return all(check.status == "UP" for check in self.checks)
 
     def to_json(self) -> dict[str, Any]:
-        """``{"status", "checks"}``: the body of the HTTP endpoints."""
+        """Return ``{"status", "checks"}``, the body of the HTTP endpoints."""
         return {"status": self.status, "checks": [check.to_json() for check in self.checks]}
 
 
 @dataclass(frozen=True, slots=True)
 class Health(Probe):
-    """Four probes at one moment; its own ``status``, ``checks`` and JSON are those of ``overall``.
+    """Four probes at one moment. Its own ``status``, ``checks`` and JSON are those of ``overall``.
 
     Attributes:
-        live: DOWN means that only a restart helps: a failed channel, poison with ``on_poison =
-            "fail"``, or an application that has ended.
-        ready: DOWN means that records are not processed as they should be, because a broker is
-            unavailable, say.
+        live: DOWN means that only a restart helps: a channel has failed, a record is poison with
+            ``on_poison = "fail"``, or the application has ended.
+        ready: DOWN means that records are not processed as they should be, for example because a
+            broker is unavailable.
         started: UP once every incoming channel has had an assignment since it started.
     """
 
@@ -79,13 +79,13 @@ class Health(Probe):
 
     @property
     def overall(self) -> Probe:
-        """UP if both ``live`` and ``ready`` are; the answer of ``/health``."""
+        """The probe of ``/health``: UP if both ``live`` and ``ready`` are."""
         return self
 
 
 @dataclass(frozen=True, slots=True)
-class _Verdict:
-    """What one part of the application contributes to each probe."""
+class _CheckResult:
+    """The result of one check for each of the probes."""
 
     name: str
     live: bool
@@ -96,23 +96,30 @@ class _Verdict:
 
 
 def health(facts: AppFacts) -> Health:
-    """The probes of *facts*. An outage, a rebalance, a pause, and having no partitions never turn
-    ``live`` DOWN.
+    """Return the probes of an application.
+
+    ``live`` stays UP during an outage, a rebalance or a pause, and without partitions: a restart
+    would not help.
     """
-    verdicts = tuple(_verdicts(facts))
+    results = tuple(_results(facts))
+
+    def checks(is_up: Callable[[_CheckResult], bool]) -> tuple[Check, ...]:
+        return tuple(
+            Check(result.name, _status(is_up(result)), result.data, result.channel)
+            for result in results
+        )
+
     return Health(
-        tuple(Check(v.name, _status(v.live and v.ready), v.data, v.channel) for v in verdicts),
-        live=Probe(tuple(Check(v.name, _status(v.live), v.data, v.channel) for v in verdicts)),
-        ready=Probe(tuple(Check(v.name, _status(v.ready), v.data, v.channel) for v in verdicts)),
-        started=Probe(
-            tuple(Check(v.name, _status(v.started), v.data, v.channel) for v in verdicts)
-        ),
+        checks(lambda result: result.live and result.ready),
+        live=Probe(checks(lambda result: result.live)),
+        ready=Probe(checks(lambda result: result.ready)),
+        started=Probe(checks(lambda result: result.started)),
     )
 
 
 def channel_data(channel: ChannelFacts, spark: Sequence[SparkFacts] = ()) -> dict[str, Any]:
-    """The ``data`` of an incoming channel's check; *spark* are the sessions it depends on."""
-    data = {
+    """Return the ``data`` of an incoming channel's check; *spark* are the sessions it needs."""
+    data: dict[str, Any] = {
         "direction": "incoming",
         "state": channel.state,
         "reason": _joined(_reasons(channel, spark)),
@@ -121,19 +128,21 @@ def channel_data(channel: ChannelFacts, spark: Sequence[SparkFacts] = ()) -> dic
         "partitions": [_partition_data(partition) for partition in channel.partitions],
         "poison": [_poison_data(poison) for poison in channel.poison],
     }
-    return data | ({"spark": spark_data(spark[0])} if spark else {})
+    if spark:
+        data["spark"] = spark_data(spark[0])
+    return data
 
 
 def spark_data(session: SparkFacts) -> dict[str, Any]:
-    """Spark's part in the ``data`` of a channel's check."""
+    """Return the field ``spark`` in the ``data`` of a channel's check."""
     return {"mode": session.mode, "running": [batch_data(batch) for batch in session.running]}
 
 
 def batch_data(batch: SparkBatchFacts) -> dict[str, Any]:
-    """A Spark batch as JSON; ``timeout_seconds`` is the limit of ``elapsed_seconds``."""
+    """Return a Spark batch as JSON; ``timeout_seconds`` is the limit of ``elapsed_seconds``."""
     return {
         "id": batch.id,
-        "ranges": [one_line(place) for place in batch.ranges],
+        "ranges": [one_line(batch_range) for batch_range in batch.ranges],
         "records": batch.records,
         "attempt": batch.attempt,
         "elapsed_seconds": round(batch.since_s, 3),
@@ -148,92 +157,108 @@ def batch_data(batch: SparkBatchFacts) -> dict[str, Any]:
 
 
 def outgoing_data(channel: OutgoingFacts) -> dict[str, Any]:
-    """The ``data`` of the check of an outgoing channel, or of a memory channel."""
-    away = channel.broker_error is not None
-    failed = [] if channel.failure is None else [f"it has failed: {channel.failure}"]
+    """Return the ``data`` of the check of an outgoing channel, or of a memory channel."""
+    state = "running"
+    reasons = list(channel.not_ready)
+    if channel.broker_error is not None:
+        state = "connecting"
+        reasons.insert(0, f"broker: {channel.broker_error}")
+    if channel.failure is not None:
+        state = "failed"
+        reasons.insert(0, f"it has failed: {channel.failure}")
     return {
         "direction": channel.direction,
-        "state": "failed" if failed else "connecting" if away else "running",
-        "reason": _joined(
-            [*failed, *([f"broker: {channel.broker_error}"] if away else []), *channel.not_ready]
-        ),
+        "state": state,
+        "reason": _joined(reasons),
         "in_flight": channel.in_flight,
     }
 
 
-def _verdicts(facts: AppFacts) -> Iterator[_Verdict]:
-    """One per check of what counts. Their names are unique, because monitors store checks by
-    name.
+def _results(facts: AppFacts) -> Iterator[_CheckResult]:
+    """Return the result of each check, without channels that have ``health_enabled = false``.
+
+    Their names are unique, because monitors store checks by name.
     """
-    silent = {channel.channel for channel in facts.channels if not channel.health_enabled}
+    disabled = {channel.channel for channel in facts.channels if not channel.health_enabled}
     facts = replace(
         facts,
         channels=tuple(channel for channel in facts.channels if channel.health_enabled),
         outgoing=tuple(channel for channel in facts.outgoing if channel.health_enabled),
-        spark=tuple(session for session in facts.spark if session.channel not in silent),
+        spark=tuple(session for session in facts.spark if session.channel not in disabled),
     )
     incoming = {channel.channel for channel in facts.channels}
     channels = incoming | {outgoing.channel for outgoing in facts.outgoing}
-    for verdict in _verdicts_by_kind(facts):
-        kind = verdict.data.get("direction", "of the application")
-        is_taken = kind != "incoming" and verdict.name in (
-            incoming if kind in ("outgoing", "memory") else channels
-        )
-        yield replace(verdict, name=f"{verdict.name} ({kind})") if is_taken else verdict
+    for result in _results_by_kind(facts):
+        kind = result.data.get("direction", "of the application")
+        # An incoming channel keeps its name. Others yield to it, and checks of the application
+        # yield to every channel.
+        if kind == "incoming":
+            is_taken = False
+        elif kind in ("outgoing", "memory"):
+            is_taken = result.name in incoming
+        else:
+            is_taken = result.name in channels
+        yield replace(result, name=f"{result.name} ({kind})") if is_taken else result
 
 
-def _verdicts_by_kind(facts: AppFacts) -> Iterator[_Verdict]:
+def _results_by_kind(facts: AppFacts) -> Iterator[_CheckResult]:
     if facts.stopping or not facts.started or facts.ended is not None:
-        yield _application(facts)
+        yield _check_application(facts)
     for channel in facts.channels:
-        yield _incoming(
-            channel, [session for session in facts.spark if session.channel == channel.channel]
-        )
+        sessions = [session for session in facts.spark if session.channel == channel.channel]
+        yield _check_incoming(channel, sessions)
     if facts.spark:
-        yield _spark(facts.spark)
+        yield _check_spark(facts.spark)
     for outgoing in facts.outgoing:
-        name = outgoing.channel
-        live = outgoing.failure is None
-        data = outgoing_data(outgoing)
-        ready = live and outgoing.broker_error is None and not outgoing.not_ready
-        yield _Verdict(name, live, ready, started=True, data=data, channel=name)
+        yield _check_outgoing(outgoing)
 
 
-def _application(facts: AppFacts) -> _Verdict:
-    """A check that exists only while the application is not in service, so that DOWN always has a
-    reason.
-    """
+def _check_application(facts: AppFacts) -> _CheckResult:
+    """Check the application while it is not in service, so that DOWN always has a reason."""
     if facts.ended is not None:
         data = {"state": "ended", "reason": one_line(facts.ended)}
-        return _Verdict("application", live=False, ready=False, started=False, data=data)
+        return _CheckResult("application", live=False, ready=False, started=False, data=data)
     state = "stopping" if facts.stopping else "starting"
     data = {"state": state, "reason": f"the application is {state}"}
-    return _Verdict("application", live=True, ready=False, started=facts.started, data=data)
+    return _CheckResult("application", live=True, ready=False, started=facts.started, data=data)
 
 
-def _incoming(channel: ChannelFacts, spark: Sequence[SparkFacts]) -> _Verdict:
-    poisoned = bool(channel.poison)
-    in_service = channel.state in ("running", "paused", "done") and channel.has_joined
-    is_meant_to_stand = channel.stopped_by is not None
-    return _Verdict(
+def _check_incoming(channel: ChannelFacts, spark: Sequence[SparkFacts]) -> _CheckResult:
+    has_poison = bool(channel.poison)
+    is_in_service = channel.state in ("running", "paused", "done") and channel.has_joined
+    works = (
+        is_in_service
+        and channel.broker_error is None
+        and not channel.not_ready
+        and not (has_poison and channel.on_poison != "warn")
+        and all(session.ready for session in spark)
+    )
+    # A channel that the application has stopped is as it should be.
+    is_stopped_on_purpose = channel.stopped_by is not None
+    return _CheckResult(
         channel.channel,
-        live=channel.state != "failed" and not (poisoned and channel.on_poison == "fail"),
-        ready=is_meant_to_stand
-        or (
-            in_service
-            and channel.broker_error is None
-            and not channel.not_ready
-            and not (poisoned and channel.on_poison != "warn")
-            and all(session.ready for session in spark)
-        ),
-        started=channel.has_joined or is_meant_to_stand,
+        live=channel.state != "failed" and not (has_poison and channel.on_poison == "fail"),
+        ready=works or is_stopped_on_purpose,
+        started=channel.has_joined or is_stopped_on_purpose,
         data=channel_data(channel, spark),
         channel=channel.channel,
     )
 
 
-def _spark(sessions: Sequence[SparkFacts]) -> _Verdict:
-    """The check of Spark: UP while every channel's session is ready."""
+def _check_outgoing(channel: OutgoingFacts) -> _CheckResult:
+    live = channel.failure is None
+    return _CheckResult(
+        channel.channel,
+        live=live,
+        ready=live and channel.broker_error is None and not channel.not_ready,
+        started=True,
+        data=outgoing_data(channel),
+        channel=channel.channel,
+    )
+
+
+def _check_spark(sessions: Sequence[SparkFacts]) -> _CheckResult:
+    """Check Spark: UP while the session of every channel is ready."""
     is_ready = all(session.ready for session in sessions)
     data = {
         "state": "running" if is_ready else "connecting",
@@ -242,18 +267,20 @@ def _spark(sessions: Sequence[SparkFacts]) -> _Verdict:
         ),
         "channels": [{"channel": session.channel, **spark_data(session)} for session in sessions],
     }
-    return _Verdict("spark", live=True, ready=is_ready, started=True, data=data)
+    return _CheckResult("spark", live=True, ready=is_ready, started=True, data=data)
 
 
 def _reasons(channel: ChannelFacts, spark: Sequence[SparkFacts]) -> Iterator[str]:
+    """Return why an incoming channel is not ready."""
     if channel.stopped_by is not None:
         yield channel.stopped_by
         return
     if channel.reason is not None:
         yield channel.reason
-    # A failed one names it above.
-    for poison in () if channel.state == "failed" else channel.poison[:POISON_NAMED]:
-        yield _poison_reason(poison, channel.poison_limit_s)
+    # The reason of a failed channel names the poison already.
+    if channel.state != "failed":
+        for poison in channel.poison[:POISON_NAMED]:
+            yield _poison_reason(poison, channel.poison_limit_s)
     if len(channel.poison) > POISON_NAMED:
         yield f"poison: {len(channel.poison) - POISON_NAMED} more"
     if channel.broker_error is not None:
@@ -271,17 +298,18 @@ def _reasons(channel: ChannelFacts, spark: Sequence[SparkFacts]) -> Iterator[str
 def _poison_reason(poison: PoisonFacts, limit_s: float) -> str:
     limit = f" (limit {limit_s:g} s)" if limit_s else ""
     return (
-        f"poison: {poison.partition} offset {poison.offset} unsettled for {poison.age_s:.1f} s{limit}, "
-        f"{poison.waiting} waiting behind it"
+        f"poison: {poison.partition} offset {poison.offset}"
+        f" unsettled for {poison.age_s:.1f} s{limit}, {poison.waiting} waiting behind it"
     )
 
 
 def _joined(reasons: Iterable[str]) -> str | None:
-    """The distinct reasons on one line; None if there are none."""
+    """Return the distinct reasons on one line, or None if there are none."""
     return "; ".join(dict.fromkeys(one_line(reason) for reason in reasons)) or None
 
 
 def _partition_data(facts: PartitionFacts) -> dict[str, Any]:
+    oldest_s = facts.oldest_unacked_s
     return {
         "topic": facts.partition.topic,
         "partition": facts.partition.partition,
@@ -290,9 +318,7 @@ def _partition_data(facts: PartitionFacts) -> dict[str, Any]:
         "lag": facts.lag,
         "in_flight": facts.in_flight,
         "queued": facts.queued,
-        "oldest_unacked_seconds": None
-        if facts.oldest_unacked_s is None
-        else round(facts.oldest_unacked_s, 3),
+        "oldest_unacked_seconds": None if oldest_s is None else round(oldest_s, 3),
         "paused": facts.paused,
         "done": facts.done,
     }

@@ -1,4 +1,4 @@
-"""Any value as one that JSON has: numbers, strings, lists, objects, true, false and null. Pure."""
+"""Turns any value into one that JSON can write. Pure."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from enum import Enum
 from typing import Any
 
 from reactive_kafka.errors import describe
-from reactive_kafka.observe.text import one_line
+from reactive_kafka.observe.safe_text import one_line
 from reactive_kafka.records import TopicPartition
 
 ITEMS_LISTED = 20
-"""How many items of a collection an event's field lists; ``NAME_count`` has the number of all."""
+"""How many items of a collection are listed. ``NAME_count`` has the number of all items."""
 DEEPEST = 8
-"""Levels of lists and objects that are written as such; deeper ones are shown as text."""
+"""How many levels of lists and objects are kept. Deeper ones become text."""
 
 
 def json_value(
     value: object, text: Callable[[str], str] = str, around: tuple[int, ...] = ()
 ) -> Any:
-    """*value* as JSON can write it; *text* is applied to each string.
+    """Return *value* as JSON can write it.
 
-    Numbers that JSON lacks (NaN and the infinities) are null. A dataclass is an object, a partition
-    is text such as ``orders-0``, and any other object is its ``str()``. An object that raises when
-    it is read is the name of its class.
+    NaN and the infinities become null, a dataclass an object, a partition text such as
+    ``orders-0``, and any other object its ``str()``. An object that raises when it is read becomes
+    the name of its class.
 
     Args:
-        value: Anything, also an object of the application.
-        text: Makes a string fit for the log.
-        around: The ids of the lists and objects that *value* is in.
+        value: Any value, also an object of the application.
+        text: Applied to each string, to make it safe for the log.
+        around: The ids of the lists and objects that contain *value*.
     """
     match value:
         case None | bool():
@@ -55,39 +55,41 @@ def json_value(
     try:
         return _of_items(value, text, (*around, id(value)))
     except Exception:
-        # The class may be the application's. A log line must not fail for it.
+        # The class may belong to the application. A log line must not fail because of it.
         return text(_shown(value))
 
 
 def _of_items(value: object, text: Callable[[str], str], around: tuple[int, ...]) -> Any:
-    """A collection or a dataclass, item by item; anything else as text."""
+    """Convert a collection or a dataclass item by item; anything else becomes text."""
     match value:
         case Mapping():
-            return {text(_shown(key)): json_value(one, text, around) for key, one in value.items()}
+            return {
+                text(_shown(key)): json_value(item, text, around) for key, item in value.items()
+            }
         case AbstractSet():
-            return [json_value(one, text, around) for one in _in_order(value)]
+            return [json_value(item, text, around) for item in _in_order(value)]
         case list() | tuple():
-            return [json_value(one, text, around) for one in value]
+            return [json_value(item, text, around) for item in value]
     if is_dataclass(value) and not isinstance(value, type):
         return {
-            one.name: json_value(getattr(value, one.name), text, around) for one in fields(value)
+            field.name: json_value(getattr(value, field.name), text, around)
+            for field in fields(value)
         }
     return text(_shown(value))
 
 
 def fields_of(value: Any) -> dict[str, Any]:
-    """The fields of an event, or of facts in it, as JSON values under names that no log record uses
-    itself.
+    """Return the fields of an event, or of facts in it, as JSON values.
 
-    A field that is None is left out, and so is ``error``, which is shown as a traceback. A
-    partition is two fields, ``topic`` and ``partition``. Of a collection the first ``ITEMS_LISTED``
-    are listed.
+    Their names are none of those that a log record has itself. A field that is None is left out,
+    and so is ``error``, which is shown as a traceback. A partition becomes two fields, ``topic``
+    and ``partition``. A collection lists its first ``ITEMS_LISTED`` items.
     """
     result: dict[str, Any] = {}
-    for each in fields(value):
-        its_value = getattr(value, each.name)
-        if its_value is not None and each.name != "error":
-            result |= _field(each.name, its_value)
+    for field in fields(value):
+        content = getattr(value, field.name)
+        if content is not None and field.name != "error":
+            result |= _field(field.name, content)
     return result
 
 
@@ -97,28 +99,27 @@ def _field(name: str, value: object) -> dict[str, Any]:
             return {"topic": one_line(value.topic), "partition": value.partition}
         case AbstractSet() | tuple() | list():
             items = _in_order(value) if isinstance(value, AbstractSet) else list(value)
-            return {name: [_item(one) for one in items[:ITEMS_LISTED]], f"{name}_count": len(items)}
+            listed = [_item(item) for item in items[:ITEMS_LISTED]]
+            return {name: listed, f"{name}_count": len(items)}
     if is_dataclass(value) and not isinstance(value, type):
         return fields_of(value)
     return {name: json_value(value, one_line)}
 
 
 def _item(value: object) -> Any:
-    """An item of a collection: events and facts are objects that have the same fields as in a line
-    of their own.
-    """
+    """Convert an item of a collection. Events and facts get the fields that their own line has."""
     if is_dataclass(value) and not isinstance(value, type):
         return fields_of(value)
     return json_value(value, one_line)
 
 
 def _in_order(values: Iterable[object]) -> list[object]:
-    """The items of a set, sorted where they can be compared: equal sets give equal lines."""
+    """Return the items of a set in a fixed order, so that equal sets give equal lines."""
     items: list[Any] = list(values)
     try:
         return sorted(items)
     except Exception:
-        # Items of different classes, or of a class that has no order.
+        # They are of different classes, or of a class without an order.
         return sorted(items, key=_shown)
 
 
@@ -126,5 +127,5 @@ def _shown(value: object) -> str:
     try:
         return str(value)
     except Exception:
-        # ``__str__`` may be the application's. A log line must not fail for it.
+        # `__str__` may belong to the application. A log line must not fail because of it.
         return type(value).__name__

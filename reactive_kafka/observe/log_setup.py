@@ -1,4 +1,4 @@
-"""How a process that belongs to us logs: handlers, formats, and what is heard of libraries."""
+"""Configures logging in a process that we own: handlers, formats, and levels of libraries."""
 
 from __future__ import annotations
 
@@ -13,21 +13,23 @@ from typing import Any, Literal, TextIO
 
 from reactive_kafka.observe.bursts import Allowance
 from reactive_kafka.observe.json_values import json_value
+from reactive_kafka.observe.safe_text import one_line
 from reactive_kafka.observe.sink import Sink
-from reactive_kafka.observe.text import one_line
 
-# They log every attempt during an outage.
+# These libraries log every attempt during an outage.
 NOISY_LIBRARIES = ("aiokafka", "py4j", "uvicorn")
 
 LOGGER = logging.getLogger("reactive_kafka")
 NOT_CONFIGURED = (
-    "logging is not configured: call logging.basicConfig(level=logging.INFO) in the module of the web application. "
-    "Until then nothing below WARNING is shown of reactive_kafka, and its warnings have neither time nor level"
+    "logging is not configured: call logging.basicConfig(level=logging.INFO) in the module of the"
+    " web application. Until then nothing below WARNING is shown of reactive_kafka, and its"
+    " warnings have neither time nor level"
 )
-"""What Python's handler of last resort does to our lines: a web server configures only the loggers
-it has itself.
+"""The warning in a web server that configures only its own loggers, so that our lines go to
+Python's handler of last resort.
 """
-_NOT_THE_APPLICATIONS = (*NOISY_LIBRARIES, "reactive_kafka", "asyncio")
+_LOGGERS_OF_OTHERS = (*NOISY_LIBRARIES, "reactive_kafka", "asyncio")
+# The attributes that any log record has, so they are no fields of the application.
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {
     "message",
     "asctime",
@@ -37,14 +39,12 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {
 
 
 def is_logging_configured() -> bool:
-    """Whether somebody has said where our lines go: at the root logger, or at ours."""
+    """True if the root logger or ours has a handler."""
     return LOGGER.hasHandlers()
 
 
 def logs_as_text() -> bool:
-    """Whether our lines go to a terminal or a file as the text that :func:`configure_logging`
-    writes.
-    """
+    """True if :func:`configure_logging` has set up lines of text."""
     return any(
         isinstance(handler.formatter, _TextFormatter) for handler in logging.getLogger().handlers
     )
@@ -56,31 +56,36 @@ def configure_logging(
     stream: TextIO | None = None,
     about: Callable[[], Mapping[str, Any]] = dict,
 ) -> None:
-    """Log to *stream* (default: stderr), replacing the root logger's handlers. Only the owner of a
-    process calls it.
+    """Replace the handlers of the root logger. Only the owner of a process may call it.
 
-    ``json`` writes one object per line: time, level, logger, message, an exception's traceback, and
-    every field; and in the application's own lines what *about* says of where they were written.
-    ``text`` writes one line per record, followed by the lines of a traceback, each marked with
-    ``|``. A reader of stderr that stops reading stops nothing else: lines are held back, up to 1
-    MiB, and then dropped. Libraries that log every attempt during an outage are heard from WARNING
-    on, unless their loggers have a level.
+    A reader of the stream that stops reading blocks nothing: lines are held back, up to 1 MiB, and
+    then dropped. Libraries that log every attempt during an outage log from WARNING on, unless
+    their loggers have a level.
+
+    Args:
+        style: ``json`` writes one object for each line: time, level, logger, message, the traceback
+            of an exception, and every field. ``text`` writes one line, and after it the lines of a
+            traceback, each marked with ``|``.
+        level: The lowest level that is logged.
+        stream: Where to write. None: stderr.
+        about: Returns fields for the lines that the application logs itself in JSON, which say
+            where the line was written, such as the record being handled.
     """
     handler = Sink(stream or sys.stderr)
     handler.setFormatter(_JsonFormatter(about) if style == "json" else _TextFormatter())
     handler.addFilter(_LibraryFilter())
     logging.basicConfig(handlers=[handler], level=level, force=True)
     for logger in map(logging.getLogger, NOISY_LIBRARIES):
-        # Else a module of the application has said what it wants.
+        # A level that is set was chosen by the application.
         if logger.level == logging.NOTSET:
             logger.setLevel(logging.WARNING)
 
 
 class _LibraryFilter(logging.Filter):
-    """Passes one line a second from each place in the code of noisy libraries.
+    """Lets one line a second pass from each line of code of a noisy library.
 
-    Of py4j's lines through the root logger none passes: for each call to a driver that is gone it
-    logs an error with a traceback, and raises the same error, which its caller reports in one line.
+    Lines of py4j through the root logger are dropped. For each call to a driver that is gone, py4j
+    logs an error with a traceback and raises it, too. Our code reports the raised error.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -101,6 +106,8 @@ class _LibraryFilter(logging.Filter):
 
 
 class _TextFormatter(logging.Formatter):
+    """One line for each record, and marked lines for its traceback."""
+
     def format(self, record: logging.LogRecord) -> str:
         text = one_line(record.getMessage(), limit=10_000)
         lines = [
@@ -111,6 +118,8 @@ class _TextFormatter(logging.Formatter):
 
 
 class _JsonFormatter(logging.Formatter):
+    """One JSON object for each record."""
+
     def __init__(self, about: Callable[[], Mapping[str, Any]]) -> None:
         super().__init__()
         self._about = about
@@ -127,9 +136,10 @@ class _JsonFormatter(logging.Formatter):
             for name, value in vars(record).items()
             if name not in _STANDARD and name not in line
         }
-        if record.name.partition(".")[0] not in _NOT_THE_APPLICATIONS:
+        if record.name.partition(".")[0] not in _LOGGERS_OF_OTHERS:
             line = {**self._about(), **line}
-        if traceback := _traceback(self, record):
+        traceback = _traceback(self, record)
+        if traceback:
             line["exception"] = "\n".join(traceback)
         return json.dumps(json_value(line), allow_nan=False)
 
@@ -139,7 +149,7 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]:
-    """The lines of the record's traceback and stack, each made safe for one line."""
+    """Return the lines of a record's traceback and stack, each safe for a log line."""
     traceback = formatter.formatException(record.exc_info) if record.exc_info else ""
     return [
         one_line(line)

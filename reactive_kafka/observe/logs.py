@@ -1,4 +1,4 @@
-"""Events as log lines: one line each, whatever they hold, and no flood of the same line."""
+"""Logs events: one line for each, whatever it contains, and no flood of the same line."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from reactive_kafka.observe.events.reading import OffsetReset, PartitionsReset
 from reactive_kafka.observe.events.records import FailureEvent, RecordFailed
 from reactive_kafka.observe.json_values import fields_of
 from reactive_kafka.observe.log_setup import LOGGER
-from reactive_kafka.observe.text import one_line
+from reactive_kafka.observe.safe_text import one_line
 
-# Characters of a line that names many offsets; the reason comes last and is what is cut.
-LONGEST_TOGETHER = 4000
-# How long a line about a partition waits for the others of its assignment.
-TOGETHER_S = 0.2
+# Longest line that names many offsets, in characters. The reason comes last, so it is cut.
+LONGEST_SHARED_LINE = 4000
+# How long an offset reset waits for the others of the same assignment, to share their line.
+RESETS_WAIT_S = 0.2
 EVENT = "event_type"
-"""The field with the name of the event. structlog keeps a line's text in ``event``, where a field
-would replace it.
+"""The field with the name of the event. It is not ``event``, where structlog keeps the text of a
+line: the field would replace that.
 """
 
 _LEVELS: dict[Level, int] = {
@@ -39,27 +39,26 @@ _LEVELS: dict[Level, int] = {
 
 @dataclass(slots=True)
 class _Held:
-    """The last event of a kind that was held back; ``offsets`` are those of all of them where each
-    must be logged.
-    """
+    """The events of one kind that are held back; ``event`` is the last one."""
 
     event: Event
     due: float
+    # The offsets of all of them, if each must be logged.
     offsets: OffsetRuns | None = None
-    # That are told together.
+    # The offset resets that will share a line.
     resets: list[OffsetReset] = field(default_factory=list)
 
 
 class LogObserver:
-    """Logs each event as one line, with its fields as the record's ``extra``.
+    """Logs each event as one line, with its fields as ``extra``.
 
-    Of repeats (failed commits of one channel, say) one a second is logged; the line says how many
-    were suppressed before it, as does the field ``suppressed``. A record that failed for good is
-    never suppressed: it has a line of its own, or in a flood its offset appears in a line shared
-    with others of its partition (field ``offsets``).
+    Repeats, such as failed commits of one channel, are logged once a second. The line and its field
+    ``suppressed`` say how many were suppressed before it. A record that failed for good is never
+    suppressed: it has a line of its own, or, in a flood, its offset is in a line that it shares
+    with other records of its partition (field ``offsets``).
 
-    An event that is held back is logged within a second, and before the lines of events that
-    followed from it.
+    An event that is held back is logged within a second, and before the lines of events that it has
+    caused.
     """
 
     def __init__(
@@ -71,7 +70,7 @@ class LogObserver:
         self._tracebacks = Allowance()
         self._failures = Allowance(BURST)
         self._held: dict[Hashable, _Held] = {}
-        # Nothing held back is due earlier, so most events need not look.
+        # Earliest due time of the events held back, so that most calls need not look at them.
         self._next_due = math.inf
 
     def on(self, event: Event) -> None:
@@ -79,56 +78,69 @@ class LogObserver:
         now = self._clock()
         if isinstance(event, RecordFailed):
             self._flush(now)
-            self._on_record(event, now)
-            return
-        # Of the partitions of an assignment, most often: the line waits for them.
-        if isinstance(event, OffsetReset):
+            self._on_failed_record(event, now)
+        elif isinstance(event, OffsetReset):
             self._flush(now)
-            (
-                self._held.get(event.kind()) or self._hold(event.kind(), event, now + TOGETHER_S)
-            ).resets.append(event)
-            return
-        key = event.key()
-        suppressed = self._repeats.take(key, now)
-        if suppressed is None:
-            self._hold(key, event, self._repeats.due(key))
+            self._hold_reset(event, now)
         else:
-            # It is counted as suppressed before this line.
-            self._held.pop(key, None)
-        self._flush(now)
-        if suppressed is not None or isinstance(event, _LED_TO):
-            self._write_what_led_to(event, now)
-        if suppressed is not None:
-            self._write(event, suppressed, now)
+            self._on_repeatable(event, now)
 
     def flush(self) -> None:
-        """Log what has been held back for long enough. Each event does this, too."""
+        """Log the events that have been held back for long enough. `on` does this, too."""
         self._flush(self._clock())
 
     def close(self) -> None:
         """Log everything that is held back, due or not."""
         self._write_held(list(self._held), self._clock())
 
-    def _on_record(self, event: RecordFailed, now: float) -> None:
-        """Log it by itself while there are few; otherwise with others, once their line is full or a
-        second old.
+    def _on_repeatable(self, event: Event, now: float) -> None:
+        """Log an event, or hold it back if it repeats one of the last second."""
+        key = event.key()
+        suppressed = self._repeats.take(key, now)
+        if suppressed is None:
+            self._hold(key, event, self._repeats.due(key))
+        else:
+            # The line of this event counts the one that was held as suppressed.
+            self._held.pop(key, None)
+        self._flush(now)
+        if suppressed is not None or isinstance(event, _CONSEQUENCES):
+            self._write_causes_of(event, now)
+        if suppressed is not None:
+            self._write(event, suppressed, now)
+
+    def _hold_reset(self, event: OffsetReset, now: float) -> None:
+        """Hold an offset reset: the other partitions of its assignment usually have one, too."""
+        key = event.kind()
+        held = self._held.get(key)
+        if held is None:
+            held = self._hold(key, event, now + RESETS_WAIT_S)
+        held.resets.append(event)
+
+    def _on_failed_record(self, event: RecordFailed, now: float) -> None:
+        """Log a failed record in a line of its own, or in a flood together with others.
+
+        A shared line is written when it is full, or after a second.
         """
         if self._failures.take((type(event), event.channel, event.kind()), now) is not None:
-            self._write_what_led_to(event, now)
+            self._write_causes_of(event, now)
             self._write(event, 0, now)
             return
         key = event.key()
-        held = self._held.get(key) or self._hold(key, event, now + REPEAT_INTERVAL_S, OffsetRuns())
+        held = self._held.get(key)
+        if held is None:
+            held = self._hold(key, event, now + REPEAT_INTERVAL_S, OffsetRuns())
         held.event = event
         if held.offsets is not None:
             held.offsets.add(event.offset)
             if held.offsets.is_full:
-                self._write_what_led_to(event, now)
+                # This includes the events of its own kind.
+                self._write_causes_of(event, now)
 
     def _hold(
         self, key: Hashable, event: Event, due: float, offsets: OffsetRuns | None = None
     ) -> _Held:
-        held = self._held[key] = _Held(event, due, offsets)
+        held = _Held(event, due, offsets)
+        self._held[key] = held
         self._next_due = min(self._next_due, due)
         return held
 
@@ -137,21 +149,21 @@ class LogObserver:
             self._write_held([key for key, held in self._held.items() if held.due <= now], now)
             self._next_due = min((held.due for held in self._held.values()), default=math.inf)
 
-    def _write_what_led_to(self, event: Event, now: float) -> None:
-        self._write_held(
-            [key for key, held in self._held.items() if _leads_to(held.event, event)], now
-        )
+    def _write_causes_of(self, event: Event, now: float) -> None:
+        causes = [key for key, held in self._held.items() if _may_have_caused(held.event, event)]
+        self._write_held(causes, now)
 
     def _write_held(self, keys: Iterable[Hashable], now: float) -> None:
         for key in keys:
             held = self._held.pop(key)
-            if held.resets:
-                one = held.resets[0]
-                several = PartitionsReset(channel=held.resets[0].channel, resets=tuple(held.resets))
-                self._write(several if held.resets[1:] else one, 0, now)
+            if len(held.resets) > 1:
+                resets = tuple(held.resets)
+                self._write(PartitionsReset(channel=resets[0].channel, resets=resets), 0, now)
+            elif held.resets:
+                self._write(held.resets[0], 0, now)
             elif held.offsets is None:
                 suppressed = self._repeats.restart(key, now)
-                # The event itself was counted as suppressed.
+                # The count includes the event that is written here.
                 self._write(held.event, suppressed - 1, now)
             else:
                 self._write_together(held.event, held.offsets, now)
@@ -168,9 +180,8 @@ class LogObserver:
         if offsets.count == 1 or not isinstance(event, RecordFailed):
             self._write(event, 0, now)
             return
-        text = one_line(
-            _with_subject(event, event.text_of(str(offsets), offsets.count)), limit=LONGEST_TOGETHER
-        )
+        text = _with_subject(event, event.text_of(str(offsets), offsets.count))
+        text = one_line(text, limit=LONGEST_SHARED_LINE)
         self._log(event, text, {"offsets": str(offsets), "records": offsets.count}, now)
 
     def _log(self, event: Event, text: str, extra: dict[str, Any], now: float) -> None:
@@ -182,49 +193,46 @@ class LogObserver:
             )
 
     def _traceback_of(self, event: Event, now: float) -> BaseException | None:
-        """The error whose traceback helps: the application's own, of each kind of failure once a
-        second.
-        """
+        """Return the error whose traceback is logged: of each kind of failure one a second."""
         error: BaseException | None = getattr(event, "error", None)
         if isinstance(error, HandlerError):
             error = error.__cause__
         if isinstance(error, ReactiveKafkaError):
-            # The text of this package's errors says everything.
+            # The texts of this package's errors say everything.
             return None
         if error is None or not isinstance(event, FailureEvent):
             return error
-        return None if self._tracebacks.take((event.channel, event.kind()), now) is None else error
+        if self._tracebacks.take((event.channel, event.kind()), now) is None:
+            return None
+        return error
 
 
-_LED_TO = (ChannelStateChanged, ChannelFailed, SettledNotStored)
+# Events that are often caused by events held back.
+_CONSEQUENCES = (ChannelStateChanged, ChannelFailed, SettledNotStored)
 
 
-def _leads_to(held: Event, event: Event) -> bool:
-    """Whether *event* may have followed from *held*, so that its line must come later."""
-    if (
-        not isinstance(held, ChannelEvent)
-        or not isinstance(event, ChannelEvent)
-        or held.channel != event.channel
-    ):
+def _may_have_caused(held: Event, event: Event) -> bool:
+    """True if *held* may have caused *event*, so that its line must come first."""
+    if not isinstance(held, ChannelEvent) or not isinstance(event, ChannelEvent):
         return False
-    if isinstance(event, _LED_TO) or isinstance(held, OffsetReset):
+    if held.channel != event.channel:
+        return False
+    if isinstance(event, _CONSEQUENCES) or isinstance(held, OffsetReset):
         return True
-    return (
-        isinstance(held, FailureEvent)
-        and getattr(event, "partition", held.partition) == held.partition
-    )
+    if not isinstance(held, FailureEvent):
+        return False
+    # A failed record may have caused an event of its partition, or one of the whole channel.
+    return bool(getattr(event, "partition", held.partition) == held.partition)
 
 
 def _with_subject(event: Event, text: str) -> str:
-    """The text of a line. It begins with the name of the channel, and leaves it out where the text
-    names it again.
-    """
+    """Put the channel's name before a text, and remove it inside the text."""
     subject = event.subject()
     if not subject:
         return text
     if isinstance(event, ChannelEvent):
         named = f"channel {event.channel!r}"
-        # Most texts do not name it, and need no pattern.
+        # Most texts do not contain the name, so look for that before matching a pattern.
         if named in text:
             in_full = rf"(?:\b(?:incoming|outgoing) )?{re.escape(named)}"
             text = re.sub(f"{in_full}: ", "", text)

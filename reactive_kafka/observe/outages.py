@@ -1,6 +1,4 @@
-"""Which failed attempts to reach brokers are told: one for each outage and each of its reasons.
-Pure.
-"""
+"""Reports outages of brokers, once for each reason of an outage. Pure."""
 
 from __future__ import annotations
 
@@ -10,42 +8,43 @@ from reactive_kafka.observe.events.base import Observer
 from reactive_kafka.observe.events.channel import BrokerAvailable, BrokerUnavailable
 
 MOST_REASONS = 10
-"""How many reasons of one outage are told. Readiness has the last one in any case."""
+"""How many reasons of one outage are reported. Readiness shows the last one in any case."""
 
 _NUMBERS = re.compile(r"\d+")
 
 
 class OutageReports:
-    """Tells the outages of one channel, whose clients look for the brokers each for itself, again
-    and again.
+    """Reports the outages of one channel, each of whose clients tries to connect again and again.
 
-    The reason may change with each attempt: a port, the id of a node, the time that was waited for.
-    So reasons that differ in numbers only are one, and one that was told is not told again before
-    the outage is over.
+    A reason may contain numbers that change with each attempt: a port, the id of a node, the time
+    that was waited. So reasons that differ only in numbers count as one. Each is reported once in
+    an outage.
     """
 
     def __init__(self, channel: str, observer: Observer) -> None:
         self._channel = channel
         self._observer = observer
-        self._since = 0.0
-        self._away: set[object] = set()
-        self._told: set[str] = set()
+        self._started_at = 0.0
+        self._clients_away: set[object] = set()
+        # With their numbers replaced.
+        self._reported_reasons: set[str] = set()
 
     def away(self, client: object, reason: str, now: float) -> None:
-        """A client does not reach the brokers, or is refused by them."""
-        if not self._away:
-            self._since = now
-        self._away.add(client)
+        """Note that a client does not reach the brokers, or that they refuse it."""
+        if not self._clients_away:
+            self._started_at = now
+        self._clients_away.add(client)
         kind = _NUMBERS.sub("#", reason)
-        if kind not in self._told and len(self._told) < MOST_REASONS:
-            self._told.add(kind)
+        if kind not in self._reported_reasons and len(self._reported_reasons) < MOST_REASONS:
+            self._reported_reasons.add(kind)
             self._observer.on(BrokerUnavailable(channel=self._channel, reason=reason))
 
     def back(self, client: object, now: float) -> None:
-        """A client can work. The outage is over when all of them can."""
-        if client not in self._away:
+        """Note that a client works. The outage is over when all of them do."""
+        if client not in self._clients_away:
             return
-        self._away.remove(client)
-        if not self._away:
-            self._told.clear()
-            self._observer.on(BrokerAvailable(channel=self._channel, away_s=now - self._since))
+        self._clients_away.remove(client)
+        if not self._clients_away:
+            self._reported_reasons.clear()
+            away_s = now - self._started_at
+            self._observer.on(BrokerAvailable(channel=self._channel, away_s=away_s))

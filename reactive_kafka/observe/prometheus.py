@@ -1,13 +1,12 @@
-"""Gives the facts to Prometheus at each scrape. The only import of prometheus_client.
+"""Turns facts into Prometheus metrics at each scrape. Only this module imports prometheus_client.
 
-Nothing is counted here and nothing happens per record: the collector reads plain numbers when
-asked.
+Nothing is counted here, and nothing happens for each record: the collector reads the facts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from itertools import accumulate
 from typing import Any
 
@@ -36,39 +35,45 @@ _FAMILIES = {
 }
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
-# For annotations elsewhere: only this module imports the library.
+# Other modules use this name in annotations, because they do not import the library.
 Registry = CollectorRegistry
 Value = float | DurationHistogram
 Sample = tuple[Metric, Value, tuple[str, ...]]
 
 
 def registry(facts: Callable[[], AppFacts]) -> Registry:
-    """A registry whose collector calls *facts* at each scrape; users may register metrics of their
-    own.
+    """Return a registry whose collector calls *facts* at each scrape.
 
-    ``register`` rejects a metric with one of our names.
+    Applications may register metrics of their own in it. ``register`` rejects our names.
     """
-    result = _Registry(auto_describe=False)
-    result.register(_Ours(facts, result))
+    result = _AppRegistry(auto_describe=False)
+    result.register(_FactsCollector(facts, result))
     return result
 
 
 def snapshot(source: Registry) -> Collector:
-    """What *source* collects now, as a collector that does not change.
+    """Collect the metrics of *source* now, and return a collector that gives them unchanged.
 
-    Collecting reads the application and belongs on its loop; a thread may render the snapshot. Of
-    our own metrics only the facts are read now: 10,000 partitions have 130,000 samples.
+    Collecting reads the application, so it belongs on its loop; a thread may render the snapshot.
+    Of our own metrics only the facts are read now. Their samples are made when the snapshot is
+    rendered, because 10,000 partitions have 130,000 of them.
     """
-    with source.deferring() if isinstance(source, _Registry) else nullcontext():
+    if isinstance(source, _AppRegistry):
+        with source.deferring():
+            families = tuple(source.collect())
+    else:
         families = tuple(source.collect())
     return _Snapshot(families)
 
 
-class _Registry(CollectorRegistry):
+class _AppRegistry(CollectorRegistry):
+    """A registry that can collect facts without making samples of them."""
+
     is_deferring = False
 
     @contextmanager
     def deferring(self) -> Iterator[None]:
+        """Collect `_DeferredFamilies` within this block."""
         self.is_deferring = True
         try:
             yield
@@ -76,8 +81,10 @@ class _Registry(CollectorRegistry):
             self.is_deferring = False
 
 
-class _Ours(Collector):
-    def __init__(self, facts: Callable[[], AppFacts], registry: _Registry) -> None:
+class _FactsCollector(Collector):
+    """Collects our own metrics."""
+
+    def __init__(self, facts: Callable[[], AppFacts], registry: _AppRegistry) -> None:
         self._facts = facts
         self._registry = registry
 
@@ -86,11 +93,13 @@ class _Ours(Collector):
 
     def collect(self) -> Iterable[Family]:
         facts = self._facts()
-        return [_Deferred(facts)] if self._registry.is_deferring else _collected(facts)
+        if self._registry.is_deferring:
+            return [_DeferredFamilies(facts)]
+        return _families(facts)
 
 
-class _Deferred(Family):
-    """Stands for all of our families until they are rendered."""
+class _DeferredFamilies(Family):
+    """A placeholder for all of our families, until they are rendered."""
 
     def __init__(self, facts: AppFacts) -> None:
         super().__init__("deferred", "", "gauge")
@@ -98,30 +107,33 @@ class _Deferred(Family):
 
 
 class _Snapshot(Collector):
+    """Families that were collected earlier."""
+
     def __init__(self, families: Iterable[Family]) -> None:
-        self._families = families
+        self._collected = families
 
     def collect(self) -> Iterator[Family]:
-        for family in self._families:
-            yield from _collected(family.facts) if isinstance(family, _Deferred) else (family,)
+        for family in self._collected:
+            if isinstance(family, _DeferredFamilies):
+                yield from _families(family.facts)
+            else:
+                yield family
 
 
 def is_openmetrics(accept_header: str) -> bool:
-    """Whether it asks for OpenMetrics, and not for Prometheus text."""
-    # We look at the media type only: the library's parser fails on malformed versions and echoes
-    # unknown ones.
+    """True if the header asks for OpenMetrics, False for Prometheus text."""
+    # Compare the media type only: the library's parser fails on malformed versions, and repeats
+    # unknown ones in its answer.
     return OPENMETRICS.partition(";")[0] in accept_header
 
 
 def render(source: Collector, accept_header: str) -> tuple[bytes, str]:
-    """The body and content type of a scrape: Prometheus text, or OpenMetrics if *accept_header*
-    asks for it.
-    """
+    """Return the body and the content type of a scrape: Prometheus text or OpenMetrics."""
     encode, content_type = choose_encoder(OPENMETRICS if is_openmetrics(accept_header) else "")
     return encode(source), content_type
 
 
-def _collected(facts: AppFacts) -> Iterable[Family]:
+def _families(facts: AppFacts) -> Iterable[Family]:
     families = {metric.name: _family(metric) for metric in CATALOGUE}
     for metric, value, labels in _samples(facts):
         if isinstance(value, DurationHistogram):
@@ -136,7 +148,7 @@ def _family(metric: Metric) -> Any:
 
 
 def _buckets(histogram: DurationHistogram) -> list[tuple[str, float]]:
-    """Cumulative counts by upper bound, as the exposition format requires."""
+    """Return cumulative counts by upper bound, as the exposition format requires."""
     bounds = (*map(str, histogram.bounds), "+Inf")
     return list(zip(bounds, map(float, accumulate(histogram.counts)), strict=True))
 
@@ -156,8 +168,9 @@ def _samples(facts: AppFacts) -> Iterator[Sample]:
 
 
 def _up(facts: AppFacts) -> Iterator[Sample]:
-    """One series per name: an incoming and an outgoing channel with the same name are up only
-    together.
+    """Return one sample for each channel name.
+
+    If an incoming and an outgoing channel have the same name, both must be up.
     """
     channels = {channel.channel for channel in facts.channels} | {
         channel.channel for channel in facts.outgoing
@@ -174,7 +187,7 @@ def _channel(facts: ChannelFacts) -> Iterator[Sample]:
     yield names.DELIVERY_DELAY, facts.delivery_delays, channel
     yield names.RECORD_AGE, facts.record_ages, channel
     yield names.RETRIES, facts.retries, channel
-    yield names.OUTPUTS_LOST, sum(one.outputs_lost for one in facts.totals.values()), channel
+    yield names.OUTPUTS_LOST, sum(totals.outputs_lost for totals in facts.totals.values()), channel
     yield names.PAUSED_PARTITIONS, sum(partition.paused for partition in facts.partitions), channel
     yield names.ABANDONED_HANDLERS, facts.abandoned_handlers, channel
     yield names.DUPLICATES_DROPPED, facts.duplicates_dropped, channel
@@ -196,7 +209,7 @@ def _skipped(facts: ChannelFacts) -> Mapping[str, int]:
 
 
 def _partitions(facts: ChannelFacts) -> Iterator[Sample]:
-    """Gauges of the assigned partitions: their series end with the assignment."""
+    """Return the gauges of the assigned partitions; their series end with the assignment."""
     for partition in facts.partitions:
         labels = _labels(facts.channel, partition.partition)
         yield names.RECORDS_IN_FLIGHT, partition.in_flight, labels
@@ -211,12 +224,12 @@ def _partitions(facts: ChannelFacts) -> Iterator[Sample]:
 
 
 def _totals(facts: ChannelFacts) -> Iterator[Sample]:
-    """Counters of every partition that was ever ours: they outlive an assignment, so that they
-    never decrease.
+    """Return the counters of every partition that this process ever had.
 
-    They start at 0 with the assignment, so that a first nack between two scrapes is an increase.
+    They outlive the assignment, because a counter must not decrease. They start at 0 with the
+    assignment, so that a first nack between two scrapes counts as an increase.
     """
-    assigned = {one.partition: PartitionTotals() for one in facts.partitions}
+    assigned = {partition.partition: PartitionTotals() for partition in facts.partitions}
     for partition, totals in (assigned | dict(facts.totals)).items():
         labels = _labels(facts.channel, partition)
         yield names.RECORDS_RECEIVED, totals.received, labels
@@ -242,9 +255,7 @@ def _spark(facts: SparkFacts) -> Iterator[Sample]:
 def _by(
     metric: Metric, counts: Mapping[str, int], labels: tuple[str, ...], expected: tuple[str, ...]
 ) -> Iterator[Sample]:
-    """One series per key, 0 for an expected one without a count: a rate needs a start to count
-    from.
-    """
+    """Return one sample for each key. Expected keys start at 0, or a rate would miss the first."""
     for key in dict.fromkeys((*expected, *counts)):
         yield metric, counts.get(key, 0), (*labels, key)
 

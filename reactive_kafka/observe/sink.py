@@ -1,4 +1,4 @@
-"""Where a process writes its log lines: nobody waits there for whoever reads them."""
+"""A log handler that never waits for the reader of a process's log lines."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from contextlib import suppress
 from typing import TextIO
 
 MOST_HELD = 1 << 20
-"""Bytes of lines that wait for a reader; what comes on top is dropped, and counted."""
-PIECE = getattr(select, "PIPE_BUF", 512)
-"""Bytes that a pipe takes at once where it says that it takes some."""
-LOOK_S = 0.1
-# How long the end of a process waits for its reader.
-CLOSING_S = 1.0
+"""Bytes of lines that wait for the reader. Lines beyond that are dropped and counted."""
+WRITE_SIZE = getattr(select, "PIPE_BUF", 512)
+"""Bytes that a pipe takes without blocking if poll() reports it as writable."""
+POLL_INTERVAL_S = 0.1
+# How long the end of a process waits for the reader.
+FLUSH_TIMEOUT_S = 1.0
 
 
 class Sink(logging.StreamHandler[TextIO]):
-    """Writes lines to a stream, and holds back what its reader does not take: a full pipe would
-    stop the event loop.
+    """Writes lines to a stream, and holds back what its reader does not take.
 
-    While some are held, a thread looks for the reader. A stream that is no file of the system is
-    written to as ever.
+    Otherwise a full pipe would block the event loop. While lines are held, a thread writes them as
+    the reader takes them. A stream without a file descriptor is written to directly.
     """
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
         self._held = bytearray()
         self._dropped = 0
-        self._is_watched = False
+        # The thread that writes held lines is running.
+        self._has_writer = False
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a line, or hold it back."""
@@ -41,71 +41,70 @@ class Sink(logging.StreamHandler[TextIO]):
             super().emit(record)
             return
         try:
-            self._take(record)
-            self._pour(descriptor)
-            if self._held and not self._is_watched:
-                self._is_watched = True
+            self._hold(record)
+            self._write_held(descriptor)
+            if self._held and not self._has_writer:
+                self._has_writer = True
                 threading.Thread(
-                    target=self._watch, name="log lines held back", daemon=True
+                    target=self._write_until_empty, name="log lines held back", daemon=True
                 ).start()
         except Exception:
             self.handleError(record)
 
     def flush(self) -> None:
-        """Give the reader a moment for what is held: this may be the end of the process."""
-        give_up = time.monotonic() + CLOSING_S
+        """Wait a moment for the reader of held lines, because the process may be about to end."""
+        deadline = time.monotonic() + FLUSH_TIMEOUT_S
         with suppress(OSError):
-            while (
-                self._held
-                and (descriptor := self._descriptor()) is not None
-                and time.monotonic() < give_up
-            ):
+            while self._held:
+                descriptor = self._descriptor()
+                if descriptor is None or time.monotonic() >= deadline:
+                    break
                 self.acquire()
                 try:
-                    self._pour(descriptor, LOOK_S)
+                    self._write_held(descriptor, POLL_INTERVAL_S)
                 finally:
                     self.release()
         super().flush()
 
     def _descriptor(self) -> int | None:
         if not isinstance(self.stream, io.TextIOWrapper) or not hasattr(select, "poll"):
-            # What somebody has put in its place has to see each line.
+            # Something else has been put in place of the stream, to see each line.
             return None
         try:
             return self.stream.fileno()
         except (OSError, ValueError):
-            # Text in memory, or closed.
+            # The stream is in memory, or closed.
             return None
 
-    def _take(self, record: logging.LogRecord) -> None:
+    def _hold(self, record: logging.LogRecord) -> None:
         line = self._encoded(record)
         if len(self._held) + len(line) > MOST_HELD:
             self._dropped += 1
             return
-        self._tell_dropped()
+        self._hold_report_of_dropped()
         self._held += line
 
-    def _tell_dropped(self) -> None:
+    def _hold_report_of_dropped(self) -> None:
         if self._dropped:
             text = "%d log lines were dropped: nobody read them"
-            told = logging.LogRecord(
+            report = logging.LogRecord(
                 "reactive_kafka", logging.WARNING, __file__, 0, text, (self._dropped,), None
             )
             self._dropped = 0
-            self._held += self._encoded(told)
+            self._held += self._encoded(report)
 
     def _encoded(self, record: logging.LogRecord) -> bytes:
         return (self.format(record) + self.terminator).encode(
             self.stream.encoding or "utf-8", "backslashreplace"
         )
 
-    def _pour(self, descriptor: int, wait_s: float = 0.0) -> None:
-        """Write what the reader takes by now; what can be written to nobody is given up."""
+    def _write_held(self, descriptor: int, wait_s: float = 0.0) -> None:
+        """Write held lines while the reader takes them. Without a reader they are dropped."""
         poll = select.poll()
         poll.register(descriptor, select.POLLOUT)
         while self._held and poll.poll(wait_s * 1000):
             try:
-                written = os.write(descriptor, self._held[:PIECE])
+                written = os.write(descriptor, self._held[:WRITE_SIZE])
             except BlockingIOError:
                 return
             except OSError:
@@ -113,23 +112,23 @@ class Sink(logging.StreamHandler[TextIO]):
                 raise
             del self._held[:written]
             if not self._held:
-                self._tell_dropped()
+                self._hold_report_of_dropped()
 
-    def _watch(self) -> None:
-        """Write what is held as the reader takes it, until nothing is."""
+    def _write_until_empty(self) -> None:
+        """Write held lines as the reader takes them, until none is left."""
         while True:
-            time.sleep(LOOK_S)
+            time.sleep(POLL_INTERVAL_S)
             self.acquire()
             try:
                 descriptor = self._descriptor()
                 if descriptor is not None:
-                    self._pour(descriptor)
+                    self._write_held(descriptor)
                 if not self._held or descriptor is None:
-                    self._is_watched = False
+                    self._has_writer = False
                     return
             except OSError:
-                # The reader has gone.
-                self._is_watched = False
+                # The reader has closed its end.
+                self._has_writer = False
                 return
             finally:
                 self.release()

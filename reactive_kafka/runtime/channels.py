@@ -37,7 +37,7 @@ from reactive_kafka.runtime.tracing import RunTracing
 from reactive_kafka.tasks import Fails, HomeLoop, each, outcome_of, told_of
 
 if TYPE_CHECKING:
-    from reactive_kafka.spark.batches.function import SparkFunction
+    from reactive_kafka.spark.batches.spark_function import SparkFunction
     from reactive_kafka.spark.channel.runner import SparkRunner
 
 
@@ -65,7 +65,7 @@ class RunChannels:
         modes = {one.settings.spark.mode for one in incoming.values() if one.spark is not None}
         self._spark = spec.spark if modes else None
         if modes and self._spark is None:
-            from reactive_kafka.spark.session.engine import SparkEngine
+            from reactive_kafka.spark.session.spark_engine import SparkEngine
 
             self._spark = SparkEngine(spec.settings.spark, ranges="ranges" in modes)
         self.home = HomeLoop()

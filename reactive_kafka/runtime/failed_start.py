@@ -10,7 +10,7 @@ from types import TracebackType
 
 from reactive_kafka.errors import describe
 from reactive_kafka.handlers.signature import RAISED_BY
-from reactive_kafka.observe.events import Guard
+from reactive_kafka.observe.events import SafeCaller
 from reactive_kafka.observe.log_setup import LOGGER, logs_as_text
 
 _MACHINERY = (
@@ -43,7 +43,7 @@ def tell_failed_start(error: Exception) -> bool:
     if logs_as_text():
         print(f"Error: {text}\n{''.join(traceback.format_exception(own))}", end="", file=sys.stderr)
     else:
-        Guard().call(lambda: LOGGER.error("%s", text, exc_info=own))
+        SafeCaller().call(lambda: LOGGER.error("%s", text, exc_info=own))
     return True
 
 

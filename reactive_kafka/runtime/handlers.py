@@ -33,7 +33,7 @@ from reactive_kafka.handlers.spec import IncomingSpec
 from reactive_kafka.outgoing.handler_outputs import Outputs, TransactionalOutputs
 from reactive_kafka.outgoing.memory import Target
 from reactive_kafka.outgoing.transactions.exactly_once import ExactlyOnce
-from reactive_kafka.tracing.calls import CallSpans
+from reactive_kafka.tracing.call_spans import CallSpans
 from reactive_kafka.verdicts.delivery_hook import Call
 from reactive_kafka.verdicts.unawaited import checking
 

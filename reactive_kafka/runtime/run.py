@@ -24,10 +24,10 @@ from reactive_kafka.observe.events import (
     EmbeddedBrokerStarted,
     EndFailed,
     Event,
-    Guard,
     HookFailed,
     Observer,
     Observers,
+    SafeCaller,
 )
 from reactive_kafka.observe.facts import AppFacts, SparkFacts
 from reactive_kafka.runtime.channels import RunChannels
@@ -59,7 +59,7 @@ class Run:
         self._spec = spec
         self._clock = spec.clock
         # A logging handler that raises must not end the run.
-        self._log = Guard()
+        self._log = SafeCaller()
         self._end_of_run = EndOfRun(self.ask_to_stop, self._log) if spec.until_end else None
         more = [self] * spec.exit_on_failure + (
             [self._end_of_run] if self._end_of_run is not None else []

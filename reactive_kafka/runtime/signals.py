@@ -21,7 +21,7 @@ from typing import Any
 
 from reactive_kafka.config.settings import Settings
 from reactive_kafka.handlers.calls import calls_in_threads
-from reactive_kafka.observe.events import Guard
+from reactive_kafka.observe.events import SafeCaller
 from reactive_kafka.runtime.run import Run
 
 logger = logging.getLogger("reactive_kafka")
@@ -68,7 +68,7 @@ def run_as_process(
         )
         with StopSignals(ask_to_stop, drain_s, lambda: run.lag.last_turn, run.exit_code):
             await start(run)
-            Guard().call(
+            SafeCaller().call(
                 logger.info,
                 "started: configuration %s, brokers %s, %d incoming and %d outgoing channels, HTTP %s",
                 settings.source,
@@ -161,7 +161,7 @@ class StopSignals:
             if (now > deadline and is_blocked) or now > deadline + CLOSING_S:
                 why = "the event loop is blocked" if is_blocked else "closing did not end"
                 text = "exit after the drain's deadline: %s; what was in flight stays uncommitted"
-                Guard().call(logger.warning, text, why)
+                SafeCaller().call(logger.warning, text, why)
                 exit_now(self._code())
 
 

@@ -28,7 +28,7 @@ from reactive_kafka.tracing.tracer import check_tracing
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-    from reactive_kafka.spark.session.engine import SparkEngine
+    from reactive_kafka.spark.session.spark_engine import SparkEngine
 
 
 OpenStore = Callable[[CheckpointSettings], CheckpointStore]
@@ -120,7 +120,7 @@ def check_extras(
         _check_clients(settings)
     on_spark = [channel.settings for channel in spec.incoming.values() if channel.spark is not None]
     if on_spark and spark:
-        from reactive_kafka.spark.session.engine import maker_for
+        from reactive_kafka.spark.session.spark_engine import maker_for
 
         places = [
             one.place("spark.mode", "ranges") for one in on_spark if one.spark.mode == "ranges"

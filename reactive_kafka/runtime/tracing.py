@@ -13,8 +13,13 @@ from reactive_kafka.config.tables import TracingSettings
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.outgoing.channel import OutgoingChannel
 from reactive_kafka.outgoing.memory import MemoryTarget
-from reactive_kafka.tracing.calls import CallSpans
-from reactive_kafka.tracing.sends import SendSpans, TracedChannel, TracedMemory, TracedTransactions
+from reactive_kafka.tracing.call_spans import CallSpans
+from reactive_kafka.tracing.send_spans import (
+    SendSpans,
+    TracedChannel,
+    TracedMemory,
+    TracedTransactions,
+)
 from reactive_kafka.tracing.tracer import tracing_of
 
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from reactive_kafka.channel.until_end import UntilEnd
 from reactive_kafka.observe.events import (
     Event,
-    Guard,
     HandlerAbandoned,
+    SafeCaller,
     SettledNotStored,
     TopicMissing,
 )
@@ -22,7 +22,7 @@ logger = logging.getLogger("reactive_kafka")
 class EndOfRun:
     """Asks for the stop at the end, and knows whether the run has done what it was there for."""
 
-    def __init__(self, ask_to_stop: Callable[[], None], log: Guard) -> None:
+    def __init__(self, ask_to_stop: Callable[[], None], log: SafeCaller) -> None:
         self._ask_to_stop = ask_to_stop
         self._log = log
         self._is_reached = False

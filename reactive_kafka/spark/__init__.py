@@ -1,3 +1,1 @@
-"""Batches of records on Spark: columns, job, outcome. Nothing here is imported unless a channel
-asks for it.
-"""
+"""Batches of records on Spark. An application imports this only if a channel has a Spark function."""

@@ -1,6 +1,4 @@
-"""For the tests of applications: an application on a broker in memory, time that a test turns,
-records.
-"""
+"""Tools for testing applications: an in-memory broker, virtual time, spies on handlers."""
 
 from reactive_kafka.broker.memory.broker import MemoryBroker
 from reactive_kafka.testing.app import TestApp, record
@@ -10,7 +8,7 @@ from reactive_kafka.testing.clock import (
     VirtualTimeLoop,
     run_in_virtual_time,
 )
-from reactive_kafka.testing.settling import NotSettledError
+from reactive_kafka.testing.settlement import NotSettledError
 from reactive_kafka.testing.spies import HandlerCall, HandlerSpy
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""An application under test, its handlers on an in-memory broker; and raw records for tests."""
+"""``TestApp``, which runs an application under test; ``record``, a raw record for a test."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.records import RecordBytes, TopicPartition
 from reactive_kafka.testing.clock import NOVEMBER_2023, VirtualTimeLoop
 from reactive_kafka.testing.cluster import Cluster, InMemory
-from reactive_kafka.testing.kafka import RealKafka
-from reactive_kafka.testing.settling import Causes, Settling
+from reactive_kafka.testing.encoding import encode_for_channel
+from reactive_kafka.testing.real_kafka import RealKafka
+from reactive_kafka.testing.settlement import LastErrors, SettlementCheck
 from reactive_kafka.testing.spies import HandlerSpy, Spies
-from reactive_kafka.testing.values import written
 
 _WITHOUT_HTTP: Mapping[str, Any] = {"http": {"enabled": False}}
-_IN_MEMORY: Mapping[str, Any] = {"schema_registry": {"url": "memory://"}}
+_REGISTRY_IN_MEMORY: Mapping[str, Any] = {"schema_registry": {"url": "memory://"}}
 
 
 class TestApp:
-    """Runs an application's own handlers on an in-memory broker, with groups, rebalances and
-    commits; HTTP is off.
+    """Runs the handlers of an application on an in-memory broker; HTTP is off.
 
-    It is ready when its block begins: every channel with a handler has its partitions, so that what
-    is sent from there on is read whatever ``auto_offset_reset`` says. The end of the block stops
-    the application; at once, if the block has raised.
+    The broker has groups, rebalances and commits. When the block begins, every channel with a
+    handler has its partitions, so the channels read what the test sends, whatever
+    ``auto_offset_reset`` says. The end of the block stops the application. If the block has raised,
+    it stops without waiting for records in flight.
 
         async with TestApp(app) as test:
             await test.send("orders", {"id": 1})
@@ -41,16 +41,16 @@ class TestApp:
             assert test.records("invoices")[0].value == b'{"order":1}'
 
     Args:
-        app: The application; it can be run again afterwards.
-        config: Takes the place of the application's own configuration: a file, several, or tables.
+        app: The application. It can be run again afterwards.
+        config: Replaces the application's own configuration: a file, several files, or tables.
         real: Run on a real Kafka instead: the one that ``REACTIVE_KAFKA_TEST_BOOTSTRAP=host:port``
-            names, else an Apache Kafka that is started on this machine once a process.
-        broker: To share one between several; None makes a new one.
-        overrides: Nested tables over the configuration.
-        start_timeout_s: How long the channels may take to get their partitions.
+            names, else an Apache Kafka that is started on this machine once for each process.
+        broker: A broker that several applications share. None makes a new one.
+        overrides: Nested tables that replace single settings of the configuration.
+        start_timeout_s: How long the channels may take to get their partitions, in seconds.
     """
 
-    # The name begins like a test's, and pytest is not to collect it.
+    # pytest would collect it as a test, because of its name.
     __test__ = False
 
     def __init__(
@@ -67,18 +67,18 @@ class TestApp:
         self._config = config
         self._memory = InMemory(broker, is_shared=True) if broker is not None else None
         if real and broker is not None:
-            raise ValueError("real=True runs on a real Kafka, and broker= names one in memory")
+            raise ValueError("real=True and broker= exclude each other: leave one of them out")
         self._real = RealKafka() if real else None
         self._overrides = overrides or {}
         self._start_timeout_s = start_timeout_s
         self._spies = Spies()
-        self._stage = AsyncExitStack()
-        # That it runs on.
+        self._running = AsyncExitStack()
+        # The loop that the application runs on.
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def broker(self) -> MemoryBroker:
-        """The broker in memory: topics, logs, groups, commits, and faults at will.
+        """The broker in memory: topics, logs, groups and commits. It can also be made to fail.
 
         Raises:
             RuntimeError: The test runs on a real Kafka.
@@ -91,7 +91,7 @@ class TestApp:
 
     def _in_memory(self) -> InMemory:
         if self._memory is None:
-            # Not before: its clock is the loop's.
+            # Made as late as this because its clock is that of the running loop.
             self._memory = InMemory(MemoryBroker(_clock()), is_shared=False)
         return self._memory
 
@@ -103,54 +103,52 @@ class TestApp:
         self._loop = asyncio.get_running_loop()
         if self._real is not None and isinstance(self._loop, VirtualTimeLoop):
             raise RuntimeError(
-                "a real Kafka takes real time: no test in virtual time can wait for it"
+                "a test in virtual time cannot use a real Kafka, which needs real time"
             )
         app = self.app
         cluster = self._cluster
-        causes = Causes()
-        self._settling = Settling(app, cluster, causes)
+        errors = LastErrors()
+        self._settlement = SettlementCheck(app, cluster, errors)
         async with AsyncExitStack() as stack:
-            there = await cluster.overrides()
+            cluster_overrides = await cluster.overrides()
             stack.push_async_callback(cluster.close)
             self._spies.clear()
-            clock = _clock()
-            fit = self._spies.put
-            stage = app._staged(
-                connector=cluster.connector,
-                clock=clock,
-                observer=causes,
-                fit=fit,
-                source=self._config,
+            own_overrides = stack.enter_context(
+                app._staged(
+                    connector=cluster.connector,
+                    clock=_clock(),
+                    observer=errors,
+                    fit=self._spies.install,
+                    source=self._config,
+                )
             )
-            own = stack.enter_context(stage)
-            overrides = _merged(_merged(own or {}, self._overrides), _merged(_WITHOUT_HTTP, there))
-            if (
-                app.configure(overrides=overrides).schema_registry.url
-                and "schema_registry" not in self._overrides
-            ):
-                app.configure(overrides=_merged(overrides, _IN_MEMORY))
+            overrides = _merged(own_overrides or {}, self._overrides)
+            overrides = _merged(overrides, _merged(_WITHOUT_HTTP, cluster_overrides))
+            settings = app.configure(overrides=overrides)
+            if settings.schema_registry.url and "schema_registry" not in self._overrides:
+                # A test must not register schemas in the registry of the application.
+                app.configure(overrides=_merged(overrides, _REGISTRY_IN_MEMORY))
             await cluster.open(app)
             stack.push_async_exit(self._stop)
             await app.start()
-            await self._settling.joined(self._start_timeout_s)
-            self._stage = stack.pop_all()
+            await self._settlement.wait_until_assigned(self._start_timeout_s)
+            self._running = stack.pop_all()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: Any
     ) -> None:
-        await self._stage.__aexit__(kind, error, trace)
+        await self._running.__aexit__(kind, error, trace)
 
     async def _stop(self, kind: type[BaseException] | None, *_: object) -> None:
         await self.app.stop(drain=kind is None)
 
     def handler(self, function: Callable[..., Any]) -> HandlerSpy:
-        """The spy on a handler, by its function: ``test.handler(invoice).calls`` are its calls, the
-        oldest first.
+        """Return the spy on a handler: ``test.handler(invoice).calls``, oldest first.
 
         Raises:
-            LookupError: It is no handler of the application, or the block has not begun. Functions
-                on Spark and sources have no spies.
+            LookupError: *function* is no handler of the application, or the block has not begun.
+                Functions on Spark and sources have no spies.
         """
         return self._spies.of(function)
 
@@ -166,93 +164,95 @@ class TestApp:
         """Write a record to the topic of an incoming channel, or to a topic.
 
         Args:
-            channel_or_topic: A channel's name, else a topic's.
-            value: Bytes and None as they are; anything else in the format of the channel's
-                ``value_deserializer``, or a string as UTF-8 and everything else (models,
-                dataclasses, dicts, numbers) as JSON. A format with schemas has that of the
-                channel's ``schema`` table, of the model, or of the handler's. A CloudEvent is
-                written in binary mode, its data so.
-            key: Bytes, or a string as UTF-8.
-            partition: None: by key; without a key, partitions take turns.
+            channel_or_topic: The name of a channel, else of a topic.
+            value: Bytes and None are written as they are, other values in the format of the
+                channel's ``value_deserializer``. Without one, a string is written as UTF-8, and
+                everything else (models, dataclasses, dicts, numbers) as JSON. The schema is that of
+                the channel's ``schema`` table, of the value's model, or of the handler. A
+                CloudEvent is written in binary mode, its data in the same format.
+            key: Bytes, or a string that is written as UTF-8.
+            headers: Pairs of name and bytes.
+            partition: Its number. None: the key decides; without a key, partitions take turns.
 
         Raises:
             EncodeError: The value cannot be written in the channel's format.
-            ValueError: The channel reads several topics: name one of them. Or it is a memory
-                channel.
+            ValueError: The channel reads several topics, so name one of these instead. Or it is a
+                memory channel.
         """
         self._check_loop()
         if channel_or_topic in self.app.settings.memory:
-            how = f"send to it with app.emitter({channel_or_topic!r}), made before the application starts"
-            raise ValueError(f"{channel_or_topic!r} is a memory channel, no topic: {how}")
+            raise ValueError(
+                f"{channel_or_topic!r} is a memory channel, no topic: send to it with"
+                f" app.emitter({channel_or_topic!r}), made before the application starts"
+            )
         settings = self.app.settings.incoming.get(channel_or_topic)
         topic = _topic_of(settings) if settings is not None else channel_or_topic
-        key = key.encode() if isinstance(key, str) else key
-        made = await written(
+        event = await encode_for_channel(
             self.app, channel_or_topic, topic, value, tuple(headers), _clock().wall()
         )
-        record = RecordBytes(made.value, made.key if key is None else key, made.headers)
+        if key is None:
+            key = event.key
+        elif isinstance(key, str):
+            key = key.encode()
+        record = RecordBytes(event.value, key, event.headers)
         return await self._cluster.write(topic, record, partition)
 
     async def settled(self, timeout: float = 5.0, *, retries: bool = True) -> None:
-        """Wait until everything sent to the running channels is settled and committed; no commit
-        waits for its tick.
+        """Wait until every record sent to the running channels is settled and committed.
+
+        It commits what is settled, and does not wait for the next commit of a channel.
 
         Args:
-            timeout: In seconds; as long as records wait in retry topics, the delays of these are
-                added to it.
+            timeout: In seconds. While records wait in retry topics, their delays are added to it.
             retries: Wait for delayed retries, too.
 
         Raises:
-            NotSettledError: A channel has failed, or something is not settled or not committed by
-                then. ``__cause__`` is what its handler has raised.
+            NotSettledError: A channel has failed, or a record is not settled and committed within
+                the timeout. ``__cause__`` is the exception of its handler.
         """
         self._check_loop()
-        await self._settling.settled(timeout, retries=retries)
+        await self._settlement.wait_until_settled(timeout, retries=retries)
 
     def records(self, channel_or_topic: str) -> list[MemoryRecord]:
-        """What a topic (or the topic of an outgoing channel) holds: partition by partition, oldest
-        first.
+        """Return the records of a topic, or of an outgoing channel's topic, oldest first.
 
-        Of transactions, only what is committed.
+        Partition by partition. Records of a transaction appear when it is committed.
         """
         outgoing = self.app.settings.outgoing.get(channel_or_topic)
-        return list(
-            self._cluster.records(outgoing.topic if outgoing is not None else channel_or_topic)
-        )
+        topic = channel_or_topic if outgoing is None else outgoing.topic
+        return list(self._cluster.records(topic))
 
     def committed(self, channel: str) -> dict[TopicPartition, int]:
-        """partition -> what the channel's group has committed, of what it reads, where there is
-        something.
+        """Return partition -> committed position, of the partitions that a channel reads.
 
-        With ``commit_strategy = "checkpoint"``: what its store has, of the partitions that are its
-        own.
+        Partitions without a committed position are left out. With
+        ``commit_strategy = "checkpoint"`` the positions are those in the store, of the partitions
+        that the channel is assigned.
 
         Raises:
             KeyError: No such channel is configured.
         """
-        return Settling(self.app, self._cluster, Causes()).committed(channel)
+        return SettlementCheck(self.app, self._cluster, LastErrors()).committed(channel)
 
     def _check_loop(self) -> None:
-        """Refuse to wait for an application that stands still: its own loop does not run."""
+        """Refuse to wait on another loop: the application runs only while its own loop does."""
         if self._loop is not None and self._loop is not asyncio.get_running_loop():
-            why = "an async fixture has a loop of its own, and a test in virtual time, too: open TestApp in the test"
-            raise RuntimeError(f"this TestApp was started on another event loop: {why}")
+            raise RuntimeError(
+                "this TestApp was started on another event loop: an async fixture has a loop of its"
+                " own, and so has a test in virtual time. Open TestApp in the test"
+            )
 
 
 def _topic_of(settings: IncomingSettings) -> str:
     topics = settings.subscription.topics
-    if len(topics) != 1:
-        what = (
-            f"the pattern {settings.pattern!r}"
-            if settings.pattern is not None
-            else ", ".join(topics)
-        )
-        raise ValueError(f"channel {settings.name!r} reads {what}: name one of them")
-    return topics[0]
+    if len(topics) == 1:
+        return topics[0]
+    read = ", ".join(topics) if settings.pattern is None else f"the pattern {settings.pattern!r}"
+    raise ValueError(f"channel {settings.name!r} reads {read}: name one of its topics")
 
 
 def _clock() -> Clock:
-    """The clock of the running loop: virtual where its time is."""
+    """Return the clock of the running loop: virtual if its time is."""
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
@@ -260,15 +260,15 @@ def _clock() -> Clock:
     return loop.clock if isinstance(loop, VirtualTimeLoop) else SYSTEM_CLOCK
 
 
-def _merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(under)
-    for name, value in over.items():
-        below = merged.get(name)
-        merged[name] = (
-            _merged(below, value)
-            if isinstance(value, Mapping) and isinstance(below, Mapping)
-            else value
-        )
+def _merged(tables: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Return *tables* with *overrides* over them; tables that both have are merged."""
+    merged = dict(tables)
+    for name, value in overrides.items():
+        existing = merged.get(name)
+        if isinstance(value, Mapping) and isinstance(existing, Mapping):
+            merged[name] = _merged(existing, value)
+        else:
+            merged[name] = value
     return merged
 
 
@@ -280,12 +280,12 @@ def record(
     headers: Iterable[tuple[str, bytes | None]] = (),
     timestamp: int | None = int(NOVEMBER_2023 * 1000),
 ) -> MemoryRecord:
-    """A raw record as a broker client would hand it out.
+    """Return a raw record, as a broker client returns it.
 
     Args:
-        value: Bytes and None as they are, a string as UTF-8, anything else as JSON.
-        key: Bytes, or a string as UTF-8.
-        offset: Where it stands in its partition.
+        value: Bytes and None stay as they are. A string becomes UTF-8, any other value JSON.
+        key: Bytes, or a string that becomes UTF-8.
+        offset: Its offset in the partition.
         headers: Pairs of name and bytes.
         timestamp: Milliseconds since the epoch.
     """

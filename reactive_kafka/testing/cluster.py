@@ -1,4 +1,4 @@
-"""What an application under test runs on, as its :class:`TestApp` uses it."""
+"""The broker under a :class:`TestApp`: the interface that TestApp uses, and the one in memory."""
 
 from __future__ import annotations
 
@@ -13,48 +13,50 @@ from reactive_kafka.records import RecordFields, TopicPartition
 
 
 class Cluster(Protocol):
-    """A broker in memory, or a real one."""
+    """What an application under test runs on: a broker in memory, or a real one."""
 
-    # How often it may be asked where everything stands.
-    look_s: float
+    # Seconds between two looks at the offsets of the cluster.
+    poll_interval_s: float
 
     @property
     def connector(self) -> Connector | None:
-        """Makes the application's clients; None: its settings say where to."""
+        """Makes the application's clients. None: the application connects by its settings."""
 
     async def overrides(self) -> Mapping[str, Any]:
-        """What the application's configuration must say to lead there."""
+        """Return the settings that make the application use this cluster."""
 
     async def open(self, app: App) -> None:
-        """Make ready for an application, which is configured and not started."""
+        """Prepare for an application that is configured and not started."""
 
     async def close(self) -> None:
-        """The application has stopped."""
+        """Release what `open` took, after the application has stopped."""
 
     async def write(self, topic: str, record: RecordFields, partition: int | None) -> Written:
         """Write a record."""
 
     async def ends(self) -> Mapping[TopicPartition, int]:
-        """Where the log of each partition ends that the application reads or writes; others may be
-        left out.
+        """Return the end offset of each partition that the application reads or writes.
+
+        Partitions of other topics may be left out.
         """
 
     async def positions(self, group_id: str) -> Mapping[TopicPartition, int]:
-        """What a group has committed."""
+        """Return the committed offsets of a group."""
 
     def committed(self, group_id: str) -> Mapping[TopicPartition, int]:
-        """The same at once."""
+        """Return the committed offsets of a group, without awaiting."""
 
     def records(self, topic: str) -> Sequence[MemoryRecord]:
-        """What the test has made of a topic, partition by partition; of transactions, what is
-        committed.
+        """Return the records that the test has written, partition by partition.
+
+        Records of transactions are included once they are committed.
         """
 
 
 class InMemory:
-    """A broker in memory; closed at the end if it belongs to this test."""
+    """A cluster in memory. It is closed at the end unless several tests share it."""
 
-    look_s = 0.005
+    poll_interval_s = 0.005
 
     def __init__(self, broker: MemoryBroker, *, is_shared: bool) -> None:
         self.broker = broker
@@ -68,17 +70,16 @@ class InMemory:
         return {}
 
     async def open(self, app: App) -> None:
-        """Nothing to do: topics are made when they are used first."""
+        """Do nothing: the broker creates topics at their first use."""
 
     async def close(self) -> None:
         if not self._is_shared:
             await self.broker.close()
 
     async def write(self, topic: str, record: RecordFields, partition: int | None) -> Written:
-        key = record.key
-        value = record.value
-        headers = record.headers
-        return self.broker.produce(topic, value, key=key, headers=headers, partition=partition)
+        return self.broker.produce(
+            topic, record.value, key=record.key, headers=record.headers, partition=partition
+        )
 
     async def ends(self) -> Mapping[TopicPartition, int]:
         return {partition: self.broker.end(partition) for partition in self._partitions()}
@@ -88,7 +89,8 @@ class InMemory:
 
     def committed(self, group_id: str) -> Mapping[TopicPartition, int]:
         return {
-            partition: kept.offset for partition, kept in self.broker.committed(group_id).items()
+            partition: committed.offset
+            for partition, committed in self.broker.committed(group_id).items()
         }
 
     def records(self, topic: str) -> Sequence[MemoryRecord]:

@@ -1,8 +1,7 @@
-"""For pytest: fixtures ``kafka``, a real broker, and ``memory_broker``, one in memory; tests in
-virtual time.
+"""The pytest plugin: fixtures ``kafka`` and ``memory_broker``, and tests in virtual time.
 
-Loaded by pytest by itself where reactive_kafka is installed: in test runs of others, too, so it
-imports little.
+pytest loads it wherever reactive_kafka is installed, also in test runs of other projects. So it
+imports little at the top.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ BOOTSTRAP_VARIABLE = "REACTIVE_KAFKA_TEST_BOOTSTRAP"
 def kafka() -> Iterator[str]:
     """``host:port`` of a real Apache Kafka, one for the whole session.
 
-    ``REACTIVE_KAFKA_TEST_BOOTSTRAP=host:port`` names one that runs already; else it is started on
-    this machine, from jars that Maven fetches once. Where that cannot be done, the tests that ask
-    for it fail and say why.
+    ``REACTIVE_KAFKA_TEST_BOOTSTRAP=host:port`` names one that runs already. Otherwise one is
+    started on this machine, from jars that Maven fetches once. If that fails, the tests that use
+    the fixture fail and say why.
     """
     given = os.environ.get(BOOTSTRAP_VARIABLE)
     if given:
@@ -41,9 +40,7 @@ def kafka() -> Iterator[str]:
 
 @pytest.fixture
 def memory_broker() -> MemoryBroker:
-    """A new :class:`~reactive_kafka.testing.MemoryBroker`; hand its ``connector()`` to what is
-    tested.
-    """
+    """A new :class:`~reactive_kafka.testing.MemoryBroker`; pass its ``connector()`` to an App."""
     from reactive_kafka.broker.memory.broker import MemoryBroker
 
     return MemoryBroker()
@@ -51,55 +48,52 @@ def memory_broker() -> MemoryBroker:
 
 @pytest.fixture
 def virtual_time() -> FakeClock:
-    """Has an async test run in virtual time; the :class:`~reactive_kafka.testing.FakeClock` that it
-    runs by.
-    """
+    """The :class:`~reactive_kafka.testing.FakeClock` of an async test that runs in virtual time."""
     from reactive_kafka.testing.clock import FakeClock
 
     return FakeClock()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known, for ``--strict-markers``."""
+    """Declare the marker, or ``--strict-markers`` would refuse it."""
     config.addinivalue_line(
         "markers",
-        "virtual_time(seed=None): run the async test in virtual time: nothing is waited for (reactive_kafka)",
+        "virtual_time(seed=None): run the async test in virtual time, where no wait takes real time"
+        " (reactive_kafka)",
     )
 
 
-# Before a plugin for async tests, which would run it in real time.
+# First, because plugins for async tests would run the test in real time.
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a test in virtual time if it is marked so, or asks for the fixture."""
+    """Run a test in virtual time if it has the marker or the fixture ``virtual_time``."""
     marker = pyfuncitem.get_closest_marker("virtual_time")
     if marker is None and "virtual_time" not in pyfuncitem.fixturenames:
         return None
-    # Not ``pyfuncitem.obj``: pytest-asyncio has put a plain function there, which runs it in real
-    # time.
+    # `pyfuncitem.obj` is not used: pytest-asyncio has replaced it by a plain function that runs
+    # the test in real time.
     owner = pyfuncitem.module if pyfuncitem.instance is None else pyfuncitem.instance
     function = getattr(owner, pyfuncitem.originalname)
     if not inspect.iscoroutinefunction(function):
         if marker is not None:
             pytest.fail(
-                "@pytest.mark.virtual_time is for async tests: in others no loop runs",
+                "@pytest.mark.virtual_time is for async tests only: other tests run no event loop",
                 pytrace=False,
             )
         return None
     from reactive_kafka.testing.clock import run_in_virtual_time
 
-    given = {
+    arguments = {
         name: pyfuncitem.funcargs[name]
         for name in inspect.signature(function).parameters
         if name in pyfuncitem.funcargs
     }
-    run_in_virtual_time(
-        lambda clock: function(**given),
-        seed=None if marker is None else _seed_of(*marker.args, **marker.kwargs),
-        clock=cast("FakeClock | None", pyfuncitem.funcargs.get("virtual_time")),
-    )
+    seed = None if marker is None else _seed_of(*marker.args, **marker.kwargs)
+    clock = cast("FakeClock | None", pyfuncitem.funcargs.get("virtual_time"))
+    run_in_virtual_time(lambda _: function(**arguments), seed=seed, clock=clock)
     return True
 
 
 def _seed_of(seed: int | None = None) -> int | None:
-    """What the marker was given; a TypeError says what it takes."""
+    """Return the marker's seed; wrong arguments of the marker raise Python's own TypeError."""
     return seed

@@ -1,4 +1,4 @@
-"""Spies on handlers: what each was called with, and what came of it."""
+"""Spies on handlers: the argument, the result and the error of each call."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from reactive_kafka.verdicts.message import Message
 
 @dataclass(slots=True)
 class HandlerCall:
-    """One call of a handler; each attempt at a record is one.
+    """One call of a handler. Each attempt at a record is a call.
 
     Attributes:
         channel: The channel that the handler was called for.
-        argument: What it was called with: a payload, a :class:`Message` or a :class:`Batch`.
-        result: What it has returned; the values that it has yielded so far, as a list; None until
-            then.
-        error: What it has raised; None if it has not.
+        argument: The handler's argument: a payload, a :class:`Message` or a :class:`Batch`.
+        result: The return value, or the list of values that the handler has yielded so far. None
+            while it runs.
+        error: The exception that it has raised, if any.
     """
 
     channel: str
@@ -33,35 +33,36 @@ class HandlerCall:
 
     @property
     def payload(self) -> Any:
-        """The value that it was called for, of a batch the list of them."""
+        """The payload of the argument; of a batch, the list of payloads."""
         if isinstance(self.argument, Batch):
             return self.argument.payloads
-        return self.argument.payload if isinstance(self.argument, Message) else self.argument
+        if isinstance(self.argument, Message):
+            return self.argument.payload
+        return self.argument
 
 
 @dataclass(slots=True)
 class HandlerSpy:
-    """The calls of one handler, the oldest first."""
+    """The calls of one handler, oldest first."""
 
     function: Handler
     calls: list[HandlerCall] = field(default_factory=list)
 
 
 class Spies:
-    """The spies on all handlers of an application, put in their place before their channels
-    start.
-    """
+    """The spies on all handlers of an application, installed before its channels start."""
 
     def __init__(self) -> None:
         self._spies: list[HandlerSpy] = []
 
     def of(self, function: Callable[..., Any]) -> HandlerSpy:
-        """The one on *function*, which may be a method: each access to one makes another object.
+        """Return the spy on *function*.
 
         Raises:
-            LookupError: It is no handler of the application.
+            LookupError: *function* is no handler of the application.
         """
         for spy in self._spies:
+            # Not `is`: Python makes a new object at each access to a method.
             if spy.function == function:
                 return spy
         names = ", ".join(
@@ -72,35 +73,39 @@ class Spies:
         )
 
     def clear(self) -> None:
-        """Forget all of them, with their calls."""
+        """Forget all spies and their calls."""
         self._spies.clear()
 
-    def put(self, spec: AppSpec) -> AppSpec:
-        """The same with each handler watched. They know no more than before: nothing else of them
-        is looked at.
-        """
-        incoming = {name: self._watched(name, channel) for name, channel in spec.incoming.items()}
-        memory = {name: self._watched(name, channel) for name, channel in spec.memory.items()}
+    def install(self, spec: AppSpec) -> AppSpec:
+        """Return *spec* with a spy on each handler; nothing else of it changes."""
+        incoming = {
+            name: self._with_spies(name, channel) for name, channel in spec.incoming.items()
+        }
+        memory = {name: self._with_spies(name, channel) for name, channel in spec.memory.items()}
         return replace(spec, incoming=incoming, memory=memory)
 
-    def _watched(self, channel: str, spec: IncomingSpec) -> IncomingSpec:
-        handler = None if spec.handler is None else self._spied(channel, spec.handler)
+    def _with_spies(self, channel: str, spec: IncomingSpec) -> IncomingSpec:
+        handler = None if spec.handler is None else self._spied_on(channel, spec.handler)
         branches = tuple(
-            replace(one, handler=self._spied(channel, one.handler)) for one in spec.branches
+            replace(branch, handler=self._spied_on(channel, branch.handler))
+            for branch in spec.branches
         )
         return replace(spec, handler=handler, branches=branches)
 
-    def _spied(self, channel: str, handler: HandlerSpec) -> HandlerSpec:
+    def _spied_on(self, channel: str, handler: HandlerSpec) -> HandlerSpec:
         function = handler.function
         spy = next((spy for spy in self._spies if spy.function == function), None)
         if spy is None:
             spy = HandlerSpy(function)
             self._spies.append(spy)
-        return replace(handler, function=_watching(channel, handler, spy.calls))
+        return replace(handler, function=_noting_calls(channel, handler, spy.calls))
 
 
-def _watching(channel: str, handler: HandlerSpec, calls: list[HandlerCall]) -> Handler:
-    """A function that is called as the handler is, and notes each call."""
+def _noting_calls(channel: str, handler: HandlerSpec, calls: list[HandlerCall]) -> Handler:
+    """Return a function that calls the handler and adds each call to *calls*.
+
+    It is a plain, an async or an async generator function, as the handler is.
+    """
     function = handler.function
 
     def begin(argument: Any) -> HandlerCall:
@@ -108,9 +113,9 @@ def _watching(channel: str, handler: HandlerSpec, calls: list[HandlerCall]) -> H
         calls.append(call)
         return call
 
-    async def ended(call: HandlerCall, result: Awaitable[Any]) -> Any:
+    async def finish(call: HandlerCall, pending: Awaitable[Any]) -> Any:
         try:
-            call.result = await result
+            call.result = await pending
         except BaseException as error:
             call.error = error
             raise
@@ -121,10 +126,11 @@ def _watching(channel: str, handler: HandlerSpec, calls: list[HandlerCall]) -> H
         try:
             result = function(argument, **dependencies)
         except BaseException as error:
-            # A plain wrapper around an async function.
+            # It raised before the first await: the handler is a plain function that returns an
+            # awaitable.
             call.error = error
             raise
-        return await ended(call, result)
+        return await finish(call, result)
 
     def in_thread(argument: Any, **dependencies: Any) -> Any:
         call = begin(argument)
@@ -134,7 +140,7 @@ def _watching(channel: str, handler: HandlerSpec, calls: list[HandlerCall]) -> H
             call.error = error
             raise
         if inspect.isawaitable(result):
-            return ended(call, result)
+            return finish(call, result)
         call.result = result
         return result
 
@@ -147,7 +153,7 @@ def _watching(channel: str, handler: HandlerSpec, calls: list[HandlerCall]) -> H
                     call.result.append(value)
                     yield value
         except GeneratorExit:
-            # Nobody wants more of it.
+            # The caller stopped iterating: the handler has not failed.
             raise
         except BaseException as error:
             call.error = error

@@ -1,1 +1,1 @@
-"""OpenTelemetry spans of handlers' calls and of sends, and their contexts in headers."""
+"""OpenTelemetry spans of handler calls and sends, and their contexts in the headers of records."""

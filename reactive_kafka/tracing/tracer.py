@@ -1,8 +1,7 @@
-"""The door to OpenTelemetry: it makes spans with the provider that the application has set, and
-moves contexts.
+"""Makes spans with the application's OpenTelemetry provider, and moves contexts in headers.
 
-Nothing of it is imported before a run begins. What a provider, a processor or a propagator raises
-harms no record: it goes to stderr, the first time.
+OpenTelemetry is imported when a run begins. Errors of a provider, a processor or a propagator harm
+no record: the first one is printed to stderr.
 """
 
 from __future__ import annotations
@@ -14,16 +13,16 @@ from typing import TYPE_CHECKING
 
 from reactive_kafka.config.tables import TracingSettings
 from reactive_kafka.errors import MissingExtraError, describe
-from reactive_kafka.observe.events.base import Guard
+from reactive_kafka.observe.events.base import SafeCaller
 from reactive_kafka.records import HeaderPairs
-from reactive_kafka.tracing.names import (
+from reactive_kafka.tracing.attributes import (
     ERROR_TYPE,
     NAME,
     NOTHING,
     Attributes,
-    Place,
+    LinkedRecord,
     error_type,
-    of_place,
+    position_attributes,
 )
 
 if TYPE_CHECKING:
@@ -34,9 +33,7 @@ if TYPE_CHECKING:
 
 
 def tracing_of(settings: TracingSettings) -> Tracing | None:
-    """What makes the spans of a run; None: it is turned off, or there is no provider or no
-    OpenTelemetry.
-    """
+    """Return what makes the spans of a run. None: turned off, no provider, or not installed."""
     if settings.enabled is False or not _is_installed():
         return None
     from opentelemetry.trace import (
@@ -50,12 +47,18 @@ def tracing_of(settings: TracingSettings) -> Tracing | None:
     if isinstance(provider, ProxyTracerProvider | NoOpTracerProvider):
         return None
     tracer = provider.get_tracer(NAME)
-    # OTEL_SDK_DISABLED makes such a one.
-    return None if isinstance(tracer, NoOpTracer) else Tracing(tracer)
+    if isinstance(tracer, NoOpTracer):
+        # The SDK gives such a tracer if OTEL_SDK_DISABLED is set.
+        return None
+    return Tracing(tracer)
 
 
 def check_tracing(settings: TracingSettings) -> None:
-    """MissingExtraError: spans are demanded, and the extra is not installed."""
+    """Check that OpenTelemetry is installed if the settings require spans.
+
+    Raises:
+        MissingExtraError: It is not.
+    """
     if settings.enabled and not _is_installed():
         raise MissingExtraError("[tracing] enabled = true", "otel")
 
@@ -77,21 +80,21 @@ class Tracing:
         from opentelemetry import context, propagate, trace
 
         self._tracer = tracer
-        self._guard = Guard()
+        self._safe = SafeCaller()
         self._context = context
         self._propagate = propagate
         self._trace = trace
-        self._nothing = context.Context()
-        self._names = frozenset(propagate.get_global_textmap().fields)
+        self._no_parent = context.Context()
+        self._header_names = frozenset(propagate.get_global_textmap().fields)
 
     @property
     def consumer(self) -> SpanKind:
-        """The kind of spans of calls."""
+        """The kind of the spans of calls."""
         return self._trace.SpanKind.CONSUMER
 
     @property
     def producer(self) -> SpanKind:
-        """The kind of spans of sends."""
+        """The kind of the spans of sends."""
         return self._trace.SpanKind.PRODUCER
 
     def begin(
@@ -102,83 +105,84 @@ class Tracing:
         parent: Context | None = None,
         links: Sequence[Link] = (),
     ) -> Span:
-        """A span that has begun, and is to be ended; *parent* None: the current one."""
-        nothing: Span = self._trace.INVALID_SPAN
-        return self._guard.result(
-            partial(self._tracer.start_span, name, parent, kind, attributes, links), nothing
+        """Start a span, which the caller must end. *parent* None: the current context."""
+        no_span: Span = self._trace.INVALID_SPAN
+        return self._safe.result(
+            partial(self._tracer.start_span, name, parent, kind, attributes, links), no_span
         )
 
     def end(
-        self, span: Span, error: BaseException | None = None, said: Attributes = NOTHING
+        self, span: Span, error: BaseException | None = None, attributes: Attributes = NOTHING
     ) -> None:
-        """End a span, with what has failed, and with what more is known of it."""
-        self._guard.call(self._end, span, error, said)
+        """End a span, with the error that has happened in it, and with more attributes."""
+        self._safe.call(self._end, span, error, attributes)
 
-    def _end(self, span: Span, error: BaseException | None, said: Attributes) -> None:
-        if said:
-            span.set_attributes(said)
+    def _end(self, span: Span, error: BaseException | None, attributes: Attributes) -> None:
+        if attributes:
+            span.set_attributes(attributes)
         if error is not None and span.is_recording():
             span.record_exception(error)
             span.set_attribute(ERROR_TYPE, error_type(error))
             span.set_status(self._trace.StatusCode.ERROR, describe(error))
         span.end()
 
-    def current(self, span: Span, parent: Context) -> Current:
-        """Makes a span the current one, in the context of its parent, and ends it."""
-        return Current(self, span, self._trace.set_span_in_context(span, parent))
+    def current(self, span: Span, parent: Context) -> CurrentSpan:
+        """Return a block in which the span is the current one, and that ends it."""
+        return CurrentSpan(self, span, self._trace.set_span_in_context(span, parent))
 
     def attach(self, context: Context) -> Token[Context]:
+        """Make a context the current one."""
         return self._context.attach(context)
 
     def detach(self, token: Token[Context]) -> None:
+        """Make the context before `attach` the current one again."""
         self._context.detach(token)
 
     @property
-    def nothing(self) -> Context:
-        """The context of what has no parent, whatever is current."""
-        return self._nothing
+    def no_parent(self) -> Context:
+        """An empty context: a span that starts in it has no parent."""
+        return self._no_parent
 
     def context_in(self, headers: HeaderPairs) -> Context:
-        """The context that a record's headers bring."""
+        """Return the context in a record's headers."""
         if not headers:
-            return self._nothing
-        # Of each name the last one counts, as Kafka's own ``lastHeader`` has it.
-        found = {
+            return self._no_parent
+        # If a name occurs twice, the last header counts, as in `lastHeader` of Kafka's Java client.
+        carrier = {
             name: (value or b"").decode(errors="replace")
             for name, value in headers
-            if name in self._names
+            if name in self._header_names
         }
-        return self._guard.result(
-            partial(self._propagate.extract, found, self._nothing), self._nothing
+        return self._safe.result(
+            partial(self._propagate.extract, carrier, self._no_parent), self._no_parent
         )
 
-    def links(self, records: Iterable[Place], most: int) -> list[Link]:
-        """Links to the contexts of the first records that bring one."""
-        found: list[Link] = []
+    def links(self, records: Iterable[LinkedRecord], most: int) -> list[Link]:
+        """Return links to the contexts of the first *most* records that have one."""
+        links: list[Link] = []
         for record in records:
-            if len(found) >= most:
+            if len(links) >= most:
                 break
-            context = self._trace.get_current_span(
-                self.context_in(record.headers)
-            ).get_span_context()
+            span = self._trace.get_current_span(self.context_in(record.headers))
+            context = span.get_span_context()
             if context.is_valid:
-                found.append(self._trace.Link(context, of_place(record.partition, record.offset)))
-        return found
+                attributes = position_attributes(record.partition, record.offset)
+                links.append(self._trace.Link(context, attributes))
+        return links
 
     def with_context(self, headers: HeaderPairs, span: Span | None = None) -> HeaderPairs:
-        """The headers with the current context, of *span* if given, in the place of any other that
-        they bring.
-        """
+        """Return the headers with the context of *span*, or the current one, as their only one."""
         context = None if span is None else self._trace.set_span_in_context(span)
-        found: dict[str, str] = {}
-        self._guard.call(self._propagate.inject, found, context)
-        kept = (header for header in headers if header[0] not in self._names)
-        return (*kept, *((name, value.encode()) for name, value in found.items()))
+        carrier: dict[str, str] = {}
+        self._safe.call(self._propagate.inject, carrier, context)
+        others = (header for header in headers if header[0] not in self._header_names)
+        return (*others, *((name, value.encode()) for name, value in carrier.items()))
 
 
-class Current:
-    """A span that is the current one within a block, and ends with it, and with what the block
-    raises.
+class CurrentSpan:
+    """A block in which a span is the current one. The end of the block ends the span.
+
+    An error that leaves the block becomes the error of the span.
     """
 
     __slots__ = ("_context", "_span", "_token", "_tracing")
@@ -198,4 +202,7 @@ class Current:
         trace: TracebackType | None,
     ) -> None:
         self._tracing.detach(self._token)
-        self._tracing.end(self._span, None if isinstance(error, GeneratorExit) else error)
+        if isinstance(error, GeneratorExit):
+            # The caller stopped reading the values of a handler that yields. That is no failure.
+            error = None
+        self._tracing.end(self._span, error)

@@ -362,7 +362,7 @@ async def test_a_thread_that_outlives_its_partition_is_waited_for_by_the_next_ca
         await test.app.stop()
         (left,) = recorder.of(JobLeft)
         assert left.is_in_thread
-        assert "its thread goes on" in left.text()
+        assert "its thread still runs" in left.text()
     go_on.set()
 
 

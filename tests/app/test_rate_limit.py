@@ -12,7 +12,7 @@ import pytest
 
 from reactive_kafka import Batch, Message
 from reactive_kafka.observe.events import RecordPoisoned
-from reactive_kafka.spark.channel.job import SparkJob
+from reactive_kafka.spark.channel.batch_job import SparkJob
 from tests.app.helpers import (
     Recorder,
     committed,

@@ -19,7 +19,7 @@ from reactive_kafka.checkpoint.stores.memory import MemoryStore, Rows
 from reactive_kafka.config.settings import SparkSettings
 from reactive_kafka.errors import BrokerError
 from reactive_kafka.observe.events import ChannelFailed, EndFailed, RecordIgnored
-from reactive_kafka.spark.session.engine import SparkEngine
+from reactive_kafka.spark.session.spark_engine import SparkEngine
 from reactive_kafka.testing import MemoryBroker, TestApp, VirtualTimeLoop
 from tests.app.checkpoints import app_on, store_of
 from tests.app.helpers import Recorder, in_virtual_time, make_broker, now, running, send, until
@@ -64,7 +64,7 @@ OWNED = {
     "runtime.sources.start": ("source of another test",),
     "broker.passing.start": ("auto-commit", "commits to Kafka of orders"),
     "http.server.serve": ("http",),
-    "spark.session.engine.start": ("spark-supervisor",),
+    "spark.session.spark_engine.start": ("spark-supervisor",),
 }
 """Where a task is started for an owner -> its names in the applications below."""
 
@@ -85,12 +85,12 @@ AWAITED = {
     "broker.ranges._begin_look": "the next poll takes its result",
     "handlers.dependencies.filling.open": "the start waits for what it makes; one that ends later ends the application",
     "channel.clients.store_plans": "a group that waits for them",
-    "spark.channel.job.run": "waited for there",
-    "spark.channel.ahead.__init__": "its batch waits for it",
+    "spark.channel.batch_job.run": "waited for there",
+    "spark.channel.frame_ahead.__init__": "its batch waits for it",
     "spark.channel.settle._unless_stopped": "waited for there",
     "runtime.run.start": "whoever stops the application waits for it",
     "runtime.run.wait_asked": "waited for there",
-    "spark.session.job.to_its_end": "waited for there",
+    "spark.session.spark_job.to_its_end": "waited for there",
     "spark.session.supervisor._watch": "looked at with each look at the session",
     "tasks.__init__": "the one way to start a task for an owner",
     "tasks.outcome_of": "waited for there",

@@ -24,7 +24,8 @@ from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.errors import BadDataError
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.spark.batches.runs import Bisection, run_of
+from reactive_kafka.spark.batches.bisection import Bisection
+from reactive_kafka.spark.batches.runs import run_of
 
 OFFSETS = st.integers(0, 2**62)
 

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from reactive_kafka.config.settings import SparkSettings
-from reactive_kafka.spark.session.engine import SparkEngine
+from reactive_kafka.spark.session.spark_engine import SparkEngine
 from tests.examples.delta import delta_conf
 from tests.harness.postgres import Postgres, running_postgres
 

@@ -250,7 +250,7 @@ async def test_a_transaction_that_nobody_ends_holds_up_its_partition_and_nothing
             assert scenario.observer.committed(hangs) <= 0
             stands = f"the last stable offset of {topic}-{partition} has stood at 0 for "
             await until(
-                lambda: f"{topic}-{partition} stands at 0" in life.tail(),
+                lambda: f"{topic}-{partition} stays at 0" in life.tail(),
                 20,
                 "it is told",
                 life.tail,

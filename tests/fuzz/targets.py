@@ -43,7 +43,7 @@ from reactive_kafka.formats import (
     record_decoder_for,
 )
 from reactive_kafka.formats.cloudevents_write import Mode
-from reactive_kafka.observe.text import one_line
+from reactive_kafka.observe.safe_text import one_line
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.wire import fields_problem
 from tests.failure.samples import NOW_MS, Rude, failed

@@ -14,7 +14,7 @@ from prometheus_client import Metric
 from prometheus_client.registry import Collector
 
 from reactive_kafka.http.asgi import make_asgi
-from reactive_kafka.http.scrapes import MOST_TEXTS, _Text
+from reactive_kafka.http.scrapes import MOST_ANSWERS, RenderedScrape
 from reactive_kafka.http.server import serve
 from reactive_kafka.observe.facts import AppFacts, PartitionTotals
 from reactive_kafka.observe.prometheus import render, snapshot
@@ -107,21 +107,21 @@ async def test_slow_scrapers_hold_few_texts_however_many_there_are() -> None:
         serve(make_asgi(served), HOST, 0) as server,
         httpx.AsyncClient(trust_env=False, timeout=60) as client,
     ):
-        async with crowd(server, MOST_TEXTS + 4) as slow:
+        async with crowd(server, MOST_ANSWERS + 4) as slow:
             for number, (_, writer) in enumerate(slow, 1):
                 writer.transport.pause_reading()  # type: ignore[attr-defined]
                 writer.write(ASKS % b"/metrics")
-                while served.asked < min(number, MOST_TEXTS):  # noqa: ASYNC110 - nobody sets an event for that
+                while served.asked < min(number, MOST_ANSWERS):  # noqa: ASYNC110 - nobody sets an event for that
                     await asyncio.sleep(0.01)
             assert await all_probes(server) == {200}
             held = await client.get(f"{server.url}/metrics")
-            assert retries_in(held.text) == MOST_TEXTS, "the newest that there is"
-            assert sum(isinstance(one, _Text) for one in gc.get_objects()) == MOST_TEXTS
-            assert served.asked == MOST_TEXTS
+            assert retries_in(held.text) == MOST_ANSWERS, "the newest that there is"
+            assert sum(isinstance(one, RenderedScrape) for one in gc.get_objects()) == MOST_ANSWERS
+            assert served.asked == MOST_ANSWERS
         for _ in range(500):
-            if not any(isinstance(one, _Text) for one in gc.get_objects()):
+            if not any(isinstance(one, RenderedScrape) for one in gc.get_objects()):
                 break
             await asyncio.sleep(0.01)
         else:
             pytest.fail("the texts of clients that are gone are kept")
-        assert retries_in((await client.get(f"{server.url}/metrics")).text) == MOST_TEXTS + 1
+        assert retries_in((await client.get(f"{server.url}/metrics")).text) == MOST_ANSWERS + 1

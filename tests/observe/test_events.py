@@ -17,9 +17,9 @@ from reactive_kafka.observe.events import (
     base,
     channel,
     commits,
-    jobs,
     reading,
     records,
+    scheduled_jobs,
 )
 from reactive_kafka.records import TopicPartition
 from tests.observe.samples import ORDERS_0
@@ -73,7 +73,7 @@ def test_a_broken_observer_disturbs_neither_the_others_nor_the_application(
 
 
 def test_every_event_is_imported_from_one_place() -> None:
-    assert events_of(base, channel, commits, jobs, reading, records) == EVENTS
+    assert events_of(base, channel, commits, reading, records, scheduled_jobs) == EVENTS
 
 
 @pytest.mark.parametrize("kind", EVENTS, ids=lambda kind: kind.__name__)

@@ -15,7 +15,15 @@ import pytest
 from reactive_kafka import App, Observer, events
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.observe import events as inside
-from reactive_kafka.observe.events import Event, base, channel, commits, jobs, reading, records
+from reactive_kafka.observe.events import (
+    Event,
+    base,
+    channel,
+    commits,
+    reading,
+    records,
+    scheduled_jobs,
+)
 from tests.pages import page
 
 PAGE = page("docs/observers.md")
@@ -25,7 +33,7 @@ HEADINGS: dict[str, ModuleType] = {
     "What a channel reads": reading,
     "Commits and stores": commits,
     "Records and Spark batches": records,
-    "Jobs": jobs,
+    "Jobs": scheduled_jobs,
 }
 
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reactive_kafka.errors import HandlerError, describe, text_of
-from reactive_kafka.observe.bursts import BURST, KINDS_KEPT, RUNS_A_LINE, Allowance, OffsetRuns
+from reactive_kafka.observe.bursts import BURST, KINDS_KEPT, RUNS_PER_LINE, Allowance, OffsetRuns
 from reactive_kafka.observe.events import (
     ChannelFailed,
     ChannelStateChanged,
@@ -280,17 +280,17 @@ def test_a_flood_of_failures_costs_lines_by_the_second_or_by_forty_runs_and_name
         bench.observer.on(failing(2 * number))
     bench.observer.close()
     assert named(bench.sink.messages) == list(range(0, 200_000, 2))
-    assert len(bench.sink.records) <= 100_000 / RUNS_A_LINE + BURST + 4
+    assert len(bench.sink.records) <= 100_000 / RUNS_PER_LINE + BURST + 4
     assert max(map(len, bench.sink.messages)) < 1000
 
 
 def test_the_longest_line_keeps_all_its_offsets(bench: Bench) -> None:
     first = 10**18
-    for number in range(BURST + 2 * RUNS_A_LINE):
+    for number in range(BURST + 2 * RUNS_PER_LINE):
         offset = first + 3 * (number // 2) + number % 2
         bench.observer.on(failing(offset, error=ValueError("x" * 5000)))
     bench.observer.close()
-    assert len(named(bench.sink.messages)) == BURST + 2 * RUNS_A_LINE
+    assert len(named(bench.sink.messages)) == BURST + 2 * RUNS_PER_LINE
 
 
 def test_offsets_that_come_in_any_order_are_told_as_runs() -> None:

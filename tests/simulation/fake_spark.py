@@ -93,7 +93,7 @@ class Job:
 
 
 class FakeEngine:
-    """Has the face of :class:`reactive_kafka.spark.session.engine.SparkEngine`.
+    """Has the face of :class:`reactive_kafka.spark.session.spark_engine.SparkEngine`.
 
     Args:
         broker: Whose logs its executors read.

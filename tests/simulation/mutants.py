@@ -93,11 +93,11 @@ ASSIGNMENT, LOCATE, FETCHER = (
 )
 RETRIES = "failure/routes.py"
 PLANS, METADATA, CUTS = "commit/plans.py", "commit/metadata/codec.py", "spark/batches/cuts.py"
-SPARK_DISPATCH, SPARK_JOB = "spark/channel/dispatcher.py", "spark/channel/job.py"
+SPARK_DISPATCH, SPARK_JOB = "spark/channel/dispatcher.py", "spark/channel/batch_job.py"
 SPARK_VERDICTS, ATTEMPTS, BISECTION = (
     "spark/channel/settle.py",
-    "spark/batches/failures.py",
-    "spark/batches/runs.py",
+    "spark/batches/attempts.py",
+    "spark/batches/bisection.py",
 )
 STORE, STATES, CLAIM = (
     "checkpoint/store.py",
@@ -954,20 +954,20 @@ MUTANTS = (
     Mutant(
         "what a job rejected is settled",
         SPARK_VERDICTS,
-        "        for index in sorted(reasons):\n            tracker.settle_range(at, index)\n            at = index + 1\n",
+        "        for index in sorted(reasons):\n            tracker.settle_range(start, index)\n            start = index + 1\n",
         "",
     ),
     Mutant(
         "a range is done before its dead letters are written",
         SPARK_VERDICTS,
-        "        if is_over:\n",
+        "        if is_settled:\n",
         "        if True:\n",
     ),
     Mutant(
         "a rejected offset is one of every partition",
         SPARK_VERDICTS,
-        "[one for one in rejected if one.partition == tracker.partition]",
-        "rejected",
+        "if rejection.partition == tracker.partition:",
+        "if True:",
     ),
     # positions and states in a store
     Mutant(
@@ -1389,8 +1389,8 @@ MUTANTS = (
     Mutant(
         "readiness does not see that the broker is away",
         HEALTH,
-        "            and channel.broker_error is None\n",
-        "",
+        "        is_in_service\n        and channel.broker_error is None\n",
+        "        is_in_service\n",
         "outage",
     ),
     Mutant(

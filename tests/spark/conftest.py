@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest_asyncio
 
 from reactive_kafka.config.settings import SparkSettings
-from reactive_kafka.spark.session.engine import SparkEngine
+from reactive_kafka.spark.session.spark_engine import SparkEngine
 from reactive_kafka.spark.session.supervisor import SessionLimits
 
 

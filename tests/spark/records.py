@@ -12,9 +12,9 @@ from reactive_kafka.observe.events import Event
 from reactive_kafka.records import HeaderPairs, TopicPartition
 from reactive_kafka.spark.batches.batch import BatchPart, spark_range
 from reactive_kafka.spark.batches.columns import PIECE_RECORDS, record_batch
-from reactive_kafka.spark.batches.function import Payload, SparkFunction
+from reactive_kafka.spark.batches.spark_function import Payload, SparkFunction
 from reactive_kafka.spark.channel.runner import SparkRunner
-from reactive_kafka.spark.session.engine import SparkEngine
+from reactive_kafka.spark.session.spark_engine import SparkEngine
 
 CLICKS_0, CLICKS_1 = TopicPartition("clicks", 0), TopicPartition("clicks", 1)
 SPARK = [

@@ -19,7 +19,7 @@ from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.errors import BadDataError, SessionLostError
 from reactive_kafka.spark.batches.cuts import BatchQueue
 from reactive_kafka.spark.batches.runs import plan
-from reactive_kafka.spark.session.engine import SparkEngine
+from reactive_kafka.spark.session.spark_engine import SparkEngine
 from reactive_kafka.spark.session.supervisor import LIMITS, SessionLimits
 from tests.app.helpers import facts, in_virtual_time, make_broker, running, send, tp, until
 from tests.app.spark_stage import (

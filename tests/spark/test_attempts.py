@@ -18,14 +18,8 @@ from reactive_kafka.errors import (
     SessionLostError,
     WorkerLostError,
 )
-from reactive_kafka.spark.batches.failures import (
-    Again,
-    Attempts,
-    Failed,
-    Leave,
-    Split,
-    UnfitExecutorsError,
-)
+from reactive_kafka.spark.batches.attempts import Again, Attempts, Failed, Leave, Split
+from reactive_kafka.spark.batches.blame import UnfitExecutorsError
 
 ONCE = RetrySettings()
 

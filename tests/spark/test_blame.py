@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka.errors import BadDataError, ClusterError, DataLossError, WorkerLostError
-from reactive_kafka.spark.batches.failures import (
+from reactive_kafka.spark.batches.blame import (
     CANNOT_READ,
     BadCodeError,
     UnfitExecutorsError,

@@ -23,7 +23,7 @@ from reactive_kafka.config.secrets import Secret
 from reactive_kafka.config.settings import SparkSettings
 from reactive_kafka.errors import ClusterError
 from reactive_kafka.spark.batches.ledger import JobProgress
-from reactive_kafka.spark.session.engine import SparkEngine
+from reactive_kafka.spark.session.spark_engine import SparkEngine
 from reactive_kafka.spark.session.supervisor import SessionLimits
 from tests.harness.spark_cluster import SMALL_JVM, SparkCluster
 from tests.spark.beats import Beats, soon

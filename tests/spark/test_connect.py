@@ -26,11 +26,11 @@ from reactive_kafka.formats.json_text import text_source
 from reactive_kafka.formats.registered.schema_questions import ById, Schema
 from reactive_kafka.formats.registered.wire_format import prefix_of
 from reactive_kafka.spark.batches.batch import SparkBatch
-from reactive_kafka.spark.batches.function import Payload
 from reactive_kafka.spark.batches.ledger import JobProgress
-from reactive_kafka.spark.batches.schema import payload_schema
+from reactive_kafka.spark.batches.payload_schema import payload_schema
+from reactive_kafka.spark.batches.spark_function import Payload
 from reactive_kafka.spark.session.connect import ConnectMaker, seconds, shown, version_trouble
-from reactive_kafka.spark.session.engine import SparkEngine
+from reactive_kafka.spark.session.spark_engine import SparkEngine
 from reactive_kafka.spark.session.supervisor import SessionLimits
 from tests.harness.spark_cluster import ConnectServer
 from tests.spark.beats import Beats, soon
@@ -400,8 +400,8 @@ class TestOnAServer:
     ) -> None:
         code = (
             "import asyncio, os, threading\n"
-            "from reactive_kafka.config.settings import SparkSettings\n"
-            "from reactive_kafka.spark.session.engine import SparkEngine\n"
+            "from reactive_kafka.config.schema import SparkSettings\n"
+            "from reactive_kafka.spark.session.spark_engine import SparkEngine\n"
             "async def main():\n"
             f"    engine = SparkEngine(SparkSettings(remote='{connected.server.remote}'))\n"
             "    await engine.start()\n"

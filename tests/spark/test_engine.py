@@ -13,7 +13,7 @@ import pytest
 from reactive_kafka.config.settings import SparkSettings
 from reactive_kafka.errors import JobStuckError, JobTimeoutError, MissingExtraError
 from reactive_kafka.spark.batches.ledger import JobProgress
-from reactive_kafka.spark.session.engine import SparkEngine
+from reactive_kafka.spark.session.spark_engine import SparkEngine
 from tests.harness.sockets import listening
 
 pytestmark = [

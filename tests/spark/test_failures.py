@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from reactive_kafka.errors import BadDataError, OffloadError, SessionLostError, WorkerLostError
-from reactive_kafka.spark.batches.failures import UnfitExecutorsError
-from reactive_kafka.spark.session.engine import SparkEngine
+from reactive_kafka.spark.batches.blame import UnfitExecutorsError
+from reactive_kafka.spark.session.spark_engine import SparkEngine
 from tests.spark.test_engine import soon
 
 pytestmark = [

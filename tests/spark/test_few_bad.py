@@ -6,8 +6,8 @@ from collections import Counter
 from typing import Any
 
 from reactive_kafka import App, SparkBatch
-from reactive_kafka.spark.batches.runs import jobs_for
-from reactive_kafka.spark.session.engine import SparkEngine
+from reactive_kafka.spark.batches.bisection import jobs_for
+from reactive_kafka.spark.session.spark_engine import SparkEngine
 from tests.app.helpers import positions, running, send, tp, until
 from tests.spark.records import on_spark
 

@@ -17,7 +17,7 @@ from confluent_kafka.schema_registry.avro import AvroSerializer
 
 from reactive_kafka import App, SparkBatch
 from reactive_kafka.observe.health import health
-from reactive_kafka.spark.session.engine import SparkEngine
+from reactive_kafka.spark.session.spark_engine import SparkEngine
 from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.helpers import tp, until
 from tests.schemas.helpers import reasons, serialized

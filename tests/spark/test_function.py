@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka.errors import ConfigError
-from reactive_kafka.spark.batches.function import check_spark_function
+from reactive_kafka.spark.batches.spark_function import check_spark_function
 
 
 def right(df: Any, batch: Any) -> None: ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reactive_kafka.delivery.states import after
-from reactive_kafka.spark.channel.job import JOB_TRANSITIONS, JobState
+from reactive_kafka.spark.channel.batch_job import JOB_TRANSITIONS, JobState
 
 CUT_OFF = {JobState.CANCELLED, JobState.CUT_SHORT, JobState.OVER}
 

@@ -12,8 +12,8 @@ import pytest
 from pydantic import create_model
 
 from reactive_kafka.errors import ConfigError
-from reactive_kafka.spark.batches.schema import payload_schema
-from reactive_kafka.spark.session.engine import SparkEngine
+from reactive_kafka.spark.batches.payload_schema import payload_schema
+from reactive_kafka.spark.session.spark_engine import SparkEngine
 from tests.formats.meaning import COLUMNS_OF_SPARK, NO_COLUMN, ROWS, SAME, STRUCT, Column, Row
 
 from .records import on_spark

@@ -16,9 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
 from reactive_kafka.errors import OffloadError, RejectedByJobError
-from reactive_kafka.spark.batches.function import Payload
-from reactive_kafka.spark.batches.schema import KAFKA_COLUMNS, payload_schema
-from reactive_kafka.spark.session.engine import SparkEngine
+from reactive_kafka.spark.batches.payload_schema import KAFKA_COLUMNS, payload_schema
+from reactive_kafka.spark.batches.spark_function import Payload
+from reactive_kafka.spark.session.spark_engine import SparkEngine
 
 from .records import CLICKS_0, CLICKS_1, Raw, on_spark, part_of, runner_of, values_of
 

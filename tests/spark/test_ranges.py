@@ -27,8 +27,8 @@ from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.spark.batches.batch import BatchPart, spark_range
 from reactive_kafka.spark.batches.columns import record_batch
 from reactive_kafka.spark.channel.refetch import records_of
-from reactive_kafka.spark.session.engine import SparkEngine
 from reactive_kafka.spark.session.kafka_source import KafkaSource
+from reactive_kafka.spark.session.spark_engine import SparkEngine
 from tests.harness.kafka import KafkaCluster
 from tests.spark.records import SPARK
 

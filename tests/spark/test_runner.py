@@ -16,7 +16,7 @@ from reactive_kafka.spark.batches.batch import (
     spark_range,
 )
 from reactive_kafka.spark.batches.columns import record_batch
-from reactive_kafka.spark.session.engine import SparkEngine
+from reactive_kafka.spark.session.spark_engine import SparkEngine
 
 from .records import CLICKS_0, CLICKS_1, Heard, Raw, on_spark, part_of, runner_of
 

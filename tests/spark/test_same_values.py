@@ -24,9 +24,9 @@ from reactive_kafka.formats import ChannelSchemas, SchemaSource
 from reactive_kafka.formats.cloudevents_read import ValueAndHeaders
 from reactive_kafka.formats.decoders import decoder_for, record_decoder_for
 from reactive_kafka.formats.json_text import text_source
-from reactive_kafka.spark.batches.function import Payload
-from reactive_kafka.spark.batches.schema import KAFKA_COLUMNS, payload_schema
-from reactive_kafka.spark.session.engine import SparkEngine
+from reactive_kafka.spark.batches.payload_schema import KAFKA_COLUMNS, payload_schema
+from reactive_kafka.spark.batches.spark_function import Payload
+from reactive_kafka.spark.session.spark_engine import SparkEngine
 
 from .records import CLICKS_0, Raw, on_spark, part_of, runner_of
 

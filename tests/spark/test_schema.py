@@ -13,7 +13,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from reactive_kafka.errors import ConfigError
-from reactive_kafka.spark.batches.schema import KAFKA_COLUMNS, PayloadSchema, payload_schema
+from reactive_kafka.spark.batches.payload_schema import KAFKA_COLUMNS, PayloadSchema, payload_schema
 
 UserId = NewType("UserId", int)
 

@@ -9,8 +9,8 @@ import pytest
 
 USING_IT = """
 import asyncio, os, subprocess, sys
-from reactive_kafka.config.settings import SparkSettings
-from reactive_kafka.spark.session.engine import SparkEngine
+from reactive_kafka.config.schema import SparkSettings
+from reactive_kafka.spark.session.spark_engine import SparkEngine
 
 async def use(stop):
     engine = SparkEngine(SparkSettings(master="local[1]"))

@@ -22,7 +22,7 @@ from reactive_kafka.errors import (
     SessionLostError,
     WorkerLostError,
 )
-from reactive_kafka.spark.session.engine import SparkEngine
+from reactive_kafka.spark.session.spark_engine import SparkEngine
 from reactive_kafka.spark.session.supervisor import Complaint, SessionLimits
 from tests.spark.fakes import FakeMaker, FakeSession, a_process
 

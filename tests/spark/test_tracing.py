@@ -8,8 +8,8 @@ from opentelemetry import trace
 
 from reactive_kafka import SparkBatch
 from reactive_kafka.config.settings import IncomingSettings
-from reactive_kafka.spark.session.engine import SparkEngine
-from reactive_kafka.tracing.calls import CallSpans
+from reactive_kafka.spark.session.spark_engine import SparkEngine
+from reactive_kafka.tracing.call_spans import CallSpans
 from reactive_kafka.tracing.tracer import Tracing
 from tests.spark.records import CLICKS_0, Raw, on_spark, part_of, runner_of
 from tests.tracing.helpers import context_of, number_of, producers, provided

@@ -4,7 +4,7 @@ from contextlib import AbstractAsyncContextManager
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.spark.session.engine import Turns
+from reactive_kafka.spark.session.spark_engine import Turns
 
 
 class Holder:

@@ -255,7 +255,7 @@ def test_a_test_app_of_another_loop_says_so() -> None:
 
     async def goes_on() -> None:
         with pytest.raises(
-            RuntimeError, match=r"on another event loop: .*open TestApp in the test"
+            RuntimeError, match=r"on another event loop: .*Open TestApp in the test"
         ):
             await test.settled()
         with pytest.raises(RuntimeError, match="on another event loop"):
@@ -357,7 +357,7 @@ async def test_a_channel_of_several_topics_asks_which_one_is_meant() -> None:
     async def handler(value: str) -> None: ...
 
     async with TestApp(app) as test:
-        with pytest.raises(ValueError, match="'orders' reads a, b: name one of them"):
+        with pytest.raises(ValueError, match="'orders' reads a, b: name one of its topics"):
             await test.send("orders", "x")
         await test.send("b", "x")
         await test.settled()

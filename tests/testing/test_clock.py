@@ -85,7 +85,7 @@ def test_time_stands_still_while_a_call_is_in_a_thread(
 def test_a_thread_that_waits_for_what_time_brings_is_given_up(
     in_thread: Callable[[Callable[[], Any]], Awaitable[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(virtual, "_LONGEST_S", 0.02)
+    monkeypatch.setattr(virtual, "_LONGEST_THREAD_CALL_S", 0.02)
     go_on = threading.Event()
 
     async def main(_: FakeClock) -> float:
@@ -105,7 +105,7 @@ def test_a_thread_that_waits_for_what_time_brings_is_given_up(
 def test_the_next_call_in_the_thread_of_one_that_was_given_up_is_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(virtual, "_LONGEST_S", 0.5)
+    monkeypatch.setattr(virtual, "_LONGEST_THREAD_CALL_S", 0.5)
     go_on = threading.Event()
 
     async def main(clock: FakeClock) -> float:
@@ -121,7 +121,7 @@ def test_the_next_call_in_the_thread_of_one_that_was_given_up_is_waited_for(
 def test_a_thread_that_asks_the_loop_again_and_again_is_given_up_all_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(virtual, "_LONGEST_S", 0.02)
+    monkeypatch.setattr(virtual, "_LONGEST_THREAD_CALL_S", 0.02)
 
     async def main(_: FakeClock) -> int:
         due, tries = asyncio.Event(), 0
@@ -140,7 +140,7 @@ def test_a_thread_that_asks_the_loop_again_and_again_is_given_up_all_the_same(
 
 
 def test_a_thread_that_has_nothing_to_do_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(virtual, "_LONGEST_S", 30.0)
+    monkeypatch.setattr(virtual, "_LONGEST_THREAD_CALL_S", 30.0)
 
     async def main(_: FakeClock) -> None:
         # Its thread stays, for the next call.
@@ -153,7 +153,7 @@ def test_a_thread_that_has_nothing_to_do_is_not_waited_for(monkeypatch: pytest.M
 
 
 def test_a_thread_is_no_way_out_of_a_deadlock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(virtual, "_LONGEST_S", 0.02)
+    monkeypatch.setattr(virtual, "_LONGEST_THREAD_CALL_S", 0.02)
     go_on = threading.Event()
 
     async def main(_: FakeClock) -> None:

@@ -8,7 +8,7 @@ from reactive_kafka import App, Record, TopicPartition
 from reactive_kafka.broker.client import inspecting
 from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.testing import FakeClock, MemoryBroker, TestApp
-from reactive_kafka.testing.kafka import RealKafka
+from reactive_kafka.testing.real_kafka import RealKafka
 
 CONFIG = {
     "incoming": {"real-orders": {"group_id": "real", "failure_strategy": "delayed-retry-topic"}},
@@ -72,14 +72,14 @@ async def test_nothing_is_asked_of_topics_that_the_application_has_nothing_to_do
 
 
 def test_a_real_kafka_and_one_in_memory_are_not_both_meant() -> None:
-    with pytest.raises(ValueError, match="names one in memory"):
+    with pytest.raises(ValueError, match="exclude each other"):
         TestApp(App(CONFIG), broker=MemoryBroker(), real=True)
     with pytest.raises(RuntimeError, match="has no MemoryBroker"):
         _ = TestApp(App(CONFIG), real=True).broker
 
 
 async def test_a_real_kafka_has_no_virtual_time(virtual_time: FakeClock) -> None:
-    with pytest.raises(RuntimeError, match="takes real time"):
+    with pytest.raises(RuntimeError, match="needs real time"):
         async with TestApp(App(CONFIG), real=True):
             pass
 
@@ -91,6 +91,6 @@ async def test_other_servers_than_those_of_the_test_are_refused(
     app = App(
         {"incoming": {"orders": {"group_id": "g", "bootstrap_servers": "kafka.internal:9092"}}}
     )
-    with pytest.raises(ValueError, match="channel 'orders' names servers of its own"):
+    with pytest.raises(ValueError, match="channel 'orders' has bootstrap_servers of its own"):
         async with TestApp(app, real=True):
             pass

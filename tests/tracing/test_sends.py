@@ -21,7 +21,7 @@ from reactive_kafka import (
 from reactive_kafka.outgoing.queue.receipt import CallbackReceipt, receipted
 from reactive_kafka.outgoing.queue.record import OutgoingRecord
 from reactive_kafka.records import RecordBytes
-from reactive_kafka.tracing.sends import Sent
+from reactive_kafka.tracing.send_spans import TracedSend
 from reactive_kafka.tracing.tracer import Tracing
 from tests.app.helpers import in_virtual_time, make_app, now, running, settle_down, tp, until
 from tests.tracing.helpers import Spans, contexts, is_child, producers, traceparent
@@ -353,7 +353,7 @@ def test_a_span_ends_once_though_its_record_is_written_after_it_was_given_up(
     receipt.expect()
     waiting = receipted(OutgoingRecord("invoices", RecordBytes(b"x", None, (), None)), receipt)
     tracing = Tracing(spans.tracer)
-    sent = Sent(waiting, tracing.begin("send invoices", tracing.producer, {}), tracing)
+    sent = TracedSend(waiting, tracing.begin("send invoices", tracing.producer, {}), tracing)
     assert not sent.is_over
     assert spans.all() == ()
     receipt.void()

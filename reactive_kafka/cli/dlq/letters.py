@@ -21,7 +21,7 @@ from reactive_kafka.failure.headers import (
     LETTER_TIMESTAMP,
     parse_count,
 )
-from reactive_kafka.observe.text import one_line
+from reactive_kafka.observe.safe_text import one_line
 from reactive_kafka.records import HeaderPairs, RawRecord, TopicPartition
 from reactive_kafka.wire import is_topic
 

@@ -1,12 +1,12 @@
-"""What happens, as values: the code reports events, and observers decide what to make of them.
+"""Events: values that the code reports to observers, which decide what to do with them.
 
-``level`` is how loud a log line about the event is, ``text()`` one sentence for people. Reasons may
-hold anything that a record or a broker brought: an observer that shows them makes them safe.
+``level`` is the level of an event's log line, and ``text()`` is a sentence for people. A reason may
+contain any text that came from a record or a broker. An observer that shows it must escape it.
 """
 
 from reactive_kafka.observe.events.base import *  # noqa: F403
 from reactive_kafka.observe.events.channel import *  # noqa: F403
 from reactive_kafka.observe.events.commits import *  # noqa: F403
-from reactive_kafka.observe.events.jobs import *  # noqa: F403
 from reactive_kafka.observe.events.reading import *  # noqa: F403
 from reactive_kafka.observe.events.records import *  # noqa: F403
+from reactive_kafka.observe.events.scheduled_jobs import *  # noqa: F403

@@ -1,4 +1,4 @@
-"""What an event is, who is told, and the bases that events share."""
+"""The base classes of events, and the observers that events are reported to."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Event:
     """Something that happened, in the application as a whole unless it names a channel."""
 
     level: ClassVar[Level] = "info"
-    # Of ``text()``: fields by their names.
+    # The format string behind `text()`; it names fields.
     template: ClassVar[str] = ""
-    # Events of one class that differ in one of these fields are not repeats.
+    # Two events of one class are repeats if all of these fields are equal.
     identity: ClassVar[tuple[str, ...]] = ()
 
     def text(self) -> str:
@@ -32,46 +32,47 @@ class Event:
         return self._filled()
 
     def key(self) -> Hashable:
-        """Equal for an event and its repeats."""
+        """A value that is equal for an event and its repeats."""
         return (type(self), *(getattr(self, name) for name in self.identity))
 
     def subject(self) -> str:
-        """What a log line begins with, or ""."""
+        """The beginning of the log line, or ""."""
         return ""
 
     def loudness(self) -> Level:
-        """The level of this one; events of one class may differ."""
+        """The level of this event; events of one class may differ."""
         return self.level
 
     def _filled(self, **more: str) -> str:
-        return self.template.format(
-            **{one.name: getattr(self, one.name) for one in fields(self)}, **more
-        )
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return self.template.format(**values, **more)
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 def event(
-    template: str = "", *, level: Level | None = None, apart: tuple[str, ...] = ()
+    template: str = "", *, level: Level | None = None, identity: tuple[str, ...] = ()
 ) -> Callable[[type[_Event]], type[_Event]]:
-    """Make an event of a class: a frozen dataclass with keyword arguments.
+    """Turn a class into an event: a frozen dataclass with keyword arguments.
 
-    *template* is the text of its log line, with fields by their names; without one the class
-    defines ``text``. *level* is by default that of its base, and *apart* are the fields that tell
-    events apart, besides those of its base.
+    Args:
+        template: Format string of the log line, which names fields. A class without one defines
+            ``text``.
+        level: Level of the log line. None: that of the base class.
+        identity: Fields, added to those of the base class, that must be equal in a repeat.
     """
 
     def make(kind: type[_Event]) -> type[_Event]:
-        # Set before the dataclass is made: with slots that is a second class, which copies what
-        # this one has.
+        # Set these first: a dataclass with slots is a second class, which copies the attributes
+        # that this one has.
         kind.template = template
         kind.level = level or kind.level
-        kind.identity = (*kind.identity, *apart)
+        kind.identity = (*kind.identity, *identity)
         return dataclass(frozen=True, slots=True, kw_only=True)(kind)
 
     return make
 
 
-@event(apart=("channel",))
+@event(identity=("channel",))
 class ChannelEvent(Event):
     """Something that happened in one channel."""
 
@@ -81,7 +82,7 @@ class ChannelEvent(Event):
         return self.channel
 
 
-@event(apart=("partition",))
+@event(identity=("partition",))
 class PartitionEvent(ChannelEvent):
     """Something that happened to one partition."""
 
@@ -103,54 +104,58 @@ class TracedProblem(Problem):
 
 
 class Observer(Protocol):
-    """Is told what happens, on the event loop and at once: it must neither block nor raise."""
+    """Receives each event on the event loop, when it happens. It must neither block nor raise."""
 
     def on(self, event: Event) -> None: ...
 
 
 def checked(observer: Observer) -> Observer:
-    """The observer, if it is one. ConfigError: it has no ``on``, or one that is not called at
-    once.
+    """Return the observer.
+
+    Raises:
+        ConfigError: It has no method ``on``, or an async one.
     """
     on = getattr(observer, "on", None)
-    if not callable(on) or inspect.iscoroutinefunction(on):
-        problem = "an async `on`, which nobody would await" if callable(on) else "no method `on`"
-        raise ConfigError(
-            f"the observer {observer!r} has {problem}: write `def on(self, event: Event) -> None`"
-        )
-    return observer
+    if callable(on) and not inspect.iscoroutinefunction(on):
+        return observer
+    problem = "an async `on`, which nobody would await" if callable(on) else "no method `on`"
+    raise ConfigError(
+        f"the observer {observer!r} has {problem}: write `def on(self, event: Event) -> None`"
+    )
 
 
-class Guard:
-    """Calls what may be broken, and hides that from the caller."""
+class SafeCaller:
+    """Calls functions that may raise, such as observers of users and log handlers.
+
+    The first error is printed to stderr, because logging itself may be broken. Later ones are
+    dropped, or each record could print one.
+    """
 
     def __init__(self) -> None:
-        self._is_broken = False
+        self._has_failed = False
 
-    def call(self, what: Callable[..., object], *arguments: object) -> None:
-        """Make a call; what it raises goes to stderr, the first time."""
-        self.result(what, None, *arguments)
+    def call(self, function: Callable[..., object], *arguments: object) -> None:
+        """Call a function; its errors never reach the caller."""
+        self.result(function, None, *arguments)
 
-    def result(self, what: Callable[..., _T], otherwise: _T, *arguments: object) -> _T:
-        """What a call returns, or *otherwise* where it raises."""
+    def result(self, function: Callable[..., _T], otherwise: _T, *arguments: object) -> _T:
+        """Return the function's result, or *otherwise* if it raises."""
         try:
-            return what(*arguments)
+            return function(*arguments)
         except Exception:
-            # Records must go on whatever a log sink does. Logging may be what is broken, so the
-            # first error goes to stderr, and the same again each time would be a flood.
-            if not self._is_broken:
-                self._is_broken = True
+            if not self._has_failed:
+                self._has_failed = True
                 traceback.print_exc(file=sys.stderr)
             return otherwise
 
 
 class Observers:
-    """Several observers as one. One that raises disturbs neither the others nor the application."""
+    """Several observers as one. An error in one affects neither the others nor the application."""
 
     def __init__(self, observers: Sequence[Observer]) -> None:
-        self._observers = [(observer, Guard()) for observer in observers]
+        self._observers = [(observer, SafeCaller()) for observer in observers]
 
     def on(self, event: Event) -> None:
-        """Tell each of them."""
-        for observer, guard in self._observers:
-            guard.call(observer.on, event)
+        """Pass the event to each observer."""
+        for observer, caller in self._observers:
+            caller.call(observer.on, event)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-from reactive_kafka.observe.batches import count_of, ranges_text
 from reactive_kafka.observe.events.base import (
     ChannelEvent,
     Event,
@@ -12,59 +11,60 @@ from reactive_kafka.observe.events.base import (
     TracedProblem,
     event,
 )
+from reactive_kafka.observe.wording import count_of, ranges_text
 from reactive_kafka.records import TopicPartition
 
 
-@event("{new}, was {old}", apart=("new",))
+@event("{new}, was {old}", identity=("new",))
 class ChannelStateChanged(ChannelEvent):
-    """The channel changed its state; ``ChannelFailed`` says why it failed."""
+    """The channel changed its state. ``ChannelFailed`` says why it failed."""
 
     old: str
     new: str
 
 
-@event(apart=("reasons", "partitions"))
+@event(identity=("reasons", "partitions"))
 class ChannelPaused(ChannelEvent):
-    """The application paused or resumed the channel or some of its partitions, or changed the
-    reasons.
-    """
+    """The application paused or resumed the channel or partitions of it, or gave other reasons."""
 
-    # Why the whole channel is paused now; empty: it is not.
+    # Why the whole channel is paused. Empty: it is not.
     reasons: tuple[str, ...]
-    # Those that are paused by themselves.
+    # The partitions that are paused one by one.
     partitions: frozenset[TopicPartition] = frozenset()
 
     def text(self) -> str:
-        some = f"{', '.join(map(str, sorted(self.partitions)))} paused" if self.partitions else ""
-        whole = f"paused: {'; '.join(self.reasons)}" if self.reasons else ""
-        return "; ".join(filter(None, (whole, some))) or "resumed"
+        paused = []
+        if self.reasons:
+            paused.append(f"paused: {'; '.join(self.reasons)}")
+        if self.partitions:
+            paused.append(f"{', '.join(map(str, sorted(self.partitions)))} paused")
+        return "; ".join(paused) or "resumed"
 
 
 @event("failed: {reason}")
 class ChannelFailed(TracedProblem):
-    """The channel has stopped; *reason* also says whether and when it restarts by itself."""
+    """The channel has stopped. *reason* also says whether and when it restarts by itself."""
 
 
 @event("{doing} failed: {reason}")
 class EndFailed(TracedProblem):
-    """A step in the end of a channel (``*``: of the application) failed; the other steps are
-    taken.
-    """
+    """A step of stopping a channel (``*``: the application) failed. The other steps are taken."""
 
     doing: str
 
 
 @event("the hook {hook} raised: {reason}")
 class HookFailed(TracedProblem):
-    """A hook of the user's raised; what it was called for goes on."""
+    """A hook of the application raised. The start, stop or rebalance around it continues."""
 
     hook: str
 
 
 @event("the broker is away: {reason}")
 class BrokerUnavailable(Problem):
-    """The broker cannot be reached; the channel keeps trying. Reported once for each outage, and
-    each new reason.
+    """The broker cannot be reached, and the channel keeps trying.
+
+    Reported once for each reason of an outage.
     """
 
 
@@ -76,33 +76,33 @@ class BrokerAvailable(ChannelEvent):
     away_s: float
 
 
-@event("schema registry {url}: {asked}: {reason}; it is asked again", apart=("asked",))
+@event("schema registry {url}: {asked}: {reason}; it is asked again", identity=("asked",))
 class SchemaUnavailable(Problem):
-    """Records, or what is sent, wait for an answer of the schema registry; it is asked until there
-    is one.
-    """
+    """Records that are read or sent wait for the schema registry. It is asked until it answers."""
 
     url: str
     asked: str
 
 
-@event("schema registry {url}: {asked}: it has answered after {away_s:.1f} s", apart=("asked",))
+@event("schema registry {url}: {asked}: it has answered after {away_s:.1f} s", identity=("asked",))
 class SchemaAvailable(ChannelEvent):
     """The end of :class:`SchemaUnavailable`."""
 
     url: str
     asked: str
-    # Since it was asked first.
+    # Since the first request.
     away_s: float
 
 
 @event("{reason}")
 class SchemaNotChecked(Problem):
-    """A pattern in a JSON Schema cannot be checked, and refuses nothing: it is none of ECMA-262, or
-    Python cannot express it. Reported once for each schema."""
+    """A pattern in a JSON Schema cannot be checked, so it accepts every value.
+
+    It is no pattern of ECMA-262, or Python cannot express it. Reported once for each schema.
+    """
 
 
-@event(apart=("kind", "generation"))
+@event(identity=("kind", "generation"))
 class Rebalanced(ChannelEvent):
     """*partitions* were assigned, revoked or lost; there may be none."""
 
@@ -112,14 +112,13 @@ class Rebalanced(ChannelEvent):
 
     def text(self) -> str:
         named = ranges_text(sorted(self.partitions), most=5)
-        return f"{count_of(len(self.partitions), 'partition')} {self.kind}{f': {named}' if named else ''}"
+        text = f"{count_of(len(self.partitions), 'partition')} {self.kind}"
+        return f"{text}: {named}" if named else text
 
 
 @event(level="warning")
 class ConsumersIdle(ChannelEvent):
-    """Some of the channel's ``consumers`` have no partition: the group has more members than there
-    are partitions.
-    """
+    """Some of the channel's ``consumers`` have no partition, because the group has more members."""
 
     idle: int
     consumers: int
@@ -129,23 +128,25 @@ class ConsumersIdle(ChannelEvent):
         return f"{have} no partition: the group has more members than there are partitions"
 
 
-@event("{reason}; what is sent to the topic {topic!r} waits for that", apart=("topic",))
+@event("{reason}; what is sent to the topic {topic!r} waits for that", identity=("topic",))
 class NotWritable(Problem):
-    """An outgoing channel cannot reach the broker or its topic since its start; reported once."""
+    """An outgoing channel has not reached the broker or its topic since it started.
+
+    Reported once for each kind of error.
+    """
 
     topic: str
 
 
 @event(
-    "the group has not answered for as long as its session: no record is started until it does",
+    "the group has not answered for a whole session timeout: no record is started until it does",
     level="warning",
 )
 class SessionOver(ChannelEvent):
-    """The session has passed without an answer of the group: no record is started until there is
-    one.
+    """The group has not answered for a whole session timeout: no record is started until it does.
 
-    Other members may have the partitions by now. Which ones go on is known when the group answers
-    again.
+    Other members may have the partitions by now. The channel knows which ones it still has when
+    the group answers again.
     """
 
 
@@ -156,9 +157,7 @@ class SessionUp(ChannelEvent):
 
 @event("the embedded broker listens on {address}")
 class EmbeddedBrokerStarted(Event):
-    """The embedded broker listens; any Kafka client of this machine can use it, for as long as the
-    application runs.
-    """
+    """The embedded broker listens. Kafka clients on this machine can use it while we run."""
 
     address: str
 
@@ -167,13 +166,13 @@ class EmbeddedBrokerStarted(Event):
 class LoopBlocked(Event):
     """The event loop was blocked.
 
-    ``where`` are the calls that it stood in, the user's first; empty where nobody could look.
+    ``where`` names the calls that it was in, those of the application first. It is empty if nothing
+    could look.
     """
 
     lag_s: float
     where: str = ""
 
     def text(self) -> str:
-        return f"the event loop was blocked for {self.lag_s:.2f} s" + (
-            f", in {self.where}" if self.where else ""
-        )
+        text = f"the event loop was blocked for {self.lag_s:.2f} s"
+        return f"{text}, in {self.where}" if self.where else text

@@ -1,55 +1,53 @@
-"""Events about a channel's commits, what stands beside its positions, and its checkpoint store."""
+"""Events about a channel's commits, the metadata of its positions, and its checkpoint store."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from reactive_kafka.observe.batches import count_of
 from reactive_kafka.observe.events.base import ChannelEvent, PartitionEvent, Problem, event
+from reactive_kafka.observe.wording import count_of
 from reactive_kafka.records import TopicPartition
 
 
 @event()
 class CommitFailed(Problem):
-    """A commit request did not succeed; the next tick commits the same positions again."""
+    """A commit request did not succeed. The next one commits the same positions again."""
 
     outcome: Literal["failed", "unknown"]
     partitions: frozenset[TopicPartition]
 
     def text(self) -> str:
-        return f"commit {self.outcome} for {count_of(len(self.partitions), 'partition')}, retrying: {self.reason}"
+        partitions = count_of(len(self.partitions), "partition")
+        return f"commit {self.outcome} for {partitions}, retrying: {self.reason}"
 
 
 @event()
 class SettledNotStored(Problem):
-    """Partitions were released before the positions behind their settled records could be
-    stored.
-    """
+    """Partitions were released before the positions of their settled records could be stored."""
 
     during: Literal["revocation", "stop"]
     partitions: frozenset[TopicPartition]
-    # At most: offsets between the stored positions and the settled ones.
+    # An upper bound: the offsets between the stored and the settled positions.
     records: int
 
     def text(self) -> str:
-        settled = (
-            f"settled positions of {count_of(len(self.partitions), 'partition')} were not stored"
-        )
+        partitions = count_of(len(self.partitions), "partition")
         again = f"at most {count_of(self.records)} may be delivered again"
-        return f"{self.during}: {settled}, {again}: {self.reason}"
+        return (
+            f"{self.during}: settled positions of {partitions} were not stored,"
+            f" {again}: {self.reason}"
+        )
 
 
 @event(level="warning")
 class RevocationCut(ChannelEvent):
-    """A revocation had less time than its steps may take, for the group would have gone on without
-    this member.
-    """
+    """A revocation was cut short, because the group waits no longer for this member."""
 
-    # How long the group waits: ``rebalance.timeout.ms``
+    # How long the group waits: rebalance.timeout.ms.
     waits_s: float
-    # Cancelled.
+    # Hooks that were cancelled.
     hooks: int
-    # Unsettled.
+    # Records that were left unsettled.
     records: int
     # Partitions whose settled positions were not stored.
     unstored: int
@@ -60,8 +58,11 @@ class RevocationCut(ChannelEvent):
             "unsettled record": self.records,
             "uncommitted partition": self.unstored,
         }
-        told = ", ".join(count_of(number, what) for what, number in left.items() if number)
-        return f"revocation cut short, for the group waits {self.waits_s:g} s: left {told}; raise rebalance.timeout.ms"
+        counts = ", ".join(count_of(number, what) for what, number in left.items() if number)
+        return (
+            f"revocation cut short, for the group waits {self.waits_s:g} s:"
+            f" left {counts}; raise rebalance.timeout.ms"
+        )
 
 
 @event(
@@ -74,12 +75,12 @@ class KeptAcksDropped(PartitionEvent):
     reason: str
 
 
-@event(level="warning", apart=("start",))
+@event(level="warning", identity=("start",))
 class PlanDropped(PartitionEvent):
-    """A range planned by an earlier owner is not kept to, and its records are cut into new ranges.
+    """A range that an earlier owner planned is dropped, and its records get new ranges.
 
-    What that owner has written of the range may be written again, under other ids. Without
-    ``start`` it is not known what was planned.
+    The outputs of that owner may be written again, with other ids. ``start`` is None if the planned
+    range is not known.
     """
 
     start: int | None = None
@@ -87,29 +88,26 @@ class PlanDropped(PartitionEvent):
     reason: str
 
     def text(self) -> str:
-        planned = (
-            "the plan" if self.start is None else f"the planned range [{self.start}, {self.until})"
-        )
+        planned = "the plan"
+        if self.start is not None:
+            planned = f"the planned range [{self.start}, {self.until})"
         return f"{self.partition}: {planned} is dropped: {self.reason}"
 
 
-@event(level="warning", apart=("token",))
+@event(level="warning", identity=("token",))
 class CheckpointFenced(PartitionEvent):
-    """Another owner has taken the partition in the checkpoint store: what this one holds of it is
-    discarded.
-    """
+    """Another owner has taken the partition in the checkpoint store. Our state is discarded."""
 
-    # Of this owner.
+    # The token of this owner.
     token: int
-    # The token in the store; None: the row is gone.
+    # The token in the store. None: the row is gone.
     found: int | None
 
     def text(self) -> str:
-        found = (
-            "its row is gone"
-            if self.found is None
-            else f"another owner has taken it (token {self.found})"
-        )
+        if self.found is None:
+            found = "its row is gone"
+        else:
+            found = f"another owner has taken it (token {self.found})"
         return (
             f"{self.partition}: {found} in the checkpoint store, our token was {self.token}; "
             "reading it again if it is still assigned"
@@ -118,7 +116,7 @@ class CheckpointFenced(PartitionEvent):
 
 @event("the checkpoint store cannot be used: {reason}")
 class StoreUnavailable(Problem):
-    """The checkpoint store does not work; the channel keeps trying."""
+    """The checkpoint store does not work. The channel keeps trying."""
 
 
 @event("the checkpoint store is back after {away_s:.1f} s")
@@ -130,10 +128,11 @@ class StoreAvailable(ChannelEvent):
 
 
 @event(
-    "{partition} continues at {position}, the position in the checkpoint store; Kafka has {in_kafka}"
+    "{partition} continues at {position}, the position in the checkpoint store; Kafka has"
+    " {in_kafka}"
 )
 class CheckpointFound(PartitionEvent):
-    """The checkpoint store and Kafka have different positions: the store's counts."""
+    """The checkpoint store and Kafka have different positions. That of the store counts."""
 
     position: int
     in_kafka: int
@@ -144,9 +143,7 @@ class CheckpointFound(PartitionEvent):
     level="warning",
 )
 class StateDropped(PartitionEvent):
-    """Reading restarts before the stored position, so the stored state no longer applies and is
-    dropped.
-    """
+    """Reading restarts before the stored position, so the stored state is dropped."""
 
     from_offset: int
     to_offset: int

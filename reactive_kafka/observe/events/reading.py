@@ -1,12 +1,9 @@
-"""Events about what a channel reads: topics and their leaders, where reading begins, what cannot be
-read.
-"""
+"""Events about reading: topics and their leaders, start positions, unreadable records."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 
-from reactive_kafka.observe.batches import count_of
 from reactive_kafka.observe.events.base import (
     ChannelEvent,
     Level,
@@ -14,27 +11,26 @@ from reactive_kafka.observe.events.base import (
     Problem,
     event,
 )
-from reactive_kafka.observe.text import first_of
+from reactive_kafka.observe.wording import count_of, first_of
 from reactive_kafka.records import TopicPartition
 
-# Partitions, or moves of them, in one line.
+# At most so many partitions, or resets, are named in one line.
 MOST_NAMED = 10
 
 
 @event()
 class PositionsUnknown(Problem):
-    """The group or the log could not be asked where to start; reported once for each reason."""
+    """The start positions could not be looked up. Reported once for each reason."""
 
     partitions: frozenset[TopicPartition]
 
     def what(self) -> str:
         """What is not known, and why."""
-        what = (
-            f"positions of {count_of(len(self.partitions), 'partition')}"
-            if self.partitions
-            else "the topics"
-        )
-        return f"{what} are not known: {self.reason}"
+        if self.partitions:
+            unknown = f"positions of {count_of(len(self.partitions), 'partition')}"
+        else:
+            unknown = "the topics"
+        return f"{unknown} are not known: {self.reason}"
 
     def text(self) -> str:
         return f"{self.what()}; retrying, nothing is delivered until then"
@@ -45,14 +41,14 @@ class PositionsKnown(ChannelEvent):
     """The end of :class:`PositionsUnknown`."""
 
 
-@event("{reason}; it is read as soon as it is available", apart=("topic",))
+@event("{reason}; it is read as soon as it is available", identity=("topic",))
 class TopicMissing(Problem):
-    """A topic of the channel does not exist, or we are not authorised to read it; reported once."""
+    """A topic of the channel does not exist, or may not be read. Reported once."""
 
     topic: str
 
 
-@event("the topic {topic!r} is available", apart=("topic",))
+@event("the topic {topic!r} is available", identity=("topic",))
 class TopicFound(ChannelEvent):
     """The end of :class:`TopicMissing`, or of :class:`NotWritable`."""
 
@@ -60,11 +56,11 @@ class TopicFound(ChannelEvent):
 
 
 @event(
-    "a range of {partition} goes up to {until}, and its log ends at {end}: that is the end here",
+    "a range of {partition} goes up to {until}, but its log ends at {end}: reading ends there",
     level="warning",
 )
 class RangeBeyondEnd(ChannelEvent):
-    """A run that ends by itself cannot wait for records that nobody has written."""
+    """A range goes past the end of the log. A run that ends by itself reads to the end only."""
 
     partition: TopicPartition
     until: int
@@ -83,7 +79,7 @@ class NothingMatches(ChannelEvent):
 
 @event("{reason}")
 class LeadersAway(Problem):
-    """A broker answers, but the leaders of these partitions do not; reported once."""
+    """A broker answers, but the leaders of these partitions do not. Reported once."""
 
     partitions: frozenset[TopicPartition]
 
@@ -94,13 +90,12 @@ class LeadersBack(ChannelEvent):
 
 
 @event(
-    "the last stable offset of {partition} stands at {stable}, the end is {end}: an open transaction",
+    "the last stable offset of {partition} stays at {stable}, the end is {end}: an open"
+    " transaction",
     level="warning",
 )
 class TransactionHangs(PartitionEvent):
-    """A partition whose committed records are read gives none for long, although there are more;
-    reported once.
-    """
+    """An open transaction has kept the records behind it unread for long. Reported once."""
 
     stable: int
     end: int
@@ -108,34 +103,29 @@ class TransactionHangs(PartitionEvent):
 
 @event(level="warning")
 class OffsetReset(PartitionEvent):
-    """``auto_offset_reset`` chose the position: nothing was committed, or the log no longer holds
-    it.
+    """``auto_offset_reset`` or ``on_recreated_topic`` chose the position of a partition.
 
-    Or ``on_recreated_topic`` did: then there is a *reason*.
+    The first does if no position is committed, or the log no longer has its record. The second
+    gives a *reason*.
     """
 
     # None: nothing was committed.
     from_offset: int | None
     to_offset: int
-    # Earliest, latest.
+    # "earliest" or "latest".
     to: str
-    # Records passed over unread; None: not known.
+    # How many records are not read because of it. None: not known.
     skipped: int | None = None
-    # Why what was committed is void; None: auto_offset_reset chose.
+    # Why the committed position is invalid. None: auto_offset_reset chose.
     reason: str | None = None
 
     def loudness(self) -> Level:
-        """A warning, but where a group begins with a log: it passes nothing over, and has lost
-        nothing.
-        """
-        return (
-            "info"
-            if self.from_offset is None and self.reason is None and self.to_offset == 0
-            else self.level
-        )
+        """Info if a new group starts at offset 0, since no record is skipped; else a warning."""
+        is_new_group = self.from_offset is None and self.reason is None
+        return "info" if is_new_group and self.to_offset == 0 else self.level
 
     def kind(self) -> Hashable:
-        """Equal for resets that one line tells of."""
+        """A value that is equal for resets that share a log line."""
         return (
             OffsetReset,
             self.channel,
@@ -146,7 +136,7 @@ class OffsetReset(PartitionEvent):
         )
 
     def move(self) -> str:
-        """From where to where."""
+        """The old and the new position."""
         start = "nothing committed" if self.from_offset is None else f"offset {self.from_offset}"
         return f"{start} -> offset {self.to_offset}"
 
@@ -158,7 +148,7 @@ class OffsetReset(PartitionEvent):
 
 @event(level="warning")
 class PartitionsReset(ChannelEvent):
-    """Several :class:`OffsetReset` of one kind, as the log tells them."""
+    """Several :class:`OffsetReset` of one kind, in one log line."""
 
     resets: tuple[OffsetReset, ...]
 
@@ -170,19 +160,23 @@ class PartitionsReset(ChannelEvent):
         moves: dict[str, list[TopicPartition]] = {}
         for reset in self.resets:
             moves.setdefault(reset.move(), []).append(reset.partition)
-        places = [
-            f"{move} ({first_of(sorted(those), MOST_NAMED)})" for move, those in moves.items()
+        named = [
+            f"{move} ({first_of(sorted(partitions), MOST_NAMED)})"
+            for move, partitions in moves.items()
         ]
-        lost = sum(reset.skipped or 0 for reset in self.resets)
-        skipped = f", {lost} records skipped" if lost else ""
-        why = "" if first.reason is None else f"; {first.reason}"
-        named = first_of(places, MOST_NAMED)
-        return f"{len(self.resets)} partitions were reset to {first.to}: {named}{skipped}{why}"
+        text = f"{len(self.resets)} partitions were reset to {first.to}: "
+        text += first_of(named, MOST_NAMED)
+        skipped = sum(reset.skipped or 0 for reset in self.resets)
+        if skipped:
+            text += f", {skipped} records skipped"
+        if first.reason is not None:
+            text += f"; {first.reason}"
+        return text
 
 
 @event(level="error")
 class ReadFailed(PartitionEvent):
-    """Records of one partition cannot be read; the other partitions go on."""
+    """Records of one partition cannot be read. The other partitions continue."""
 
     offset: int | None
     reason: str
@@ -192,11 +186,9 @@ class ReadFailed(PartitionEvent):
         return f"{self.partition} cannot be read{at}: {self.reason}"
 
 
-@event(level="warning", apart=("offset",))
+@event(level="warning", identity=("offset",))
 class UnreadableSkipped(PartitionEvent):
-    """Offsets from ``offset`` up to ``until`` (exclusive) cannot be read and were passed over, by
-    ``on_unreadable``.
-    """
+    """Unreadable offsets from ``offset`` to before ``until`` were skipped by ``on_unreadable``."""
 
     offset: int
     until: int
@@ -204,6 +196,8 @@ class UnreadableSkipped(PartitionEvent):
 
     def text(self) -> str:
         last = self.until - 1
-        one = f"offset {last} cannot be read and was"
-        several = f"offsets {self.offset} to {last} cannot be read and were"
-        return f"{self.partition}: {one if last == self.offset else several} skipped: {self.reason}"
+        if last == self.offset:
+            what = f"offset {last} cannot be read and was skipped"
+        else:
+            what = f"offsets {self.offset} to {last} cannot be read and were skipped"
+        return f"{self.partition}: {what}: {self.reason}"

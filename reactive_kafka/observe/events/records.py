@@ -1,6 +1,4 @@
-"""Events about records and Spark batches: what failed and what became of it, poison, and what was
-left behind.
-"""
+"""Events about records and Spark batches: failures, poison records, skipped records, stops."""
 
 from __future__ import annotations
 
@@ -8,7 +6,6 @@ from collections.abc import Hashable
 from dataclasses import field
 from typing import Literal
 
-from reactive_kafka.observe.batches import count_of, progress_text, ranges_text, short_id
 from reactive_kafka.observe.events.base import (
     ChannelEvent,
     Event,
@@ -18,13 +15,20 @@ from reactive_kafka.observe.events.base import (
     event,
 )
 from reactive_kafka.observe.facts import SparkBatchFacts
-from reactive_kafka.observe.text import first_of
+from reactive_kafka.observe.wording import (
+    count_of,
+    first_of,
+    progress_text,
+    ranges_text,
+    short_id,
+)
 
 PROGRESS_EVERY_S = 10.0
-"""How often a running Spark batch is reported by ``SparkBatchProgress``."""
+"""Seconds between two ``SparkBatchProgress`` of a running batch."""
 
-_ONE = {"was": "was", "stays": "stays", "its_record_had_its": "its record had its"}
-_SEVERAL = {"was": "were", "stays": "stay", "its_record_had_its": "the records had their"}
+# Words of the templates below that depend on the number of records.
+_SINGULAR = {"was": "was", "stays": "stays", "its_record_had_its": "its record had its"}
+_PLURAL = {"was": "were", "stays": "stay", "its_record_had_its": "the records had their"}
 
 
 @event(
@@ -41,18 +45,19 @@ class RecordPoisoned(PartitionEvent):
     # Records received behind it and not settled.
     waiting: int
     on_poison: str
-    # Its handler has returned, and acks are by hand.
+    # The handler has returned, and nobody has called ack() or nack().
     is_forgotten: bool = False
 
     def text(self) -> str:
-        return self._filled() + (
-            "; its handler has returned without ack() or nack()" if self.is_forgotten else ""
-        )
+        text = self._filled()
+        if self.is_forgotten:
+            text += "; its handler has returned without ack() or nack()"
+        return text
 
 
 @event("no longer poison: {partition} offset {offset} was settled after {age_s:.1f} s")
 class PoisonSettled(PartitionEvent):
-    """The end of :class:`RecordPoisoned`: the record was settled, in whichever way."""
+    """The end of :class:`RecordPoisoned`: the record was settled, by an ack or a nack."""
 
     offset: int
     age_s: float
@@ -64,14 +69,14 @@ class FailureEvent(PartitionEvent):
 
     offset: int
     reason: str
-    # For its traceback.
+    # A log line shows its traceback.
     error: BaseException | None = field(default=None, compare=False)
 
     def kind(self) -> str:
-        """The class of the error: failures of one kind are alike."""
-        return (
-            self.reason.partition(":")[0] if self.error is None else type(self.error).__qualname__
-        )
+        """The name of the error's class. Failures of one kind share a log line in a flood."""
+        if self.error is None:
+            return self.reason.partition(":")[0]
+        return type(self.error).__qualname__
 
     def key(self) -> Hashable:
         return (Event.key(self), self.kind())
@@ -79,18 +84,16 @@ class FailureEvent(PartitionEvent):
 
 @event()
 class RecordFailed(FailureEvent):
-    """What became of a record that has failed for good. Its offset has to appear in the log, even
-    in a flood.
-    """
+    """A record failed for good. Its offset appears in the log, even in a flood."""
 
     def text(self) -> str:
         records = f"{self.partition} offset {self.offset}"
-        return f"{self._filled(records=records, **_ONE)}: {self.reason}"
+        return f"{self._filled(records=records, **_SINGULAR)}: {self.reason}"
 
     def text_of(self, offsets: str, count: int) -> str:
-        """One sentence for *count* records that met the same; this is the last of them."""
+        """One sentence for *count* such events of one partition; this is the last of them."""
         records = f"{self.partition} offsets {offsets}"
-        return f"{self._filled(records=records, **_SEVERAL)}: {self.reason} (the last of {count})"
+        return f"{self._filled(records=records, **_PLURAL)}: {self.reason} (the last of {count})"
 
 
 @event("{records} {was} nacked and ignored")
@@ -98,7 +101,7 @@ class RecordIgnored(RecordFailed):
     """A nacked record counts as settled, because the failure strategy is ``ignore``."""
 
 
-@event(apart=("to",))
+@event(identity=("to",))
 class RecordWritten(RecordFailed):
     """A nacked record was written to the topic *to*, and counts as settled."""
 
@@ -112,16 +115,14 @@ class RecordDeadLettered(RecordWritten):
 
 @event("{records} {was} nacked, next try in {delay_s:g} s through {to}")
 class RecordDelayed(RecordWritten):
-    """A nacked record was written to a retry topic, and comes again from there."""
+    """A nacked record was written to a retry topic, and will be delivered again from there."""
 
     delay_s: float
 
 
 @event("{records} {was} put off, next call in {delay_s:g} s through {to}", level="info")
 class RecordPutOff(RecordDelayed):
-    """A handler has called ``retry_later``: its record was written to a retry topic. Nothing has
-    failed.
-    """
+    """A handler called ``retry_later``, and its record was written to a retry topic."""
 
 
 @event("{records} {was} nacked and {stays} uncommitted", level="error")
@@ -131,35 +132,31 @@ class RecordLeft(RecordFailed):
 
 @event("{records} {was} nacked back to the sender")
 class RecordHandedBack(RecordFailed):
-    """The handler of a memory channel has nacked a value: what it was made of is nacked, too, for
-    the same reason.
-    """
+    """The handler of a memory channel nacked a value, so the record behind it is nacked, too."""
 
 
 @event("{records}: the handler raised after {its_record_had_its} verdict")
 class HandlerFailed(RecordFailed):
-    """A handler raised after its record had been acked or nacked: that verdict stands."""
+    """A handler raised after its record had been acked or nacked. That verdict counts."""
 
 
 @event("{records} {was} settled, and the output is lost", level="error")
 class OutputLost(RecordFailed):
-    """An output could not be written, and its record had been acked: by hand, or by a checkpoint
-    transaction.
+    """An output could not be written, but its record had been acked already.
 
-    The record is not handled again. A replay of its offset makes the output once more.
+    The handler or a checkpoint transaction had acked it, so the record is not handled again. Replay
+    its offset to produce the output.
     """
 
 
 @event("{records}: another handler of the broadcast failed, too")
 class AlsoFailed(RecordFailed):
-    """A record goes to several handlers, and will be nacked for what the first of them raised."""
+    """A second handler of a broadcast record failed. The record is nacked for the first error."""
 
 
 @event("{partition} offset {offset}: attempt {attempt} failed, next in {wait_s:g} s: {reason}")
 class HandlerRetried(FailureEvent):
-    """A handler failed and is called again in *wait_s* seconds; *attempt* is the call that failed,
-    from 1.
-    """
+    """A handler failed and is called again in *wait_s* seconds. Attempts are counted from 1."""
 
     attempt: int
     wait_s: float
@@ -172,11 +169,9 @@ SKIPPED = {
 }
 
 
-@event(apart=("why",))
+@event(identity=("why",))
 class RecordsSkipped(ChannelEvent):
-    """So many *records* were settled without a call of a handler since the last such event of the
-    channel.
-    """
+    """*records* were settled without a handler call since the last such event of the channel."""
 
     why: Literal["filter", "age", "unmatched"]
     records: int
@@ -187,9 +182,7 @@ class RecordsSkipped(ChannelEvent):
 
 @event(level="warning")
 class HandlerAbandoned(ChannelEvent):
-    """A revocation or a stop stopped waiting: *records* are unsettled and will be delivered
-    again.
-    """
+    """A revocation or a stop gave up waiting for unsettled *records*. They come again."""
 
     during: Literal["revocation", "stop"]
     records: int
@@ -203,9 +196,7 @@ class HandlerAbandoned(ChannelEvent):
 
 @event()
 class StopWaits(ChannelEvent):
-    """A stop waits for *records* that run or are not settled, for at most *left_s* more; reported
-    once.
-    """
+    """A stop waits for unsettled *records*, for at most *left_s* seconds more. Reported once."""
 
     records: int
     oldest: tuple[str, ...]
@@ -213,13 +204,17 @@ class StopWaits(ChannelEvent):
 
     def text(self) -> str:
         where = f" ({first_of(self.oldest, 5)})" if self.oldest else ""
-        return f"stop: waits for {count_of(self.records)} without a verdict{where}, for at most {self.left_s:.1f} s more"
+        return (
+            f"stop: waits for {count_of(self.records)} without a verdict{where},"
+            f" for at most {self.left_s:.1f} s more"
+        )
 
 
 @event()
 class Unwritten(Problem):
-    """A channel stopped, and these records it had accepted are not known to be written, or settled
-    by a handler.
+    """A channel stopped, and records that it had accepted were not written, as far as it knows.
+
+    Of a memory channel: they were not settled by a handler.
     """
 
     records: int
@@ -230,14 +225,14 @@ class Unwritten(Problem):
 
 @event("a record could not be written to {topic}: {reason}")
 class SendFailed(Problem):
-    """The record is an outgoing one, a dead letter or a delayed retry."""
+    """An outgoing record, a dead letter or a delayed retry could not be written."""
 
     topic: str
 
 
 @event("a transaction was aborted and is tried again: {reason}")
 class TransactionAborted(Problem):
-    """Of an incoming channel that is exactly once; its records are not to blame."""
+    """A transaction of an exactly-once channel was aborted. Its records are not to blame."""
 
 
 @event()
@@ -250,11 +245,9 @@ class SparkBatchEvent(ChannelEvent):
         return f"{self.channel} {short_id(self.id)}" if self.id else self.channel
 
 
-@event(apart=("outcome",))
+@event(identity=("outcome",))
 class SparkBatchEnded(SparkBatchEvent):
-    """A Spark batch has ended. Where the outcome is ``ok``, the job could not use *rejected* of its
-    records.
-    """
+    """A Spark batch has ended. If it is ``ok``, *rejected* records of it could not be used."""
 
     outcome: Literal["ok", "failed", "cancelled", "lost"]
     records: int
@@ -268,17 +261,22 @@ class SparkBatchEnded(SparkBatchEvent):
         return "info" if self.outcome == "ok" else "warning"
 
     def text(self) -> str:
-        again = f", attempt {self.attempt}" if self.attempt > 1 else ""
-        rejected = f", {self.rejected} rejected" if self.rejected else ""
-        reason = f": {self.reason}" if self.reason else ""
-        which = f" of {ranges_text(self.ranges)}" if self.ranges else ""
-        took = f"{self.duration_s:.2f} s"
-        return f"spark batch {self.outcome}: {count_of(self.records)}{which} in {took}{rejected}{again}{reason}"
+        text = f"spark batch {self.outcome}: {count_of(self.records)}"
+        if self.ranges:
+            text += f" of {ranges_text(self.ranges)}"
+        text += f" in {self.duration_s:.2f} s"
+        if self.rejected:
+            text += f", {self.rejected} rejected"
+        if self.attempt > 1:
+            text += f", attempt {self.attempt}"
+        if self.reason:
+            text += f": {self.reason}"
+        return text
 
 
-@event(apart=("id",))
+@event(identity=("id",))
 class SparkBatchProgress(SparkBatchEvent):
-    """How far a running Spark batch has come, every ``PROGRESS_EVERY_S``."""
+    """The progress of a running Spark batch, reported every ten seconds."""
 
     batch: SparkBatchFacts
 
@@ -288,8 +286,9 @@ class SparkBatchProgress(SparkBatchEvent):
 
 @event()
 class SparkBatchSplit(SparkBatchEvent):
-    """A Spark batch failed on some of its *records*, as ``SparkBatchEnded`` said, and runs again in
-    *parts*.
+    """A Spark batch failed, and its *records* run again in *parts*, to find the bad ones.
+
+    ``SparkBatchEnded`` was reported before.
     """
 
     records: int

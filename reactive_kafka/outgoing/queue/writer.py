@@ -22,7 +22,7 @@ from reactive_kafka.errors import (
 )
 from reactive_kafka.observe.events import ChannelFailed, Observer, SendFailed, Unwritten
 from reactive_kafka.observe.facts import DurationHistogram, OutgoingFacts
-from reactive_kafka.observe.writable import Writable
+from reactive_kafka.observe.topic_access import TopicAccessReports
 from reactive_kafka.outgoing.queue.broker_watch import BrokerWatch
 from reactive_kafka.outgoing.queue.receipt import CallbackReceipt, receipted
 from reactive_kafka.outgoing.queue.record import OutgoingRecord, QueuedRecord
@@ -113,7 +113,7 @@ class Writer:
 
         async def connect() -> None:
             waits = Waits(BACKOFF)
-            reach = Writable(self.name, topic, self._observer)
+            reach = TopicAccessReports(self.name, topic, self._observer)
             while True:
                 try:
                     await self._producer.start()

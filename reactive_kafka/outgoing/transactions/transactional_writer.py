@@ -19,7 +19,7 @@ from reactive_kafka.errors import (
 )
 from reactive_kafka.observe.events import ChannelFailed, Observer, SendFailed
 from reactive_kafka.observe.facts import OutgoingFacts
-from reactive_kafka.observe.writable import Writable
+from reactive_kafka.observe.topic_access import TopicAccessReports
 from reactive_kafka.outgoing.queue.broker_watch import BrokerWatch
 from reactive_kafka.outgoing.queue.receipt import CallbackReceipt, Receipt
 from reactive_kafka.outgoing.queue.record import OutgoingRecord, QueuedRecord
@@ -80,7 +80,7 @@ class TransactionalWriter(Sender):
 
     async def _find(self, topic: str) -> None:
         waits = Waits(BACKOFF)
-        reach = Writable(self.name, topic, self._observer)
+        reach = TopicAccessReports(self.name, topic, self._observer)
         while True:
             try:
                 await self.producers.partitions(topic)

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import secrets
 
+from reactive_kafka.spark.batches.payload_schema import CORRUPT, Struct, identifier
 from reactive_kafka.spark.batches.scalars import literal
-from reactive_kafka.spark.batches.schema import CORRUPT, Struct, identifier
 
 # Without single quotes: neither pydantic nor msgspec reads them as JSON.
 OPTIONS = f"map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '{CORRUPT}', 'allowSingleQuotes', 'false')"

@@ -1,1 +1,1 @@
-"""A channel whose handler is a Spark function."""
+"""The work of a channel whose handler is a Spark function."""

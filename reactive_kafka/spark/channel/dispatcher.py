@@ -1,6 +1,4 @@
-"""The workers of a Spark channel: they keep columns instead of records, and run a job for each
-batch.
-"""
+"""Keeps the records of a Spark channel as columns, and starts a job for each batch of them."""
 
 from __future__ import annotations
 
@@ -18,29 +16,29 @@ from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.columns import record_batch
 from reactive_kafka.spark.batches.cuts import BatchQueue
 from reactive_kafka.spark.batches.runs import RecordRun, give_back, lanes_of, plan, trackers_of
-from reactive_kafka.spark.channel.ahead import Ahead
-from reactive_kafka.spark.channel.job import SparkJob
+from reactive_kafka.spark.channel.batch_job import SparkJob
+from reactive_kafka.spark.channel.frame_ahead import FrameAhead
 from reactive_kafka.spark.channel.refetch import Fetch
 from reactive_kafka.spark.channel.runner import SparkRunner
 from reactive_kafka.spark.channel.settle import JobContext, RunOutcome
 
-# That a stop leaves for ending jobs; half of its time where that is less.
+# How much of the time of a stop is reserved for ending jobs; at most half of it.
 MOST_RESERVE_S = 10.0
-# The pause after the group has refused a plan: the rebalance that explains it is on its way.
-NOT_OURS_S = 0.5
-# How often Spark is asked whether it is ready.
-READY_EVERY_S = 0.2
+# The pause after the group has refused a plan. The rebalance behind that arrives soon.
+REFUSED_PLAN_PAUSE_S = 0.5
+# How often it looks whether Spark is ready.
+READY_POLL_S = 0.2
 
 
 class SparkDispatcher(Workers):
     """Runs Spark jobs on the records in the lanes, at most ``max_concurrent_jobs`` at once.
 
-    The pieces in the lanes are Arrow record batches, made as records arrive, or Python ranges of
-    offsets that executors will read; the lanes need only their ``len`` and slices.
+    The lanes hold Arrow record batches, made as records arrive, or Python ranges of offsets that
+    executors will read. The lanes only use their ``len`` and slices of them.
     """
 
     takes_batches = True
-    # The poison clock of a record does not run while its job does.
+    # A record does not become poison while its job runs.
     works_elsewhere = True
 
     def __init__(
@@ -56,32 +54,36 @@ class SparkDispatcher(Workers):
         self._clock = setup.clock
         self._context = JobContext(setup.settings, runner, signals, fetch, observer)
         self._queue = BatchQueue(setup.settings, setup.lanes, self._is_free)
-        # When each has begun.
+        # Job -> when it has started.
         self._jobs: dict[SparkJob, float] = {}
-        # Of the next batch, which is planned.
-        self._ahead: Ahead | None = None
-        # Cut off; go on if their partition is retained.
+        # The DataFrame of the next batch, which is planned already.
+        self._next_frame: FrameAhead | None = None
+        # Outcomes that were cut off. They are carried out if their partition is retained.
         self._unsettled: list[tuple[RecordRun, RunOutcome]] = []
-        # Id of a range that is to run again -> how often it has run.
+        # Id of a range that will run again -> how often it has run.
         self._attempts: dict[str, int] = {}
-        self._names = count(1)
-        # Until then no batch is taken, and no outcome is carried out.
+        self._job_numbers = count(1)
+        # Until this time no batch is taken, and no outcome is carried out.
         self._not_before = -inf
-        self._is_running = self._is_closed = False
+        self._is_running = False
+        self._is_closed = False
         self._changed = asyncio.Event()
 
     def keep(self, partition: TopicPartition, records: Any) -> Any:
-        # Executors read offsets.
-        return records if isinstance(records, range) else record_batch(partition, records)
+        if isinstance(records, range):
+            # Executors will read these offsets.
+            return records
+        return record_batch(partition, records)
 
     def wants(self, lane: Lane, records: int) -> int:
-        # To keep what a poll brings takes the loop some ms, which a batch that is about to be
-        # called would wait. What comes behind the next one has time until then: no more than two
-        # batches are here.
-        is_hurry = (self._jobs and self._ahead is not None) or any(
-            not job.has_called for job in self._jobs
-        )
-        return 0 if is_hurry else self._queue.wants(lane, records)
+        # Keeping the records of a poll takes the loop some ms. A batch whose function is about to
+        # be called would wait for that. And if the next batch is here already, the records behind
+        # it have time: at most two batches are kept.
+        has_next = self._jobs and self._next_frame is not None
+        is_about_to_call = any(not job.has_called for job in self._jobs)
+        if has_next or is_about_to_call:
+            return 0
+        return self._queue.wants(lane, records)
 
     def work_is_there(self) -> None:
         self._changed.set()
@@ -92,33 +94,35 @@ class SparkDispatcher(Workers):
     async def _work(self) -> None:
         while not self._is_closed:
             self._changed.clear()
-            wait_s = self._go_on()
-            self._look_ahead()
+            wait_s = self._start_due()
+            self._prepare_next()
+            timeout_s: float | None = wait_s
+            if wait_s <= 0:
+                # A batch is due, but Spark is not ready.
+                timeout_s = READY_POLL_S
+            elif wait_s == inf:
+                timeout_s = None
             with suppress(TimeoutError):
-                async with asyncio.timeout(
-                    READY_EVERY_S if wait_s <= 0 else None if wait_s == inf else wait_s
-                ):
+                async with asyncio.timeout(timeout_s):
                     await self._changed.wait()
 
-    def _go_on(self) -> float:
-        """Start what may be started; the seconds until there is something to do, as
-        :meth:`_wait_s`.
-        """
-        self._go_on_settling()
-        # Records that are still queued can be let go at once when their partition is revoked; those
-        # of a job have to wait for its end. So none are taken before Spark can run them.
-        while (
-            wait_s := self._wait_s(self._clock.monotonic())
-        ) <= 0 and self._context.runner.engine.ready:
+    def _start_due(self) -> float:
+        """Start the jobs that are due, and return the seconds until the next one, as `_wait_s`."""
+        self._resume_settling()
+        # Take no records before Spark can run them: queued records can be released at once when
+        # their partition is revoked, but those of a job must wait for its end.
+        while True:
+            wait_s = self._wait_s(self._clock.monotonic())
+            if wait_s > 0 or not self._context.runner.engine.ready:
+                return wait_s
             runs = self._queue.take()
-            self._start(
-                runs, 1 + max(self._attempts.pop(self._context.id_of(run), 0) for run in runs)
-            )
-        return wait_s
+            earlier = max(self._attempts.pop(self._context.id_of(run), 0) for run in runs)
+            self._start(runs, 1 + earlier)
 
     def _wait_s(self, now: float) -> float:
-        """The seconds until there is something to do, infinite if unknown; 0 or less: a batch may
-        be taken.
+        """Return the seconds until there is something to do, or infinity if that is unknown.
+
+        0 or less: a batch may be taken now.
         """
         due = inf
         if len(self._jobs) < self._setup.settings.spark.max_concurrent_jobs:
@@ -127,14 +131,13 @@ class SparkDispatcher(Workers):
             due = min(due, self._not_before)
         return due - now
 
-    def _look_ahead(self) -> None:
-        """While a batch runs: plan the next one if it is full, and have its plan stored and its
-        DataFrame made.
+    def _prepare_next(self) -> None:
+        """While a batch runs, plan the next one if it is full, store its plan, make its DataFrame.
 
-        It is taken from the lanes no sooner than any other, as a planned range is. With several
-        jobs at once it could hold up records that another job would take.
+        Its records stay in the lanes until their turn, as those of any planned range. With several
+        jobs at once it could block records that another job would take, so it is not done then.
         """
-        if self._ahead is not None or self._setup.settings.spark.max_concurrent_jobs > 1:
+        if self._next_frame is not None or self._setup.settings.spark.max_concurrent_jobs > 1:
             return
         if not (self._jobs and self._context.runner.engine.ready):
             return
@@ -142,65 +145,69 @@ class SparkDispatcher(Workers):
         if not runs:
             return
         plan(runs)
-        self._ahead = Ahead(self._context, runs)
+        self._next_frame = FrameAhead(self._context, runs)
 
         async def store() -> None:
-            # In vain: its job asks for it again.
+            # If this fails, the job of the batch stores the plans again.
             await self._context.signals.store_plans(trackers_of(runs))
 
         self._setup.spawn(store, f"Spark plan of {self._setup.settings.name}")
 
-    def _drop_ahead(self) -> None:
-        if self._ahead is not None:
-            self._ahead.drop()
-            self._ahead = None
+    def _drop_next_frame(self) -> None:
+        if self._next_frame is not None:
+            self._next_frame.drop()
+            self._next_frame = None
 
     def _is_free(self, lane: Lane) -> bool:
-        """Whether no outcome of a partition is pending, and no job of an earlier assignment of it
-        still runs.
-        """
+        """True if no outcome of the lane is pending, and no job of an earlier assignment runs."""
         tracker = lane.tracker
-        others = [
-            run.tracker for job in self._jobs for run in job.runs if run.tracker is not tracker
-        ]
-        unsettled = [run.tracker for run, _ in self._unsettled]
-        return (
-            all(one.partition != tracker.partition for one in others) and tracker not in unsettled
-        )
+        if any(run.tracker is tracker for run, _ in self._unsettled):
+            return False
+        for job in self._jobs:
+            for run in job.runs:
+                if run.tracker is not tracker and run.tracker.partition == tracker.partition:
+                    return False
+        return True
 
-    def _go_on_settling(self) -> None:
-        """Carry out the outcomes that were cut off, of partitions that have been retained."""
-        self._unsettled = [one for one in self._unsettled if not one[0].tracker.is_closed]
-        retained = [one for one in self._unsettled if not one[0].lane.revoked]
+    def _resume_settling(self) -> None:
+        """Carry out the outcomes that were cut off, if their partitions have been retained."""
+        self._unsettled = [
+            (run, outcome) for run, outcome in self._unsettled if not run.tracker.is_closed
+        ]
+        retained = [(run, outcome) for run, outcome in self._unsettled if not run.lane.revoked]
         if retained and self._clock.monotonic() >= self._not_before:
-            self._unsettled = [one for one in self._unsettled if one[0].lane.revoked]
+            self._unsettled = [
+                (run, outcome) for run, outcome in self._unsettled if run.lane.revoked
+            ]
             self._start([run for run, _ in retained], 1, [outcome for _, outcome in retained])
 
     def _start(
         self, runs: Sequence[RecordRun], attempt: int, outcomes: Sequence[RunOutcome] | None = None
     ) -> None:
-        ahead = None
-        if outcomes is None and self._ahead is not None:
-            ahead = self._ahead.only_for(runs)
-            self._ahead = None
+        """Start a job. With *outcomes* its function is not called, they are only carried out."""
+        frame = None
+        if outcomes is None and self._next_frame is not None:
+            frame = self._next_frame.only_for(runs)
+            self._next_frame = None
         lanes = lanes_of(runs)
 
-        def calls() -> None:
+        def on_first_call() -> None:
             for lane in lanes:
                 self._context.signals.progress(lane)
 
         records = sum(run.records for run in runs)
-        untold = [self._setup.lanes.whole_taken()] if outcomes is None else []
+        # Holds the report for `rate_limit` until it was made, which happens once.
+        reports = [self._setup.lanes.whole_taken()] if outcomes is None else []
 
-        def starts() -> None:
-            # Counts for ``rate_limit``, the first time. Not when it was taken: it may have waited
-            # for its turn, and the next one would come right behind it. This knows nothing of the
-            # job, or a cycle would keep its records.
-            if untold:
-                untold.pop()(records)
+        def on_call() -> None:
+            # `rate_limit` counts a batch when its function is called, not when it was taken: it may
+            # have waited, and then the next one would follow without a pause. This closure must not
+            # refer to the job, or a reference cycle would keep the records of the job in memory.
+            if reports:
+                reports.pop()(records)
                 self._changed.set()
 
-        job = SparkJob(self._context, runs, attempt, calls, starts, outcomes, ahead)
+        job = SparkJob(self._context, runs, attempt, on_first_call, on_call, outcomes, frame)
         self._jobs[job] = self._clock.monotonic()
         for lane in lanes:
             self._setup.lanes.hold(lane)
@@ -209,18 +216,20 @@ class SparkDispatcher(Workers):
             try:
                 await job.run()
             finally:
-                if untold:
-                    untold.pop()(0)
-                self._ended(job)
+                if reports:
+                    reports.pop()(0)
+                self._on_end(job)
             if not self._is_closed:
-                # At once, and not in the turn of another task: what a poll brings would come in
-                # between.
-                self._go_on()
+                # Start the next job here and not in the task of `_work`: the loop would keep the
+                # records of a poll first.
+                self._start_due()
 
-        self._setup.spawn(run, f"spark batch {next(self._names)} of {self._setup.settings.name}")
+        self._setup.spawn(
+            run, f"spark batch {next(self._job_numbers)} of {self._setup.settings.name}"
+        )
 
-    def _ended(self, job: SparkJob) -> None:
-        """A job is over: runs without an outcome wait again, unless their partition is gone."""
+    def _on_end(self, job: SparkJob) -> None:
+        """Give the runs of a job that have no outcome back to their lanes, and note the others."""
         self._setup.totals.durations.observe(self._clock.monotonic() - self._jobs.pop(job))
         self._setup.totals.retries += job.retries
         for run in reversed(job.left):
@@ -229,7 +238,7 @@ class SparkDispatcher(Workers):
                 self._attempts[self._context.id_of(run)] = job.attempts.begun
         self._unsettled += job.unsettled
         if job.was_refused or (job.unsettled and job.only_settles):
-            self._not_before = self._clock.monotonic() + NOT_OURS_S
+            self._not_before = self._clock.monotonic() + REFUSED_PLAN_PAUSE_S
         for lane in lanes_of(job.runs):
             self._setup.lanes.release(lane)
             self._context.signals.progress(lane)
@@ -240,7 +249,7 @@ class SparkDispatcher(Workers):
             job.stop_waiting()
 
     def suspended(self) -> None:
-        self._drop_ahead()
+        self._drop_next_frame()
         self._queue.forget_weights()
         for job in self._jobs:
             if job.is_revoked:
@@ -250,8 +259,9 @@ class SparkDispatcher(Workers):
         return min(MOST_RESERVE_S, most_s / 2) if self._jobs else 0.0
 
     async def cut_off(self) -> None:
-        """Cancel the jobs of revoked lanes. Records without an outcome are put back: the next owner
-        runs them again.
+        """Cancel the jobs of revoked lanes, and wait for their end.
+
+        Records without an outcome go back to their lanes. The next owner runs them again.
         """
         jobs = [job for job in self._jobs if job.is_revoked]
         for job in jobs:
@@ -262,11 +272,12 @@ class SparkDispatcher(Workers):
         await asyncio.gather(*(job.over.wait() for job in self._jobs))
 
     def abandon(self, lane: Lane) -> None:
-        """A partition is gone, or read again from elsewhere: cancel its job. Until that has ended
-        no other starts.
+        """Cancel the jobs of a partition that is gone, or that is read from another position.
+
+        No other job of the partition starts until they have ended.
         """
-        if self._ahead is not None and self._ahead.has(lane):
-            self._drop_ahead()
+        if self._next_frame is not None and self._next_frame.has(lane):
+            self._drop_next_frame()
         for job in self._jobs:
             if any(run.lane is lane for run in job.runs):
                 job.cut_off()
@@ -274,7 +285,7 @@ class SparkDispatcher(Workers):
 
     def close(self) -> None:
         self._is_closed = True
-        self._drop_ahead()
+        self._drop_next_frame()
         for job in self._jobs:
             job.cut_off()
         self._changed.set()

@@ -1,5 +1,6 @@
-"""Single records of a run with their bytes: out of the columns, or read again where executors have
-read them.
+"""Returns single records of a run with their bytes: from the columns, or by reading them again.
+
+Executors read the records of a channel with ``mode = "ranges"``, so this process has only offsets.
 """
 
 from __future__ import annotations
@@ -22,59 +23,68 @@ from reactive_kafka.spark.batches.runs import RecordRun, end_of
 from reactive_kafka.subscription import Partitions
 
 Fetch = Callable[[TopicPartition, Collection[int]], AsyncGenerator[Sequence[RawRecord]]]
-"""Reads records by their offsets, in pieces, ascending, without those that are not in the log any
-more.
+"""Reads records by their offsets, in pieces, in ascending order. Records that the log does not have
+any more are left out.
 """
 
-# The most records in memory at once, in addition to those of one fetch.
+# At most so many records are in memory at once, in addition to those of one fetch.
 PIECE_RECORDS = 500
-# Unwanted records in a row that are read and dropped; a longer gap is skipped by a seek.
+# So many unwanted offsets in a row are read and dropped. A longer gap is skipped by a seek.
 SKIP_OFFSETS = 100
 PATIENCE_S = 30.0
 POLL_S = 0.5
 BACKOFF = Backoff(0.25, 5.0)
-_OF_A_MEMBER = ("group_instance_id", "enable_auto_commit", "auto_commit_interval_ms")
+# Settings for members of a group. This client belongs to none.
+_GROUP_PROPERTIES = ("group_instance_id", "enable_auto_commit", "auto_commit_interval_ms")
 
 
 async def raw_records(
     run: RecordRun, indexes: Collection[int], fetch: Fetch
 ) -> AsyncGenerator[list[tuple[int, RawRecord]]]:
-    """Some records of a run with their arrival numbers (*indexes*), in pieces; those in columns
-    first.
+    """Yield records of a run with their arrival numbers, in pieces; those in columns come first.
+
+    Args:
+        run: The run.
+        indexes: The arrival numbers of the wanted records.
+        fetch: Reads the records that only executors have read.
     """
+    # None: all records are wanted.
     wanted = None if len(indexes) == run.records else set(indexes)
     # Offset -> arrival number, of the records to be fetched.
-    at: dict[int, int] = {}
+    index_of: dict[int, int] = {}
     for part in run.slices:
         if isinstance(part.records, range):
-            offsets = enumerate(part.records, part.first)
-            at.update(
-                (offset, index) for index, offset in offsets if wanted is None or index in wanted
-            )
+            for index, offset in enumerate(part.records, part.first):
+                if wanted is None or index in wanted:
+                    index_of[offset] = index
         else:
-            for piece in _of_columns(part, wanted):
+            for piece in _from_columns(part, wanted):
                 yield piece
-    if at:
-        async with aclosing(fetch(run.tracker.partition, at.keys())) as pieces:
-            async for records in pieces:
-                yield [(at[record.offset], record) for record in records if record.offset in at]
+    if index_of:
+        async with aclosing(fetch(run.tracker.partition, index_of.keys())) as fetched:
+            async for records in fetched:
+                yield [
+                    (index_of[record.offset], record)
+                    for record in records
+                    if record.offset in index_of
+                ]
 
 
-def _of_columns(part: Slice, wanted: set[int] | None) -> Iterator[list[tuple[int, RawRecord]]]:
-    """Whole pieces if all are wanted, else row by row."""
-    kept: Any = part.records
+def _from_columns(part: Slice, wanted: set[int] | None) -> Iterator[list[tuple[int, RawRecord]]]:
+    """Yield the wanted records of a slice: whole pieces if all are wanted, else row by row."""
+    table: Any = part.records
     if wanted is None:
-        for at in range(0, len(kept), PIECE_RECORDS):
-            yield list(enumerate(columns.records(kept[at : at + PIECE_RECORDS]), part.first + at))
+        for row in range(0, len(table), PIECE_RECORDS):
+            records = columns.records(table[row : row + PIECE_RECORDS])
+            yield list(enumerate(records, part.first + row))
         return
-    found = [at - part.first for at in sorted(wanted.intersection(range(part.first, end_of(part))))]
-    for begin in range(0, len(found), PIECE_RECORDS):
-        piece = found[begin : begin + PIECE_RECORDS]
-        yield [
-            (part.first + at, record)
-            for at in piece
-            for record in columns.records(kept[at : at + 1])
-        ]
+    indexes = sorted(wanted.intersection(range(part.first, end_of(part))))
+    for start in range(0, len(indexes), PIECE_RECORDS):
+        piece: list[tuple[int, RawRecord]] = []
+        for index in indexes[start : start + PIECE_RECORDS]:
+            row = index - part.first
+            piece += [(index, record) for record in columns.records(table[row : row + 1])]
+        yield piece
 
 
 async def records_of(
@@ -86,52 +96,57 @@ async def records_of(
     patience_s: float = PATIENCE_S,
     observer: Observer | None = None,
 ) -> AsyncGenerator[Sequence[RawRecord], None]:
-    """Read the records with these offsets, ascending, in pieces of at most ``PIECE_RECORDS``, none
-    empty.
+    """Read the records with these offsets, in ascending order.
 
-    Those that are not in the log (any more), or that the channel's isolation level hides, are left
-    out. The client belongs to no group. It is closed with the iterator: leave it early through
-    ``contextlib.aclosing``. Raises TransientBrokerError, caused by the last error, if there was no
-    progress for *patience_s*, or another BrokerError. What cannot be read is passed over with
-    ``on_unreadable = "skip"``, which the *observer* is told, waited for with ``"wait"``, and raised
-    as CorruptRecordError with ``"fail"``.
+    Pieces have at most ``PIECE_RECORDS`` records and are never empty. Records that are not in the
+    log, or that the channel's isolation level hides, are left out. The client belongs to no group.
+    It is closed with the iterator: use ``contextlib.aclosing`` to leave that early.
+
+    Unreadable records are skipped and reported to the *observer* with ``on_unreadable = "skip"``,
+    and read again and again with ``"wait"``.
+
+    Raises:
+        TransientBrokerError: There was no progress for *patience_s*. The cause is the last error.
+        CorruptRecordError: A record cannot be read, with ``on_unreadable = "fail"``.
+        BrokerError: Any other error of the broker.
     """
-    reader = _Reader(connector, settings, partition, patience_s, observer)
+    reader = _RefetchReader(connector, settings, partition, patience_s, observer)
     wanted = offsets if isinstance(offsets, range) else frozenset(offsets)
     try:
         for stretch in stretches(wanted):
             position = stretch.start
             while position < stretch.stop:
                 records, position = await reader.take(position, stretch.stop)
-                found = [
+                piece = [
                     record
                     for record in records
                     if record.offset in stretch and record.offset in wanted
                 ]
-                if found:
-                    yield found
+                if piece:
+                    yield piece
     finally:
         await reader.close()
 
 
 def stretches(offsets: Iterable[int]) -> list[range]:
-    """The stretches to read, ascending, each from a wanted offset to the last one before a gap that
-    is skipped.
+    """Return the stretches of the log to read, in ascending order.
+
+    A stretch ends at the last wanted offset before a gap that is worth a seek.
     """
     if isinstance(offsets, range) and offsets.step == 1:
         return [offsets] if offsets else []
-    found: list[range] = []
+    result: list[range] = []
     for offset in sorted(offsets):
-        if found and offset - found[-1].stop <= SKIP_OFFSETS:
-            found[-1] = range(found[-1].start, offset + 1)
+        if result and offset - result[-1].stop <= SKIP_OFFSETS:
+            result[-1] = range(result[-1].start, offset + 1)
         else:
-            found.append(range(offset, offset + 1))
-    return found
+            result.append(range(offset, offset + 1))
+    return result
 
 
 @dataclass(eq=False)
-class _Reader:
-    """Reads one partition; after an error with a new client."""
+class _RefetchReader:
+    """Reads one partition. After an error it makes a new client."""
 
     connector: Connector
     settings: IncomingSettings
@@ -139,14 +154,15 @@ class _Reader:
     patience_s: float
     observer: Observer | None
     consumer: Consumer | None = None
-    # The client's position.
-    at: int | None = None
-    # Of the log, as it was at the last seek.
+    # The client's position. None: it must seek first.
+    position: int | None = None
+    # End of the log when the client last had to seek.
     end: int = 0
 
     async def take(self, position: int, until: int) -> tuple[Sequence[RawRecord], int]:
-        """Some records from *position* on, and the position after them; *until* if there are no
-        more before that.
+        """Return records from *position* on, and the position behind them.
+
+        That position is *until* if there are no more records before it.
         """
         waits = Waits(BACKOFF)
         reason: TransientBrokerError | None = None
@@ -163,50 +179,58 @@ class _Reader:
                     if records or reached > position:
                         return records, reached
         except TimeoutError:
-            text = f"{self.partition} could not be read from offset {position} within {self.patience_s:g} s"
-            raise TransientBrokerError(f"{text}: {reason or 'no records came'}") from reason
+            raise TransientBrokerError(
+                f"{self.partition} could not be read from offset {position}"
+                f" within {self.patience_s:g} s: {reason or 'no records came'}"
+            ) from reason
 
     async def _take(self, position: int, until: int) -> tuple[Sequence[RawRecord], int]:
         consumer = await self._connected()
         partition = self.partition
-        if self.at != position:
-            begin = (await consumer.beginning_offsets([partition]))[partition]
+        if self.position != position:
+            start = (await consumer.beginning_offsets([partition]))[partition]
             self.end = (await consumer.end_offsets([partition]))[partition]
-            position = max(position, begin)
+            position = max(position, start)
             if position >= min(until, self.end):
                 return (), until
             consumer.start_at({partition: position})
-        self.at = position
+        self.position = position
         poll = await consumer.poll({partition: min(PIECE_RECORDS, until - position)}, POLL_S)
-        if (error := poll.errors.get(partition)) is not None:
-            self.at = None
-            # Deleted meanwhile: look where the log begins now.
+        error = poll.errors.get(partition)
+        if error is not None:
+            self.position = None
             if isinstance(error, OffsetOutOfRangeError):
+                # The log has been truncated meanwhile. The next attempt looks where it starts now.
                 raise TransientBrokerError(str(error)) from error
             if isinstance(error, CorruptRecordError) and self.settings.on_unreadable != "fail":
-                return (), self._passed(error)
+                return (), self._behind_unreadable(error)
             raise error
-        self.at = consumer.positions()[partition]
+        self.position = consumer.positions()[partition]
         records = [record for chunk in poll.chunks for record in chunk.records]
-        return records, self.at if self.at < min(until, self.end) else until
+        if self.position < min(until, self.end):
+            return records, self.position
+        return records, until
 
-    def _passed(self, error: CorruptRecordError) -> int:
-        """The position behind what cannot be read; where it is waited for, TransientBrokerError."""
+    def _behind_unreadable(self, error: CorruptRecordError) -> int:
+        """Return the position behind an unreadable record.
+
+        Raises:
+            TransientBrokerError: ``on_unreadable`` is ``"wait"``.
+        """
         if self.settings.on_unreadable == "wait":
             raise TransientBrokerError(str(error)) from error
-        # Without an end it is passed over offset by offset.
+        # If the end of the unreadable batch is unknown, skip one offset at a time.
         until = error.until or error.offset + 1
         if self.observer is not None:
-            channel = self.settings.name
-            partition = self.partition
-            told = UnreadableSkipped(
-                channel=channel,
-                partition=partition,
-                offset=error.offset,
-                until=until,
-                reason=error.reason,
+            self.observer.on(
+                UnreadableSkipped(
+                    channel=self.settings.name,
+                    partition=self.partition,
+                    offset=error.offset,
+                    until=until,
+                    reason=error.reason,
+                )
             )
-            self.observer.on(told)
         return until
 
     async def _connected(self) -> Consumer:
@@ -214,7 +238,7 @@ class _Reader:
             properties = {
                 name: value
                 for name, value in self.settings.client.items()
-                if name not in _OF_A_MEMBER
+                if name not in _GROUP_PROPERTIES
             }
             self.consumer = self.connector.consumer(
                 name=f"{self.settings.name}-again",
@@ -226,9 +250,9 @@ class _Reader:
         return self.consumer
 
     async def close(self) -> None:
-        """Close the client; the next read makes a new one."""
+        """Close the client. The next read makes a new one."""
         consumer = self.consumer
         self.consumer = None
-        self.at = None
+        self.position = None
         if consumer is not None:
             await consumer.stop()

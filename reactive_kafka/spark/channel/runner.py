@@ -1,16 +1,15 @@
-"""A channel's batches on Spark: calls the user's function with their rows, and reports and counts
-the outcomes.
-"""
+"""Runs batches on Spark: calls the user's function with a DataFrame, and reports the outcome."""
 
 from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import copy_context
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
@@ -18,7 +17,6 @@ from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import ClusterError, DecodeError
 from reactive_kafka.formats import ChannelSchemas, SchemaMissing
 from reactive_kafka.formats.registered.schema_questions import SchemaQuestion
-from reactive_kafka.observe.batches import count_of, ranges_text
 from reactive_kafka.observe.events import (
     PROGRESS_EVERY_S,
     Observer,
@@ -26,34 +24,33 @@ from reactive_kafka.observe.events import (
     SparkBatchProgress,
 )
 from reactive_kafka.observe.facts import SparkFacts
+from reactive_kafka.observe.wording import count_of, ranges_text
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.batch import BatchPart, Rejected, Rejects, SparkBatch
 from reactive_kafka.spark.batches.columns import data_frame, first_headers
-from reactive_kafka.spark.batches.function import SparkFunction
 from reactive_kafka.spark.batches.ledger import BatchOutcome, BatchRun, JobProgress, Ledger
-from reactive_kafka.spark.session.engine import SparkEngine
-from reactive_kafka.spark.session.texts import with_texts
-from reactive_kafka.tracing.calls import CallSpans
-from reactive_kafka.tracing.names import MOST_LINKS, Place
+from reactive_kafka.spark.batches.spark_function import SparkFunction
+from reactive_kafka.spark.session.executor_texts import with_texts
+from reactive_kafka.spark.session.spark_engine import SparkEngine
+from reactive_kafka.tracing.attributes import MOST_LINKS, LinkedRecord
+from reactive_kafka.tracing.call_spans import CallSpans
 
-# Of a schema registry, as far as a batch needs them.
+# The schemas that a batch needs: question to the schema registry -> its answer.
 Answers = dict[SchemaQuestion, Any]
-# Session, parts of a batch -> a DataFrame of their rows.
-Source = Callable[[Any, Sequence[BatchPart]], Any]
+# (session, parts of a batch) -> a DataFrame of their rows.
+FrameSource = Callable[[Any, Sequence[BatchPart]], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
-    """A batch cannot be read before these questions have their answers; its function was not
-    called.
-    """
+class MissingSchemas:
+    """The function was not called, because the batch cannot be read without these schemas."""
 
     asks: Sequence[SchemaQuestion]
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """A DataFrame of a batch's rows, good for the session that it was made with."""
+class BatchFrame:
+    """A DataFrame of a batch's rows. It can be used only with the session that it was made with."""
 
     spark: Any
     rows: Any
@@ -61,22 +58,22 @@ class Made:
 
 @dataclass(eq=False)
 class SparkRunner:
-    """Runs one channel's Spark function over batches, any number at once, and counts."""
+    """Runs the Spark function of one channel, on any number of batches at once, and counts."""
 
     engine: SparkEngine
     function: SparkFunction
     settings: IncomingSettings
     _: KW_ONLY
-    # Is told how batches go on, and how they end.
+    # Receives the progress and the end of batches.
     observer: Observer
-    # Makes the DataFrame of a batch; None: its pieces are columns, shipped from here.
-    source: Source | None = None
+    # Makes the DataFrame of a batch. None: its pieces are columns, which are sent from here.
+    source: FrameSource | None = None
     clock: Clock = SYSTEM_CLOCK
-    # Those of a registry that the channel's format needs.
+    # The schemas of the registry, if the channel's format needs them.
     schemas: ChannelSchemas | None = None
-    # Makes a span of each run.
+    # Makes the span of each run.
     spans: CallSpans | None = None
-    # How often the observer is told that a batch still runs.
+    # Seconds between two reports that a batch still runs.
     progress_every_s: float = PROGRESS_EVERY_S
 
     def __post_init__(self) -> None:
@@ -84,16 +81,17 @@ class SparkRunner:
         self._ledger = Ledger(self._channel, self.settings.spark.mode)
 
     def facts(self) -> SparkFacts:
-        """The session's state, and this channel's batches."""
+        """Return the state of the session and the batches of this channel."""
         return self._ledger.facts(
             self.clock.monotonic(), ready=self.engine.ready, reason=self.engine.reason
         )
 
-    async def make(self, parts: Sequence[BatchPart]) -> Made | None:
-        """A DataFrame of *parts*, for :meth:`run_batch`; None: its call makes one, and tells what
-        is in the way.
+    async def make(self, parts: Sequence[BatchPart]) -> BatchFrame | None:
+        """Make the DataFrame of *parts* for :meth:`run_batch`.
+
+        None: it could not be made. Then `run_batch` makes one, and raises the error.
         """
-        return await self.engine.make(lambda spark: Made(spark, self._rows(spark, parts)))
+        return await self.engine.make(lambda spark: BatchFrame(spark, self._rows(spark, parts)))
 
     async def run_batch(
         self,
@@ -103,57 +101,69 @@ class SparkRunner:
         alone: bool = False,
         supersedes: tuple[str, ...] = (),
         no_waits: Future[None] | None = None,
-        frame: Future[Made | None] | None = None,
+        frame: Future[BatchFrame | None] | None = None,
         on_call: Callable[[], None] = lambda: None,
     ) -> Sequence[Rejected] | None:
-        """Run the function on *parts*, at least one; when this returns, all but the rejected
-        records are done.
+        """Run the function on a batch, and return the rejected records; all others are done.
 
-        These are the ones with corrupt payloads and those that the function rejected, by partition
-        and offset, each once. One error may serve many. A rejected offset need not be that of a
-        record. *alone*: no other job may run at the same time; *supersedes*: the ids of the failed
-        ranges that these ranges were parts of; *frame*: what :meth:`make` has been asked for these
-        parts; *on_call*: is told, on the event loop, that the function is called.
+        Rejected are records with a corrupt payload, and those that the function rejects by their
+        partition and offset. Each is returned once; several may have the same error. The function
+        may reject offsets at which there is no record.
 
-        Schemas that are not known here are asked for, and the batch waits for them, without a time
-        of its own. None: *no_waits* was done meanwhile, or the application stops, and the records
-        are neither done nor failed.
+        If schemas are missing, they are requested, and the batch waits for them without a timeout.
+
+        Args:
+            parts: The parts of the batch, at least one.
+            attempt: The number of the attempt, from 1.
+            alone: No other job may run at the same time.
+            supersedes: The ids of the failed ranges that these ranges were parts of.
+            no_waits: Done when the batch must not wait for schemas any longer.
+            frame: The DataFrame of these parts, from :meth:`make`.
+            on_call: Called on the event loop when the function is called.
+
+        Returns:
+            None if the wait for schemas was ended by *no_waits*, or by the end of the application.
+            Then the records are neither done nor failed.
 
         Raises:
-            OffloadError: With one line of text; the user's error is ``__cause__``.
-            CancelledError: The job was cancelled and awaited; the records are neither done nor
+            OffloadError: The function, or Spark, failed. Its text is one line, and the function's
+                error is ``__cause__``.
+            CancelledError: The job was cancelled and has ended. The records are neither done nor
                 failed.
         """
-        ranges = tuple(
-            sorted(
-                (part.range for part in parts),
-                key=lambda one: (one.topic, one.partition, one.start),
-            )
-        )
+        by_position = attrgetter("topic", "partition", "start")
+        ranges = tuple(sorted((part.range for part in parts), key=by_position))
         settings = self.settings.spark
         run = BatchRun(ranges, sum(part.records for part in parts), attempt, settings.timeout_s)
 
         loop = asyncio.get_running_loop()
 
         def note(progress: JobProgress) -> None:
-            # Looks come from threads, and the one of an earlier call may come late: the loop takes
-            # them in turn.
+            # Progress comes from threads, and that of an earlier call may arrive late. The loop
+            # takes each report in its turn.
             loop.call_soon_threadsafe(run.look, progress)
 
-        again = f", attempt {attempt}" if attempt > 1 else ""
-        batch = f"Spark batch of {count_of(run.records)} ({ranges_text(ranges)})"
-        description = f"channel {self._channel!r}: {batch}{again}"
+        description = (
+            f"channel {self._channel!r}: Spark batch of {count_of(run.records)}"
+            f" ({ranges_text(ranges)})"
+        )
+        if attempt > 1:
+            description += f", attempt {attempt}"
         self._ledger.begin(run, is_part=bool(supersedes))
         outcome: BatchOutcome = "failed"
-        told = partial(loop.call_soon_threadsafe, on_call)
-        known: Answers = {} if self.schemas is None else self.schemas.of_records()
+        report_call = partial(loop.call_soon_threadsafe, on_call)
+        answers: Answers = {} if self.schemas is None else self.schemas.of_records()
         try:
-            with self._telling(run), self._span(parts, run):
+            with self._reporting_progress(run), self._span(parts, run):
                 made = None if frame is None else await frame
                 while True:
-                    call = partial(self._call, parts, run, supersedes, known, made, told)
+                    call = partial(self._call, parts, run, supersedes, answers, made, report_call)
+                    if self.spans is not None:
+                        # The thread of the job gets this context, so that spans of the function
+                        # belong to the span of the run.
+                        call = partial(copy_context().run, call)
                     result = await self.engine.run(
-                        call if self.spans is None else partial(copy_context().run, call),
+                        call,
                         timeout_s=run.timeout_s,
                         description=description,
                         pool=settings.pool or self._channel,
@@ -161,19 +171,21 @@ class SparkRunner:
                         on_progress=note,
                         cancel_limit_s=max(1.0, self.settings.drain_timeout_s),
                     )
-                    if not isinstance(result, Missing):
+                    if not isinstance(result, MissingSchemas):
                         break
                     run.started = None
-                    if not await self._ask(result.asks, known, no_waits):
+                    if not await self._ask(result.asks, answers, no_waits):
                         outcome = "cancelled"
-                        run.reason = "its schemas are not there, and its records come again"
+                        run.reason = (
+                            "its schemas have not arrived: its records will be delivered again"
+                        )
                         return None
             outcome = "ok"
             run.rejected = len(result)
             return result
         except asyncio.CancelledError:
             outcome = "cancelled"
-            run.reason = "its records are not settled, and come again"
+            run.reason = "its records are not settled: they will be delivered again"
             raise
         except Exception as error:
             outcome = "lost" if isinstance(error, ClusterError) else "failed"
@@ -183,31 +195,31 @@ class SparkRunner:
             self._end(run, outcome)
 
     async def _ask(
-        self, asks: Sequence[SchemaQuestion], known: Answers, no_waits: Future[None] | None
+        self, asks: Sequence[SchemaQuestion], answers: Answers, no_waits: Future[None] | None
     ) -> bool:
-        """Wait until *known* has the answers; False: they are not waited for any more."""
+        """Wait for schemas and put them into *answers*; False if the wait ended without them."""
         schemas = self.schemas
-        # Made for every channel whose records name schemas.
+        # Every channel whose records name schemas has this.
         assert schemas is not None  # noqa: S101
-        waiters = [SchemaMissing(schemas, ask).arrives() for ask in asks]
-        left: set[Future[Any]] = set(waiters)
+        arrivals = [SchemaMissing(schemas, ask).arrives() for ask in asks]
+        pending: set[Future[Any]] = set(arrivals)
         try:
-            while left:
-                ends = left if no_waits is None else {*left, no_waits}
-                done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-                if no_waits in done or not all(one.result() for one in done):
+            while pending:
+                awaited = pending if no_waits is None else {*pending, no_waits}
+                done, _ = await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+                if no_waits in done or not all(arrival.result() for arrival in done):
                     return False
-                left -= done
+                pending -= done
         finally:
-            for one in waiters:
-                one.cancel()
+            for arrival in arrivals:
+                arrival.cancel()
         for ask in asks:
-            # It was let go again meanwhile.
+            # If a schema has been dropped again meanwhile, the next call reports it as missing.
             with suppress(SchemaMissing):
                 try:
-                    known[ask] = schemas.find(ask)
+                    answers[ask] = schemas.find(ask)
                 except DecodeError as error:
-                    known[ask] = error
+                    answers[ask] = error
         return True
 
     def _call(
@@ -215,19 +227,21 @@ class SparkRunner:
         parts: Sequence[BatchPart],
         run: BatchRun,
         supersedes: tuple[str, ...],
-        known: Answers,
-        made: Made | None,
-        told: Callable[[], object],
+        answers: Answers,
+        made: BatchFrame | None,
+        report_call: Callable[[], object],
         spark: Any,
-    ) -> list[Rejected] | Missing:
-        """Call the function; runs in a thread for jobs."""
+    ) -> list[Rejected] | MissingSchemas:
+        """Call the function. This runs in a thread for jobs."""
         run.started = self.clock.monotonic()
         batch = SparkBatch(run.id, run.ranges, spark, run.attempt, supersedes)
-        rows = made.rows if made is not None and made.spark is spark else self._rows(spark, parts)
-        with self._frame(rows, batch.rejects, known) as df:
-            if isinstance(df, Missing):
+        # A DataFrame of another session cannot be used: that one was replaced meanwhile.
+        is_usable = made is not None and made.spark is spark
+        rows = made.rows if made is not None and is_usable else self._rows(spark, parts)
+        with self._frame(rows, batch.rejects, answers) as df:
+            if isinstance(df, MissingSchemas):
                 return df
-            told()
+            report_call()
             self.function.function(df, batch)
             return batch.rejects.close()
 
@@ -235,64 +249,63 @@ class SparkRunner:
         return (self.source or ship)(spark, parts)
 
     @contextmanager
-    def _frame(self, records: Any, rejects: Rejects, known: Answers) -> Iterator[Any]:
-        """The function's DataFrame; records with a corrupt payload are rejected before."""
+    def _frame(self, records: Any, rejects: Rejects, answers: Answers) -> Iterator[Any]:
+        """Yield the function's DataFrame, after rejecting the records with a corrupt payload.
+
+        Or yield `MissingSchemas`.
+        """
         payload = self.function.payload
         if payload is None:
             yield records
             return
         if payload.texts is not None:
-            records = with_texts(records, payload.texts, known)
-        if not payload.is_looked_through:
+            records = with_texts(records, payload.texts, answers)
+        if not payload.finds_unfit:
             yield payload.fitting(payload.parsed(records))
             return
-        # Kept on the executors: otherwise every job of the function would read and parse the batch
-        # again.
+        # Keep the parsed rows on the executors. Otherwise every job of the function would read and
+        # parse the batch again.
         parsed = payload.parsed(records).persist()
         try:
             unfit = payload.unfit(parsed)
-            for one in unfit.records:
-                rejects.note(*one)
-            yield Missing(unfit.asks) if unfit.asks else payload.fitting(parsed)
+            for record in unfit.records:
+                rejects.note(*record)
+            if unfit.asks:
+                yield MissingSchemas(unfit.asks)
+            else:
+                yield payload.fitting(parsed)
         finally:
-            # With the session the data is gone, too; the job's error must be seen.
+            # If the session is gone, so is the data. An error here would hide that of the job.
             with suppress(Exception):
                 parsed.unpersist()
 
     def _span(self, parts: Sequence[BatchPart], run: BatchRun) -> AbstractContextManager[None]:
-        """The span of a run, with links to the contexts of its records, which are here where
-        columns are.
+        """Return the span of a run, with links to its records.
+
+        Links need the headers of records, which are here only if the records are in columns.
         """
         if self.spans is None:
             return nullcontext()
-        pieces = (
-            ((part.range, piece) for part in parts for piece in part.pieces)
-            if self.source is None
-            else ()
-        )
-        places = (
-            Place(TopicPartition(of.topic, of.partition), offset, headers)
-            for of, piece in pieces
-            for offset, headers in first_headers(piece, MOST_LINKS)
-        )
-        return self.spans.of_many(
-            {one.topic for one in run.ranges}, run.records, places, run.attempt
-        )
+        linked: Iterable[LinkedRecord] = ()
+        if self.source is None:
+            linked = _linked_records(parts)
+        topics = {batch_range.topic for batch_range in run.ranges}
+        return self.spans.of_many(topics, run.records, linked, run.attempt)
 
     @contextmanager
-    def _telling(self, run: BatchRun) -> Iterator[None]:
-        """Report the progress of the batch from time to time."""
+    def _reporting_progress(self, run: BatchRun) -> Iterator[None]:
+        """Report the progress of the batch every `progress_every_s` within this block."""
         loop = asyncio.get_running_loop()
         timer = None
 
-        def tell() -> None:
+        def report() -> None:
             nonlocal timer
-            timer = loop.call_later(self.progress_every_s, tell)
+            timer = loop.call_later(self.progress_every_s, report)
             if run.started is not None:
                 batch = run.facts(self.clock.monotonic())
                 self.observer.on(SparkBatchProgress(channel=self._channel, id=run.id, batch=batch))
 
-        timer = loop.call_later(self.progress_every_s, tell)
+        timer = loop.call_later(self.progress_every_s, report)
         try:
             yield
         finally:
@@ -317,5 +330,13 @@ class SparkRunner:
 
 
 def ship(spark: Any, parts: Sequence[BatchPart]) -> Any:
-    """A DataFrame of parts whose pieces are columns."""
+    """Make a DataFrame of parts whose pieces are columns."""
     return data_frame(spark, [piece for part in parts for piece in part.pieces])
+
+
+def _linked_records(parts: Sequence[BatchPart]) -> Iterator[LinkedRecord]:
+    for part in parts:
+        partition = TopicPartition(part.range.topic, part.range.partition)
+        for piece in part.pieces:
+            for offset, headers in first_headers(piece, MOST_LINKS):
+                yield LinkedRecord(partition, offset, headers)

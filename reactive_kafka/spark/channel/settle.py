@@ -1,6 +1,4 @@
-"""What Spark jobs share, and how a run's outcome is carried out: settled as a range, or nacked
-record by record.
-"""
+"""Carries out the outcomes of a Spark job: settles ranges of records, or nacks single records."""
 
 from __future__ import annotations
 
@@ -18,9 +16,9 @@ from reactive_kafka.delivery.workers import WorkerSignals
 from reactive_kafka.errors import DataLossError, OffloadError, TransientBrokerError
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.records import RawRecord
+from reactive_kafka.spark.batches.attempts import Failed
 from reactive_kafka.spark.batches.batch import Rejected
 from reactive_kafka.spark.batches.columns import ColumnRecord
-from reactive_kafka.spark.batches.failures import Failed
 from reactive_kafka.spark.batches.runs import RecordRun
 from reactive_kafka.spark.channel.refetch import Fetch, raw_records
 from reactive_kafka.spark.channel.runner import SparkRunner
@@ -30,16 +28,16 @@ from reactive_kafka.verdicts.message import new_message
 logger = logging.getLogger("reactive_kafka.spark")
 T = TypeVar("T")
 
-# The wait before records that could not be read for their nacks are read again.
+# The wait before reading records again that could not be read for their nacks.
 READ_AGAIN_S = 1.0
 
-# Why records are nacked, by arrival number; or one reason for all of them.
+# Arrival number -> why the record is nacked; or one reason for all records.
 Reasons = Mapping[int, BaseException] | OffloadError
 
 
 @dataclass(frozen=True, slots=True)
 class Worked:
-    """The function has returned."""
+    """The outcome of a run whose function has returned."""
 
     rejected: Sequence[Rejected] = ()
 
@@ -49,31 +47,31 @@ RunOutcome = Worked | Failed
 
 @dataclass(frozen=True, slots=True)
 class JobContext:
-    """What all jobs of one channel session run with, and whom they tell."""
+    """What all jobs of one channel session use."""
 
     settings: IncomingSettings
     runner: SparkRunner
     signals: WorkerSignals
-    # For the dead letters of records that executors have read.
+    # Reads records that executors have read, when their content is needed for dead letters.
     fetch: Fetch
     observer: Observer
 
     @property
     def group_id(self) -> str:
-        """The group that the ids of ranges are made with."""
+        """The group id in the ids of ranges; for a channel without a group, the channel's name."""
         return self.settings.group_id or self.settings.name
 
     def id_of(self, run: RecordRun) -> str:
-        """The id of the range that a run is run as."""
+        """Return the id of a run's range."""
         return run.range_of(self.group_id).id
 
     @property
     def commits(self) -> bool:
-        """Whether positions are committed at all."""
+        """True if the channel commits positions."""
         settings = self.settings
-        return settings.commit_strategy != "ignore" and bool(
-            settings.group_id or settings.checkpoint
-        )
+        if settings.commit_strategy == "ignore":
+            return False
+        return bool(settings.group_id or settings.checkpoint)
 
 
 class RunSettler:
@@ -83,73 +81,83 @@ class RunSettler:
         self._context = context
         self._signals = context.signals
         self._stop: Future[None] = asyncio.get_running_loop().create_future()
-        # Not carried out to the end, because of a stop or because the failure strategy leaves a
-        # record as it is.
+        # Outcomes that are not carried out completely, because of a stop, or because the failure
+        # strategy leaves a record unsettled.
         self.unsettled: list[tuple[RecordRun, RunOutcome]] = []
 
     def stop(self) -> None:
-        """Wait no longer for nacks to be carried out."""
+        """Stop waiting for nacks to be carried out."""
         if not self._stop.done():
             self._stop.set_result(None)
 
     async def settle(self, run: RecordRun, outcome: RunOutcome) -> None:
         """Carry out the outcome of a run."""
         if isinstance(outcome, Worked):
-            is_done = await self._worked(run, outcome.rejected)
+            is_done = await self._settle_worked(run, outcome.rejected)
         else:
             await self._nack(run, outcome.error)
-            is_done = self._is_over(run)
+            is_done = self._finish_if_settled(run)
         if not is_done and not run.tracker.is_closed:
             self.unsettled.append((run, outcome))
 
-    async def _worked(self, run: RecordRun, rejected: Sequence[Rejected]) -> bool:
-        """Settle all records but the rejected ones, which are nacked."""
+    async def _settle_worked(self, run: RecordRun, rejected: Sequence[Rejected]) -> bool:
+        """Settle all records except the rejected ones, which are nacked."""
         tracker = run.tracker
         if tracker.is_closed:
             return False
-        mine = [one for one in rejected if one.partition == tracker.partition]
-        reasons = {
-            index: one.reason for one in mine if (index := run.index_of(one.offset)) is not None
-        }
-        at = run.first
+        reasons: dict[int, BaseException] = {}
+        for rejection in rejected:
+            if rejection.partition == tracker.partition:
+                index = run.index_of(rejection.offset)
+                if index is not None:
+                    reasons[index] = rejection.reason
+        start = run.first
         for index in sorted(reasons):
-            tracker.settle_range(at, index)
-            at = index + 1
-        tracker.settle_range(at, run.end)
+            tracker.settle_range(start, index)
+            start = index + 1
+        tracker.settle_range(start, run.end)
         if reasons:
             await self._nack(run, reasons)
-        return self._is_over(run)
+        return self._finish_if_settled(run)
 
-    def _is_over(self, run: RecordRun) -> bool:
-        """Whether all records are settled. If so the plan is done: the committed position may pass
-        the range.
+    def _finish_if_settled(self, run: RecordRun) -> bool:
+        """If all records are settled, the plan is done: the committed position may pass the range.
+
+        Return whether they are.
         """
         tracker = run.tracker
-        is_over = tracker.has_settled(run.first, run.end)
-        if is_over:
+        is_settled = tracker.has_settled(run.first, run.end)
+        if is_settled:
             tracker.plan_done(run.planned, remember=self._context.commits)
         self._signals.settled(tracker)
-        return is_over
+        return is_settled
 
     async def _nack(self, run: RecordRun, reasons: Reasons) -> None:
-        """Nack records, a piece at a time; those that are not in the log any more are settled."""
+        """Nack records, some at a time, and settle those that the log does not have any more.
+
+        A range may hold no record at all, only markers or compacted offsets. If it fails, it is
+        settled without a dead letter. Only lost data gets one.
+        """
         tracker = run.tracker
-        lost = reasons
+        data_loss = reasons if isinstance(reasons, DataLossError) else None
         left = set(range(run.first, run.end)) if isinstance(reasons, OffloadError) else set(reasons)
-        if isinstance(reasons, DataLossError):
-            # The records that can be read are not lost.
-            reasons = OffloadError(str(reasons))
+        if data_loss is not None:
+            # The records that are read below are not lost, so they get an error without that claim.
+            reasons = OffloadError(str(data_loss))
         while not self._stop.done():
             try:
                 async with aclosing(raw_records(run, left, self._context.fetch)) as pieces:
-                    while (piece := await self._unless_stopped(anext(pieces, None))) is not None:
+                    while True:
+                        piece = await self._unless_stopped(anext(pieces, None))
+                        if piece is None:
+                            break
                         left.difference_update(index for index, _ in piece)
                         if not await self._carry_out(tracker, piece, reasons):
                             return
                 break
             except TransientBrokerError as error:
                 logger.warning(
-                    "%s: %d records that are to be nacked cannot be read: %s",
+                    "%s: %d records that must be nacked cannot be read: %s",
                     run.planned,
                     len(left),
                     error,
@@ -157,12 +165,12 @@ class RunSettler:
                 await asyncio.wait({self._stop}, timeout=READ_AGAIN_S)
         if self._stop.done() or tracker.is_closed:
             return
-        if isinstance(lost, DataLossError) and run.first in left:
-            # One letter tells of all that is lost. It has the offset of the range's first record,
-            # and no content.
+        if data_loss is not None and run.first in left:
+            # One dead letter stands for all lost records. It has the offset of the range's first
+            # record, and no content.
             left.discard(run.first)
-            nothing = ColumnRecord(run.planned.start, None, None, None, ())
-            if not await self._carry_out(tracker, [(run.first, nothing)], lost):
+            empty = ColumnRecord(run.planned.start, None, None, None, ())
+            if not await self._carry_out(tracker, [(run.first, empty)], data_loss):
                 return
         for index in left:
             tracker.settle(index)
@@ -170,37 +178,39 @@ class RunSettler:
     async def _carry_out(
         self, tracker: OffsetTracker, records: Sequence[tuple[int, RawRecord]], reasons: Reasons
     ) -> bool:
-        """Nack records and wait until that is carried out; False if it was not, and no other is to
-        be nacked.
+        """Nack records, and wait until the failure strategy is carried out for them.
+
+        Return False if it was not, and no other record may be nacked.
         """
-        waiting: set[Future[bool]] = set()
+        pending: set[Future[bool]] = set()
         for index, record in records:
             if tracker.is_closed or self._stop.done():
                 return False
             message: Delivery = new_message(None, record, tracker, index)
-            verdict = self._signals.nack(
-                message, reasons if isinstance(reasons, OffloadError) else reasons[index]
-            )
+            reason = reasons if isinstance(reasons, OffloadError) else reasons[index]
+            verdict = self._signals.nack(message, reason)
             if verdict.done() and not tracker.has_settled(index, index + 1):
-                # An earlier nack of it is still being carried out.
+                # The record was nacked before, and that is still being carried out.
                 earlier = self._signals.verdict_of(message)
                 if earlier is None:
-                    # The strategy leaves it as it is.
+                    # The failure strategy leaves it unsettled.
                     return False
                 verdict = earlier
-            waiting.add(verdict)
-        while (waiting := {one for one in waiting if not one.done()}) and not self._stop.done():
-            await self._one_or_the_stop(*waiting)
-        return not waiting
+            pending.add(verdict)
+        while True:
+            pending = {verdict for verdict in pending if not verdict.done()}
+            if not pending or self._stop.done():
+                return not pending
+            await self._first_of_these_or_stop(*pending)
 
-    async def _one_or_the_stop(self, *others: Future[Any]) -> None:
-        await asyncio.wait({self._stop, *others}, return_when=asyncio.FIRST_COMPLETED)
+    async def _first_of_these_or_stop(self, *futures: Future[Any]) -> None:
+        await asyncio.wait({self._stop, *futures}, return_when=asyncio.FIRST_COMPLETED)
 
-    async def _unless_stopped(self, wanted: Awaitable[T | None]) -> T | None:
-        """The result of *wanted*; None if the stop comes first, which cancels it."""
-        task = asyncio.ensure_future(wanted)
+    async def _unless_stopped(self, awaitable: Awaitable[T | None]) -> T | None:
+        """Return the result, or None if the stop comes first, which cancels the awaitable."""
+        task = asyncio.ensure_future(awaitable)
         try:
-            await self._one_or_the_stop(task)
+            await self._first_of_these_or_stop(task)
             return task.result() if task.done() else None
         finally:
             if not task.done():

@@ -18,8 +18,8 @@ from reactive_kafka.config.secrets import masked, revealed
 from reactive_kafka.config.settings import SparkSettings
 from reactive_kafka.errors import OffloadError
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.spark.batches.blame import reason_of
 from reactive_kafka.spark.batches.columns import ColumnRecord, record_batch
-from reactive_kafka.spark.batches.failures import reason_of
 from reactive_kafka.spark.batches.ledger import JobProgress
 from reactive_kafka.spark.session.conf import (
     driver_environment,

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from reactive_kafka.errors import OffloadError
-from reactive_kafka.spark.batches.failures import reason_of
+from reactive_kafka.spark.batches.blame import reason_of
 from reactive_kafka.spark.batches.ledger import JobProgress
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 
 from reactive_kafka.backoff import Backoff
-from reactive_kafka.spark.batches.failures import reason_of
+from reactive_kafka.spark.batches.blame import reason_of
 from reactive_kafka.spark.session.blocking import CallResult, CallThreads, Session, SessionMaker
 
 logger = logging.getLogger("reactive_kafka.spark")

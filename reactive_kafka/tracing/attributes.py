@@ -1,11 +1,12 @@
-"""What spans are called, and what they say. Pure.
+"""The attributes of spans. Pure.
 
-Source: OpenTelemetry's semantic conventions of messaging and of Kafka, 1.30 and later.
+Source: OpenTelemetry's semantic conventions for messaging and for Kafka, 1.30 and later.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
@@ -13,11 +14,11 @@ from reactive_kafka.failure.headers import qualified_name
 from reactive_kafka.records import HeaderPairs, TopicPartition
 
 NAME = "reactive_kafka"
-"""Of the tracer, of the system where it is not Kafka, and before what the conventions have no name
-for.
+"""The name of the tracer, the messaging system of memory channels, and the prefix of attributes
+that the conventions do not define.
 """
 MOST_LINKS = 128
-"""Most links of a span; an SDK keeps no more by default, and drops the oldest."""
+"""How many links a span gets. An SDK keeps no more by default, and drops the oldest."""
 CHANNEL = f"{NAME}.channel"
 ATTEMPT = f"{NAME}.attempt"
 UNLINKED = f"{NAME}.unlinked"
@@ -34,15 +35,15 @@ Attributes = Mapping[str, str | int | bool]
 NOTHING: Attributes = MappingProxyType({})
 
 
-class Place(NamedTuple):
-    """A record, as a link names it."""
+class LinkedRecord(NamedTuple):
+    """A record that a span links to."""
 
     partition: TopicPartition
     offset: int
     headers: HeaderPairs
 
 
-def of_channel(
+def channel_attributes(
     channel: str,
     operation: Operation,
     *,
@@ -50,43 +51,37 @@ def of_channel(
     group_id: str | None = None,
     client_id: object = None,
 ) -> Attributes:
-    """What all spans of a channel say."""
-    found = {
+    """Return the attributes that all spans of a channel have."""
+    attributes = {
         "messaging.system": "kafka" if is_kafka else NAME,
         "messaging.operation.name": operation,
         "messaging.operation.type": operation,
         CHANNEL: channel,
     }
     if group_id is not None:
-        found["messaging.consumer.group.name"] = group_id
+        attributes["messaging.consumer.group.name"] = group_id
     if isinstance(client_id, str):
-        found["messaging.client.id"] = client_id
-    return found
+        attributes["messaging.client.id"] = client_id
+    return attributes
 
 
-def of_place(partition: TopicPartition, offset: int) -> Attributes:
-    """Where a record stands."""
+def position_attributes(partition: TopicPartition, offset: int) -> Attributes:
+    """Return the attributes with the topic, the partition and the offset of a record."""
     return {TOPIC: partition.topic, PARTITION: str(partition.partition), OFFSET: offset}
 
 
-def of_content(key: bytes | None, *, is_tombstone: bool) -> Attributes:
-    """What is said of the content: the key, where it is text, and whether there is no value."""
-    found: dict[str, str | bool] = {}
-    if key is not None and (text := _text(key)) is not None:
-        found[KEY] = text
+def content_attributes(key: bytes | None, *, is_tombstone: bool) -> Attributes:
+    """Return the attributes with the key, if it is text, and with whether there is no value."""
+    attributes: dict[str, str | bool] = {}
+    if key is not None:
+        # The conventions leave out a key that has no canonical form as text.
+        with suppress(UnicodeDecodeError):
+            attributes[KEY] = key.decode()
     if is_tombstone:
-        found[TOMBSTONE] = True
-    return found
+        attributes[TOMBSTONE] = True
+    return attributes
 
 
 def error_type(error: BaseException) -> str:
-    """The class of an error, as spans name it: ``ValueError``, ``shop.orders.OutOfStock``."""
+    """Return the class of an error by its name: ``ValueError``, ``shop.orders.OutOfStock``."""
     return qualified_name(type(error)).removeprefix("builtins.")
-
-
-def _text(key: bytes) -> str | None:
-    try:
-        return key.decode()
-    except UnicodeDecodeError:
-        # The conventions: a key without one canonical form is left out.
-        return None

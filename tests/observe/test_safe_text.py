@@ -1,7 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.observe.text import first_of, one_line
+from reactive_kafka.observe.safe_text import one_line
+from reactive_kafka.observe.wording import first_of
 
 
 @given(st.text(alphabet=st.characters()), st.integers(10, 50))

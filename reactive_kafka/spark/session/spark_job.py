@@ -18,7 +18,7 @@ from reactive_kafka.errors import (
     OffloadError,
     SessionLostError,
 )
-from reactive_kafka.spark.batches.failures import blame_for, looks_lost, reason_of
+from reactive_kafka.spark.batches.blame import blame_for, looks_lost, reason_of
 from reactive_kafka.spark.batches.ledger import JobProgress
 from reactive_kafka.spark.session.blocking import CallResult
 from reactive_kafka.spark.session.supervisor import DRIVER, OpenSession, Supervisor

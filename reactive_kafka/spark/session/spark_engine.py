@@ -14,14 +14,14 @@ from typing import Any, TypeVar
 
 from reactive_kafka.config.settings import SparkSettings
 from reactive_kafka.errors import ConfigError
-from reactive_kafka.spark.batches.failures import reason_of
+from reactive_kafka.spark.batches.blame import reason_of
 from reactive_kafka.spark.batches.ledger import JobProgress
 from reactive_kafka.spark.session.blocking import SessionMaker
 from reactive_kafka.spark.session.classic import ClassicMaker, warm_up_columns
 from reactive_kafka.spark.session.connect import ConnectMaker, check_connect
 from reactive_kafka.spark.session.driver import check_classic
-from reactive_kafka.spark.session.job import LOOK_EVERY_S, RunningJob, to_its_end
 from reactive_kafka.spark.session.kafka_source import brings_connector, connector_jars
+from reactive_kafka.spark.session.spark_job import LOOK_EVERY_S, RunningJob, to_its_end
 from reactive_kafka.spark.session.supervisor import FAREWELL_S, LIMITS, SessionLimits, Supervisor
 from reactive_kafka.tasks import Fails, Handle, log_failure
 

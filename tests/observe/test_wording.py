@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.observe.batches import current_stage, progress_text, short_id, whole_seconds
 from reactive_kafka.observe.events import SparkBatchEnded, SparkBatchProgress, SparkBatchSplit
+from reactive_kafka.observe.wording import current_stage, progress_text, short_id, whole_seconds
 from tests.observe.samples import batch
 from tests.observe.test_logs import Bench
 

@@ -1,4 +1,4 @@
-"""Outgoing channels whose sends have spans, with the span's context in the record's headers."""
+"""Outgoing channels that make a span of each send and put its context into the record's headers."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from reactive_kafka.outgoing.queue.receipt import Receipt
 from reactive_kafka.outgoing.queue.record import OutgoingRecord, QueuedRecord
 from reactive_kafka.outgoing.queue.writer import Writer
 from reactive_kafka.records import RawRecord, TopicPartition
-from reactive_kafka.tracing.names import (
+from reactive_kafka.tracing.attributes import (
     NOTHING,
     PARTITION,
     TOPIC,
     Attributes,
-    of_channel,
-    of_content,
-    of_place,
+    channel_attributes,
+    content_attributes,
+    position_attributes,
 )
 from reactive_kafka.tracing.tracer import Tracing
 
@@ -32,22 +32,26 @@ class SendSpans:
 
     def __init__(self, tracing: Tracing, settings: OutgoingSettings) -> None:
         self.tracing = tracing
-        self._own = of_channel(
+        self._channel_attributes = channel_attributes(
             settings.name, "send", is_kafka=True, client_id=settings.client.get("client_id")
         )
 
     def begin(
         self, topic: str, key: bytes | None, partition: int | None, *, is_tombstone: bool
     ) -> Span:
-        """A span that has begun, of a send within what is current."""
-        attributes = {**self._own, TOPIC: topic, **of_content(key, is_tombstone=is_tombstone)}
+        """Start the span of a send. Its parent is the current span."""
+        attributes = {
+            **self._channel_attributes,
+            TOPIC: topic,
+            **content_attributes(key, is_tombstone=is_tombstone),
+        }
         if partition is not None:
             attributes[PARTITION] = str(partition)
         return self.tracing.begin(f"send {topic}", self.tracing.producer, attributes)
 
 
-class Sent(QueuedRecord):
-    """A record on its way with its span, which ends when it is told what became of it."""
+class TracedSend(QueuedRecord):
+    """A record that is being sent, with its span. The outcome of the send ends the span."""
 
     __slots__ = ("_inner", "_span", "_tracing")
 
@@ -58,39 +62,39 @@ class Sent(QueuedRecord):
         self.headers = tracing.with_context(inner.headers, span)
         self._inner = inner
         self._tracing = tracing
-        # None: it has ended.
+        # None: the span has ended.
         self._span: Span | None = span
 
     @property
     def is_over(self) -> bool:
         if not self._inner.is_over:
             return False
-        # Nobody waits for it any more, so nobody is told.
+        # The sender has given up, so neither `written` nor `fail` will be called.
         self._end()
         return True
 
     def written(self, at: TopicPartition, offset: int) -> None:
-        self._end(of_place(at, offset) if offset >= 0 else {})
+        self._end(position_attributes(at, offset) if offset >= 0 else {})
         self._inner.written(at, offset)
 
     def fail(self, error: BaseException) -> None:
         self._end(error=error)
         self._inner.fail(error)
 
-    def _end(self, said: Attributes = NOTHING, error: BaseException | None = None) -> None:
+    def _end(self, attributes: Attributes = NOTHING, error: BaseException | None = None) -> None:
         span = self._span
         self._span = None
         if span is not None:
-            self._tracing.end(span, error, said)
+            self._tracing.end(span, error, attributes)
 
 
 class TracedWriter(Writer):
-    """A writer that makes a span of each record that it accepts, until the broker has it."""
+    """A writer that makes a span of each record, from accepting it until the broker has it."""
 
     def __init__(self, spans: SendSpans, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._spans = spans
-        # The short way has no room for a span.
+        # The shortcut for single records makes no span, so it refuses every record here.
         self.take = lambda record, topic_name: False
 
     def put_now(
@@ -104,7 +108,10 @@ class TracedWriter(Writer):
         span = self._spans.begin(topic, record.key, partition, is_tombstone=record.value is None)
         try:
             super().put_now(
-                Sent(record, span, self._spans.tracing), topic, partition, has_waited=has_waited
+                TracedSend(record, span, self._spans.tracing),
+                topic,
+                partition,
+                has_waited=has_waited,
             )
         except BaseException as error:
             self._spans.tracing.end(span, error)
@@ -112,17 +119,18 @@ class TracedWriter(Writer):
 
 
 class TracedChannel(OutgoingChannel):
-    """One that is not transactional."""
+    """An outgoing channel without transactions whose sends have spans."""
 
     def __init__(self, spans: SendSpans, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named, make_writer=partial(TracedWriter, spans))
-        # Or values would be encoded for the short way, and then once more.
+        # The shortcut would refuse each record after encoding it, so it would be encoded twice.
         self.is_quick = False
 
 
 class TracedTransactions(OutgoingChannel):
-    """A transactional one: a span tells that a record is taken into a transaction, and not how that
-    ends.
+    """A transactional outgoing channel whose sends have spans.
+
+    A span says that a record was accepted into a transaction. It does not say how that ends.
     """
 
     def __init__(self, spans: SendSpans, *arguments: Any, **named: Any) -> None:
@@ -142,8 +150,9 @@ class TracedTransactions(OutgoingChannel):
 
 
 class TracedMemory(MemoryTarget):
-    """A memory channel: no send, but the call that handles a value belongs to the trace of whoever
-    has sent it.
+    """A memory channel that passes the sender's context on to the call that handles the value.
+
+    Sending into it makes no span.
     """
 
     def __init__(self, tracing: Tracing, settings: MemorySettings, *arguments: Any) -> None:

@@ -16,14 +16,14 @@ from reactive_kafka.formats.format_names import EVENTS, REGISTERED_FORMATS
 from reactive_kafka.formats.json_text import TextSource, question_of
 from reactive_kafka.formats.registered.schema_questions import SchemaQuestion
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.spark.batches.scalars import Misfit
-from reactive_kafka.spark.batches.schema import (
+from reactive_kafka.spark.batches.payload_schema import (
     CORRUPT,
     KAFKA_COLUMNS,
     PayloadSchema,
     identifier,
     payload_schema,
 )
+from reactive_kafka.spark.batches.scalars import Misfit
 from reactive_kafka.spark.batches.single import SingleObject
 
 MISFIT = "_misfit"
@@ -102,7 +102,7 @@ class Payload:
         return parsed.where(f"{MISFIT} IS NULL").selectExpr(*KAFKA_COLUMNS, *columns)
 
     @property
-    def is_looked_through(self) -> bool:
+    def finds_unfit(self) -> bool:
         """Whether :meth:`unfit` has something to find, so that a batch is read before its function
         is called.
         """

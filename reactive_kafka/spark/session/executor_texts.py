@@ -10,9 +10,9 @@ from typing import Any
 
 from reactive_kafka.formats.json_text import TextSource
 from reactive_kafka.formats.registered.schema_questions import SchemaQuestion
-from reactive_kafka.spark.batches.failures import CANNOT_READ
-from reactive_kafka.spark.batches.function import READ
-from reactive_kafka.spark.batches.schema import KAFKA_COLUMNS
+from reactive_kafka.spark.batches.blame import CANNOT_READ
+from reactive_kafka.spark.batches.payload_schema import KAFKA_COLUMNS
+from reactive_kafka.spark.batches.spark_function import READ
 
 _COLUMNS = (
     "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT, "

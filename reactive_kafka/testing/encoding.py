@@ -1,4 +1,4 @@
-"""What tests send, in the formats of their channels."""
+"""Encodes the values that tests send, in the formats of their channels."""
 
 from __future__ import annotations
 
@@ -24,40 +24,45 @@ from reactive_kafka.outgoing.schema_wait import once_known
 from reactive_kafka.records import HeaderPairs
 
 
-async def written(
+async def encode_for_channel(
     app: App, channel: str, topic: str, value: Any, headers: HeaderPairs, now_s: float
 ) -> EventRecord:
-    """The record of a value as the incoming *channel* reads it; as JSON, or text, if there is no
-    such channel.
+    """Return the record of a value, in the format that the incoming *channel* reads.
 
-    A schema is that of the channel's ``schema`` table, or of the value's own type; a dict has its
-    handler's.
+    If there is no such channel, the value is written as text or JSON. The schema is that of the
+    channel's ``schema`` table, else that of the value's type; for a dict, that of the handler.
     """
     settings = app.settings.incoming.get(channel)
     encode = _encoder(app, settings, topic)
-    events = EventWriter(
-        channel, EventDefaults(), encode, None if settings is None else settings.value_deserializer
-    )
+    format = None if settings is None else settings.value_deserializer
+    events = EventWriter(channel, EventDefaults(), encode, format)
 
-    def make() -> EventRecord:
+    def make_record() -> EventRecord:
         if is_event_type(type(value)):
             return events.write(value, headers, now_s)
         return EventRecord(encode(value), headers)
 
     try:
-        return make()
+        return make_record()
     except SchemaMissing as missing:
-        return await once_known(make, missing)
+        return await once_known(make_record, missing)
 
 
 def _encoder(app: App, settings: IncomingSettings | None, topic: str) -> Encoder:
-    """The way back of a channel's decoder; bytes and None are what they are."""
+    """Return the encoder for a channel's format. Bytes and None are written as they are."""
     format = None if settings is None else settings.value_deserializer
     if settings is None or format not in REGISTERED_FORMATS:
-        # A user's function has no way back.
-        is_named = format is not None and ":" not in format
-        plain = encoder_for(format) if is_named else write_by_value
+        # "module:function" names a user's decoder. It has no encoder, so the value's type decides.
+        is_built_in = format is not None and ":" not in format
+        plain = encoder_for(format) if is_built_in else write_by_value
         return lambda value: value if isinstance(value, bytes) else plain(value)
+    return _encoder_with_schema(app, settings, format, topic)
+
+
+def _encoder_with_schema(
+    app: App, settings: IncomingSettings, format: str | None, topic: str
+) -> Encoder:
+    """Return the encoder for a format that takes its schemas from a registry."""
     schemas = ChannelSchemas(settings.name)
     schema = settings.schema
     channel = app.plan.incoming[settings.name]
@@ -68,10 +73,12 @@ def _encoder(app: App, settings: IncomingSettings | None, topic: str) -> Encoder
     if schema.file is None and channel.handler is not None:
         check = checker_for(channel.asked)
 
-    def of_handler(value: object) -> bytes | None:
+    def encode_as_handler_type(value: object) -> bytes | None:
         if isinstance(value, bytes):
             return value
-        # It takes any object.
-        return encode(check(value) if check is not None and isinstance(value, dict) else value)  # type: ignore[arg-type]
+        if check is not None and isinstance(value, dict):
+            # A checker has the type of a decoder, but takes any value.
+            return encode(check(value))  # type: ignore[arg-type]
+        return encode(value)
 
-    return of_handler
+    return encode_as_handler_type

@@ -1,6 +1,4 @@
-"""One batch on its way through Spark: planned, run, run again or split, and its records settled or
-nacked.
-"""
+"""One batch, from its plan until its records are settled or nacked: run, run again, or split."""
 
 from __future__ import annotations
 
@@ -14,20 +12,22 @@ from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.delivery.states import after
 from reactive_kafka.errors import DataLossError, OffloadError
 from reactive_kafka.observe.events import SparkBatchSplit
+from reactive_kafka.spark.batches.attempts import Again, Attempts, Failed, Leave, Split
 from reactive_kafka.spark.batches.batch import spark_range
-from reactive_kafka.spark.batches.failures import Again, Attempts, Failed, Leave, Split
-from reactive_kafka.spark.batches.runs import Bisection, RecordRun, plan, trackers_of
-from reactive_kafka.spark.channel.ahead import Ahead
+from reactive_kafka.spark.batches.bisection import Bisection
+from reactive_kafka.spark.batches.runs import RecordRun, plan, trackers_of
+from reactive_kafka.spark.channel.frame_ahead import FrameAhead
 from reactive_kafka.spark.channel.settle import JobContext, RunOutcome, RunSettler, Worked
 
 
 class JobState(StrEnum):
     """What a job does at the moment.
 
-    ``working``: it stores plans, runs on Spark, or waits for another attempt; ``settling``:
-    outcomes are carried out; ``cancelled``: it was cut off, and what it runs on Spark is being
-    ended; ``cut short``: it was cut off while it settled, and waits for no nack; ``over``: nothing
-    of it runs.
+    - ``working``: it stores plans, runs on Spark, or waits before another attempt.
+    - ``settling``: it carries out outcomes.
+    - ``cancelled``: it was cut off while working, and ends its work on Spark.
+    - ``cut short``: it was cut off while settling, and waits for no more nacks.
+    - ``over``: nothing of it runs.
     """
 
     WORKING = "working"
@@ -63,47 +63,56 @@ JOB_TRANSITIONS: dict[JobState, dict[str, JobState]] = {
 }
 """state -> event -> next state.
 
-``settle``: the outcome of runs is known; ``go on``: other parts of the batch are to run; ``cut
-off``: the partition is going or gone, or the channel stops; ``end``: its task has ended."""
+- ``settle``: the outcome of runs is known.
+- ``go on``: other parts of the batch will run.
+- ``cut off``: the partition is being revoked or is gone, or the channel stops.
+- ``end``: its task has ended.
+"""
 
 
 class SparkJob:
-    """The records of one batch, from when they were taken until nothing of them runs any more."""
+    """Runs the records of one batch, and carries out their outcomes.
+
+    Args:
+        context: What all jobs of the channel use.
+        runs: The records of the batch: one run for each planned range.
+        attempt: The number of the first attempt. It is more than 1 if an earlier job of these
+            records was cancelled.
+        on_first_call: Called just before the function is called for the first time.
+        on_call: Called each time the function is called.
+        outcomes: The outcomes of the runs, if an earlier job knew them and was cut off before it
+            could carry them out. The function is not called then.
+        frame: The DataFrame of the first attempt, if it is being made already.
+    """
 
     def __init__(
         self,
         context: JobContext,
         runs: Sequence[RecordRun],
         attempt: int,
-        calls: Callable[[], None],
-        starts: Callable[[], None],
+        on_first_call: Callable[[], None],
+        on_call: Callable[[], None],
         outcomes: Sequence[RunOutcome] | None = None,
-        ahead: Ahead | None = None,
+        frame: FrameAhead | None = None,
     ) -> None:
         self.runs = runs
-        # The function, or it never will.
+        # The function was called, or never will be.
         self.has_called = outcomes is not None
-        # Told that the first call is next.
-        self._calls = calls
-        # Told of each call.
-        self._starts = starts
-        # Without an outcome, in their order.
+        self._on_first_call = on_first_call
+        self._on_call = on_call
+        # The runs that have no outcome yet, in their order.
         self.left: Sequence[RecordRun] = runs if outcomes is None else ()
-        # Attempts after the first one.
+        # Number of attempts after the first one.
         self.retries = 0
-        # The group did not take the plan, so that nothing was run.
+        # The group refused the plan, so nothing was run.
         self.was_refused = False
-        # Nothing runs on Spark.
+        # Nothing runs on Spark, outcomes are carried out.
         self.only_settles = outcomes is not None
         self._context = context
-        # Of the runs, if they are known, and all that is left is to carry them out.
         self._outcomes = outcomes or ()
-        # The DataFrame of the first attempt, if it is being made already.
-        self._ahead = ahead
-        # Bad records of a failed batch are searched for.
+        self._frame = frame
+        # A failed batch is split, to find its bad records.
         self._bisects = context.settings.spark.on_failure == "bisect"
-        # The number of the first attempt is more than 1 if an earlier job of these records was
-        # cancelled.
         self.attempts = Attempts(
             context.settings.retry,
             context.settings.routes_after_retries,
@@ -111,17 +120,19 @@ class SparkJob:
             number=attempt,
         )
         self._settler = RunSettler(context)
-        # Runs whose outcome was not carried out to the end.
+        # The runs whose outcomes were not carried out completely.
         self.unsettled = self._settler.unsettled
         self._state = JobState.SETTLING if self.only_settles else JobState.WORKING
+        # Done when there is no more waiting: not for another attempt, and not for schemas.
         self._no_waits: Future[None] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[None] | None = None
-        # Set when nothing of it runs any more.
+        # Set when nothing of the job runs any more.
         self.over = asyncio.Event()
 
     async def run(self) -> None:
-        """Work on the batch until it is over, or was cut off; if it is cancelled, its job on Spark
-        ends first.
+        """Work on the batch until it is over, or was cut off.
+
+        Cancellation: Ends the job on Spark first.
         """
         self._task = asyncio.create_task(self._work(), name=f"{asyncio.current_task()}")
         if self._state is JobState.CANCELLED:
@@ -142,16 +153,16 @@ class SparkJob:
 
     @property
     def is_revoked(self) -> bool:
-        """Whether one of its lanes is suspended or dropped."""
+        """True if one of its lanes is suspended or dropped."""
         return any(run.lane.revoked for run in self.runs)
 
     def stop_waiting(self) -> None:
-        """End the waits between attempts; what runs goes on."""
+        """End the waits between attempts. A running attempt continues."""
         if not self._no_waits.done():
             self._no_waits.set_result(None)
 
     def cut_off(self) -> None:
-        """Cancel what runs on Spark, and wait no longer for nacks to be carried out."""
+        """Cancel the work on Spark, and stop waiting for nacks to be carried out."""
         self._change("cut off")
         self.stop_waiting()
         self._settler.stop()
@@ -166,45 +177,48 @@ class SparkJob:
             await self._settle(zip(self.runs, self._outcomes, strict=True))
             return
         plan(self.runs)
-        ahead = self._ahead or Ahead(self._context, self.runs)
+        frame = self._frame or FrameAhead(self._context, self.runs)
         try:
             if not await self._may_begin(self.runs):
                 return
             self.has_called = True
-            self._calls()
-            outcome = await self._execute(self.runs, self.attempts, ahead)
+            self._on_first_call()
+            outcome = await self._execute(self.runs, self.attempts, frame)
         finally:
-            ahead.drop()
-        # Where executors did not find all records, they may be missing in one range only, and the
-        # others work.
-        is_partly = (
-            len(self.runs) > 1
-            and isinstance(outcome, Failed)
-            and isinstance(outcome.error, DataLossError)
-        )
-        if isinstance(outcome, Split | Failed) and (is_partly or isinstance(outcome, Split)):
+            frame.drop()
+        if outcome is None:
+            return
+        if isinstance(outcome, Split) or (isinstance(outcome, Failed) and self._may_work(outcome)):
             await self._find_bad_records(outcome.error)
-        elif outcome is not None:
+        else:
             self.left = ()
             await self._settle((run, outcome) for run in self.runs)
 
+    def _may_work(self, outcome: Failed) -> bool:
+        """True if some ranges of the failed batch may work alone.
+
+        If executors did not find all records, these may be missing in one of the ranges only.
+        """
+        return len(self.runs) > 1 and isinstance(outcome.error, DataLossError)
+
     async def _may_begin(self, runs: Sequence[RecordRun]) -> bool:
-        """Have the group store the plans of runs; False if they must not run."""
+        """Let the group store the plans of runs, and return whether they may run."""
         if not await self._context.signals.store_plans(trackers_of(runs)):
             self.was_refused = True
             return False
-        # A range that the group's position turned out to lie inside of was divided, and is not
-        # planned any more.
+        # The group's position may turn out to be inside of a range. Then the range was divided, and
+        # is not in the plans any more.
         return not self.is_revoked and all(run.planned in run.tracker.plans for run in runs)
 
     async def _execute(
-        self, runs: Sequence[RecordRun], attempts: Attempts, ahead: Ahead | None = None
+        self, runs: Sequence[RecordRun], attempts: Attempts, frame: FrameAhead | None = None
     ) -> RunOutcome | Split | None:
-        """Run records until their outcome is known; None if there is none: waits have ended, or the
-        channel stops.
+        """Run records until their outcome is known.
+
+        Return None if there is no outcome, because waits have ended or the channel stops.
         """
         context = self._context
-        group_id = self._context.group_id
+        group_id = context.group_id
         parts = [run.part(group_id) for run in runs]
         supersedes = tuple(
             spark_range(group_id, run.tracker.partition, start, until).id
@@ -214,31 +228,32 @@ class SparkJob:
         while True:
             try:
                 number = attempts.begin()
-                frame = None if ahead is None else ahead.frame
-                ahead = None
+                made = None if frame is None else frame.frame
+                # Only the first attempt uses it.
+                frame = None
                 rejected = await context.runner.run_batch(
                     parts,
                     number,
                     alone=attempts.alone,
                     supersedes=supersedes,
                     no_waits=self._no_waits,
-                    frame=frame,
-                    on_call=self._starts,
+                    frame=made,
+                    on_call=self._on_call,
                 )
                 return None if rejected is None else Worked(rejected)
             except OffloadError as error:
                 if isinstance(error.__cause__, SystemExit | KeyboardInterrupt):
                     context.signals.exit(error.__cause__)
                     return None
-                follows = attempts.after(error, drawn_chance())
-            if isinstance(follows, Leave):
-                context.signals.fail(follows.error)
+                decision = attempts.after(error, drawn_chance())
+            if isinstance(decision, Leave):
+                context.signals.fail(decision.error)
                 return None
-            if not isinstance(follows, Again):
-                return follows
+            if not isinstance(decision, Again):
+                return decision
             self.retries += 1
-            if follows.after_s:
-                await asyncio.wait({self._no_waits}, timeout=follows.after_s)
+            if decision.after_s:
+                await asyncio.wait({self._no_waits}, timeout=decision.after_s)
                 if self._no_waits.done():
                     return None
 
@@ -248,43 +263,48 @@ class SparkJob:
             await self._settler.settle(run, outcome)
 
     async def _settle_parts(self, outcomes: Sequence[tuple[RecordRun, RunOutcome]]) -> bool:
-        """Carry out the outcomes of parts of the batch; False if no other part is to run."""
-        for at, one in enumerate(outcomes, 1):
-            await self._settle([one])
+        """Carry out the outcomes of parts of the batch; False if no other part may run."""
+        for done, outcome in enumerate(outcomes, 1):
+            await self._settle([outcome])
             if self._state is JobState.CUT_SHORT or self.unsettled:
-                self.unsettled += outcomes[at:]
+                self.unsettled += outcomes[done:]
                 return False
             self._change("go on")
         return True
 
     async def _find_bad_records(self, error: OffloadError) -> None:
-        """Run parts of the batch, smaller and smaller, until each record has its outcome or the job
-        ends.
-        """
+        """Run smaller and smaller parts of the batch, until each record has its outcome."""
         if len({run.tracker.partition for run in self.runs}) == len(self.runs):
             await self._search(self.runs, error)
             return
-        # Several ranges of one partition, as delayed retries have them: each is searched alone,
-        # since a bisection tells the parts of its ranges apart by their partition.
-        for at, run in enumerate(self.runs, 1):
-            if not await self._search([run], error, self.runs[at:]):
+        # A bisection identifies the parts of its ranges by their partition. Delayed retries have
+        # several ranges of one partition, so each of these is searched alone.
+        for done, run in enumerate(self.runs, 1):
+            if not await self._search([run], error, self.runs[done:]):
                 return
 
     async def _search(
         self, wholes: Sequence[RecordRun], error: OffloadError, later: Sequence[RecordRun] = ()
     ) -> bool:
-        """Search one range of each of some partitions; False if the job is not to go on."""
-        # A part has one attempt, counted on from those of the whole that held it.
-        number = self.attempts.begun + (len(wholes) > 1)
+        """Find the bad records in ranges of different partitions; False if the job must stop.
+
+        Args:
+            wholes: One range of each partition.
+            error: The error of the whole batch.
+            later: Runs of the batch that are searched after these.
+        """
+        # A part has one attempt. Its number follows those of the whole that contained it.
+        number = self.attempts.begun
+        if len(wholes) > 1:
+            number += 1
         depths = {whole.tracker.partition: len(whole.planned.failed) for whole in wholes}
         bisection = Bisection(wholes, error)
         if bisection.first_split:
             self._replan(wholes[0], bisection.first_split, error)
         while True:
             self.left = [*bisection.left, *later]
-            if not await self._settle_parts(
-                [(run, Failed(reason)) for run, reason in bisection.take_found()]
-            ):
+            found = [(run, Failed(reason)) for run, reason in bisection.take_found()]
+            if not await self._settle_parts(found):
                 return False
             run = bisection.next()
             if run is None:
@@ -292,8 +312,8 @@ class SparkJob:
             if not await self._may_begin([run]):
                 return False
             depth = len(run.planned.failed) - depths[run.tracker.partition]
-            once = Attempts(RetrySettings(), {}, splits=self._bisects, number=number + depth)
-            outcome = await self._execute([run], once)
+            one_attempt = Attempts(RetrySettings(), {}, splits=self._bisects, number=number + depth)
+            outcome = await self._execute([run], one_attempt)
             if outcome is None:
                 return False
             if isinstance(outcome, Worked):
@@ -301,11 +321,13 @@ class SparkJob:
                 self.left = self.left[1:]
                 if not await self._settle_parts([(run, outcome)]):
                     return False
-            elif parts := bisection.failed(outcome.error, is_data_error=isinstance(outcome, Split)):
+                continue
+            parts = bisection.failed(outcome.error, is_data_error=isinstance(outcome, Split))
+            if parts:
                 self._replan(run, parts, outcome.error)
 
     def _replan(self, run: RecordRun, parts: Sequence[RecordRun], error: OffloadError) -> None:
-        """From here on the parts of a failed range are ranges of their own."""
+        """Plan the parts of a failed range as ranges of their own, and report the split."""
         run.tracker.replan(run.planned, *(part.planned for part in parts))
         self._context.observer.on(
             SparkBatchSplit(
