@@ -295,8 +295,8 @@ def test_importing_the_package_loads_none_of_our_own_modules_that_only_some_appl
         "config.microprofile.quarkus_files",
         "formats.models",
         "formats.json_text",
-        "spark.batches.function",
-        "spark.batches.schema",
+        "spark.batches.spark_function",
+        "spark.batches.payload_schema",
     )
     assert set(some) <= modules().keys()
     assert modules_after("import reactive_kafka") & {f"{PACKAGE}.{one}" for one in some} == set()
