@@ -113,7 +113,6 @@ def run(
       reactive-kafka run shop.billing:app --config prod.toml --port 9100
       reactive-kafka run backfill:app --until-end
       REACTIVE_KAFKA__KAFKA__BOOTSTRAP_SERVERS=kafka:9092 reactive-kafka run billing:app
-      --log-format json
     """
     if workers is not None:
         raise click.UsageError(

@@ -1,6 +1,4 @@
-"""The files of certificates and keys that clients will read: those that cannot be read are
-contradictions.
-"""
+"""Finds files of certificates and keys that clients will not be able to read."""
 
 from __future__ import annotations
 
@@ -10,8 +8,9 @@ from reactive_kafka.config.config_files import unreadable
 
 
 def tls_files(view: View) -> Contradictions:
-    """The files of certificates and keys that a client will not find. One that goes later is waited
-    for.
+    """Find files of certificates and keys that a Kafka client cannot read.
+
+    This is checked once. If a file disappears later, the client waits for it.
     """
     if view["security_protocol"] not in ("SSL", "SASL_SSL"):
         return
@@ -19,14 +18,20 @@ def tls_files(view: View) -> Contradictions:
         setting = view.setting(name)
         if setting is None or setting.value is BROKEN:
             continue
-        if why := unreadable(setting.value, is_folder=name == "ssl_capath"):
-            # A long value is cut there, and whoever looks needs it all.
-            is_whole = repr(setting.value) in setting.where
-            yield (name, "security_protocol"), why if is_whole else f"{why}: {setting.value}"
+        why = unreadable(setting.value, is_folder=name == "ssl_capath")
+        if why is None:
+            continue
+        if repr(setting.value) not in setting.where:
+            # A long path is cut there, and the user needs all of it.
+            why = f"{why}: {setting.value}"
+        yield (name, "security_protocol"), why
 
 
 def registry_files(view: View) -> Contradictions:
-    """The same for the client of a schema registry."""
+    """Find files that the client of a schema registry cannot read."""
     for name in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
-        if view[name] is not None and (why := unreadable(view[name])):
+        if view[name] is None:
+            continue
+        why = unreadable(view[name])
+        if why is not None:
             yield (name,), why

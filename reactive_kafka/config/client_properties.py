@@ -1,11 +1,12 @@
-"""Raw client properties: Kafka's names (librdkafka's too, for TLS and SASL), aiokafka's, and their
-values. Pure.
+"""Raw client properties: their names and values, as Kafka and aiokafka have them. Pure.
 
 Dots, hyphens and underscores are the same in a name, so ``session.timeout.ms`` (Kafka's) and
-``session_timeout_ms`` (aiokafka's) are one property. Values come out under aiokafka's keywords, and
-these for the TLS context that the seam makes: ``ssl_cafile``, ``ssl_cadata``, ``ssl_certfile``,
-``ssl_keyfile``, ``ssl_password``, ``ssl_check_hostname``. ``partition_assignment_strategy`` is a
-tuple of names. What aiokafka has no equivalent of is refused.
+``session_timeout_ms`` (aiokafka's) are one property. For TLS and SASL librdkafka's names are known,
+too. Properties without an equivalent in aiokafka are refused.
+
+The results are keywords of aiokafka, and these for the TLS context that ``broker/`` makes:
+``ssl_cafile``, ``ssl_cadata``, ``ssl_certfile``, ``ssl_keyfile``, ``ssl_password``,
+``ssl_check_hostname``. ``partition_assignment_strategy`` is a tuple of names.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ PRODUCER: frozenset[Side] = frozenset(("producer",))
 
 
 def form(name: str) -> str:
-    """The name with underscores as its only separator, as properties are looked up."""
+    """Return the name with underscores as its only separator, for looking it up."""
     return name.replace(".", "_").replace("-", "_")
 
 
@@ -43,18 +44,19 @@ def form(name: str) -> str:
 class Property:
     """One raw property."""
 
-    # Kafka's name, which the docs show; aiokafka's if Kafka has none.
+    # Kafka's name, which the docs show. aiokafka's, if Kafka has none.
     kafka: str
-    # Its parsed value is what aiokafka takes.
+    # Parses the value into what aiokafka takes.
     kind: Kind[Any]
     sides: frozenset[Side] = BOTH
     # Further spellings.
     also: tuple[str, ...] = ()
-    # Aiokafka's name, if it is not Kafka's with underscores.
+    # aiokafka's name, if it is not Kafka's with underscores.
     keyword: str = ""
-    # The keywords, if not just the name: several for JAAS, none for a mere check.
+    # The keywords that the property sets, if not just its name: several for JAAS, none for a
+    # property that is only checked.
     gives: tuple[str, ...] | None = None
-    # Parsed value -> keyword -> value; None: it, under each.
+    # Turns the parsed value into keyword -> value. None: each keyword gets the parsed value.
     expand: Callable[[Any], Mapping[str, Any]] | None = None
 
     @property
@@ -64,12 +66,14 @@ class Property:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The keywords that come out."""
+        """The keywords of aiokafka that the property sets."""
         return (self.name,) if self.gives is None else self.gives
 
     def values(self, parsed: Any) -> Mapping[str, Any]:
-        """Keyword -> value, as aiokafka takes them, for a parsed value."""
-        return dict.fromkeys(self.names, parsed) if self.expand is None else self.expand(parsed)
+        """Return keyword -> value for a parsed value, as aiokafka takes them."""
+        if self.expand is not None:
+            return self.expand(parsed)
+        return dict.fromkeys(self.names, parsed)
 
 
 _ASSIGNORS = {
@@ -81,7 +85,8 @@ _ASSIGNORS = {
 }
 _ACKS: dict[str, int | str] = {"0": 0, "1": 1, "-1": "all", "all": "all"}
 _JAAS = re.compile(
-    r"\s*org\.apache\.kafka\.common\.security\.(?:plain\.Plain|scram\.Scram)LoginModule\s+(?:required|requisite)\s+(.*);\s*",
+    r"\s*org\.apache\.kafka\.common\.security\.(?:plain\.Plain|scram\.Scram)LoginModule"
+    r"\s+(?:required|requisite)\s+(.*);\s*",
     re.DOTALL,
 )
 _JAAS_OPTION = re.compile(r"""\s*(\w+)\s*=\s*("(?:\\.|[^"\\])*"|'[^']*'|[^\s"';]+)""")
@@ -90,15 +95,13 @@ _JAVA_STORES = (".jks", ".p12", ".pfx", ".keystore", ".truststore")
 
 def _assignors(raw: Any) -> tuple[str, ...] | None:
     names = [str(name) for name in comma_list(raw)]
-    return (
-        tuple(dict.fromkeys(_ASSIGNORS[name] for name in names))
-        if _ASSIGNORS.keys() >= set(names)
-        else None
-    )
+    if not _ASSIGNORS.keys() >= set(names):
+        return None
+    return tuple(dict.fromkeys(_ASSIGNORS[name] for name in names))
 
 
 def _jaas(raw: Any) -> dict[str, str] | None:
-    """User and password of a Plain or Scram login module."""
+    """Return the user and the password of a Plain or Scram login module."""
     module = _JAAS.fullmatch(raw) if isinstance(raw, str) else None
     if module is None or _JAAS_OPTION.sub("", module[1]).strip():
         return None
@@ -109,7 +112,9 @@ def _jaas(raw: Any) -> dict[str, str] | None:
 
 
 def _unquoted(value: str) -> str:
-    return re.sub(r"\\(.)", r"\1", value[1:-1]) if value[0] in "\"'" else value
+    if value[0] not in "\"'":
+        return value
+    return re.sub(r"\\(.)", r"\1", value[1:-1])
 
 
 def _object_with(method: str, expects: str) -> Kind[Any]:
@@ -141,7 +146,8 @@ _ONLY_PEM = Kind(
     '"PEM"; JKS and PKCS12 stores cannot be read here', only(lambda raw: raw == "PEM"), json=_PEM
 )
 _ASSIGNOR_KIND = Kind(
-    '"range", "roundrobin" or "sticky", or a list of them; rebalances are eager, cooperative ones are not supported',
+    '"range", "roundrobin" or "sticky", or a list of them; rebalances are eager, cooperative ones '
+    "are not supported",
     _assignors,
     show=list,
     native=(str, list),
@@ -154,7 +160,8 @@ _HOST_CHECK = Kind(
     json=schemas.one_of(("https", "")),
 )
 _JAAS_KIND = Kind(
-    'a PlainLoginModule or ScramLoginModule with username="..." and password="..."; it is not shown here',
+    'a PlainLoginModule or ScramLoginModule with username="..." and password="..."; it is not shown '
+    "here",
     _jaas,
     native=(str,),
     free=True,
@@ -209,7 +216,7 @@ PROPERTIES: tuple[Property, ...] = (
     Property("ssl.key.password", TEXT, also=("ssl.keystore.password",), keyword="ssl_password"),
     Property("ssl.endpoint.identification.algorithm", _HOST_CHECK, gives=("ssl_check_hostname",)),
     Property("ssl_check_hostname", BOOLEAN),
-    # consumers
+    # For consumers.
     Property("group.instance.id", TEXT, CONSUMER),
     Property("session.timeout.ms", _SOME_MS, CONSUMER),
     Property("heartbeat.interval.ms", _SOME_MS, CONSUMER),
@@ -225,7 +232,7 @@ PROPERTIES: tuple[Property, ...] = (
     Property("exclude.internal.topics", BOOLEAN, CONSUMER),
     Property("client.rack", TEXT, CONSUMER),
     Property("partition.assignment.strategy", _ASSIGNOR_KIND, CONSUMER),
-    # producers
+    # For producers.
     Property("acks", _ACKS_KIND, PRODUCER),
     Property("enable.idempotence", BOOLEAN, PRODUCER),
     Property(
@@ -246,8 +253,9 @@ _BY_FORM: dict[str, Property] = {
 }
 
 AUTO_COMMIT_INTERVAL = Property("auto.commit.interval.ms", _SOME_MS, CONSUMER)
-"""Our commit_interval where enable_auto_commit is true: we commit, so the client does not get
-it.
+"""Sets our ``commit_interval``, for ``enable_auto_commit``.
+
+The client never gets it, because auto commits are made by us, too.
 """
 
 _OAUTH = "give an object with an async method token() as sasl_oauth_token_provider, in code"
@@ -261,29 +269,38 @@ REFUSED: dict[str, str] = {
         "sends are retried until send_timeout": "retries",
         "use send_timeout": "delivery.timeout.ms max.block.ms",
         "use request.timeout.ms": (
-            "default.api.timeout.ms socket.connection.setup.timeout.ms socket.connection.setup.timeout.max.ms"
+            "default.api.timeout.ms socket.connection.setup.timeout.ms "
+            "socket.connection.setup.timeout.max.ms"
         ),
         "use max_in_flight of the outgoing channel": "buffer.memory",
-        "aiokafka keeps one request in flight per partition, so order holds": "max.in.flight.requests.per.connection",
-        "aiokafka partitions by murmur2 of the key, as Java does; or set Record(partition=...)": "partitioner.class",
+        "aiokafka keeps one request in flight per partition, so order holds": (
+            "max.in.flight.requests.per.connection"
+        ),
+        "aiokafka partitions by murmur2 of the key, as Java does; or set Record(partition=...)": (
+            "partitioner.class"
+        ),
         "Java classes cannot be loaded; use a handler": "interceptor.classes",
         "Java classes cannot be loaded; metrics are served at /metrics": "metric.reporters",
-        "aiokafka waits retry.backoff.ms between attempts": "reconnect.backoff.ms reconnect.backoff.max.ms",
+        "aiokafka waits retry.backoff.ms between attempts": (
+            "reconnect.backoff.ms reconnect.backoff.max.ms"
+        ),
         "use retry.backoff.ms, which is the same for every attempt": "retry.backoff.max.ms",
-        "aiokafka leaves the size of socket buffers to the system": "receive.buffer.bytes send.buffer.bytes",
+        "aiokafka leaves the size of socket buffers to the system": (
+            "receive.buffer.bytes send.buffer.bytes"
+        ),
         "every address of a name is tried": "client.dns.lookup",
         "the broker's auto.create.topics.enable decides": "allow.auto.create.topics",
         "only the classic group protocol is supported": "group.protocol",
         "use partition.assignment.strategy": "group.remote.assignor",
         "bootstrap servers are asked again automatically": "metadata.recovery.strategy",
-        "the TLS settings are those of Python's ssl; give an ssl_context in code for anything special": (
-            "security.providers ssl.protocol ssl.provider ssl.enabled.protocols ssl.cipher.suites ssl.ciphers "
-            "ssl.crlfile ssl.engine.factory.class ssl.keymanager.algorithm ssl.trustmanager.algorithm "
-            "ssl.secure.random.implementation"
+        "the TLS settings are those of Python's ssl; give an ssl_context in code for anything "
+        "special": (
+            "security.providers ssl.protocol ssl.provider ssl.enabled.protocols ssl.cipher.suites "
+            "ssl.ciphers ssl.crlfile ssl.engine.factory.class ssl.keymanager.algorithm "
+            "ssl.trustmanager.algorithm ssl.secure.random.implementation"
         ),
-        "write it to a PEM file and name that in ssl.keystore.location (key and chain) or ssl.key.location (the key)": (
-            "ssl.keystore.key ssl.keystore.certificate.chain"
-        ),
+        "write it to a PEM file and name that in ssl.keystore.location (key and chain) or "
+        "ssl.key.location (the key)": "ssl.keystore.key ssl.keystore.certificate.chain",
         "PEM files of certificates have no password; leave it out": "ssl.truststore.password",
         _OAUTH: (
             "sasl.client.callback.handler.class sasl.login.class sasl.login.callback.handler.class "
@@ -293,7 +310,7 @@ REFUSED: dict[str, str] = {
     }.items()
     for name in names.split()
 }
-"""Name of a property that aiokafka has no equivalent of -> what to use instead."""
+"""Property without an equivalent in aiokafka -> what to use instead."""
 _REFUSED_BY_FORM = {form(name): instead for name, instead in REFUSED.items()}
 _REFUSED_FAMILIES = {
     "sasl_oauthbearer_": _OAUTH,
@@ -305,28 +322,27 @@ _REFUSED_FAMILIES = {
 
 
 def refusal(name: str) -> str | None:
-    """What to use instead of a Kafka property that is refused, or None if *name* is not one."""
-    family = next(
-        (instead for prefix, instead in _REFUSED_FAMILIES.items() if form(name).startswith(prefix)),
-        None,
-    )
-    return _REFUSED_BY_FORM.get(form(name), family)
+    """Return what to use instead of a refused property; None if *name* is not refused."""
+    instead = _REFUSED_BY_FORM.get(form(name))
+    if instead is not None:
+        return instead
+    for prefix, instead_of_family in _REFUSED_FAMILIES.items():
+        if form(name).startswith(prefix):
+            return instead_of_family
+    return None
 
 
 def find(name: str) -> Property | None:
-    """The property of that name, Kafka's or aiokafka's, or None."""
+    """Return the property with that name of Kafka's or aiokafka's, or None."""
     return _BY_FORM.get(form(name))
 
 
 def names_like(name: str) -> list[str]:
-    """All names that a misspelt *name* may stand for, in its own style: with dots or with
-    underscores.
-    """
-    dotted = "." in name
+    """Return all names that a misspelt *name* may mean, with dots or underscores like *name*."""
     known = (*PROPERTIES, AUTO_COMMIT_INTERVAL)
-    return [prop.kafka if dotted else prop.name for prop in known] + (
-        sorted(REFUSED) if dotted else []
-    )
+    if "." in name:
+        return [prop.kafka for prop in known] + sorted(REFUSED)
+    return [prop.name for prop in known]
 
 
 SIDES: dict[str, frozenset[Side]] = {name: prop.sides for prop in PROPERTIES for name in prop.names}

@@ -1,5 +1,6 @@
-"""Reads TOML, YAML, JSON and properties files into layers, and secrets from files. Errors name file
-and line.
+"""Reads configuration files (TOML, YAML, JSON, properties) into layers, and secrets from files.
+
+Errors name the file and the line.
 """
 
 from __future__ import annotations
@@ -33,11 +34,9 @@ FILE_VARIABLE = "REACTIVE_KAFKA_CONFIG"
 PROPERTIES = ".properties"
 YAML = (".yaml", ".yml")
 _PLACE = re.compile(r" \(at line (\d+), column (\d+)\)\Z")
-_TWICE = r'a backslash begins an escape: write two of them, as in "C:\\Users"'
-# More digits than Python converts.
+_TWO_BACKSLASHES = r'a backslash begins an escape: write two of them, as in "C:\\Users"'
+# Python converts numbers of at most 4300 digits.
 _LONG_NUMBER = re.compile(r"[0-9][0-9_]{4299,}")
-
-
 _TABLE_OF_QUARKUS = re.compile(
     r"""^(?:(["']?)(?:mp|quarkus|smallrye)(?:\.[^\n]*?)?\1|(["'])%[^\n]*?\2)[ \t]*:(?=\s|\Z)""",
     re.MULTILINE,
@@ -47,12 +46,15 @@ _LIKE_SERVERS = re.compile(r"[\w.-]+:\d+(,[\w.-]+:\d+)*")
 
 
 def read_file(path: Path, environ: Mapping[str, str]) -> Layer:
-    """The layer of a configuration file, as its suffix says; *environ* has the variables of
-    ``.properties`` files.
+    """Return the layer of a configuration file. Its suffix decides how it is read.
+
+    Args:
+        path: The file.
+        environ: The environment; ``.properties`` files refer to it.
 
     Raises:
-        ConfigError: It is not there, or cannot be read as what it should be.
-        MissingExtraError: It is YAML, and there is no PyYAML.
+        ConfigError: The file does not exist, or cannot be read as its suffix says.
+        MissingExtraError: It is YAML, and PyYAML is not installed.
     """
     if is_of_quarkus(path):
         from reactive_kafka.config.microprofile.quarkus_files import read_quarkus
@@ -63,8 +65,9 @@ def read_file(path: Path, environ: Mapping[str, str]) -> Layer:
 
 
 def is_of_quarkus(path: Path) -> bool:
-    """Whether a file is Quarkus's: properties, or YAML with tables of Quarkus and none of our
-    channels at the top.
+    """Return whether a file belongs to Quarkus.
+
+    That is a properties file, or YAML with tables of Quarkus and without our channels at the top.
     """
     suffix = path.suffix.lower()
     if suffix not in YAML:
@@ -76,10 +79,16 @@ def is_of_quarkus(path: Path) -> bool:
 def read_tables(
     path: Path, example: str, *, others: tuple[str, ...] = ()
 ) -> tuple[Mapping[str, Any], Lines]:
-    """What a TOML, YAML or JSON file says, and the lines of its keys. *example* is a table that it
-    could have.
+    """Return what a TOML, YAML or JSON file says, and the lines of its keys.
 
-    Raises as :func:`read_file`; *others* are the endings of files that are read elsewhere.
+    Args:
+        path: The file.
+        example: A table that it could have, for errors.
+        others: Endings of files that are read elsewhere, for errors.
+
+    Raises:
+        ConfigError: See :func:`read_file`.
+        MissingExtraError: See :func:`read_file`.
     """
     parse = _PARSERS.get(path.suffix.lower())
     if parse is None and _LIKE_SERVERS.fullmatch(str(path)):
@@ -92,15 +101,17 @@ def read_tables(
             f"{path}: unknown kind of file; expected one that ends in {', '.join((*_PARSERS, *others))}"
         )
     data, lines = parse(str(path), text_of(path))
-    twice = {".".join(key): at for key, at in lines.items() if at[1:] and parse is not _parse_toml}
-    # The parsers of YAML and JSON would silently take the last; in TOML it is a list of tables.
-    if twice:
-        raise ConfigError(
-            *(
-                f"{path}, line {at[1]}: {key} stands in line {at[0]} too"
-                for key, at in twice.items()
+    if parse is not _parse_toml:
+        # The parsers of YAML and JSON silently take the last of two equal keys. In TOML two equal
+        # headers are a list of tables.
+        twice = {".".join(key): numbers for key, numbers in lines.items() if len(numbers) > 1}
+        if twice:
+            raise ConfigError(
+                *(
+                    f"{path}, line {numbers[1]}: {key} is in line {numbers[0]}, too"
+                    for key, numbers in twice.items()
+                )
             )
-        )
     if not isinstance(data, Mapping):
         raise ConfigError(
             f"{path}: expected tables such as {example} at the top, not {type(data).__name__}"
@@ -109,8 +120,10 @@ def read_tables(
 
 
 def text_of(path: Path) -> str:
-    """The text of a file of at most ``MAX_FILE_BYTES``; a ConfigError for what is not there, or no
-    text.
+    """Return the text of a file of at most ``MAX_FILE_BYTES``.
+
+    Raises:
+        ConfigError: The file does not exist, is too large, or is not UTF-8.
     """
     try:
         with path.open("rb") as stream:
@@ -133,12 +146,13 @@ def _parse_toml(source: str, text: str) -> tuple[Any, Lines]:
     try:
         return tomllib.loads(text), toml_lines(text)
     except tomllib.TOMLDecodeError as error:
-        text = str(error)
-        at = _PLACE.search(text)
-        where, text = (
-            (f", line {at[1]}", f"{text[: at.start()]} (column {at[2]})") if at else ("", text)
-        )
-        raise ConfigError(f"{source}{where}: not TOML: {hinted(text)}") from None
+        problem = str(error)
+        line = ""
+        place = _PLACE.search(problem)
+        if place is not None:
+            line = f", line {place[1]}"
+            problem = f"{problem[: place.start()]} (column {place[2]})"
+        raise ConfigError(f"{source}{line}: not TOML: {hinted(problem)}") from None
     except ValueError as error:
         raise _number_too_long(source, text, f"not TOML: {error}") from None
 
@@ -149,14 +163,14 @@ def _parse_json(source: str, text: str) -> tuple[Any, Lines]:
         return json.loads(text), json_lines(text)
     except json.JSONDecodeError as error:
         raise ConfigError(
-            f"{source}, line {error.lineno}: not JSON: {hinted(error.msg, _TWICE)}"
+            f"{source}, line {error.lineno}: not JSON: {hinted(error.msg, _TWO_BACKSLASHES)}"
         ) from None
     except ValueError as error:
         raise _number_too_long(source, text, f"not JSON: {error}") from None
 
 
 def _number_too_long(source: str, text: str, what: str) -> ConfigError:
-    # The parsers do not say where it stands.
+    # The parsers do not say where the number is.
     found = _LONG_NUMBER.search(text)
     line = text.count("\n", 0, found.start()) + 1 if found else 1
     return ConfigError(f"{source}, line {line}: {what}")
@@ -173,7 +187,7 @@ _PARSERS = {".toml": _parse_toml, **dict.fromkeys(YAML, parse_yaml), ".json": _p
 
 
 def unreadable(path: str, *, is_folder: bool = False) -> str | None:
-    """Why a file (or folder) that a client will read cannot be read; None: it can."""
+    """Return why a file or folder cannot be read; None if it can."""
     file = Path(path)
     try:
         if is_folder:
@@ -182,22 +196,24 @@ def unreadable(path: str, *, is_folder: bool = False) -> str | None:
             file.open("rb").close()
     except FileNotFoundError:
         return f"there is no such {'folder' if is_folder else 'file'}{_start_of(file)}"
-    except (OSError, ValueError) as error:
-        # ValueError: a null character in its name.
-        return f"cannot be read: {error.strerror if isinstance(error, OSError) else error}"
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    except ValueError as error:
+        # Its name has a null character.
+        return f"cannot be read: {error}"
     return None
 
 
 def _start_of(file: Path) -> str:
+    """Return the end of an error: the folder that a relative path starts at."""
     return "" if file.is_absolute() else f" (a relative path starts at {Path.cwd()})"
 
 
 def exposure_of(path: str) -> str | None:
-    """Why a secret file is open to others than its owner; None if it is not, or cannot be looked
-    at.
+    """Return why a secret file is open to other users; None if it is not, or cannot be looked at.
 
-    A group may read what somebody else owns, so that root can give a file to a service. Source:
-    libpq, "sslkey".
+    A group may read a file of another owner, so that root can give a file to a service.
+    Source: libpq, "sslkey".
     """
     try:
         status = Path(path).stat()
@@ -214,7 +230,11 @@ def exposure_of(path: str) -> str | None:
 
 
 def read_secret(path: str) -> str:
-    """The content of a file without its final line end; a ValueError shows no content."""
+    """Return the content of a file without its final line end.
+
+    Raises:
+        ValueError: The file cannot be read, or is empty. The text shows nothing of the content.
+    """
     file = Path(path)
     try:
         if not file.is_file():

@@ -1,4 +1,4 @@
-"""The settings as nested tables for people to read, secrets masked. Pure."""
+"""Turns settings into nested tables for people to read, with secrets masked. Pure."""
 
 from __future__ import annotations
 
@@ -13,35 +13,36 @@ from reactive_kafka.config.secrets import masked
 from reactive_kafka.config.settings import IncomingSettings, OutgoingSettings, Settings
 from reactive_kafka.config.startup_warnings.unused import NEED_COMMITS
 
-# Tables whose defaults are left out.
-_UNLESS_DEFAULT = ("retry", "restart", "spark", "schema", "cloud_events")
+# Tables of which only values other than the defaults are shown.
+_WITHOUT_DEFAULTS = ("retry", "restart", "spark", "schema", "cloud_events")
 
 
 def dump(settings: Settings) -> dict[str, Any]:
-    """The settings in effect, in the shape of a configuration file: durations and sizes as users
-    write them.
+    """Return the settings in effect as a configuration file would have them.
+
+    Durations and sizes are written as users write them.
     """
-    spark = _plain(keys.SPARK, settings.spark) | {"conf": masked("", dict(settings.spark.conf))}
-    if settings.spark.remote is not None:
-        # The server has its own.
-        del spark["master"]
-    registry = (
-        _plain(keys.SCHEMA_REGISTRY, settings.schema_registry)
-        if settings.schema_registry.url
-        else {}
-    )
-    tracing = _plain(keys.TRACING, settings.tracing)
-    memory = {name: _plain(keys.MEMORY, channel) for name, channel in settings.memory.items()}
-    return {
+    tables: dict[str, Any] = {
         "kafka": {"bootstrap_servers": masked("", settings.bootstrap_servers)},
         "incoming": {name: _incoming(channel) for name, channel in settings.incoming.items()},
         "outgoing": {name: _outgoing(channel) for name, channel in settings.outgoing.items()},
-        **({"memory": memory} if memory else {}),
-        **({"schema_registry": registry} if registry else {}),
-        **({"tracing": tracing} if tracing else {}),
-        "spark": spark,
-        "http": _plain(keys.HTTP, settings.http),
     }
+    if settings.memory:
+        tables["memory"] = {
+            name: _plain(keys.MEMORY, channel) for name, channel in settings.memory.items()
+        }
+    if settings.schema_registry.url:
+        tables["schema_registry"] = _plain(keys.SCHEMA_REGISTRY, settings.schema_registry)
+    tracing = _plain(keys.TRACING, settings.tracing)
+    if tracing:
+        tables["tracing"] = tracing
+    spark = _plain(keys.SPARK, settings.spark) | {"conf": masked("", dict(settings.spark.conf))}
+    if settings.spark.remote is not None:
+        # The Spark Connect server has a master of its own.
+        del spark["master"]
+    tables["spark"] = spark
+    tables["http"] = _plain(keys.HTTP, settings.http)
+    return tables
 
 
 def _incoming(channel: IncomingSettings) -> dict[str, Any]:
@@ -50,24 +51,28 @@ def _incoming(channel: IncomingSettings) -> dict[str, Any]:
         # The channel derives it from its handler.
         del table["max_in_flight"]
     if channel.commit_strategy == "ignore" and channel.on_poison in NEED_COMMITS:
-        # Inherited and without effect; in the channel's own table it would be told.
+        # It is inherited and has no effect. In the channel's own table it would be a warning.
         del table["on_poison"]
     if channel.failure_routes:
-        first = channel.after_retries
         table["failure_routes"] = {
-            name: {"strategy": strategy, keys.AFTER_RETRIES: True} if name in first else strategy
+            name: _route(strategy, after_retries=name in channel.after_retries)
             for name, strategy in channel.failure_routes.items()
         }
-    for name, inside in (
+    for name, inner in (
         ("dead_letter_queue", channel.dead_letter_queue),
         ("delayed_retry", channel.delayed_retry),
     ):
-        if inside is not None:
-            above = channel.client.items()
-            table[name] |= _properties(
-                dict(item for item in inside.client.items() if item not in above)
-            )
+        if inner is not None:
+            inherited = channel.client.items()
+            own = dict(item for item in inner.client.items() if item not in inherited)
+            table[name] |= _properties(own)
     return table
+
+
+def _route(strategy: str, *, after_retries: bool) -> str | dict[str, Any]:
+    if after_retries:
+        return {"strategy": strategy, keys.AFTER_RETRIES: True}
+    return strategy
 
 
 def _outgoing(channel: OutgoingSettings) -> dict[str, Any]:
@@ -79,7 +84,7 @@ def _outgoing(channel: OutgoingSettings) -> dict[str, Any]:
 
 
 def spark_table(channel: IncomingSettings) -> dict[str, Any]:
-    """The ``spark`` table of a channel whose batches run there, with its defaults."""
+    """Return the ``spark`` table of a channel whose batches run on Spark, with its defaults."""
     own = {
         name.removeprefix("spark."): key
         for name, key in keys.INCOMING.keys.items()
@@ -105,23 +110,20 @@ def _plain(section: Section, settings: Any) -> dict[str, Any]:
     table: dict[str, Any] = {}
     for name, key in section.keys.items():
         if not key.target:
-            # Its value is in another field: a topic among the topics, brokers among the client's
-            # properties.
+            # Another field has the value: a topic is among the topics, brokers are among the
+            # client's properties.
             continue
-        inside, _, last = name.rpartition(".")
-        if inside and getattr(settings, inside) is None:
-            # Dead letters and retries, where nothing needs them.
+        inner_table, _, last = name.rpartition(".")
+        if inner_table and getattr(settings, inner_table) is None:
+            # Nothing needs dead letters or retries.
             continue
         value = attrgetter(key.target)(settings)
-        if (
-            value is None
-            or value == ()
-            or (inside in _UNLESS_DEFAULT and value == key.parsed_default)
-        ):
+        if value is None or value == ():
             continue
-        (table.setdefault(inside, {}) if inside else table)[last] = masked(
-            name, key.kind.show(value)
-        )
+        if inner_table in _WITHOUT_DEFAULTS and value == key.parsed_default:
+            continue
+        target = table.setdefault(inner_table, {}) if inner_table else table
+        target[last] = masked(name, key.kind.show(value))
     return table
 
 
@@ -131,9 +133,9 @@ def _properties(client: Mapping[str, Any]) -> dict[str, Any]:
 
 def _property(name: str, value: Any) -> Any:
     if value is None:
-        # compression_type: aiokafka's None is Kafka's "none"
+        # For compression_type, aiokafka's None is Kafka's "none".
         return "none"
-    # An SSL context or a token provider shows as its type.
-    return (
-        masked(name, value) if isinstance(value, str | int | tuple) else f"<{type(value).__name__}>"
-    )
+    if isinstance(value, str | int | tuple):
+        return masked(name, value)
+    # An SSL context or a token provider.
+    return f"<{type(value).__name__}>"

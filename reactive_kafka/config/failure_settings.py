@@ -1,6 +1,4 @@
-"""The settings for a channel's failures: routes, dead letters and delayed retries, with their
-clients. Pure.
-"""
+"""Builds the settings for a channel's failures: routes, dead letters, delayed retries. Pure."""
 
 from __future__ import annotations
 
@@ -24,14 +22,16 @@ DELAYED_RETRY = "delayed-retry-topic"
 _LETTERS = "dead_letter_queue"
 _RETRY = "delayed_retry"
 _ROUTES = "failure_routes"
-# From [kafka]: only its own table says how safe a dead letter is.
+# Properties that dead letters do not inherit from [kafka]. There they are meant for outgoing
+# channels, and acks = 0 would lose dead letters.
 _NOT_INHERITED = ("acks", "enable_idempotence")
 
 
 @dataclass(frozen=True, slots=True)
 class FailureSettingsBuilder:
-    """Makes the failure settings of the channel *name*, and notes what is wrong with them, or
-    unused.
+    """Makes the failure settings of the channel *name*.
+
+    Notes what is wrong with them as problems, and what has no effect as unused.
     """
 
     name: str
@@ -40,23 +40,26 @@ class FailureSettingsBuilder:
     client: Mapping[str, Any]
     # Whether the channel reads a topic.
     reads: Callable[[str], bool]
-    # Of the clients' properties, beside those that are pure.
+    # Checks of the clients' properties that look at files.
     checks: Sequence[Callable[[View], Contradictions]]
     problems: Problems
     unused: Problems
 
     def fields(self) -> dict[str, Any]:
-        """Field -> value of the channel's settings."""
+        """Return field -> value for the channel's settings."""
         routes = values_of(self.view.inside(_ROUTES))
-        named = {self.view["failure_strategy"], *routes.values()}
-        is_custom = any(":" in strategy for strategy in named)
-        retry = (
-            self._delayed_retry()
-            if self._is_used(_RETRY, DELAYED_RETRY in named, is_custom)
-            else None
-        )
-        writes = DELAYED_RETRY in named or DEAD_LETTERS in {*named, self.view["on_poison"]}
-        letters = self._dead_letters(retry) if self._is_used(_LETTERS, writes, is_custom) else None
+        strategies = {self.view["failure_strategy"], *routes.values()}
+        # A strategy of the user's own, "module:object", may use both tables.
+        has_custom = any(":" in strategy for strategy in strategies)
+        retries = DELAYED_RETRY in strategies
+        # A record whose retries are used up becomes a dead letter.
+        writes_letters = retries or DEAD_LETTERS in {*strategies, self.view["on_poison"]}
+        retry = None
+        if self._is_used(_RETRY, retries, has_custom):
+            retry = self._delayed_retry()
+        letters = None
+        if self._is_used(_LETTERS, writes_letters, has_custom):
+            letters = self._dead_letters(retry)
         return {
             _ROUTES: routes,
             AFTER_RETRIES: self._after_retries(routes),
@@ -65,7 +68,7 @@ class FailureSettingsBuilder:
         }
 
     def _after_retries(self, routes: Collection[str]) -> frozenset[str]:
-        """The exceptions whose routes let retries in place go first."""
+        """Return the exceptions whose routes let in-place retries go first."""
         found = self.view.inside(AFTER_RETRIES)
         for exception, setting in found.items():
             if exception not in self.view.inside(_ROUTES) and setting.value is not BROKEN:
@@ -77,22 +80,20 @@ class FailureSettingsBuilder:
             if exception in found and found[exception].value is True
         )
 
-    def _is_used(self, table: str, is_needed: bool, is_custom: bool) -> bool:
-        """True if the table's settings are needed. A table of the channel's own that has no effect
-        is told.
-        """
+    def _is_used(self, table: str, is_needed: bool, has_custom: bool) -> bool:
+        """Return whether the table has an effect. If the channel's own table has none, note that."""
         own = self.view.own_inside(table)
-        if is_needed or (is_custom and (own or self.view.inside(table))):
+        if is_needed or (has_custom and (own or self.view.inside(table))):
             return True
         if own and not any(setting.value is BROKEN for setting in (*own, *self._deciding())):
-            who = f'neither failure_strategy nor a route is "{DELAYED_RETRY}"'
+            why = f'neither failure_strategy nor a route is "{DELAYED_RETRY}"'
             if table == _LETTERS:
-                who = f'neither failure_strategy, nor a route, nor on_poison is "{DEAD_LETTERS}"'
-            self.unused.add(own[0].origin, own[0].where, f"has no effect: {who}")
+                why = f'neither failure_strategy, nor a route, nor on_poison is "{DEAD_LETTERS}"'
+            self.unused.add(own[0].origin, own[0].where, f"has no effect: {why}")
         return False
 
     def _deciding(self) -> list[Setting]:
-        """What was given to decide which tables are needed."""
+        """Return the settings that decide which tables are needed."""
         strategy = self.view.setting("failure_strategy")
         poison = self.view.setting("on_poison")
         return [
@@ -107,12 +108,14 @@ class FailureSettingsBuilder:
         topic = self.view[key] or self._by_name(TOPIC, default, key, "dead-letter topic's") or ""
         client = self._client_of(_LETTERS, "producer")
         has_own_brokers = client["bootstrap_servers"] != self.client["bootstrap_servers"]
+        is_read = self.reads(topic) or (retry is not None and topic in retry.topics)
         if has_own_brokers and retry is not None:
-            why = "one producer writes dead letters and delayed retries, and retries must stay on the channel's brokers"
-            self._note(f"{_LETTERS}.bootstrap_servers", why)
-        elif not has_own_brokers and (
-            self.reads(topic) or (retry is not None and topic in retry.topics)
-        ):
+            self._note(
+                f"{_LETTERS}.bootstrap_servers",
+                "leave it out: one producer writes dead letters and delayed retries, and retries "
+                "must stay on the channel's brokers",
+            )
+        elif is_read and not has_own_brokers:
             self._note(key, f"the channel reads {topic!r}: its dead letters would come back to it")
         self._check_client(_LETTERS, LETTER_CHECKS)
         return DeadLetterSettings(topic=topic, client=client)
@@ -126,11 +129,13 @@ class FailureSettingsBuilder:
             self._note(
                 key, f"the channel reads {topic!r}: a retry would come back at once, not later"
             )
-        if topics and (delay_ms := retry_delay_ms(topics[0]) or 0) > timeout_s * 1000:
-            late = (
-                f"the first retry comes after {delay_ms} ms, which is beyond delayed_retry.timeout"
+        first_delay_ms = (retry_delay_ms(topics[0]) or 0) if topics else 0
+        if first_delay_ms > timeout_s * 1000:
+            self._note(
+                key,
+                f"the first retry comes after {first_delay_ms} ms, which is beyond "
+                "delayed_retry.timeout: there would be no retry at all",
             )
-            self._note(key, f"{late}: none could ever happen")
         self._check_client(_RETRY, CONSUMER_CHECKS)
         return DelayedRetrySettings(
             topics=topics,
@@ -140,9 +145,7 @@ class FailureSettingsBuilder:
         )
 
     def _by_name(self, kind: Kind[T], default: object, key: str, whose: str) -> T | None:
-        """A default that the channel's name is part of; None, with a problem, if the name cannot
-        be.
-        """
+        """Return a default that contains the channel's name; None, with a problem, if it cannot."""
         try:
             return kind.parse(default)
         except ValueError as error:
@@ -150,53 +153,55 @@ class FailureSettingsBuilder:
             return None
 
     def _note(self, key: str, reason: str) -> None:
-        """Note a problem at *key*, or, if that was not given, at the setting that makes the channel
-        need it.
-        """
+        """Note a problem at *key*; if that was not given, at the setting that needs it."""
         needing = (
             setting
             for setting in self._deciding()
             if setting.value in (DEAD_LETTERS, DELAYED_RETRY)
         )
         place = self.view.setting(key) or next(needing, None)
-        # A strategy of the user's own, with a table.
         if place is None:
+            # A strategy of the user's own, with a table.
             self.problems.add(self.view.table.origin, f"[{self.view.table.title}]", reason)
         elif place.value is not BROKEN:
             self.problems.add(place.origin, place.where, reason)
 
     def _client_of(self, table: str, side: Side) -> dict[str, Any]:
-        """What the table says, over what the consumer shares with it, over what ``[kafka]`` says
-        for such clients.
+        """Return the properties of the table's client.
+
+        Those of the table win over those that the channel's consumer shares with it, and these win
+        over those of [kafka].
         """
-        above = values_of(self.view.kafka).items()
-        of_kafka = {
+        from_kafka = {
             name: value
-            for name, value in above
+            for name, value in values_of(self.view.kafka).items()
             if side in SIDES.get(name, ()) and name not in _NOT_INHERITED
         }
-        shared = {
+        from_consumer = {
             name: value for name, value in self.client.items() if side in SIDES.get(name, (side,))
         }
-        own = values_of(self.view.inside(table)).items()
-        return (
-            of_kafka
-            | shared
-            | {name: value for name, value in own if name in SIDES or name == "bootstrap_servers"}
-        )
+        own = {
+            name: value
+            for name, value in values_of(self.view.inside(table)).items()
+            if name in SIDES or name == "bootstrap_servers"
+        }
+        return from_kafka | from_consumer | own
 
     def _check_client(
         self, table: str, checks: tuple[Callable[[View], Contradictions], ...]
     ) -> None:
         """Check the client's properties that the table gives itself."""
-        # What the table inherits is checked where it was given. Only a rule that looks at one of
-        # the table's own properties can find something new, and its other side may well be
-        # inherited: acks here, idempotence above.
+        # What the table inherits is checked where it was given. So only a contradiction with one of
+        # the table's own properties is new. Its other side may be inherited: acks here,
+        # enable.idempotence in [kafka].
         own = self.view.inside(table)
-        above = self.view.given()
-        for name in _NOT_INHERITED if table == _LETTERS else ():
-            above.pop(name, None)
-        given = Table(self.view.table.title, self.view.table.origin, own)
-        check(
-            View(self.view.section, given, above), (*checks, *self.checks), self.problems, among=own
+        inherited = self.view.given()
+        if table == _LETTERS:
+            for name in _NOT_INHERITED:
+                inherited.pop(name, None)
+        view = View(
+            section=self.view.section,
+            table=Table(self.view.table.title, self.view.table.origin, own),
+            kafka=inherited,
         )
+        check(view, (*checks, *self.checks), self.problems, among=own)

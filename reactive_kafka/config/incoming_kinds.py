@@ -1,5 +1,6 @@
-"""Kinds of values that only incoming channels have: partitions, patterns, ordering keys, retry
-topics, stores. Pure.
+"""Kinds of values that only incoming channels have. Pure.
+
+Assigned partitions, patterns, rates, ordering keys, retry topics, exceptions and stores.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ from reactive_kafka.subscription import Ranges
 
 _ASSIGNED = re.compile(
     r"(?P<topic>[a-zA-Z0-9._-]{1,249}):"
-    r"(?:(?P<all>\*)|(?P<number>[0-9]{1,10})(?::(?P<start>-1|[0-9]{1,19}(?:\.\.(?P<until>[0-9]{1,19}))?)|@(?P<time>.+))?)"
+    r"(?:(?P<all>\*)"
+    r"|(?P<number>[0-9]{1,10})"
+    r"(?::(?P<start>-1|[0-9]{1,19}(?:\.\.(?P<until>[0-9]{1,19}))?)|@(?P<time>.+))?)"
 )
 _HIGHEST_OFFSET = 2**63 - 1
 _EPOCH = datetime.fromtimestamp(0, UTC)
@@ -45,10 +48,12 @@ RETRY_DELAYS_MS = (10_000, 20_000, 50_000)
 class AssignedPartition:
     """A partition that a channel reads without a group's assignment.
 
-    ``start``, at every start: an offset, 0 for the log's beginning, ``"end"``, or the first record
-    at or after a time. None: the committed position, else ``auto_offset_reset``. ``until``: the
-    offset at which reading ends, which is not read; then ``start`` is an offset, and the partition
-    may have more such ranges.
+    Attributes:
+        start: Where to read from at every start: an offset (0 is the beginning of the log),
+            ``"end"``, or the first record at or after a time. None: the committed position, else
+            ``auto_offset_reset``.
+        until: The offset at which reading ends; it is not read. Then ``start`` is an offset, and
+            the partition may have more such ranges.
     """
 
     partition: TopicPartition
@@ -56,25 +61,26 @@ class AssignedPartition:
     until: int | None = None
 
     def __str__(self) -> str:
-        """As users write it."""
+        """Return the partition as users write it."""
+        partition = f"{self.partition.topic}:{self.partition.partition}"
         if self.until is not None:
-            return f"{self.partition.topic}:{self.partition.partition}:{self.start}..{self.until}"
+            return f"{partition}:{self.start}..{self.until}"
+        if self.start is None:
+            return partition
         if isinstance(self.start, datetime):
-            return f"{self.partition.topic}:{self.partition.partition}@{self.start.isoformat()}"
-        start = "" if self.start is None else f":{-1 if self.start == 'end' else self.start}"
-        return f"{self.partition.topic}:{self.partition.partition}{start}"
+            return f"{partition}@{self.start.isoformat()}"
+        offset = -1 if self.start == "end" else self.start
+        return f"{partition}:{offset}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignedTopic:
-    """A topic of which a channel reads every partition, also those that appear later, without a
-    group's assignment.
-    """
+    """A topic whose partitions a channel reads without a group's assignment, future ones included."""
 
     topic: str
 
     def __str__(self) -> str:
-        """As users write it."""
+        """Return the topic as users write it."""
         return f"{self.topic}:*"
 
 
@@ -82,32 +88,30 @@ Assigned = AssignedPartition | AssignedTopic
 
 
 def ranges_of(assign: Iterable[Assigned]) -> dict[TopicPartition, Ranges]:
-    """partition -> the offsets that are read of it, where they have an end."""
+    """Return partition -> the offsets to read, for partitions whose reading ends."""
     pairs: dict[TopicPartition, list[tuple[int, int]]] = {}
-    for one in assign:
-        if (
-            isinstance(one, AssignedPartition)
-            and isinstance(one.start, int)
-            and one.until is not None
-        ):
-            pairs.setdefault(one.partition, []).append((one.start, one.until))
-    return {partition: Ranges.of(its) for partition, its in pairs.items()}
+    for assigned in assign:
+        if not isinstance(assigned, AssignedPartition) or assigned.until is None:
+            continue
+        if isinstance(assigned.start, int):
+            pairs.setdefault(assigned.partition, []).append((assigned.start, assigned.until))
+    return {partition: Ranges.of(its_pairs) for partition, its_pairs in pairs.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class RateLimit:
-    """So many records in each ``s``, ``m`` or ``h``."""
+    """A number of records in each second, minute or hour."""
 
     records: Decimal
     unit: Literal["s", "m", "h"]
 
     @property
     def per_second(self) -> float:
-        """Records a second; above 0."""
+        """Records per second, above 0."""
         return float(self.records / _SECONDS[self.unit])
 
     def __str__(self) -> str:
-        """As users write it."""
+        """Return the rate as users write it."""
         return f"{self.records.normalize():f}/{self.unit}"
 
 
@@ -115,32 +119,36 @@ def _read_rate(raw: Any) -> RateLimit | None:
     match = _RATE.fullmatch(raw.strip()) if isinstance(raw, str) else None
     if match is None or not Decimal(match[1]):
         return None
-    # What it matches.
+    # The pattern allows only the three units.
     return RateLimit(Decimal(match[1]), match[2])  # type: ignore[arg-type]
 
 
 def _read_assign(raw: Any) -> tuple[Assigned, ...]:
-    assigned = tuple(_read_assigned(item) for item in comma_list(raw))
-    named: dict[TopicPartition, list[AssignedPartition]] = {}
-    whole = [one.topic for one in assigned if isinstance(one, AssignedTopic)]
-    for one in assigned:
-        if isinstance(one, AssignedPartition):
-            named.setdefault(one.partition, []).append(one)
-    if twice := next((topic for topic in whole if whole.count(topic) > 1), None):
-        raise Hint(f"{twice}:* stands here twice")
-    for (topic, number), its in named.items():
-        if topic in whole:
-            raise Hint(f"{topic}:* has partition {number}, too")
-        if len(its) > 1 and any(one.until is None for one in its):
-            raise Hint(f"{topic}:{number} stands here twice, and not each time with a range")
+    items = tuple(_read_assigned(item) for item in comma_list(raw))
+    by_partition: dict[TopicPartition, list[AssignedPartition]] = {}
+    whole_topics = []
+    for item in items:
+        if isinstance(item, AssignedPartition):
+            by_partition.setdefault(item.partition, []).append(item)
+        else:
+            whole_topics.append(item.topic)
+    for topic in whole_topics:
+        if whole_topics.count(topic) > 1:
+            raise Hint(f"{topic}:* is here twice")
+    for (topic, number), same_partition in by_partition.items():
+        if topic in whole_topics:
+            raise Hint(f"{topic}:* includes partition {number} already")
+        if len(same_partition) > 1 and any(item.until is None for item in same_partition):
+            raise Hint(f"{topic}:{number} is here twice, and not each time with a range")
         try:
-            ranges_of(its)
+            ranges_of(same_partition)
         except ValueError as error:
             raise Hint(f"of {topic}:{number} the range {error}") from None
-    return assigned
+    return items
 
 
 def _read_assigned(raw: Any) -> Assigned:
+    """Read one item of ``assign``."""
     if not isinstance(raw, str):
         raise ValueError("not a string")
     match = _ASSIGNED.fullmatch(raw.strip())
@@ -187,9 +195,11 @@ def _read_pattern(raw: Any) -> str:
 
 
 def retry_delay_ms(topic: str) -> int | None:
-    """The delay at the end of a retry topic's name. None if there is none, or if it is 0."""
+    """Return the delay at the end of a retry topic's name; None without one, or if it is 0."""
     match = _DELAY.fullmatch(topic)
-    return (int(match[1]) or None) if match else None
+    if match is None:
+        return None
+    return int(match[1]) or None
 
 
 def _read_exceptions(raw: Any) -> tuple[str, ...] | None:
@@ -198,7 +208,7 @@ def _read_exceptions(raw: Any) -> tuple[str, ...] | None:
 
 
 def is_dotted(name: str) -> bool:
-    """Whether it may be the name of an exception, in a module or not."""
+    """Return whether *name* may be that of an exception, with or without its module."""
     return all(part.isidentifier() for part in name.split("."))
 
 
@@ -209,8 +219,9 @@ def _read_share(raw: Any) -> float | None:
 
 def _read_retry_topics(raw: Any) -> tuple[str, ...]:
     topics = TOPICS.parse(raw)
-    if wrong := [topic for topic in topics if retry_delay_ms(topic) is None]:
-        raise Hint(f"{wrong[0]!r} does not")
+    for topic in topics:
+        if retry_delay_ms(topic) is None:
+            raise Hint(f"{topic!r} does not")
     return topics
 
 
@@ -235,9 +246,10 @@ GROUP: Kind[str | Literal[False]] = Kind(
     json=schemas.either(schemas.ANY_TEXT, {"const": False}),
 )
 ASSIGN = Kind(
-    'a list of partitions, each once: "topic:0:100" (from an offset, 0 is the beginning), "topic:1:-1" (from the end), '
-    '"topic:2" (from the committed position), "topic:3@2026-11-21T00:00:00Z" (from a time, with its zone), '
-    '"topic:4:100..200" (offsets 100 to 199; several of a partition ascend) or "topic:*" (all, new ones, too)',
+    'a list of partitions, each once: "topic:0:100" (from an offset, 0 is the beginning), '
+    '"topic:1:-1" (from the end), "topic:2" (from the committed position), '
+    '"topic:3@2026-11-21T00:00:00Z" (from a time, with its zone), "topic:4:100..200" (offsets 100 to '
+    '199; several of a partition must ascend) or "topic:*" (all partitions, also new ones)',
     _read_assign,
     show=lambda assigned: [str(one) for one in assigned],
     native=(str, list),
@@ -256,22 +268,23 @@ ORDERING_KEY: Kind[str] = Kind(
     json=schemas.ORDERING_KEY,
 )
 STATE: Kind[str] = Kind(
-    '"module:Model" (a dataclass, pydantic model or msgspec Struct) or "module:codec" (an object with encode(state) '
-    "and decode(text))",
+    '"module:Model" (a dataclass, pydantic model or msgspec Struct) or "module:codec" (an object with '
+    "encode(state) and decode(text))",
     only(names_an_object),
     native=(str,),
     json=schemas.OBJECT,
 )
 STORE = Kind(
-    'the URL of a store: "sqlite:///offsets.db", "postgresql+asyncpg://user@host/database", "redis://host:6379/0", '
-    '"file:///folder", or one with the scheme of a store of your own',
+    'the URL of a store: "sqlite:///offsets.db", "postgresql+asyncpg://user@host/database", '
+    '"redis://host:6379/0", "file:///folder", or one with the scheme of a store of your own',
     _read_store,
     native=(str,),
     free=True,
     json=schemas.STORE,
 )
 RETRY_TOPICS = Kind(
-    'a list of different topics, each ending in "_" and its delay in milliseconds: "orders_retry_10000"',
+    'a list of different topics, each ending in "_" and its delay in milliseconds: '
+    '"orders_retry_10000"',
     _read_retry_topics,
     show=list,
     native=(str, list),
@@ -286,7 +299,8 @@ EXCEPTIONS = Kind(
 )
 SHARE = Kind("a number from 0 to 1", _read_share, native=(int, float), json=schemas.SHARE)
 RATE = Kind(
-    'a number of records, above 0, in a second, a minute or an hour: "100/s", "30/m", "0.5/s", "1/h"',
+    'a number of records, above 0, in a second, a minute or an hour: "100/s", "30/m", "0.5/s", '
+    '"1/h"',
     _read_rate,
     str,
     (str,),

@@ -1,6 +1,4 @@
-"""Kinds of configured values: what may be written, what it means, and how it is shown again.
-Pure.
-"""
+"""Kinds of configured values: what users may write, what it means, and how to show it again. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ T = TypeVar("T")
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
-# 31 years: anything longer is a mistake, and would overflow timers.
+# 31 years. Anything longer is a mistake, and would overflow timers.
 _LONGEST_S = 10**9
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(ms|s|m|h)")
 _SECONDS = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "h": Decimal(3600)}
@@ -36,7 +34,7 @@ _BYTES = {
 }
 _DOTTED = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
 _OBJECT = re.compile(f"{_DOTTED}:{_DOTTED}")
-# Of a host: what can be asked for at all.
+# A host name that DNS can look up: labels of at most 63 characters, 253 in all.
 _NAME = r"(?=[^:]{1,253}(?::|\Z))[\w-]{1,63}(?:\.[\w-]{1,63})*\.?"
 _SERVER = re.compile(rf"(?!embedded\Z)(?:\[[0-9a-fA-F:.%\w]+\]|{_NAME})(?::([0-9]{{1,5}}))?")
 _HOST = re.compile(_NAME)
@@ -45,19 +43,21 @@ _REMOTE = re.compile(
     r"sc://(?:\[[0-9a-fA-F:.%\w]+\]|[\w.-]+)(?::([0-9]{1,5}))?(?:/|/(?:;[\w.-]+=[^;\s]+)+)?"
 )
 _MASTER = re.compile(
-    r"local|local\[\s*([1-9]\d*|\*)\s*(,\s*[1-9]\d*\s*)?\]|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]"
+    r"local|local\[\s*([1-9]\d*|\*)\s*(,\s*[1-9]\d*\s*)?\]"
+    r"|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]"
     r"|spark://\S+|yarn|k8s://\S+"
 )
 
 
 class Hint(ValueError):
-    """Why one value was refused. The text follows what is allowed: "expected ...; did you mean
-    'key'?".
+    """Says why one value was refused.
+
+    The text follows what is allowed: "expected ...; did you mean 'key'?". *expects* replaces what
+    the kind says is allowed, if the text explains it in full.
     """
 
     def __init__(self, why: str, *, expects: str | None = None) -> None:
         super().__init__(why)
-        # Where the text says in full what is allowed; else the kind says it.
         self.expects = expects
 
 
@@ -65,28 +65,31 @@ class Hint(ValueError):
 class Kind(Generic[T]):
     """One kind of value.
 
-    ``read`` makes a meaning of what a file, code or the environment says. For what is not allowed
-    it returns None, or raises any ValueError; it raises a :class:`Hint` where there is more to say.
-    ``native`` are the types that an environment variable may be read as, when it is TOML; one of
-    another type (the topic ``2024``) is taken as text.
+    Attributes:
+        expects: What is allowed, for errors and docs.
+        read: Turns what a file, code or the environment says into its meaning. For a value that is
+            not allowed it returns None, or raises any ValueError. It raises a :class:`Hint` if
+            there is more to say.
+        show: Turns a meaning into what a user would write.
+        native: The types that the TOML text of an environment variable may have. A text that reads
+            as another type (the topic ``2024``) stays a text. Empty: any type.
+        free: Any text is allowed, so the value may be in a file of its own (``*_file``).
+        json: What a file may hold, as JSON Schema. True: as ``native`` says. False: nothing,
+            because the value is given in code.
     """
 
-    # What is allowed, for errors and docs.
     expects: str
     read: Callable[[Any], T | None]
-    # A meaning -> what a user would write.
     show: Callable[[T], Any] = field(default=lambda value: value)
-    # empty: whatever TOML makes of it.
     native: tuple[type, ...] = ()
-    # Any text is allowed, so the value may stand in a file of its own (*_file)
     free: bool = False
-    # What may stand in a file, as JSON Schema; True: as ``native`` says. False: nothing, it is
-    # given in code.
     json: schemas.Schema = field(default=True, compare=False)
 
     def parse(self, raw: Any) -> T:
-        """The meaning of *raw*; a ValueError if it is not allowed, whose text, "expected ...", says
-        what is.
+        """Return the meaning of *raw*.
+
+        Raises:
+            ValueError: *raw* is not allowed. The text, "expected ...", says what is.
         """
         try:
             meaning = self.read(raw)
@@ -100,13 +103,14 @@ class Kind(Generic[T]):
 
 
 def only(allowed: Callable[[Any], object]) -> Callable[[Any], Any]:
-    """The reader of values that mean themselves, if they are *allowed*."""
+    """Return the reader of values that mean themselves, if they are *allowed*."""
     return lambda raw: raw if allowed(raw) else None
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
-    """The name in *known* closest to *word*, or None if none is close. Case, ``-`` and ``.`` do not
-    count.
+    """Return the name in *known* that is closest to *word*; None if none is close.
+
+    Case, ``-`` and ``.`` do not count.
     """
     by_form = {_form(name): name for name in known}
     close = difflib.get_close_matches(_form(word), by_form, n=1, cutoff=0.7)
@@ -114,13 +118,13 @@ def did_you_mean(word: str, known: Iterable[str]) -> str | None:
 
 
 def unknown_channel(name: str, known: Iterable[str]) -> str:
-    """The end of an error about an unknown channel: the channels that exist, and the one probably
-    meant.
-    """
+    """Return the end of an error: the channels that exist, and the one that was probably meant."""
     names = sorted(known)
+    if not names:
+        return " (there are none)"
+    existing = f" (there are {', '.join(map(repr, names))})"
     near = did_you_mean(name, names)
-    there = f"there are {', '.join(map(repr, names))}" if names else "there are none"
-    return f" ({there})" + (f"; did you mean {near!r}?" if near else "")
+    return existing if near is None else f"{existing}; did you mean {near!r}?"
 
 
 def _form(name: str) -> str:
@@ -128,10 +132,11 @@ def _form(name: str) -> str:
 
 
 def parse_duration(raw: Any) -> float | None:
-    """Seconds, from ``"500ms"``, ``"5s"``, ``"2m"``, ``"1h"`` or a number of seconds; None for
-    anything else.
-    """
-    if isinstance(raw, str) and (match := _DURATION.fullmatch(raw.strip())):
+    """Return seconds for ``"500ms"``, ``"5s"``, ``"2m"``, ``"1h"`` or a number of seconds; else None."""
+    if isinstance(raw, str):
+        match = _DURATION.fullmatch(raw.strip())
+        if match is None:
+            return None
         seconds = float(Decimal(match[1]) * _SECONDS[match[2]])
     elif isinstance(raw, int | float) and not isinstance(raw, bool):
         # float() of a huge int would overflow.
@@ -142,28 +147,31 @@ def parse_duration(raw: Any) -> float | None:
 
 
 def show_duration(seconds: float) -> str:
-    """The shortest way to write *seconds* that :func:`parse_duration` reads back exactly."""
+    """Return the shortest text that :func:`parse_duration` reads back as exactly *seconds*."""
     exact = Decimal(repr(seconds))
     for unit in ("h", "m", "s"):
         count = exact / _SECONDS[unit]
         if count == count.to_integral_value() and (count or unit == "s"):
             return f"{int(count)}{unit}"
     milliseconds = f"{exact / _SECONDS['ms']:f}"
-    return (milliseconds.rstrip("0").rstrip(".") if "." in milliseconds else milliseconds) + "ms"
+    if "." in milliseconds:
+        milliseconds = milliseconds.rstrip("0").rstrip(".")
+    return f"{milliseconds}ms"
 
 
 def parse_size(raw: Any) -> int | None:
-    """Bytes, from ``"64KiB"`` (1024s), ``"1MB"`` (1000s) or a number of bytes; None for what is
-    none.
-    """
-    if isinstance(raw, str) and (match := _SIZE.fullmatch(raw.strip())):
+    """Return bytes for ``"64KiB"`` (1024s), ``"1MB"`` (1000s) or a number of bytes; else None."""
+    if isinstance(raw, str):
+        match = _SIZE.fullmatch(raw.strip())
+        if match is None:
+            return None
         size = Decimal(match[1]) * _BYTES[match[2]]
         return int(size) if size <= INT64_MAX and size == size.to_integral_value() else None
     return raw if is_integer(raw) and 0 <= raw <= INT64_MAX else None
 
 
 def show_size(size: int) -> str | int:
-    """The size in the largest binary unit that divides it, or as a plain number."""
+    """Return the size in the largest binary unit that divides it, or as a plain number."""
     for unit in ("GiB", "MiB", "KiB"):
         if size and size % _BYTES[unit] == 0:
             return f"{size // _BYTES[unit]}{unit}"
@@ -171,14 +179,15 @@ def show_size(size: int) -> str | int:
 
 
 def is_integer(raw: Any) -> bool:
-    """Whether *raw* is a whole number; to Python, true and false are, too."""
+    """Return whether *raw* is a whole number. Python's True and False are not."""
     return isinstance(raw, int) and not isinstance(raw, bool)
 
 
 def integer(least: int, most: int = INT32_MAX, unit: str = "") -> Kind[int]:
-    """A whole number from *least* to *most*, both included."""
-    reach = f"of at least {least}" if most == INT32_MAX else f"from {least} to {most}"
-    expects = f"a whole number{f' of {unit}' if unit else ''} {reach}"
+    """Return the kind of whole numbers from *least* to *most*, both included."""
+    limits = f"of at least {least}" if most == INT32_MAX else f"from {least} to {most}"
+    of_unit = f" of {unit}" if unit else ""
+    expects = f"a whole number{of_unit} {limits}"
     allowed = only(lambda raw: is_integer(raw) and least <= raw <= most)
     return Kind(expects, allowed, json=schemas.whole(least, most))
 
@@ -186,25 +195,28 @@ def integer(least: int, most: int = INT32_MAX, unit: str = "") -> Kind[int]:
 def choice(
     *allowed: str, imported: str = "", elsewhere: Mapping[str, str] | None = None
 ) -> Kind[Any]:
-    """One of *allowed*, spelled exactly so.
+    """Return the kind of values that are one of *allowed*, spelled exactly like that.
 
-    *imported* is the form of an object of the user's own that is allowed too: ``module:function``;
-    nothing is imported.
-    *elsewhere*: what others call them.
+    Args:
+        allowed: The values.
+        imported: The form of an object of the user's own that is also allowed, such as
+            ``module:function``. Nothing is imported here.
+        elsewhere: Other products' names -> ours, for "did you mean".
     """
 
     def read(raw: Any) -> str | None:
-        if not isinstance(raw, str) or raw in allowed or (imported and names_an_object(raw)):
-            return raw if isinstance(raw, str) else None
-        if near := (elsewhere or {}).get(raw) or did_you_mean(raw, allowed):
+        if not isinstance(raw, str):
+            return None
+        if raw in allowed or (imported and names_an_object(raw)):
+            return raw
+        near = (elsewhere or {}).get(raw) or did_you_mean(raw, allowed)
+        if near is not None:
             raise Hint(f"did you mean {near!r}?")
         return None
 
-    expects = (
-        "one of "
-        + ", ".join(f'"{value}"' for value in allowed)
-        + (f' or "{imported}"' if imported else "")
-    )
+    expects = "one of " + ", ".join(f'"{value}"' for value in allowed)
+    if imported:
+        expects += f' or "{imported}"'
     named = schemas.one_of(allowed)
     return Kind(
         expects,
@@ -215,12 +227,12 @@ def choice(
 
 
 def names_an_object(name: object) -> bool:
-    """True for a string of the form ``package.module:object``."""
+    """Return whether *name* is a string of the form ``package.module:object``."""
     return isinstance(name, str) and _OBJECT.fullmatch(name) is not None
 
 
 def comma_list(raw: Any) -> list[Any]:
-    """The items of a list, or of a string with commas; ValueError if there are none."""
+    """Return the items of a list, or of a string with commas. Raises ValueError without items."""
     items = [part.strip() for part in raw.split(",")] if isinstance(raw, str) else raw
     if not isinstance(items, list | tuple) or not items:
         raise ValueError("not a list")
@@ -228,7 +240,7 @@ def comma_list(raw: Any) -> list[Any]:
 
 
 def is_text(raw: Any) -> bool:
-    """Whether *raw* is a string that is not blank."""
+    """Return whether *raw* is a string that is not blank."""
     return isinstance(raw, str) and bool(raw.strip())
 
 
@@ -248,11 +260,11 @@ def _read_hosts(raw: Any) -> tuple[str, ...] | None:
 
 
 def _read_registries(raw: Any) -> tuple[str, ...] | None:
-    """URLs without anything that could be a secret."""
+    """Read URLs, and refuse those with a user or a password, which would show up in errors."""
     urls = tuple(map(str, comma_list(raw)))
     if any("@" in url for url in urls):
         raise Hint(
-            "a user and a password do not belong into it: write `username` and `password_file`"
+            "leave out the user and the password: they are keys, `username` and `password_file`"
         )
     if urls == ("memory://",):
         return urls
@@ -264,29 +276,36 @@ def _is_token(raw: Any) -> bool:
 
 
 def _read_servers(raw: Any) -> str:
-    """Comma-separated ``host:port``, or ``embedded``."""
+    """Read comma-separated ``host:port``, or ``embedded``."""
     servers = comma_list(raw)
     for server in filter(is_text, servers):
-        protocol, separator, rest = server.partition("://")
-        if separator:
-            is_known = protocol.upper() in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-            key = (
-                f'; the protocol has its own key: security_protocol = "{protocol.upper()}"'
-                if is_known
-                else ""
-            )
-            raise Hint(
-                f"write {rest.rpartition('@')[2].rstrip('/')!r} without {protocol + '://'!r}{key}"
-            )
-    return "embedded" if servers == ["embedded"] else ",".join(map(_SERVER_KIND.parse, servers))
+        _refuse_protocol(server)
+    if servers == ["embedded"]:
+        return "embedded"
+    return ",".join(map(_SERVER_KIND.parse, servers))
+
+
+def _refuse_protocol(server: str) -> None:
+    protocol, separator, rest = server.partition("://")
+    if not separator:
+        return
+    address = rest.rpartition("@")[2].rstrip("/")
+    hint = f"write {address!r} without {protocol + '://'!r}"
+    if protocol.upper() in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
+        hint += f'; the protocol has its own key: security_protocol = "{protocol.upper()}"'
+    raise Hint(hint)
 
 
 def _with_port(pattern: re.Pattern[str]) -> Callable[[Any], str | None]:
-    """The reader of what *pattern* matches; its first group, if it matches, is a port."""
+    """Return the reader of texts that match *pattern*. Its first group is a port, or is missing."""
 
     def read(raw: Any) -> str | None:
         match = pattern.fullmatch(raw.strip()) if isinstance(raw, str) else None
-        return match[0] if match and (match[1] is None or 0 < int(match[1]) < 65536) else None
+        if match is None:
+            return None
+        if match[1] is not None and not 0 < int(match[1]) < 65536:
+            return None
+        return match[0]
 
     return read
 
@@ -295,18 +314,18 @@ def _read_master(raw: Any) -> str | None:
     written = raw.strip() if isinstance(raw, str) else ""
     if _MASTER.fullmatch(written):
         return written
-    # Matches all.
+    # The pattern matches any text.
     word, rest = re.match(r"([^\[:/]*)(.*)", written, re.DOTALL).groups()  # type: ignore[union-attr]
     near = did_you_mean(word, ("local", "local-cluster", "spark", "yarn", "k8s"))
     if near is None:
         return None
-    whole = {"local": "local[*]", "local-cluster": "local-cluster[2,1,1024]"}.get(near, near)
+    example = {"local": "local[*]", "local-cluster": "local-cluster[2,1,1024]"}.get(near, near)
     if near in ("spark", "k8s"):
-        # Of a URL only its beginning, because the rest may hold a password.
-        whole = f"{near}://..."
+        # Only the start of a URL, because the rest may hold a password.
+        example = f"{near}://..."
     elif _MASTER.fullmatch(near + rest):
-        whole = near + rest
-    raise Hint(f"did you mean {whole!r}?")
+        example = near + rest
+    raise Hint(f"did you mean {example!r}?")
 
 
 BOOLEAN: Kind[bool] = Kind(
@@ -370,15 +389,16 @@ SERVERS = Kind(
     json=schemas.SERVERS,
 )
 MASTER = Kind(
-    'a Spark master: "local", "local[2]", "local[*]", "local[2,4]", "local-cluster[2,1,1024]", "spark://host:7077", '
-    '"yarn" or "k8s://..."',
+    'a Spark master: "local", "local[2]", "local[*]", "local[2,4]", "local-cluster[2,1,1024]", '
+    '"spark://host:7077", "yarn" or "k8s://..."',
     _read_master,
     native=(str,),
     free=True,
     json=schemas.MASTER,
 )
 REMOTE = Kind(
-    'a Spark Connect server: "sc://host" or "sc://host:15002"; its parameters may follow: "/;use_ssl=true;token=..."',
+    'a Spark Connect server: "sc://host" or "sc://host:15002"; its parameters may follow: '
+    '"/;use_ssl=true;token=..."',
     _with_port(_REMOTE),
     native=(str,),
     free=True,

@@ -1,5 +1,6 @@
-"""The layers of a configuration, each as leaves: a key path, a value with its references expanded,
-its place. Pure.
+"""The layers of a configuration: code, files, environment. Pure.
+
+A layer is a list of leaves. A leaf is a path of keys, a value, and where it was written.
 """
 
 from __future__ import annotations
@@ -20,22 +21,20 @@ VARIABLE = "environment variable "
 PROFILE_VARIABLE = "REACTIVE_KAFKA_PROFILE"
 LineOf = Callable[[KeyPath], int | None]
 _IN_CAPITALS = "in capitals it names no exception: spell it as in Python, or name it in a file"
-# A table whose keys are the user's own names.
-_AS_SPELLED = "failure_routes"
+# A table whose keys are names of exceptions, so their case matters.
+_ROUTES = "failure_routes"
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a value stands: ``reactive-kafka.toml, line 12``, ``environment variable X``,
-    ``code``.
-    """
+    """Where a value was written: ``my.toml, line 12``, ``environment variable X``, ``code``."""
 
     source: str
     line: int | None = None
 
     @property
     def is_variable(self) -> bool:
-        """True for a value that stands in an environment variable."""
+        """Whether the value is that of an environment variable."""
         return self.source.startswith(VARIABLE)
 
     def __str__(self) -> str:
@@ -48,14 +47,14 @@ class Leaf:
 
     # Its keys from the top, as written.
     path: KeyPath
-    # A text that reads as a TOML value is that value.
+    # The text of a variable is already read as a TOML value if it looks like one.
     value: Any
     origin: Origin
-    # Of the environment variable that the value comes from, if any.
+    # The whole text of the environment variable that the value comes from, if any.
     text: str | None = None
     # Why the value cannot be used as written.
     problem: str | None = None
-    # Key and value as errors show them, where the file has others than ours.
+    # Key and value as errors show them, if the file has other keys than ours.
     where: str | None = None
 
 
@@ -66,13 +65,11 @@ class Problems:
     lines: list[tuple[Origin, str]] = field(default_factory=list)
 
     def add(self, origin: Origin, where: str, what: str) -> None:
-        """Note a problem with *where* (section, key and value), which stands at *origin*."""
+        """Note a problem with *where* (section, key and value), which was written at *origin*."""
         self.lines.append((origin, f"{origin}: {where}: {what}"))
 
     def report(self) -> list[str]:
-        """The lines, each once: layer by layer as they were met, and those of a file by line
-        number.
-        """
+        """Return the lines, each once: layer by layer, and those of a file by line number."""
         sources = list(dict.fromkeys(origin.source for origin, _ in self.lines))
         ordered = sorted(
             self.lines, key=lambda item: (sources.index(item[0].source), item[0].line or 0)
@@ -85,37 +82,41 @@ class Layer:
     """All leaves of one source."""
 
     leaves: tuple[Leaf, ...]
-    # Knows the lines of a file's keys.
+    # Returns the line of a key in a file.
     line_of: LineOf = lambda _: None
     # Its values have no references, whatever they look like.
     is_expanded: bool = False
-    # Found in it already: where, at what, why.
+    # What was wrong already when the layer was read: where, at what, why.
     problems: tuple[tuple[Origin, str, str], ...] = ()
     warnings: tuple[str, ...] = ()
 
 
 def of_code(source: str, data: Mapping[Any, Any]) -> Layer:
-    """The layer of nested tables that code has made: there a key whose value is None is not given.
-    Raises as below.
+    """Return the layer of nested tables made in code. A key whose value is None is left out.
+
+    Raises:
+        ConfigError: See :func:`of_mapping`.
     """
 
-    def given(table: Mapping[Any, Any]) -> dict[Any, Any]:
-        there = {key: value for key, value in table.items() if value is not None}
+    def without_none(table: Mapping[Any, Any]) -> dict[Any, Any]:
         return {
-            key: given(value) if isinstance(value, Mapping) else value
-            for key, value in there.items()
+            key: without_none(value) if isinstance(value, Mapping) else value
+            for key, value in table.items()
+            if value is not None
         }
 
-    # Before anything recurses.
+    # First, because without_none recurses.
     _check_depth(source, data)
-    return of_mapping(source, given(data))
+    return of_mapping(source, without_none(data))
 
 
 def of_mapping(source: str, data: Mapping[Any, Any], line_of: LineOf = lambda _: None) -> Layer:
-    """The layer of nested tables. An empty table is a leaf, so that a channel without keys exists.
+    """Return the layer of nested tables.
+
+    An empty table is a leaf, so that a channel without keys exists.
 
     Raises:
-        ConfigError: Something is nested more than ``MOST_DEPTH`` deep, or without an end.
+        ConfigError: Something is nested more than ``MOST_DEPTH`` deep, or contains itself.
     """
     _check_depth(source, data, line_of)
 
@@ -131,15 +132,17 @@ def of_mapping(source: str, data: Mapping[Any, Any], line_of: LineOf = lambda _:
 
 
 def _check_depth(source: str, data: Mapping[Any, Any], line_of: LineOf = lambda _: None) -> None:
-    if deep := _too_deep(data):
-        where = Origin(source, line_of(deep))
+    path = _too_deep(data)
+    if path:
+        origin = Origin(source, line_of(path))
         raise ConfigError(
-            f"{where}: {'.'.join(deep[:3])}...: nested too deeply: at most {MOST_DEPTH} levels are read"
+            f"{origin}: {'.'.join(path[:3])}...: nested too deeply: at most {MOST_DEPTH} levels are "
+            "read"
         )
 
 
 def _too_deep(data: Any) -> KeyPath | None:
-    """The path of keys to the first value that is nested more than ``MOST_DEPTH`` deep, or None."""
+    """Return the path to a value that is nested more than ``MOST_DEPTH`` deep; None if none is."""
     waiting: list[tuple[Any, KeyPath, int]] = [(data, (), 0)]
     while waiting:
         value, path, depth = waiting.pop()
@@ -153,16 +156,16 @@ def _too_deep(data: Any) -> KeyPath | None:
 
 
 def of_environment(environ: Mapping[str, str], known: Iterable[KeyPath]) -> Layer:
-    """The layer of all variables that start with ``REACTIVE_KAFKA__``.
+    """Return the layer of all variables that start with ``REACTIVE_KAFKA__``.
 
-    They have no case and no hyphens. One that matches the beginning of a path in *known* (a
-    channel, a Spark property) means that path, and any other its own name in lower case. The
-    exception of a failure route keeps its case.
+    Variables have no case and no hyphens. A variable that matches the beginning of a path in
+    *known* (a channel, a Spark property) means that path. Any other means its own name in lower
+    case. The exception of a failure route keeps its case.
     """
-    # Parts of a path that a variable cannot spell are the user's own names. With 2 parts a path
-    # ends after a channel's name ([incoming."my.orders"]), with 3 after a key of it or a Spark
-    # property, and in full after the exception of a failure route. The longest one that fits wins,
-    # so that a variable overrides the very key that the file spells.
+    # Some names are the user's own, and a variable cannot spell all of them. A path of 2 parts ends
+    # with a channel's name ([incoming."my.orders"]), one of 3 with a key of the channel or a Spark
+    # property, and a whole path may end with the exception of a failure route. The longest match
+    # wins, so that a variable overrides exactly the key that the file has.
     prefixes = {
         _form(path[:length]): path[:length] for path in known for length in (2, 3, len(path))
     }
@@ -172,26 +175,27 @@ def of_environment(environ: Mapping[str, str], known: Iterable[KeyPath]) -> Laye
             continue
         spelled = tuple(variable[len(PREFIX) :].split("__"))
         path = tuple(part.lower() for part in spelled)
-        at = _route_at(path)
-        path = path[:at] + spelled[at:]
-        # As most variables are written.
-        problem = _IN_CAPITALS if "".join(path[at:]).isupper() else None
+        exception_index = _exception_index(path)
+        path = path[:exception_index] + spelled[exception_index:]
+        # Most variables are written in capitals. Then the case of the exception is lost.
+        problem = _IN_CAPITALS if "".join(path[exception_index:]).isupper() else None
         for length in range(min(len(path), MOST_DEPTH), 1, -1):
-            if found := prefixes.get(_form(path[:length])):
+            known_path = prefixes.get(_form(path[:length]))
+            if known_path is not None:
                 if length == len(path):
+                    # A file spells the exception.
                     problem = None
-                path = found + path[length:]
+                path = known_path + path[length:]
                 break
         leaves.append(Leaf(path, from_text(text), Origin(VARIABLE + variable), text, problem))
     return Layer(tuple(leaves), is_expanded=True)
 
 
-def _route_at(path: KeyPath) -> int:
-    """The index at which a failure route's exception begins; the path's length if it is not a
-    route.
-    """
-    at = 2 if path[0] == "kafka" else 3
-    return at if path[at - 1 : at] == (_AS_SPELLED,) else len(path)
+def _exception_index(path: KeyPath) -> int:
+    """Return where the exception of a failure route begins; the path's length without a route."""
+    index = 2 if path[0] == "kafka" else 3
+    is_route = path[index - 1 : index] == (_ROUTES,)
+    return index if is_route else len(path)
 
 
 def _form(path: KeyPath) -> KeyPath:
@@ -199,20 +203,21 @@ def _form(path: KeyPath) -> KeyPath:
 
 
 def from_text(text: str) -> Any:
-    """The text as a TOML scalar or array if it reads as one, else the text itself."""
+    """Return the text as a TOML scalar or array if it reads as one, else the text itself."""
     if not text.isprintable() or too_deep_in_toml(text):
         return text
     try:
         value = tomllib.loads("value = " + text)["value"]
     except ValueError:
-        # TOMLDecodeError, or a number too long.
+        # TOMLDecodeError, or a number that is too long.
         return text
     return value if isinstance(value, str | bool | int | float | list) else text
 
 
 def expanded(layer: Layer, environ: Mapping[str, str]) -> Layer:
-    """The layer with the references in its strings replaced. If that fails, the leaf's ``problem``
-    says why.
+    """Return the layer with the references in its strings replaced.
+
+    If that fails, the ``problem`` of the leaf says why.
     """
     if layer.is_expanded:
         return layer
@@ -241,9 +246,9 @@ def _expand_value(value: Any, environ: Mapping[str, str]) -> Any:
 
 
 def expand(text: str, environ: Mapping[str, str]) -> str:
-    """The text with its references replaced; ``$${`` stands for a plain ``${``.
+    """Return the text with its references replaced. ``$${`` stands for a plain ``${``.
 
-    The default of ``${VAR:-default}`` is used if VAR is not set or empty, and may contain
+    The default of ``${VAR:-default}`` is used if VAR is not set or is empty. It may contain
     references itself. The value of a variable is never expanded again.
 
     Raises:
@@ -264,7 +269,7 @@ def expand(text: str, environ: Mapping[str, str]) -> str:
 
 
 def _closing(text: str) -> int:
-    """Index of the brace that closes the reference whose inside *text* begins with."""
+    """Return the index of the brace that closes the reference at the start of *text*."""
     depth = 1
     for match in _BRACE.finditer(text):
         depth += 1 if match[0] == "${" else -1

@@ -1,5 +1,6 @@
-"""Makes frozen settings of what the user wrote: reads, merges and checks it, and reports every
-problem at once.
+"""Makes frozen settings from what the user wrote: reads, merges and checks it.
+
+All problems are reported at once.
 """
 
 from __future__ import annotations
@@ -63,8 +64,9 @@ from reactive_kafka.formats.format_names import EVENTS
 
 _Tables = Mapping[str, Any]
 ConfigSource = str | Path | Sequence[str | Path] | _Tables | None
-"""Where a configuration may come from: a file, or several; tables made in code; None: as the
-environment says.
+"""Where a configuration comes from.
+
+One file or several; tables made in code; or None, then the environment decides.
 """
 
 
@@ -72,14 +74,15 @@ environment says.
 class LoadedConfiguration:
     """What a configuration says, and what is wrong with it."""
 
-    # With problems, only the channels' names can be relied on: broken values are defaults.
+    # If there are problems, only the names of the channels are reliable. Broken values are
+    # replaced by defaults.
     settings: Settings
     # One line each.
     problems: tuple[str, ...]
     given: Collected = field(repr=False)
 
     def checked(self) -> Settings:
-        """The settings; a ConfigError with all problems if there are any."""
+        """Return the settings, or raise ConfigError with all problems."""
         if self.problems:
             raise ConfigError(*self.problems)
         return self.settings
@@ -92,11 +95,12 @@ def read_settings(
     environ: Mapping[str, str],
     overrides: _Tables | None = None,
 ) -> LoadedConfiguration:
-    """Read the settings of an application. Precedence, lowest first: code, file, environment,
-    overrides.
+    """Read the settings of an application.
+
+    Precedence, lowest first: code, file, environment, overrides.
 
     Args:
-        source: The path of a TOML, YAML, JSON or properties file, or several, of which later ones
+        source: The path of a TOML, YAML, JSON or properties file, or several paths; later files
             win key by key. Or nested tables, which count as code; then no file is read. Or None:
             the file that ``$REACTIVE_KAFKA_CONFIG`` names, else ``./reactive-kafka.toml`` if it
             exists.
@@ -107,54 +111,59 @@ def read_settings(
 
     Raises:
         ConfigError: There is no configuration, or the file cannot be read at all.
-        MissingExtraError: A YAML file without PyYAML.
+        MissingExtraError: A YAML file, and PyYAML is not installed.
     """
     problems = Problems()
     paths = _paths(source, environ)
     tables = [given for given in (code, source) if isinstance(given, Mapping)]
-    written = [of_code("code", given) for given in tables] + [
-        read_file(path, environ) for path in paths
-    ]
+    written = [of_code("code", given) for given in tables]
+    written += [read_file(path, environ) for path in paths]
     above = [of_code("command line", overrides)] if overrides else []
-    environment = of_environment(
-        environ, [leaf.path for layer in (*written, *above) for leaf in layer.leaves]
-    )
+    known_paths = [leaf.path for layer in (*written, *above) for leaf in layer.leaves]
+    environment = of_environment(environ, known_paths)
     if not written and not any(layer.leaves for layer in (environment, *above)):
         raise ConfigError(
-            f"there is no configuration: {Path(DEFAULT_FILE).absolute()} does not exist, and no other file is named"
-            f" (by --config, ${FILE_VARIABLE}, or App(...))"
+            f"there is no configuration: {Path(DEFAULT_FILE).absolute()} does not exist, and no "
+            f"other file is named (by --config, ${FILE_VARIABLE}, or App(...))"
         )
     given = Collected(problems, read_secret, exposure_of)
     for layer in (*written, environment, *above):
         given.add(expanded(layer, environ))
     name = ", ".join(map(str, paths)) or "code"
-    _drop_strays(given, name, problems)
+    _refuse_strays(given, name, problems)
     unused = Problems()
     settings = SettingsBuilder(given, problems, unused).settings(name)
-    told = traps(settings, environ, bool(tables), paths) if not problems.lines else ()
-    settings = replace(settings, warnings=(*settings.warnings, *unused.report(), *told))
+    warnings = [*settings.warnings, *unused.report()]
+    if not problems.lines:
+        # Broken values are defaults by now, so a warning might be about something nobody wrote.
+        warnings += traps(settings, environ, paths, has_tables=bool(tables))
+    settings = replace(settings, warnings=tuple(warnings))
     return LoadedConfiguration(settings, tuple(problems.report()), given)
 
 
 def toml_of_quarkus(path: Path, environ: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
-    """The TOML that a file of Quarkus means, and the warnings in it; a ConfigError has all
-    problems.
+    """Return the TOML that a file of Quarkus means, and its warnings.
+
+    Raises:
+        ConfigError: All problems of the file.
     """
     from reactive_kafka.config.microprofile.quarkus_files import read_quarkus
     from reactive_kafka.config.microprofile.toml_export import toml_of
 
-    # Is of no file.
-    outside = {
+    # Variables of ours override the file, but do not belong to it.
+    without_ours = {
         name: value for name, value in environ.items() if not name.upper().startswith(PREFIX)
     }
-    warnings = read_settings(path, environ=outside).checked().warnings
-    meant, profiles = read_quarkus(path, outside)
+    warnings = read_settings(path, environ=without_ours).checked().warnings
+    meant, profiles = read_quarkus(path, without_ours)
     return toml_of(meant, f"What {path} means, profile {', '.join(profiles)}.", warnings), warnings
 
 
 def read_retry(source: str, table: _Tables) -> RetrySettings:
-    """The settings of a ``retry`` table that code gave; *source* begins each line of the error, a
-    ConfigError.
+    """Return the settings of a ``retry`` table that was given in code.
+
+    Raises:
+        ConfigError: The table has problems. Each line begins with *source*.
     """
     problems = Problems()
     given = Collected(problems, read_secret)
@@ -167,31 +176,36 @@ def read_retry(source: str, table: _Tables) -> RetrySettings:
     return RetrySettings(**view.fields("retry"))
 
 
-def _drop_strays(given: Collected, source: str, problems: Problems) -> None:
-    """Refuse channels that only the environment names while a file or code names others: they are
-    misspelt.
-    """
+def _refuse_strays(given: Collected, source: str, problems: Problems) -> None:
+    """Refuse channels that only variables name, if a file or code names others: a misspelt name."""
     for channels in given.channels.values():
         strays = [name for name, table in channels.items() if table.origin.is_variable]
         known = channels.keys() - set(strays)
-        for name in strays if known else ():
+        if not known:
+            continue
+        for name in strays:
             table = channels.pop(name)
             why = f"{source} has no such channel{unknown_channel(name, known)}"
             problems.add(table.origin, f"[{table.title}]", why)
 
 
 def _paths(source: ConfigSource, environ: Mapping[str, str]) -> list[Path]:
-    """The files to read, the strongest last."""
+    """Return the files to read. Later files win."""
     if source is None:
-        source = environ.get(FILE_VARIABLE) or (DEFAULT_FILE if Path(DEFAULT_FILE).exists() else ())
+        source = environ.get(FILE_VARIABLE)
+        if not source:
+            source = DEFAULT_FILE if Path(DEFAULT_FILE).exists() else ()
     if isinstance(source, Mapping):
         return []
-    return [Path(source)] if isinstance(source, str | Path) else list(map(Path, source))
+    if isinstance(source, str | Path):
+        return [Path(source)]
+    return list(map(Path, source))
 
 
 class SettingsBuilder:
-    """Makes the frozen settings of what was collected, and notes contradictions, what is missing
-    and what is unused.
+    """Makes frozen settings from what was collected.
+
+    Notes contradictions and missing values as problems, and settings without effect as unused.
     """
 
     def __init__(self, given: Collected, problems: Problems, unused: Problems) -> None:
@@ -199,11 +213,11 @@ class SettingsBuilder:
         self._problems = problems
         self._unused = unused
         self._kafka = given.plain["kafka"].settings
-        self._unregistered = (
-            () if "url" in given.plain["schema_registry"].settings else (without_registry,)
-        )
+        has_registry = "url" in given.plain["schema_registry"].settings
+        self._registry_checks = () if has_registry else (without_registry,)
 
     def settings(self, source: str) -> Settings:
+        """Return all settings; *source* names where they come from, for errors."""
         plain = self._given.plain
         channels = self._given.channels
         made = Settings(
@@ -224,12 +238,18 @@ class SettingsBuilder:
             tracing=TracingSettings(**View(keys.TRACING, plain["tracing"], {}).fields()),
             warnings=tuple(self._given.warnings),
         )
-        for replay, stream, topic in shared_by_replays(made.incoming.values()):
-            table = channels["incoming"][replay.name]
-            why = f"channel {stream.name!r} has the same group and reads {topic!r}, too, so that one would move the "
-            why += "positions of the other; ranges are read in a group of their own, or in none"
-            self._problems.add(table.origin, f"[{table.title}] group_id = {replay.group_id!r}", why)
+        self._refuse_shared_groups(made)
         return made
+
+    def _refuse_shared_groups(self, settings: Settings) -> None:
+        for replay, stream, topic in shared_by_replays(settings.incoming.values()):
+            table = self._given.channels["incoming"][replay.name]
+            self._problems.add(
+                table.origin,
+                f"[{table.title}] group_id = {replay.group_id!r}",
+                f"give the ranges a group of their own, or none: channel {stream.name!r} has the "
+                f"same group and also reads {topic!r}, so each would move the positions of the other",
+            )
 
     def _http(self, view: View) -> HttpSettings:
         check(view, UNUSED_BY_HTTP, self._unused)
@@ -242,19 +262,21 @@ class SettingsBuilder:
     def _spark(self, view: View) -> SparkSettings:
         check(view, SPARK_CHECKS, self._problems)
         fields = view.fields()
-        driver = view.nearest("remote", "master")
-        for other in {"remote", "master"} - set(driver) if driver else ():
-            # A higher layer has chosen between the two.
-            del fields[other]
+        chosen = view.nearest("remote", "master")
+        if chosen:
+            # The highest layer that names one of the two decides.
+            for other in {"remote", "master"} - set(chosen):
+                del fields[other]
         return SparkSettings(**fields, conf=values_of(self._given.spark_conf), places=view.places())
 
     def incoming(self, name: str, table: Table) -> IncomingSettings:
         """One incoming channel."""
         view = View(keys.INCOMING, table, self._kafka)
-        check(view, (*INCOMING_CHECKS, tls_files, *self._unregistered), self._problems)
+        check(view, (*INCOMING_CHECKS, tls_files, *self._registry_checks), self._problems)
         check(view, UNUSED_BY_INCOMING, self._unused)
-        fields = view.fields() | self._reads(name, view)
+        fields = view.fields() | self._what_is_read(name, view)
         fields["commit_strategy"] = view.commit_strategy
+        # Kept acks are stored with commits.
         fields["keep_out_of_order_acks"] &= view.commit_strategy != "ignore"
         is_set = view.setting("max_in_flight") is not None
         if not is_set:
@@ -262,21 +284,27 @@ class SettingsBuilder:
                 fields["max_in_flight"], 2 * fields["concurrency"], fields["consumers"]
             )
         client = self._client(view, "consumer")
-        reads = subscription_of(fields["topics"], fields["pattern"], fields["assign"]).reads
         fields |= FailureSettingsBuilder(
-            name, view, client, reads, (tls_files,), self._problems, self._unused
+            name=name,
+            view=view,
+            client=client,
+            reads=subscription_of(fields["topics"], fields["pattern"], fields["assign"]).reads,
+            checks=(tls_files,),
+            problems=self._problems,
+            unused=self._unused,
         ).fields()
-        if view.setting("group_id") is None and (
-            reason := missing_group(view, retries=bool(fields["delayed_retry"]))
-        ):
-            self._problems.add(table.origin, f"[{table.title}]", f"group_id is missing; {reason}")
+        if view.setting("group_id") is None:
+            reason = missing_group(view, has_retries=bool(fields["delayed_retry"]))
+            if reason is not None:
+                why = f"group_id is missing; {reason}"
+                self._problems.add(table.origin, f"[{table.title}]", why)
         checkpoint = view.fields("checkpoint")
-        is_kept = view.commit_strategy == "checkpoint" and checkpoint["store"] is not None
+        has_store = view.commit_strategy == "checkpoint" and checkpoint["store"] is not None
         return IncomingSettings(
             name=name,
             **fields,
             max_in_flight_is_set=is_set,
-            checkpoint=CheckpointSettings(**checkpoint) if is_kept else None,
+            checkpoint=CheckpointSettings(**checkpoint) if has_store else None,
             retry=RetrySettings(**view.fields("retry")),
             restart=RestartSettings(**view.fields("restart")),
             spark=SparkChannelSettings(**view.fields("spark")),
@@ -285,17 +313,17 @@ class SettingsBuilder:
             places=view.places(),
         )
 
-    def _reads(self, name: str, view: View) -> dict[str, Any]:
-        """The values of topics, pattern and assign: all but one of them are empty."""
-        nothing: dict[str, Any] = {"topics": (), "pattern": None, "assign": ()}
-        source = next(iter(view.sources), "topic")
-        if source == "topic":
-            return nothing | {"topics": (self._topic(name, view),)}
-        return nothing | {source: view[source] or nothing[source]}
+    def _what_is_read(self, name: str, view: View) -> dict[str, Any]:
+        """Return the fields topics, pattern and assign. All but one of them are empty."""
+        empty: dict[str, Any] = {"topics": (), "pattern": None, "assign": ()}
+        key = next(iter(view.sources), "topic")
+        if key == "topic":
+            return empty | {"topics": (self._topic(name, view),)}
+        return empty | {key: view[key] or empty[key]}
 
     def _outgoing(self, name: str, table: Table) -> OutgoingSettings:
         view = View(keys.OUTGOING, table, self._kafka)
-        check(view, (*OUTGOING_CHECKS, tls_files, *self._unregistered), self._problems)
+        check(view, (*OUTGOING_CHECKS, tls_files, *self._registry_checks), self._problems)
         check(view, UNUSED_BY_OUTGOING, self._unused)
         fields = view.fields() | {
             "topic": self._topic(name, view),
@@ -305,25 +333,26 @@ class SettingsBuilder:
         return OutgoingSettings(name=name, **fields, client=self._client(view, "producer"))
 
     def _events(self, view: View) -> CloudEventsSettings | None:
-        """What it makes CloudEvents of; None: of nothing."""
+        """Return which values are written as CloudEvents; None if none is."""
         if view["cloud_events"] is False:
             return None
-        is_demanded = view["cloud_events"] is True or view["value_serializer"] == EVENTS
-        return CloudEventsSettings(
-            every=is_demanded or bool(view.own_inside("cloud_events")),
-            **view.fields("cloud_events"),
+        writes_all = (
+            view["cloud_events"] is True
+            or view["value_serializer"] == EVENTS
+            or bool(view.own_inside("cloud_events"))
         )
+        return CloudEventsSettings(every=writes_all, **view.fields("cloud_events"))
 
     def _memory(self, name: str, table: Table) -> MemorySettings:
         for kind, channels in self._given.channels.items():
             if kind != "memory" and name in channels:
-                why = f"[{kind}.{name}] has the same name; a decorator could mean either of them"
+                why = f"rename it: [{kind}.{name}] has the same name, so decorators could mean both"
                 self._problems.add(table.origin, f"[{table.title}]", why)
         place = f"{table.origin}: [{table.title}]"
         return MemorySettings(name=name, **View(keys.MEMORY, table, {}).fields(), place=place)
 
     def _topic(self, channel: str, view: View) -> str:
-        """The topic in effect: by default the channel's name, if a topic can have it."""
+        """Return the topic in effect. By default it is the channel's name, if that is allowed."""
         if view.own("topic"):
             return view["topic"] or ""
         try:
@@ -334,7 +363,7 @@ class SettingsBuilder:
             return ""
 
     def _client(self, view: View, side: Side) -> dict[str, Any]:
-        """The properties of one side's client, the channel's over those of ``[kafka]``."""
+        """Return the raw properties of a client. The channel's own win over those of [kafka]."""
         given = {
             name: value
             for name, value in values_of(view.given()).items()

@@ -1,5 +1,4 @@
-"""The tables of ``docs/configuration.md`` and ``docs/quarkus.md``, made from what the loader goes
-by.
+"""Writes the tables of ``docs/configuration.md`` and ``docs/quarkus.md`` from the declared keys.
 
 ``python -m reactive_kafka.config.reference docs/configuration.md docs/quarkus.md`` rewrites them
 between their markers.
@@ -25,7 +24,7 @@ _MARKED = re.compile(r"(<!-- generated: (\S+) -->\n).*?(<!-- end -->)", re.DOTAL
 
 
 def blocks() -> dict[str, str]:
-    """Name of a block -> its Markdown."""
+    """Return block -> Markdown, for ``docs/configuration.md``."""
     return {
         "kafka": _keys([keys.BOOTSTRAP_SERVERS, keys.KAFKA.keys["allow_insecure_sasl"]]),
         "incoming": _section(keys.INCOMING),
@@ -49,29 +48,32 @@ def blocks() -> dict[str, str]:
 
 
 def quarkus_blocks() -> dict[str, str]:
-    """The same, of the attributes of SmallRye's channels."""
+    """Return block -> Markdown, for ``docs/quarkus.md``: the attributes of SmallRye's channels."""
     head = ("attribute", "SmallRye's default", "here")
-    sides = {"both": BOTH_SIDES, "incoming": INCOMING, "outgoing": OUTGOING}
-    return {
-        f"quarkus-{name}": _table(head, (_attribute(one) for one in ATTRIBUTES if one.sides == of))
-        for name, of in sides.items()
-    }
+    blocks_by_name = {}
+    for name, sides in (("both", BOTH_SIDES), ("incoming", INCOMING), ("outgoing", OUTGOING)):
+        rows = [_attribute(attribute) for attribute in ATTRIBUTES if attribute.sides == sides]
+        blocks_by_name[f"quarkus-{name}"] = _table(head, rows)
+    return blocks_by_name
 
 
-def _attribute(one: Attribute) -> tuple[str, str, str]:
-    names = ", ".join(f"`{name}`" for name in (one.name, *one.also))
-    return names, one.default, f"not supported: {one.instead}" if one.is_refused else one.ours
+def _attribute(attribute: Attribute) -> tuple[str, str, str]:
+    names = ", ".join(f"`{name}`" for name in (attribute.name, *attribute.also))
+    if attribute.is_refused:
+        return names, attribute.default, f"not supported: {attribute.instead}"
+    return names, attribute.default, attribute.ours
 
 
 def with_tables(page: str) -> str:
-    """The page with each marked block replaced by its table."""
+    """Return the page with each marked block replaced by its table."""
     tables = blocks() | quarkus_blocks()
     return _MARKED.sub(lambda match: f"{match[1]}{tables[match[2]]}\n{match[3]}", page)
 
 
 def _section(section: Section, table: str = "") -> str:
-    """The keys of a table inside the section, without the brokers, which [kafka] documents for
-    every channel.
+    """Return the keys of the section, or of a table inside it.
+
+    The brokers are left out: the page has them once, under [kafka].
     """
     own = [key for key in section.keys.values() if key is not keys.BOOTSTRAP_SERVERS]
     return _keys(key for key in own if key.name.rpartition(".")[0] == table)
@@ -86,20 +88,20 @@ def _keys(section: Iterable[Key]) -> str:
 
 
 def _default(value: Any) -> str:
-    shown = (
-        str(value).lower()
-        if isinstance(value, bool)
-        else f'"{value}"'
-        if isinstance(value, str)
-        else str(value)
-    )
-    return "" if value is None else f"`{shown}`"
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, str):
+        return f'`"{value}"`'
+    return f"`{value}`"
 
 
 def _property(prop: Property) -> tuple[str, str, str, str]:
     sides = "both" if prop.sides == BOTH else "".join(prop.sides)
-    kafka = [f"`{name}`" for name in (prop.kafka, *prop.also) if "." in name]
-    return ", ".join(kafka), f"`{', '.join(prop.names) or prop.name}`", sides, prop.kind.expects
+    kafka_names = [f"`{name}`" for name in (prop.kafka, *prop.also) if "." in name]
+    keywords = ", ".join(prop.names) or prop.name
+    return ", ".join(kafka_names), f"`{keywords}`", sides, prop.kind.expects
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

@@ -1,10 +1,9 @@
-"""On which lines the keys of a TOML or JSON file stand, and whether it is nested further than
-anybody needs. Pure.
+"""Scans the text of a TOML or JSON file: the lines of its keys, and how deeply it is nested. Pure.
 
-The lines are scanned from the text. A real parser has read it before, so these scanners need not
-find mistakes. They do not look into TOML's inline tables, nor into lists: the key that holds those
-has the line. How far a text is nested is scanned before anything parses it: the parsers recurse,
-and a key of 20,000 dotted parts costs tomllib gigabytes.
+The depth is scanned before a parser sees the text: parsers recurse, and a key of 20,000 dotted
+parts costs tomllib gigabytes. The lines are scanned after a real parser has accepted the text, so
+the scanners need not find mistakes. They do not look into TOML's inline tables, nor into lists;
+these have the line of their key.
 """
 
 from __future__ import annotations
@@ -19,12 +18,13 @@ Lines = dict[KeyPath, list[int]]
 """Key path -> line numbers; a key written twice has two."""
 
 MOST_DEPTH = 64
-"""Tables and lists in one another, and parts of a dotted key; the configuration itself needs fewer
-than ten.
+"""The most tables and lists inside each other, and the most parts of a dotted key.
+
+The configuration itself needs fewer than ten.
 """
 
-# A string that is not closed ends where it must: no parser has read the text yet, and one that
-# began anew at each quotation mark would take a minute for 60 KB of them.
+# A string that is not closed ends at the end of the line or the text. No parser has read the text
+# yet, and a pattern that starts again at each quotation mark would take a minute for 60 KB of them.
 _TOML_TOKEN = re.compile(
     r'''"""(?:\\.?|[^\\])*?(?:"{3,5}|\Z)|\'\'\'.*?(?:\'{3,5}|\Z)|"(?:\\.?|[^"\\\n])*(?:"|(?=\n)|\Z)'''
     r"""|\'[^\'\n]*(?:\'|(?=\n)|\Z)|\#[^\n]*|[A-Za-z0-9_-]+|[^\S\n]+|.""",
@@ -39,26 +39,28 @@ _JSON_TOKEN = re.compile(r'"(?:\\.?|[^"\\])*(?:"|\Z)|.', re.DOTALL)
 
 
 def hinted(problem: str, hint: str = IN_SINGLE_QUOTES) -> str:
-    """What a parser says, with the *hint* where it has met a backslash that escapes nothing."""
+    """Return what a parser says, with the *hint* if it stumbled over a backslash."""
     return f"{problem}: {hint}" if _ABOUT_ESCAPES.search(problem) else problem
 
 
 def too_deep_in_toml(text: str) -> int | None:
-    """The line on which a TOML text goes deeper than ``MOST_DEPTH``, or None."""
-    depth = parts = 0
+    """Return the line on which a TOML text goes deeper than ``MOST_DEPTH``; None if none does."""
+    depth = 0
+    dots = 0
     for token, line in _tokens(_TOML_TOKEN, text):
         depth += (token in "[{") - (token in "]}")
-        if token == "." or _TOML_NAME.match(token):
-            parts += token == "."
-        elif not token.isspace() or token == "\n":
-            parts = 0
-        if max(depth, parts) > MOST_DEPTH:
+        if token == ".":
+            dots += 1
+        elif not _TOML_NAME.match(token) and (not token.isspace() or token == "\n"):
+            # Neither a part of a dotted key nor a blank between parts: the key has ended.
+            dots = 0
+        if max(depth, dots) > MOST_DEPTH:
             return line
     return None
 
 
 def too_deep_in_json(text: str) -> int | None:
-    """The line on which a JSON text goes deeper than ``MOST_DEPTH``, or None."""
+    """Return the line on which a JSON text goes deeper than ``MOST_DEPTH``; None if none does."""
     depth = 0
     for token, line in _tokens(_JSON_TOKEN, text):
         depth += (token in "[{") - (token in "]}")
@@ -68,15 +70,16 @@ def too_deep_in_json(text: str) -> int | None:
 
 
 def line_of(lines: Lines, path: KeyPath) -> int | None:
-    """The line of *path*, or of the nearest table around it that stands in the file."""
+    """Return the line of *path*, or of the nearest table around it that the file has."""
     for length in range(len(path), 0, -1):
-        if found := lines.get(path[:length]):
+        found = lines.get(path[:length])
+        if found:
             return found[0]
     return None
 
 
 def _tokens(pattern: re.Pattern[str], text: str) -> Iterator[tuple[str, int]]:
-    """Each token and the line that it begins on."""
+    """Yield each token with the line that it begins on."""
     line = 1
     for match in pattern.finditer(text):
         yield match[0], line
@@ -84,7 +87,7 @@ def _tokens(pattern: re.Pattern[str], text: str) -> Iterator[tuple[str, int]]:
 
 
 def toml_lines(text: str) -> Lines:
-    """The lines of the tables and keys of a TOML file."""
+    """Return the lines of the tables and keys of a TOML file."""
     lines: Lines = {}
     table: KeyPath = ()
     for statement in _toml_statements(text):
@@ -96,7 +99,7 @@ def toml_lines(text: str) -> Lines:
 
 
 def _toml_statements(text: str) -> Iterator[list[tuple[str, int]]]:
-    """The tokens of each header, and of each key up to its ``=``."""
+    """Yield the tokens of each header, and of each key up to its ``=``."""
     statement: list[tuple[str, int]] = []
     in_value = False
     depth = 0
@@ -119,7 +122,7 @@ def _toml_name(token: str) -> str:
 
 
 def json_lines(text: str) -> Lines:
-    """The lines of the keys of a JSON file."""
+    """Return the lines of the keys of a JSON file."""
     lines: Lines = {}
     tokens = _tokens(_JSON_TOKEN, text)
 

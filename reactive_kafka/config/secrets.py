@@ -1,6 +1,4 @@
-"""Secrets, what may be shown of configured values, and the one way to the text of a secret.
-Pure.
-"""
+"""Secrets: which values are secret, how to show values without them, how to get their text. Pure."""
 
 from __future__ import annotations
 
@@ -13,11 +11,11 @@ MASK = "***"
 
 
 class Secret(str):
-    """A string that is ``***`` to everybody: ``str``, formats, JSON, pickle. Only :func:`revealed`
-    gives its text.
+    """A string that shows as ``***`` everywhere: ``str``, formats, JSON, pickle.
 
-    Its text is no part of the string, because JSON's encoder, ``%s`` and C code look at that and
-    ask no method. It compares, and hashes, as its text: two spellings of one setting must agree.
+    Only :func:`revealed` returns its text. The string itself is ``***``, because JSON's encoder,
+    ``%s`` and C code read it without calling a method. It compares and hashes as its text, because
+    two spellings of one setting must agree.
     """
 
     __slots__ = ("_secret_text",)
@@ -44,66 +42,72 @@ class Secret(str):
         return self
 
     def __getstate__(self) -> None:
-        """Nothing: whoever asks wants to show or to store it."""
+        """Return nothing, because the state would be shown or stored."""
 
-    # Pickled without its text: what reads it has a mask.
     def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the mask instead of the text."""
         return Secret, (MASK,)
 
 
 def revealed(value: Any) -> Any:
-    """The text of a secret, for the client that it was made for; any other value as it is. Never
-    show the result.
+    """Return the text of a secret, and any other value as it is. Never show the result.
+
+    Only for the client that needs the secret.
     """
     return value._secret_text if isinstance(value, Secret) else value
 
 
-SECRET_NAMES = r"(?i)password|passwd|passphrase|secret|token|jaas|credential|(access|account|api|private)[._-]?key"
-"""A pattern for names of secrets, which Java reads as Python does."""
+SECRET_NAMES = (
+    r"(?i)password|passwd|passphrase|secret|token|jaas|credential"
+    r"|(access|account|api|private)[._-]?key"
+)
+"""A pattern for names of secrets. Java reads it like Python."""
 _SECRET_NAME = re.compile(SECRET_NAMES)
 _SPARK_KEY = re.compile(r"(?:^|[._-])key(?:$|[._-])|[a-z]Key$")
-# Of a URL, the whole name.
+# Whole names of a URL's parameters.
 _SECRET_PARAMETERS = frozenset({"pw", "pwd", "pass", "auth", "key", "sig", "signature"})
 _SECRET_WORDS = ("password", "passphrase", "secret", "token", "jaas", "credentials")
 _WORD = re.compile(r"\S+")
-# Of the parts of a URL.
+# Separates the parts of a URL.
 _SEPARATOR = re.compile(r":(?://)?|[/,]")
-# Of a URL: ;token=...
+# A parameter of a URL: ;token=...
 _PARAMETER = re.compile(r"(?<=[;?&])([^=;&?\s]+)=([^;&\s]+)")
 
-# No URL: a partition and a time.
+# A partition and a time, which is not a URL with a user.
 _ASSIGNED = re.compile(r"[\w.-]{1,249}:\d{1,10}@\d{4}-\d\d-\d\d(?:[T ][\d:.Z+-]+)?")
 
 _ASSIGN = "assign"
-# What stands in that key: a partition with whatever was meant to be a time. No URL has its user in
-# this form, but for one without a scheme whose password is a number, which nobody writes here.
+# In that key: a partition, and something that was meant to be a time. A URL with its user looks
+# like this only if it has no scheme and its password is a number, which nobody writes here.
 _MEANT_AS_ASSIGNED = re.compile(r"[\w.-]{1,249}:\d{1,10}@[\w:.+ -]{0,60}")
 
 
 def is_secret(name: str) -> bool:
-    """True for names whose values are never shown: those with password, secret, token, jaas or the
-    like in them.
-    """
+    """Return whether values of this name are never shown: password, secret, token, jaas..."""
     return _SECRET_NAME.search(name) is not None
 
 
 def may_be_secret(name: str) -> bool:
-    """True if an unknown *name* may be a misspelt secret: ``sasl_plain_pasword``, ``sasl_pw``."""
+    """Return whether an unknown *name* may be a misspelt secret: ``sasl_pasword``, ``sasl_pw``."""
     parts = re.split(r"[._-]", name.lower())
     near = any(difflib.get_close_matches(part, _SECRET_WORDS, n=1, cutoff=0.7) for part in parts)
     return near or is_secret(name) or "sasl" in parts or "ssl" in parts
 
 
 def protect(name: str, value: Any) -> Any:
-    """The value; as a :class:`Secret` if its name, or the user part of a URL, makes it one."""
+    """Return the value, as a :class:`Secret` if its name or a URL with a user makes it one."""
     if not isinstance(value, str) or isinstance(value, Secret):
         return value
-    return Secret(value) if is_secret(name) or _without_secrets(value) != value else value
+    if is_secret(name) or _without_secrets(value) != value:
+        return Secret(value)
+    return value
 
 
 def protect_spark(name: str, value: str | bool | int | float) -> Any:
-    """The same for a property of Spark's, where a bare ``key`` is one of a cloud's, and numbers are
-    text anyway.
+    """Protect the value of a property of Spark's.
+
+    There a bare ``key`` is the key of a cloud account. A number may be a secret, too, because Spark
+    takes it as text.
     """
     if is_secret(name) or _SPARK_KEY.search(name):
         return Secret(str(value))
@@ -111,8 +115,9 @@ def protect_spark(name: str, value: str | bool | int | float) -> Any:
 
 
 def masked(name: str, value: Any) -> Any:
-    """The value as it may be shown: secrets as ``***``, URLs without their user part, also inside
-    containers.
+    """Return the value as it may be shown: secrets as ``***``, URLs without their user.
+
+    Containers are masked inside.
     """
     if is_secret(name):
         return MASK
@@ -130,24 +135,23 @@ def masked(name: str, value: Any) -> Any:
 
 
 def _without_secrets(value: str) -> str:
-    """A URL without its user part and the values of its secret parameters; any other text as it
-    is.
-    """
+    """Mask the user and the secret parameters of URLs; return any other text as it is."""
     if "://" in value:
         value = _PARAMETER.sub(
             lambda found: f"{found[1]}={MASK}" if _is_hidden(found[1]) else found[0], value
         )
-    return (
-        value if "@" not in value or _ASSIGNED.fullmatch(value) else _WORD.sub(_without_user, value)
-    )
+    if "@" not in value or _ASSIGNED.fullmatch(value):
+        return value
+    return _WORD.sub(_without_user, value)
 
 
 def _without_user(word: re.Match[str]) -> str:
-    """A word without what stands before its last ``@``, if that is a user: a password may itself
-    hold "/" and "@".
+    """Mask the part of a word before its last ``@``, if that is a user and a password.
+
+    The last one counts, because a password may contain "/" and "@".
     """
-    # One pass over it, and no regular expression for all of it: that would begin anew at each
-    # character of a long text.
+    # This is one pass. A regular expression for the whole would start again at each character, and
+    # takes minutes for a long text.
     text = word[0]
     start = 0
     last = text.rfind("@")
@@ -164,12 +168,12 @@ def _is_hidden(parameter: str) -> bool:
 
 
 def shown(name: str, value: Any, *, limit: int = 80) -> str:
-    """The value as one short line of an error: quoted, masked, cut."""
+    """Return the value as one short line for an error: quoted, masked, cut."""
     value = masked(name, value)
     if value == MASK:
         return MASK
     if isinstance(value, bool):
-        # As TOML, YAML and JSON have it.
+        # As TOML, YAML and JSON spell it.
         line = str(value).lower()
     elif value is None or isinstance(value, str | int | float | list | dict):
         line = _repr(value)
@@ -183,5 +187,5 @@ def _repr(value: str | float | list[Any] | dict[str, Any] | None) -> str:
     try:
         return ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
     except ValueError:
-        # An integer of more digits than Python prints; in hex a file may well have one.
+        # An integer of more digits than Python prints. A file may have one in hexadecimal.
         return f"<{type(value).__name__}>"

@@ -1,6 +1,4 @@
-"""YAML: its values, and on which lines its keys stand. Only what is plain data is read, and no more
-of it than fits.
-"""
+"""Reads and writes YAML. Only plain data is read, and only as much as fits into memory."""
 
 from __future__ import annotations
 
@@ -14,25 +12,31 @@ from reactive_kafka.config.scan import MOST_DEPTH, KeyPath, Lines, hinted
 from reactive_kafka.errors import ConfigError, MissingExtraError
 
 MOST_NODES = 20_000
-"""Keys and values of a file with its aliases expanded: each alias stands for all that it names, so
-a few lines of aliases of aliases can mean billions. A hundred channels with all their keys are half
-of it."""
+"""The most keys and values of a file, with its aliases expanded.
+
+Each alias means everything that it names, so a few lines of aliases of aliases can mean billions. A
+hundred channels with all their keys need half of this number.
+"""
 LONGEST_INTEGER = 4300
-"""Characters; Python makes no text of more digits. With colons (1:30 is 90) its time is square in
-its length.
+"""The most characters of an integer, because Python prints no more digits.
+
+Integers with colons (1:30 is 90) take PyYAML a time that is quadratic in their length.
 """
 _SCALARS = frozenset({"null", "bool", "int", "float", "binary", "timestamp", "str"})
 _QUOTED = re.compile(r""" ['"].*""", re.DOTALL)
 
 
 def parse_yaml(source: str, text: str) -> tuple[Any, Lines]:
-    """What a YAML text says, and the lines of its keys; *source* begins the text of each
-    ConfigError.
+    """Return what a YAML text says, and the lines of its keys.
+
+    Args:
+        source: The name of the file, for errors.
+        text: The text.
 
     Raises:
-        ConfigError: It is not YAML, has a value that its own tag forbids, or is nested or expands
-            too far.
-        MissingExtraError: There is no PyYAML.
+        ConfigError: It is not YAML, has a value that its own tag forbids, is nested too deeply, or
+            expands to too much.
+        MissingExtraError: PyYAML is not installed.
     """
     with _loader_of(source, text) as loader:
         root = _composed(source, loader, loader.get_single_node)
@@ -46,10 +50,11 @@ def parse_yaml(source: str, text: str) -> tuple[Any, Lines]:
 
 
 def yaml_documents(source: str, text: str) -> list[Any]:
-    """PyYAML's node trees of all documents of a text, with the merges (``<<``) done; no value is
-    made.
+    """Return PyYAML's node trees of all documents, with merges (``<<``) done and no values made.
 
-    Raises as :func:`parse_yaml`. A key that stands twice in one table is a ConfigError, too.
+    Raises:
+        ConfigError: See :func:`parse_yaml`. A key that is twice in one table is an error, too.
+        MissingExtraError: See :func:`parse_yaml`.
     """
 
     def all_documents() -> list[Any]:
@@ -67,7 +72,8 @@ def yaml_documents(source: str, text: str) -> list[Any]:
             if size > MOST_NODES:
                 line = root.start_mark.line + 1
                 raise ConfigError(
-                    f"{source}, line {line}: more than {MOST_NODES} keys and values, with its aliases"
+                    f"{source}, line {line}: more than {MOST_NODES} keys and values, with its "
+                    "aliases expanded"
                 )
         nodes.merge()
         return roots
@@ -75,7 +81,7 @@ def yaml_documents(source: str, text: str) -> list[Any]:
 
 @contextmanager
 def _loader_of(source: str, text: str) -> Iterator[Any]:
-    """A loader of PyYAML's, whose errors are ours within this context."""
+    """Open a loader of PyYAML; inside the context its errors become ConfigError."""
     try:
         import yaml
     except ImportError:
@@ -85,13 +91,17 @@ def _loader_of(source: str, text: str) -> Iterator[Any]:
         loader = yaml.SafeLoader(text)
         yield loader
     except yaml.MarkedYAMLError as error:
-        # The error's own text quotes the line, which may hold a secret, as may the name of an alias
-        # or a tag.
-        quotes = isinstance(error, yaml.composer.ComposerError | yaml.constructor.ConstructorError)
-        quotes = quotes or "tag handle" in (error.problem or "")
-        problem = _QUOTED.sub("", error.problem or "") if quotes else error.problem
+        # Only the problem is shown: the text of the error quotes the line, which may hold a secret.
+        # So may the name of an alias or a tag, which some problems quote.
+        problem = error.problem or ""
+        quotes_names = (
+            isinstance(error, yaml.composer.ComposerError | yaml.constructor.ConstructorError)
+            or "tag handle" in problem
+        )
+        if quotes_names:
+            problem = _QUOTED.sub("", problem)
         where = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise ConfigError(f"{source}{where}: not YAML: {hinted(problem or '')}") from None
+        raise ConfigError(f"{source}{where}: not YAML: {hinted(problem)}") from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise ConfigError(
@@ -103,12 +113,12 @@ def _loader_of(source: str, text: str) -> Iterator[Any]:
 
 
 def _composed(source: str, loader: Any, read: Callable[[], Any]) -> Any:
-    """What *read* makes of the file's nodes; a ConfigError where there are too many."""
+    """Return the nodes that *read* composes, or raise ConfigError if there are too many."""
     count = itertools.count(1)
     compose = loader.compose_node
 
     def counted(parent: Any, index: Any) -> Any:
-        # Here, for PyYAML takes half a minute for the nodes of a megabyte.
+        # Counted while composing, because the nodes of a megabyte take PyYAML half a minute.
         if next(count) > MOST_NODES:
             raise ConfigError(
                 f"{source}, line {loader.line + 1}: more than {MOST_NODES} keys and values"
@@ -121,7 +131,7 @@ def _composed(source: str, loader: Any, read: Callable[[], Any]) -> Any:
     except ConfigError:
         raise
     except (ValueError, OverflowError):
-        # PyYAML reads the numbers of escapes and directives without a look.
+        # PyYAML does not check the numbers in escapes and directives.
         raise ConfigError(
             f"{source}, line {loader.line + 1}: not YAML: a number that is too large"
         ) from None
@@ -130,7 +140,7 @@ def _composed(source: str, loader: Any, read: Callable[[], Any]) -> Any:
 
 
 def yaml_of(data: Any) -> str:
-    """Plain data as YAML, in its order; a MissingExtraError without PyYAML."""
+    """Return plain data as YAML, in its order. Raises MissingExtraError without PyYAML."""
     try:
         import yaml
     except ImportError:
@@ -138,32 +148,34 @@ def yaml_of(data: Any) -> str:
 
     class Plain(yaml.SafeDumper):
         def ignore_aliases(self, data: Any) -> bool:
-            # What stands there twice is written twice.
+            # Equal parts are written out each time, instead of as an anchor and aliases.
             return True
 
     return str(yaml.dump(data, Dumper=Plain, sort_keys=False, width=120))
 
 
 class _Nodes:
-    """The node tree of a file, looked at before its values are made."""
+    """Checks the node tree of a file before values are made from it."""
 
     def __init__(self, source: str, loader: Any) -> None:
         self._source = source
         self._loader = loader
-        # Id of a node -> the nodes that it stands for; 0: being measured.
+        # Id of a node -> how many nodes it means. 0 while the node is being measured.
         self._sizes: dict[int, int] = {}
         self._scalars: list[Any] = []
         self._mappings: list[Any] = []
 
     def measure(self, node: Any, depth: int) -> int:
-        """How many nodes *node* stands for; a ConfigError if that is too many, too deep, or without
-        an end.
+        """Return how many nodes *node* means, with aliases expanded.
+
+        Raises:
+            ConfigError: Too many, too deeply nested, or an alias inside of what it names.
         """
         known = self._sizes.get(id(node))
         if known:
             return known
         if known == 0:
-            raise self._problem(node, "an alias inside of what it stands for")
+            raise self._problem(node, "an alias inside of what it names")
         if depth > MOST_DEPTH:
             raise self._problem(node, f"nested too deeply: at most {MOST_DEPTH} levels are read")
         self._sizes[id(node)] = 0
@@ -172,10 +184,12 @@ class _Nodes:
             self._scalars.append(node)
         if node.id == "mapping":
             self._mappings.append(node)
-        if node.id != "scalar":
-            for part in node.value:
-                for one in part if node.id == "mapping" else (part,):
-                    size += self.measure(one, depth + 1)
+            for key, value in node.value:
+                size += self.measure(key, depth + 1)
+                size += self.measure(value, depth + 1)
+        elif node.id != "scalar":
+            for item in node.value:
+                size += self.measure(item, depth + 1)
         if size > MOST_NODES:
             raise self._problem(
                 node, f"more than {MOST_NODES} keys and values, with its aliases expanded"
@@ -184,21 +198,23 @@ class _Nodes:
         return size
 
     def merge(self) -> None:
-        """Put what a key ``<<`` names into its table, whose own keys win."""
+        """Put the tables that a key ``<<`` names into its table, whose own keys win."""
         for node in self._mappings:
             lines: dict[str, int] = {}
             for key, _ in node.value:
                 if key.id != "scalar":
                     continue
                 if key.value in lines:
-                    raise self._problem(key, f"{key.value} stands in line {lines[key.value]} too")
+                    raise self._problem(key, f"{key.value} is in line {lines[key.value]}, too")
                 lines[key.value] = key.start_mark.line + 1
         for node in self._mappings:
             self._loader.flatten_mapping(node)
 
     def check_values(self) -> None:
-        """Make each plain value; a ConfigError for one that its tag forbids. The loader keeps those
-        that are made.
+        """Make each plain value; the loader keeps them.
+
+        Raises:
+            ConfigError: The tag of a value forbids it.
         """
         for node in self._scalars:
             if not self._is_value(node):
@@ -208,17 +224,17 @@ class _Nodes:
 
     def _is_value(self, node: Any) -> bool:
         kind = _kind(node)
-        # "<<" and "=" as keys, which have no value of their own.
+        # The keys "<<" and "=" have no value of their own.
         if kind in ("merge", "value"):
             return True
-        # To PyYAML a table with a key "=" is what stands there.
+        # PyYAML reads a table with a key "=" as the value of that key.
         if node.id != "scalar" or (kind == "int" and len(node.value) > LONGEST_INTEGER):
             return False
         try:
-            # An integer of more than 4,300 digits has no text.
+            # str(), because Python refuses to print an integer of more than 4,300 digits.
             str(self._loader.construct_object(node))
         except (ValueError, LookupError, AttributeError, OverflowError):
-            # Whatever PyYAML's own conversions raise.
+            # PyYAML's conversions raise any of these.
             return False
         return True
 
@@ -227,13 +243,14 @@ class _Nodes:
 
 
 def _kind(node: Any) -> str:
-    """``int`` of ``tag:yaml.org,2002:int``."""
+    """Return the kind in a node's tag: ``int`` for ``tag:yaml.org,2002:int``."""
     return str(node.tag).rpartition(":")[2]
 
 
 def yaml_lines(root: Any) -> Lines:
-    """The lines of the keys in the node tree that PyYAML composes, in which no alias stands inside
-    of what it names.
+    """Return the lines of the keys in a node tree of PyYAML.
+
+    No alias may be inside of what it names: this walks without an end then.
     """
     lines: Lines = {}
 

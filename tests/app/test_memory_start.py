@@ -58,7 +58,7 @@ max_in_flight = 0
     )
     lines.remove(spark)
     assert lines == [
-        f"{file}, line 4: [memory.orders]: [incoming.orders] has the same name; a decorator could mean either of them",
+        f"{file}, line 4: [memory.orders]: rename it: [incoming.orders] has the same name, so decorators could mean both",
         f"{file}, line 7: [memory.unhandled] max_in_flights = 5: unknown key; did you mean 'max_in_flight'?",
         f"{file}, line 9: [memory.clicks] topic = 'clicks': does not belong here but in [incoming.X] or [outgoing.X]",
         f"{file}, line 10: [memory.clicks] max_in_flight = 0: expected a whole number of at least 1",

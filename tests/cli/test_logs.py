@@ -185,7 +185,7 @@ def untouched() -> Iterator[None]:
         ),
         ("log.toml", "[root", ": not TOML: "),
         ("log.json", "[1]", ": expected tables such as [handlers.NAME] at the top, not list"),
-        ("log.json", '{\n"root": {},\n"root": {}}', ", line 3: root stands in line 2 too"),
+        ("log.json", '{\n"root": {},\n"root": {}}', ", line 3: root is in line 2, too"),
         (
             "log.toml",
             "version = 1\n[handler.err]\n",

@@ -29,20 +29,20 @@ class Tokens:
         (incoming(topic="a", assign=["a:0"]), "topic and assign exclude each other; keep one"),
         (
             incoming(enable_auto_commit=True, commit_strategy="throttled"),
-            'enable_auto_commit = true: with enable_auto_commit the client commits, and commit_strategy = "throttled" '
-            'would too; leave one of them out (with auto commits, commit_strategy is "ignore")',
+            "enable_auto_commit = true: leave one of them out: with enable_auto_commit the client commits, and "
+            'commit_strategy = "throttled" would commit, too (with auto commits, commit_strategy is "ignore")',
         ),
         (
             incoming(**{"enable.auto.commit": True}, commit_strategy="a:b"),
-            'commit_strategy = "a:b" would too',
+            'commit_strategy = "a:b" would commit, too',
         ),
         (
             {"kafka": {"commit_strategy": "latest"}} | incoming(enable_auto_commit=True),
-            'commit_strategy = "latest" would too',
+            'commit_strategy = "latest" would commit, too',
         ),
         (
             incoming(keep_out_of_order_acks=True, spark={"mode": "ranges"}),
-            "planned ranges, which are repeated whole",
+            "a Spark batch is repeated as a whole, so there are no acks to keep",
         ),
         (
             incoming(commit_strategy="checkpoint"),
@@ -69,7 +69,7 @@ class Tokens:
         ),
         (
             incoming(assign=["a:0"], consumers=2),
-            "with assign, several consumers would each read the same records; leave consumers at 1",
+            "leave consumers at 1: with assign, several would each read the same records",
         ),
         (
             incoming(max_in_flight=3, consumers=4),
@@ -92,9 +92,9 @@ class Tokens:
         (incoming(max_in_flight=9, concurrency=10), "concurrency is above max_in_flight (9)"),
         (
             incoming(session_timeout_ms=3000),
-            "a heartbeat every 3000 ms cannot keep up a session of 3000 ms",
+            "a heartbeat every 3000 ms cannot keep a session of 3000 ms alive",
         ),
-        (incoming(heartbeat_interval_ms=45_000), "cannot keep up a session of 45000 ms"),
+        (incoming(heartbeat_interval_ms=45_000), "cannot keep a session of 45000 ms alive"),
         (incoming(revoke_grace="1m"), "the group waits 60000 ms for a revocation"),
         (incoming(rebalance_timeout_ms=5000), "the group waits 5000 ms for a revocation"),
         (outgoing(acks=1, enable_idempotence=True), 'enable.idempotence needs acks = "all"'),

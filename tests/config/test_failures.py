@@ -349,17 +349,17 @@ COMES_BACK = "its dead letters would come back to it"
         (
             {**RETRY, "delayed_retry": {"topics": ["r_120001"]}},
             " delayed_retry.topics = ['r_120001']: the first retry comes after 120001 ms, "
-            "which is beyond delayed_retry.timeout: none could ever happen",
+            "which is beyond delayed_retry.timeout: there would be no retry at all",
         ),
         (
             {**RETRY, "dead_letter_queue": {"bootstrap_servers": "b:1"}},
-            " dead_letter_queue.bootstrap_servers = 'b:1': one producer writes dead letters and delayed retries, "
-            "and retries must stay on the channel's brokers",
+            " dead_letter_queue.bootstrap_servers = 'b:1': leave it out: one producer writes dead letters and "
+            "delayed retries, and retries must stay on the channel's brokers",
         ),
         (
             {**LETTERS, "dead_letter_queue": {"acks": 0}},
-            " dead_letter_queue.acks = 0: a record is settled once the broker has its dead letter, "
-            "and with acks = 0 the broker never says so",
+            " dead_letter_queue.acks = 0: a record is settled when the broker has confirmed its dead letter, "
+            "and with acks = 0 it confirms nothing",
         ),
         (
             {**LETTERS, "dead_letter_queue": {"acks": 1, "enable.idempotence": True}},
@@ -371,7 +371,7 @@ COMES_BACK = "its dead letters would come back to it"
         ),
         (
             {**RETRY, "delayed_retry": {"session.timeout.ms": 3000}},
-            " delayed_retry.session.timeout.ms = 3000: a heartbeat every 3000 ms cannot keep up a session of 3000 ms; "
+            " delayed_retry.session.timeout.ms = 3000: a heartbeat every 3000 ms cannot keep a session of 3000 ms alive; "
             "a third of it is usual",
         ),
         (
@@ -412,7 +412,7 @@ def test_what_cannot_work_is_one_problem(keys: dict[str, Any], problem: str) -> 
     [
         (
             {"assign": ["t:0"]},
-            'assign goes without one only with commit_strategy = "ignore" or "checkpoint"',
+            'assign needs none only with commit_strategy = "ignore" or "checkpoint"',
         ),
         (
             {"assign": ["t:0"], "enable_auto_commit": True},
@@ -420,7 +420,7 @@ def test_what_cannot_work_is_one_problem(keys: dict[str, Any], problem: str) -> 
         ),
         (
             {"assign": ["t:0"], "commit_strategy": "ignore", **RETRY},
-            "delayed retries are read by a group of their own, named after it",
+            "delayed retries are read by a group that is named after it",
         ),
         ({"commit_strategy": "ignore"}, "give the channel one, or all channels one in [kafka]"),
         (

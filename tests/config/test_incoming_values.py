@@ -118,11 +118,11 @@ def test_the_contracts_forms_of_assign_say_where_reading_begins() -> None:
         (["t:0@2026-11-21"], "has no zone"),
         (["t:0@1969-12-31T23:59:59Z"], "is before 1970"),
         (["t:0@soon"], "cannot be read"),
-        (["t:0:1", "t:0:2"], "t:0 stands here twice, and not each time with a range"),
-        (["t:00", "t:0"], "t:0 stands here twice, and not each time with a range"),
-        (["t:0:1", "t:0:5..6"], "t:0 stands here twice, and not each time with a range"),
-        (["t:*", "t:*"], "t:* stands here twice"),
-        (["t:0:1..3", "t:*"], "t:* has partition 0, too"),
+        (["t:0:1", "t:0:2"], "t:0 is here twice, and not each time with a range"),
+        (["t:00", "t:0"], "t:0 is here twice, and not each time with a range"),
+        (["t:0:1", "t:0:5..6"], "t:0 is here twice, and not each time with a range"),
+        (["t:*", "t:*"], "t:* is here twice"),
+        (["t:0:1..3", "t:*"], "t:* includes partition 0 already"),
         (["t:*:5"], "'t:*:5' cannot be read"),
         (["t:0:-1..3"], "'t:0:-1..3' cannot be read"),
         (["t:0:..3"], "'t:0:..3' cannot be read"),
@@ -232,8 +232,8 @@ def test_ranges_are_not_read_in_the_group_of_another_channel(stream: dict[str, A
     tables = {"incoming": {"stream": {"group_id": "billing", **stream}, "replay": replay}}
     line = only_problem(tables)
     assert "[incoming.replay]" in line
-    assert "channel 'stream' has the same group and reads 'orders'" in line
-    assert "ranges are read in a group of their own, or in none" in line
+    assert "channel 'stream' has the same group and also reads 'orders'" in line
+    assert "give the ranges a group of their own, or none" in line
     loaded({"incoming": {**tables["incoming"], "replay": {**replay, "group_id": "replay"}}})
     loaded(
         {"incoming": {**tables["incoming"], "stream": {"group_id": "billing", "topic": "payments"}}}

@@ -160,7 +160,7 @@ def test_ranges_that_cannot_do_without_a_group_name_the_one_that_is_not_theirs(
 ) -> None:
     mixed = '[incoming.orders]\nassign = ["orders:0:100..200", "orders:1:17"]\n'
     line = only_problem(files(tmp_path, base_toml=TOML, replay_toml=mixed))
-    assert "ranges in assign take only one that stands beside them" in line
+    assert "write it next to the ranges in assign" in line
     assert "group_id = 'billing'" in line and "base.toml, line 2" in line
 
 

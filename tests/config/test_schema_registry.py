@@ -52,7 +52,7 @@ def test_what_is_no_url_of_a_registry_is_refused(url: Any) -> None:
 
 def test_a_login_does_not_belong_into_the_url_and_is_not_shown() -> None:
     told = problems(schema_registry={"url": "http://ada:s3cret@registry:8081"})
-    assert "write `username` and `password_file`" in told
+    assert "they are keys, `username` and `password_file`" in told
     assert "s3cret" not in told
 
 
@@ -71,7 +71,7 @@ def test_a_format_with_schemas_needs_a_registry(key: str, format: str) -> None:
     ("given", "said"),
     [
         ({"token": "t", "username": "u", "password": "p"}, "a token, or a user and a password"),
-        ({"password": "p"}, "username has to say"),
+        ({"password": "p"}, "username is missing"),
         ({"ssl_keyfile": "/nowhere.key"}, "ssl_certfile"),
         ({"ssl_cafile": "/nowhere.crt"}, "there is no such file"),
         ({"timeout": 0}, "above 0"),

@@ -210,7 +210,7 @@ def _refused(path: Path, *channels: str) -> tuple[str, ...]:
 def test_remote_and_master_exclude_each_other_in_one_place() -> None:
     line = only_problem(incoming() | {"spark": {"master": "local[2]", "remote": "sc://h"}})
     assert line == (
-        "code: [spark] remote = 'sc://h': remote (a Spark Connect server) and master (a session of its own) "
+        "code: [spark] remote = 'sc://h': remote (a Spark Connect server) and master (a session of the application) "
         "exclude each other; keep one"
     )
 

@@ -64,7 +64,7 @@ CHECKPOINT = 'has no effect: it goes with commit_strategy = "checkpoint", and it
         ),
         (
             incoming(commit_every=100, commit_strategy="os:getcwd"),
-            '"os:getcwd" says itself when to commit',
+            '"os:getcwd" decides itself when to commit',
         ),
         (
             incoming(concurrency_per_partition=5, concurrency=9),
@@ -76,7 +76,7 @@ CHECKPOINT = 'has no effect: it goes with commit_strategy = "checkpoint", and it
         ),
         (
             incoming(concurrency_per_partition=5, ordering="unordered", spark={}),
-            "5: has no effect: it counts handlers",
+            "5: has no effect: it limits handlers",
         ),
         (incoming(checkpoint=STORED), CHECKPOINT),
         (
@@ -114,13 +114,13 @@ CHECKPOINT = 'has no effect: it goes with commit_strategy = "checkpoint", and it
         (outgoing(**SASL, security_protocol="SSL"), "security.protocol is SSL, which has no SASL"),
         (
             incoming(revoke_grace="55s"),
-            "revoke_grace = '55s': too little time for a revocation: heartbeat_interval_ms (3 s) + revoke_grace (55 s) "
-            "+ the last commit (5 s) + the join (1 s) = 64 s, and the group waits rebalance_timeout_ms (60 s), so "
-            "handlers get less; raise rebalance.timeout.ms, or lower revoke_grace",
+            "revoke_grace = '55s': raise rebalance.timeout.ms, or lower revoke_grace: a revocation needs "
+            "heartbeat_interval_ms (3 s) + revoke_grace (55 s) + the last commit (5 s) + the join (1 s) = 64 s, and "
+            "the group waits rebalance_timeout_ms (60 s), so handlers get less",
         ),
         (
             incoming(rebalance_timeout_ms=10_000),
-            "rebalance_timeout_ms = 10000: too little time for a revocation: ",
+            "rebalance_timeout_ms = 10000: raise rebalance.timeout.ms, or lower revoke_grace: a revocation needs ",
         ),
         (
             incoming(**{"rebalance.timeout.ms": 13_999}),
@@ -132,7 +132,7 @@ CHECKPOINT = 'has no effect: it goes with commit_strategy = "checkpoint", and it
         ),
         (
             incoming(enable_auto_commit=True, rebalance_timeout_ms=16_000),
-            "+ what is committed to Kafka besides (5 s) + the join (1 s) = 19 s",
+            "+ the second commit to Kafka (5 s) + the join (1 s) = 19 s",
         ),
         (
             incoming(spark={}, drain_timeout="52s"),
@@ -153,7 +153,7 @@ CHECKPOINT = 'has no effect: it goes with commit_strategy = "checkpoint", and it
         ),
         (
             incoming(restart={"backoff": "3s"}),
-            "restart.backoff = '3s': has no effect: restart.max_attempts = 0 lets a failed channel stay down",
+            "restart.backoff = '3s': has no effect: with restart.max_attempts = 0 a failed channel stays stopped",
         ),
         (
             incoming(spark={"mode": "ranges", "batch_max_bytes": "1MiB"}),

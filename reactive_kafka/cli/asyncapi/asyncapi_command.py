@@ -45,8 +45,7 @@ def asyncapi(
     \b
     Examples:
       reactive-kafka asyncapi billing:app > asyncapi.json
-      reactive-kafka asyncapi shop.billing:app --config prod.toml --yaml --title Billing
-      --api-version 1.2.0
+      reactive-kafka asyncapi billing:app --yaml --title Billing --api-version 1.2.0
     """
     app = load_app(target, app_dir)
     app.configure(config)

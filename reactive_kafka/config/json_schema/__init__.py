@@ -1,1 +1,1 @@
-"""The configuration as a JSON Schema, for editors and validators: made from the tables of keys."""
+"""The JSON Schema of the configuration, for editors and validators, made from the declared keys."""

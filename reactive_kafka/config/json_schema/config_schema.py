@@ -1,6 +1,4 @@
-"""The JSON Schema of a configuration file, made from the tables of keys for ``reactive-kafka
-schema``. Pure.
-"""
+"""Makes the JSON Schema of a configuration file, for ``reactive-kafka schema``. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from reactive_kafka.config.client_properties import (
     form,
 )
 from reactive_kafka.config.collect import SCHEMA, SPARK_REFUSED
-from reactive_kafka.config.json_schema.spellings import ANY, DOT, WITHIN, Definitions, Way
+from reactive_kafka.config.json_schema.spellings import ANY, DOT, WITHIN, Definitions, Spelling
 from reactive_kafka.config.json_schema.value_schemas import (
     ANY_TEXT,
     DOTTED,
@@ -52,20 +50,21 @@ _ABOUT = {
 
 
 def config_schema() -> dict[str, Any]:
-    """The schema. It takes what the loader takes of each key by itself; contradictions it cannot
-    see.
+    """Return the schema.
+
+    It accepts for each key what the loader accepts. It does not find contradictions between keys.
     """
-    known = Definitions()
+    definitions = Definitions()
     sections: dict[str, Schema] = {}
     for name, section in (CHANNEL_SECTIONS | PLAIN_SECTIONS).items():
-        schema = {"title": f"[{section.title}]", **_table_of(name, section, known)}
+        schema = {"title": f"[{section.title}]", **_table_of(name, section, definitions)}
         about = {"description": _ABOUT[name]} if name in _ABOUT else {}
         if name in PLAIN_SECTIONS:
-            sections[name] = known.ref(name, about | schema)
+            sections[name] = definitions.ref(name, about | schema)
         else:
-            channel = known.ref(f"{name}.X", schema)
+            channel = definitions.ref(f"{name}.X", schema)
             sections[name] = {**about, "type": ["object", "null"], "additionalProperties": channel}
-    hyphens = {
+    with_hyphens = {
         f"^{name.replace('_', '-')}$": schema for name, schema in sections.items() if "_" in name
     }
     return {
@@ -76,130 +75,135 @@ def config_schema() -> dict[str, Any]:
             SCHEMA: {"description": "Where this schema is.", "type": "string"},
             **sections,
         },
-        "patternProperties": hyphens,
+        "patternProperties": with_hyphens,
         "additionalProperties": False,
-        "$defs": known.schemas,
+        "$defs": definitions.schemas,
     }
 
 
-def _table_of(name: str, section: Section, known: Definitions) -> dict[str, Any]:
-    """The schema of one section, or channel."""
-    ways = list(_ways(name, section, known))
-    further: dict[str, Schema] = {}
+def _table_of(name: str, section: Section, definitions: Definitions) -> dict[str, Any]:
+    """Return the schema of a section, or of one channel."""
+    spellings = list(_spellings(name, section, definitions))
+    more_patterns: dict[str, Schema] = {}
     for table, kind in section.free.items():
-        routes = _routes(f"{name}.{table}", kind, known)
-        ways.append(Way.of(table.split("_"), WITHIN, {**routes, "type": ["object", "null"]}, table))
-        further[rf"^{table.replace('_', '[_-]')}\.{DOTTED}$"] = routes["patternProperties"][
-            f"^{DOTTED}$"
-        ]
-    found = known.table(name, ways, further)
+        routes = _routes(f"{name}.{table}", kind, definitions)
+        or_empty = {**routes, "type": ["object", "null"]}
+        spellings.append(Spelling.of(table.split("_"), WITHIN, or_empty, table))
+        flat = rf"^{table.replace('_', '[_-]')}\.{DOTTED}$"
+        more_patterns[flat] = routes["patternProperties"][f"^{DOTTED}$"]
+    found = definitions.table(name, spellings, more_patterns)
     if section is SPARK:
-        found["properties"]["conf"] = _spark_conf(known)
+        found["properties"]["conf"] = _spark_conf(definitions)
     return found
 
 
-def _ways(where: str, section: Section, known: Definitions) -> Iterator[Way]:
-    """The ways to write each key of a section, those in its tables and raw properties among
-    them.
-    """
-    for name, key in section.keys.items():
-        table, _, own = name.rpartition(".")
-        value = known.ref(
-            f"{where}.{name}", _value(key.kind, f"{key.doc} Takes {key.kind.expects}.", key.default)
-        )
-        spelled = [kafka.split(".") for kafka, meant in KAFKA_SPELLINGS.items() if meant == own]
-        ways = [
-            Way.of(own.split("_"), WITHIN, value, own),
-            *(Way.of(words, DOT, value) for words in spelled),
+def _spellings(name: str, section: Section, definitions: Definitions) -> Iterator[Spelling]:
+    """Yield the spellings of each key of a section, with its tables and raw properties."""
+    for key_name, key in section.keys.items():
+        table, _, own_name = key_name.rpartition(".")
+        about = f"{key.doc} Takes {key.kind.expects}."
+        value = definitions.ref(f"{name}.{key_name}", _value(key.kind, about, key.default))
+        kafka_names = [kafka for kafka, meant in KAFKA_SPELLINGS.items() if meant == own_name]
+        spellings = [
+            Spelling.of(own_name.split("_"), WITHIN, value, own_name),
+            *(Spelling.of(kafka.split("."), DOT, value) for kafka in kafka_names),
         ]
-        yield from _placed(_with_files(ways, key.kind, known), table)
+        yield from _placed(_with_files(spellings, key.kind, definitions), table)
     if "commit_interval" in section.keys:
-        yield from _raw(AUTO_COMMIT_INTERVAL, known)
+        yield from _property_spellings(AUTO_COMMIT_INTERVAL, definitions)
     for table, sides in {"": section.sides, **section.clients}.items():
         for prop in PROPERTIES:
             if prop.sides & sides and prop.kind.json is not False:
-                yield from _placed(_raw(prop, known), table)
+                yield from _placed(_property_spellings(prop, definitions), table)
 
 
-def _placed(ways: list[Way], table: str) -> list[Way]:
-    return [way.inside(table) for way in ways] if table else ways
+def _placed(spellings: list[Spelling], table: str) -> list[Spelling]:
+    """Return the spellings of keys inside a table, or as they are if *table* is empty."""
+    return [spelling.inside(table) for spelling in spellings] if table else spellings
 
 
-def _raw(prop: Property, known: Definitions) -> list[Way]:
-    """The ways to write a raw property: under Kafka's names and aiokafka's."""
-    whose = "" if prop.sides == BOTH else f" of {''.join(prop.sides)}s"
-    known_as = f"`{prop.kafka}`" + (
-        f", aiokafka's `{prop.name}`" if prop.name != prop.kafka else ""
-    )
-    value = known.ref(
-        f"client.{prop.kafka}", _value(prop.kind, f"{known_as}{whose}. Takes {prop.kind.expects}.")
+def _property_spellings(prop: Property, definitions: Definitions) -> list[Spelling]:
+    """Return the spellings of a raw property: Kafka's names and aiokafka's."""
+    about = f"`{prop.kafka}`"
+    if prop.name != prop.kafka:
+        about += f", aiokafka's `{prop.name}`"
+    if prop.sides != BOTH:
+        about += f" of {''.join(prop.sides)}s"
+    value = definitions.ref(
+        f"client.{prop.kafka}", _value(prop.kind, f"{about}. Takes {prop.kind.expects}.")
     )
     offered = (prop.kafka, prop.name)
     also = [spelling for spelling, meant in KAFKA_SPELLINGS.items() if find(meant) is prop]
-    forms = dict.fromkeys(map(form, (*offered, *prop.also, *also)))
-    ways = [
-        Way.of(it.split("_"), ANY, value, *(name for name in offered if form(name) == it))
-        for it in forms
-    ]
-    return _with_files(ways, prop.kind, known)
+    spellings = []
+    for name in dict.fromkeys(map(form, (*offered, *prop.also, *also))):
+        names = [offer for offer in offered if form(offer) == name]
+        spellings.append(Spelling.of(name.split("_"), ANY, value, *names))
+    return _with_files(spellings, prop.kind, definitions)
 
 
-def _with_files(ways: list[Way], kind: Kind[Any], known: Definitions) -> list[Way]:
-    """And those to write the file that holds it. An editor offers that for secrets only."""
+def _with_files(
+    spellings: list[Spelling], kind: Kind[Any], definitions: Definitions
+) -> list[Spelling]:
+    """Add the keys that name a file with the value. Editors are offered those of secrets only."""
     if not kind.free:
-        return ways
-    file = known.ref("file", _FILE)
-    secrets = [
-        [f"{name}_file" for name in way.names if is_secret(name) and "." not in name]
-        for way in ways
-    ]
-    return [*ways, *(way.in_a_file(file, *names) for way, names in zip(ways, secrets, strict=True))]
+        return spellings
+    file = definitions.ref("file", _FILE)
+    with_files = list(spellings)
+    for spelling in spellings:
+        names = [f"{name}_file" for name in spelling.names if is_secret(name) and "." not in name]
+        with_files.append(spelling.in_a_file(file, *names))
+    return with_files
 
 
 def _value(kind: Kind[Any], about: str, default: Any = None) -> Schema:
-    """The schema of a key's values, a reference to a variable among them."""
-    said = {"description": about} | ({} if default is None else {"default": default})
+    """Return the schema of a key's values. A reference to a variable is allowed, too."""
+    annotations = {"description": about}
+    if default is not None:
+        annotations["default"] = default
     if kind.json is ANY_TEXT:
-        return said | ANY_TEXT
-    if not isinstance(kind.json, bool):
-        allowed = kind.json.get("anyOf", [kind.json])
+        return annotations | ANY_TEXT
+    if isinstance(kind.json, bool):
+        types = [{"type": _JSON_TYPES[each]} for each in kind.native if each in _JSON_TYPES]
+        allowed = types or [True]
     else:
-        allowed = [{"type": _JSON_TYPES[each]} for each in kind.native if each in _JSON_TYPES] or [
-            True
-        ]
-    return {**said, "anyOf": [*allowed, REFERENCE]}
+        allowed = kind.json.get("anyOf", [kind.json])
+    return {**annotations, "anyOf": [*allowed, REFERENCE]}
 
 
-_FIRST = f"Retries in place go before the route. Takes {BOOLEAN.expects}."
+_AFTER_RETRIES = f"Let in-place retries go before the route. Takes {BOOLEAN.expects}."
 
 
-def _routes(name: str, kind: Kind[str], known: Definitions) -> dict[str, Any]:
-    """A table whose keys are dotted names of Python, or whose tables make such names."""
-    value = known.ref(f"{name}.X", _value(kind, f"Takes {kind.expects}."))
-    said = {
-        "strategy": value,
-        "after[_-]retries": known.ref(f"{name}.after_retries", _value(BOOLEAN, _FIRST)),
+def _routes(name: str, kind: Kind[str], definitions: Definitions) -> dict[str, Any]:
+    """Return the schema of a table whose keys are dotted Python names, or nested parts of them."""
+    value = definitions.ref(f"{name}.X", _value(kind, f"Takes {kind.expects}."))
+    keys = {
+        "^strategy$": value,
+        "^after[_-]retries$": definitions.ref(
+            f"{name}.after_retries", _value(BOOLEAN, _AFTER_RETRIES)
+        ),
     }
-    own = {
+    route = {
         "type": "object",
-        "patternProperties": {f"^{key}$": one for key, one in said.items()},
+        "patternProperties": keys,
         "minProperties": 1,
-    }
-    either_of = either(value, {**own, "additionalProperties": False}, {"$ref": f"#/$defs/{name}"})
-    nested = {
-        "type": "object",
-        "patternProperties": {f"^{DOTTED}$": either_of},
         "additionalProperties": False,
     }
-    known.ref(name, {"minProperties": 1, **nested})
+    nested = {
+        "type": "object",
+        "patternProperties": {
+            f"^{DOTTED}$": either(value, route, {"$ref": f"#/$defs/{name}"}),
+        },
+        "additionalProperties": False,
+    }
+    definitions.ref(name, {"minProperties": 1, **nested})
     return nested
 
 
-def _spark_conf(known: Definitions) -> Schema:
-    """Spark's own properties: any name, but those that ``[spark]`` has keys for."""
+def _spark_conf(definitions: Definitions) -> Schema:
+    """Return the schema of Spark's own properties: any names except those with a key of ours."""
     value = {"type": ["string", "number", "boolean"]}
     nested = {"$ref": "#/$defs/spark.conf.nested"}
-    known.ref(
+    definitions.ref(
         "spark.conf.nested",
         {"type": "object", "minProperties": 1, "additionalProperties": either(value, nested)},
     )

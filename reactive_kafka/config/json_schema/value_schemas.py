@@ -1,7 +1,7 @@
-"""What a JSON Schema can say of configured values: patterns, numbers, lists. Pure.
+"""JSON Schemas for the kinds of configured values: patterns, numbers, lists. Pure.
 
-Nothing here is narrower than what the loader takes. Patterns keep to what JavaScript, Rust and
-Python read alike: there ``\\w`` ends with ASCII, so letters are told by what they are not.
+Nothing here is narrower than what the loader accepts. The patterns mean the same in JavaScript,
+Rust and Python. In JavaScript ``\\w`` is ASCII only, so letters are written as what they are not.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 Schema = Mapping[str, Any] | bool
 
-# Letters, digits and _.
+# A letter, a digit or an underscore.
 _WORD = r"[^\x00-/:-@\[-^`{-\x7f]"
 _LETTER = r"[^\x00-@\[-^`{-\x7f]"
 _HOST_PART = r"[^\x00-,./:-@\[-^`{-\x7f]"
@@ -23,47 +23,51 @@ _SIZE_UNIT = "(B|kB|KB|MB|GB|KiB|MiB|GiB)"
 
 
 def text(pattern: str) -> Schema:
-    """A string that matches all of *pattern*."""
+    """Return the schema of strings that match *pattern* as a whole."""
     return {"type": "string", "pattern": f"^{pattern}$"}
 
 
 def either(*schemas: Schema) -> Schema:
-    """One of these."""
+    """Return the schema of what fits one of *schemas*."""
     return {"anyOf": list(schemas)}
 
 
 def one_of(values: tuple[str | int, ...]) -> Schema:
-    """One of these values."""
+    """Return the schema of these values."""
     return {"enum": list(values)}
 
 
 def whole(least: int, most: int) -> Schema:
-    """A whole number."""
+    """Return the schema of whole numbers from *least* to *most*."""
     return {"type": "integer", "minimum": least, "maximum": most}
 
 
 def items(pattern: str, *, listed: str | None = None, is_set: bool = True) -> Schema:
-    """A list of strings, or a string with commas between them. *listed*: how one may stand in a
-    list, if not alike.
+    """Return the schema of a list of strings, or of one string with commas.
+
+    Args:
+        pattern: What an item looks like.
+        listed: What an item of a list looks like, if that differs.
+        is_set: The items of a list must differ.
     """
     item = {"type": "string", "pattern": f"^{listed or pattern}$"}
-    of_them = {
+    item_list = {
         "type": "array",
         "items": either(item, REFERENCE),
         "minItems": 1,
         "uniqueItems": is_set,
     }
-    return either(text(rf"\s*{pattern}\s*(,\s*{pattern}\s*)*"), of_them)
+    return either(text(rf"\s*{pattern}\s*(,\s*{pattern}\s*)*"), item_list)
 
 
 def without_ending(endings: tuple[str, ...]) -> Schema:
-    """A string that ends with none of these, in capitals or not."""
-    spelled = "|".join("".join(f"[{each}{each.upper()}]" for each in ending) for ending in endings)
-    return {**ANY_TEXT, "not": {"pattern": rf"({spelled})(?!\s)$"}}
+    """Return the schema of strings that end with none of *endings*, whatever their case."""
+    in_any_case = ["".join(f"[{char}{char.upper()}]" for char in ending) for ending in endings]
+    return {**ANY_TEXT, "not": {"pattern": rf"({'|'.join(in_any_case)})(?!\s)$"}}
 
 
 REFERENCE = {"type": "string", "pattern": r"\$\{"}
-"""A string with a reference, which may come to stand for anything but a table."""
+"""A string with a reference ``${VAR}``, which may mean any value except a table."""
 BOOLEAN = {"type": "boolean"}
 ANY_TEXT = {"type": "string", "pattern": r"\S"}
 OBJECT = text(f"{DOTTED}:{DOTTED}")
@@ -71,7 +75,7 @@ _SECONDS = {"type": "number", "maximum": 10**9}
 TIME = either(text(rf"\s*{_NUMBER} ?(ms|s|m|h)\s*"), {**_SECONDS, "minimum": 0})
 SOME_TIME = either(text(rf"\s*{_ABOVE_0} ?(ms|s|m|h)\s*"), {**_SECONDS, "exclusiveMinimum": 0})
 SIZE = either(text(rf"\s*{_ABOVE_0} ?{_SIZE_UNIT}\s*"), whole(1, 2**63 - 1))
-# Not "." or ".."
+# Any topic name except "." and "..".
 _TOPIC = r"([\w-][\w.-]{0,248}|\.[\w-][\w.-]{0,247}|\.\.[\w.-]{1,247})".replace(r"\w", "a-zA-Z0-9_")
 TOPIC = text(_TOPIC)
 TOPICS = items(_TOPIC)
@@ -83,7 +87,10 @@ _PORT = (
 )
 _SERVER = rf"(\[[^\]\s]+\]|{_HOST}){_PORT}"
 SERVERS = items(_SERVER, listed=rf"\s*{_SERVER}\s*", is_set=False)
-_REGISTRY = r"https?://(\[[0-9a-fA-F:.]+\]|[^\x00-,/:-@\[-^`{-\x7f]+)(:[0-9]{1,5})?(/[^\x00-$&-,:-@\[-^`{-}\x7f]*)?"
+_REGISTRY = (
+    r"https?://(\[[0-9a-fA-F:.]+\]|[^\x00-,/:-@\[-^`{-\x7f]+)(:[0-9]{1,5})?"
+    r"(/[^\x00-$&-,:-@\[-^`{-}\x7f]*)?"
+)
 REGISTRIES = either(text(r"\s*memory://\s*"), {"const": ["memory://"]}, items(_REGISTRY))
 TOKEN = text("[!-~]+")
 EXCEPTIONS = items(DOTTED, listed=rf"\s*{DOTTED}\s*")
@@ -97,7 +104,8 @@ ASSIGN = items(_ASSIGNED, listed=rf"\s*{_ASSIGNED.replace('[^,]', '.')}\s*")
 ORDERING_KEY = either(text(r"header:\s*\S[\s\S]*"), OBJECT)
 STORE = {"type": "string", "pattern": "://"}
 MASTER = text(
-    r"\s*(local|local\[\s*([1-9]\d*|\*)\s*(,\s*[1-9]\d*\s*)?\]|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]"
+    r"\s*(local|local\[\s*([1-9]\d*|\*)\s*(,\s*[1-9]\d*\s*)?\]"
+    r"|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]"
     r"|spark://\S+|yarn|k8s://\S+)\s*"
 )
 REMOTE = text(rf"\s*sc://(\[[^\]\s]+\]|[^\s/:;]+){_PORT}(/|/(;[^\s;=]+=[^;\s]+)+)?\s*")

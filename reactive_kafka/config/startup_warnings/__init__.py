@@ -1,1 +1,1 @@
-"""What is told of a configuration that works: at the start, and by ``check``."""
+"""Warnings about a configuration that works. The start logs them, and ``check`` prints them."""

@@ -1,4 +1,4 @@
-"""What is allowed as it stands, and hardly meant: told at the start and by ``check``."""
+"""Warns of what is allowed and probably not meant: ignored files, misspelt variables, groups."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from reactive_kafka.subscription import Partitions, Pattern, Subscription
 DEFAULT_FILE = "reactive-kafka.toml"
 OURS = "REACTIVE_KAFKA_"
 SERVERS_VARIABLE = "REACTIVE_KAFKA_BOOTSTRAP_SERVERS"
-"""Read by the commands that have ``--bootstrap-servers``, and by no application."""
+"""The commands that have ``--bootstrap-servers`` read this variable. Applications do not."""
 VARIABLES = frozenset(
     {
         FILE_VARIABLE,
@@ -36,73 +36,97 @@ VARIABLES = frozenset(
         "REACTIVE_KAFKA_TEST_BOOTSTRAP",
     }
 )
-"""Those with single underscores that something of this package reads."""
+"""The variables with single underscores that something of this package reads."""
 _OF_KUBERNETES = re.compile(r"SERVICE_(HOST|PORT(_.+)?)|PORT_\d+_(TCP|UDP|SCTP)(_.+)?")
-"""What Kubernetes itself sets in every pod, where there is a Service called reactive-kafka."""
-CHANNELS_NAMED = 3
+"""What Kubernetes sets in every pod, if there is a Service called reactive-kafka."""
+MOST_CHANNELS_NAMED = 3
 
 
 def traps(
-    settings: Settings, environ: Mapping[str, str], code: bool, paths: Sequence[Path]
+    settings: Settings,
+    environ: Mapping[str, str],
+    paths: Sequence[Path],
+    *,
+    has_tables: bool,
 ) -> Iterator[str]:
-    """One line each; *code*: tables made in code are the configuration, or part of it; *paths*: its
-    files.
+    """Return the warnings, one line each.
+
+    Args:
+        settings: The configuration.
+        environ: The environment.
+        paths: The files that were read.
+        has_tables: Tables made in code are the configuration, or part of it.
     """
-    yield from _passed_over(environ, code, paths)
-    yield from _unread(settings, environ)
+    yield from _ignored_files(environ, paths, has_tables=has_tables)
+    yield from _unread_variables(settings, environ)
     yield from shared_groups(settings.incoming.values())
 
 
-def _passed_over(environ: Mapping[str, str], code: bool, paths: Sequence[Path]) -> Iterator[str]:
-    """Files that somebody may take for the configuration, or for a part of it."""
+def _ignored_files(
+    environ: Mapping[str, str], paths: Sequence[Path], *, has_tables: bool
+) -> Iterator[str]:
+    """Warn of a file that looks like the configuration and is not read."""
     named = environ.get(FILE_VARIABLE)
     if named and Path(named) not in paths:
         instead = ", ".join(map(str, paths)) or "App({...}), which has tables"
-        yield f"{VARIABLE}{FILE_VARIABLE} = {named!r}: not read: the configuration is that of {instead}"
-    elif code and not paths and Path(DEFAULT_FILE).exists():
-        why = "not read: App({...}) has tables, which are the whole configuration; App() would read the file"
+        yield (
+            f"{VARIABLE}{FILE_VARIABLE} = {named!r}: not read: the configuration is that of {instead}"
+        )
+    elif has_tables and not paths and Path(DEFAULT_FILE).exists():
+        why = (
+            "not read: App({...}) has tables, which are the whole configuration; App() would read "
+            "the file"
+        )
         yield f"{Path(DEFAULT_FILE).absolute()}: {why}"
 
 
-def _unread(settings: Settings, environ: Mapping[str, str]) -> Iterator[str]:
-    """Variables that look like ours, and that nobody reads. Their values may be secrets, and are
-    not shown.
+def _unread_variables(settings: Settings, environ: Mapping[str, str]) -> Iterator[str]:
+    """Warn of variables that look like ours and that nothing reads.
+
+    Their values may be secrets, so they are not shown.
     """
-    spelled: dict[str, str] | None = None
+    # Made only for the first such variable, because settings have thousands of spellings.
+    spellings: dict[str, str] | None = None
     for variable in environ:
-        rest = variable.upper().removeprefix(OURS)
-        if (
-            rest == variable.upper()
-            or variable.upper().startswith(PREFIX)
-            or _OF_KUBERNETES.fullmatch(rest)
-        ):
+        in_capitals = variable.upper()
+        if not in_capitals.startswith(OURS) or in_capitals.startswith(PREFIX):
+            continue
+        rest = in_capitals.removeprefix(OURS)
+        if _OF_KUBERNETES.fullmatch(rest):
             continue
         if variable == SERVERS_VARIABLE:
             if environ[variable] != settings.bootstrap_servers:
-                right = f"an application reads {PREFIX}KAFKA__BOOTSTRAP_SERVERS"
-                yield f"{VARIABLE}{variable}: not read: it is for commands such as `lag`; {right}"
+                yield (
+                    f"{VARIABLE}{variable}: not read: it is for commands such as `lag`; an "
+                    f"application reads {PREFIX}KAFKA__BOOTSTRAP_SERVERS"
+                )
             continue
         if variable in VARIABLES:
             continue
-        if spelled is None:
-            spelled = dict(_spellings(settings))
-        if near := spelled.get(re.sub("_+", "_", rest)):
-            meant = f"two underscores separate the parts of a setting's name: {near}"
-        elif close := did_you_mean(rest, [name.removeprefix(OURS) for name in VARIABLES]):
-            meant = f"did you mean {OURS}{close}?"
-        else:
-            meant = f"settings are named {PREFIX}SECTION__KEY, with two underscores"
-        yield f"{VARIABLE}{variable}: not read; {meant}"
+        if spellings is None:
+            spellings = dict(_spellings(settings))
+        yield f"{VARIABLE}{variable}: not read; {_meant_variable(rest, spellings)}"
+
+
+def _meant_variable(rest: str, spellings: Mapping[str, str]) -> str:
+    """Return which variable was probably meant by one whose name ends in *rest*."""
+    setting = spellings.get(re.sub("_+", "_", rest))
+    if setting is not None:
+        return f"two underscores separate the parts of a setting's name: {setting}"
+    close = did_you_mean(rest, [name.removeprefix(OURS) for name in VARIABLES])
+    if close is not None:
+        return f"did you mean {OURS}{close}?"
+    return f"settings are named {PREFIX}SECTION__KEY, with two underscores"
 
 
 def _spellings(settings: Settings) -> Iterator[tuple[str, str]]:
-    """The name of each setting with single underscores, and the variable that is read for it."""
+    """Return each setting's name with single underscores, and the variable that is read for it."""
     tables: list[tuple[tuple[str, ...], list[str]]] = [((), [*keys.KAFKA.keys, *SIDES])]
     tables += [((name,), list(section.keys)) for name, section in keys.PLAIN_SECTIONS.items()]
     tables += [(("kafka",), list(SIDES))]
     for kind, channels in (("incoming", settings.incoming), ("outgoing", settings.outgoing)):
         tables += [((kind, name), [*keys.CHANNEL_SECTIONS[kind].keys, *SIDES]) for name in channels]
-    # Of what fits two, the one with its section's name comes later, and counts.
+    # A name that fits two settings means the later one, which has the name of its section.
     for path, names in tables:
         for name in names:
             parts = [re.sub(r"[^A-Z0-9]", "_", part.upper()) for part in (*path, *name.split("."))]
@@ -110,45 +134,44 @@ def _spellings(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def shared_groups(channels: Iterable[IncomingSettings]) -> Iterator[str]:
-    """Channels that are members of one group, though each is meant for topics of its own."""
+    """Warn of channels that are members of one group, though each should have its own."""
     groups: dict[tuple[str, str], list[tuple[IncomingSettings, Subscription]]] = {}
     for channel in channels:
-        reads = subscription_of(channel.topics, channel.pattern, channel.assign)
-        if channel.group_id is not None and not isinstance(reads, Partitions):
+        subscription = subscription_of(channel.topics, channel.pattern, channel.assign)
+        if channel.group_id is not None and not isinstance(subscription, Partitions):
             group = (channel.group_id, str(channel.client.get("bootstrap_servers")))
-            groups.setdefault(group, []).append((channel, reads))
+            groups.setdefault(group, []).append((channel, subscription))
     for members in groups.values():
-        first = members[0][0]
-        place = members[0][0].place("group_id", members[0][0].group_id)
-        if any(reads != members[0][1] for _, reads in members):
-            who = _named([channel.name for channel, _ in members])
-            why = "whenever one of them joins or leaves, all of them let go of their partitions"
-            what = f"{who} are members of one group and read different topics: {why}"
-            yield f"{place}: {what}; give each channel a group_id of its own"
-        for (one, reads), (other, others) in combinations(members, 2):
-            if topic := _common(reads, others):
+        first_channel, first_subscription = members[0]
+        place = first_channel.place("group_id", first_channel.group_id)
+        if any(subscription != first_subscription for _, subscription in members):
+            names = _listed([channel.name for channel, _ in members])
+            yield (
+                f"{place}: give each channel a group_id of its own: {names} are members of one group "
+                "and read different topics, so all give up their partitions when one joins or leaves"
+            )
+        for (one, one_reads), (other, other_reads) in combinations(members, 2):
+            topic = _common_topic(one_reads, other_reads)
+            if topic is not None:
                 yield (
-                    f"{first.place('group_id', first.group_id)}: {_named([one.name, other.name])} are members of one "
-                    f"group and both read {topic}: each record goes to one of them; give each a group_id of its own"
+                    f"{place}: give each channel a group_id of its own: "
+                    f"{_listed([one.name, other.name])} are members of one group and both read "
+                    f"{topic}, so each record goes to only one of them"
                 )
 
 
-def _common(one: Subscription, other: Subscription) -> str | None:
-    """A topic that both read; None: none that is known."""
+def _common_topic(one: Subscription, other: Subscription) -> str | None:
+    """Return a topic that both read, as text; None if none is known."""
     if isinstance(one, Pattern) and one == other:
-        return f"what fits {one.regex!r}"
-    return next(
-        (
-            f"topic {name!r}"
-            for name in (*one.topics, *other.topics)
-            if one.reads(name) and other.reads(name)
-        ),
-        None,
-    )
+        return f"topics that match {one.regex!r}"
+    for name in (*one.topics, *other.topics):
+        if one.reads(name) and other.reads(name):
+            return f"topic {name!r}"
+    return None
 
 
-def _named(names: Sequence[str]) -> str:
-    shown = [repr(name) for name in names[:CHANNELS_NAMED]]
-    if len(names) > CHANNELS_NAMED:
-        shown.append(f"{len(names) - CHANNELS_NAMED} more")
+def _listed(names: Sequence[str]) -> str:
+    shown = [repr(name) for name in names[:MOST_CHANNELS_NAMED]]
+    if len(names) > MOST_CHANNELS_NAMED:
+        shown.append(f"{len(names) - MOST_CHANNELS_NAMED} more")
     return f"channels {', '.join(shown[:-1])} and {shown[-1]}"

@@ -1,8 +1,8 @@
-"""Settings that have no effect beside the others, or not all of it. Pure.
+"""Warns of settings that have no effect next to the others. Pure.
 
-They are told, and no error: environments switch a strategy by a variable, and its table stays in
-the file. A default in ``[kafka]`` need not fit all channels: of tables and of numbers only the
-channel's own are told. A number that only repeats the default is not told.
+They are no errors: a variable may switch to another strategy while the table of the first one stays
+in the file. A default in ``[kafka]`` need not fit all channels, so of tables and numbers only the
+channel's own are reported. A number that repeats the default is not reported.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from reactive_kafka.config.keys import OUTGOING
 from reactive_kafka.formats.format_names import REGISTERED_FORMATS
 
 NEED_COMMITS = ("dead-letter-queue", "pause-partition")
-"""What ``on_poison`` cannot do in a channel that commits nothing."""
+"""The values of ``on_poison`` that have no effect in a channel that commits nothing."""
 RETRIES = "delayed-retry-topic"
 
 
@@ -23,32 +23,34 @@ def _of_commits(view: View) -> Contradictions:
         why = f'has no effect: it goes with commit_strategy = "latest", and it is "{strategy}"'
         yield ("commit_latest_unsafe", *COMMITS), why
     if view["keep_out_of_order_acks"] and strategy == "ignore":
-        why = 'has no effect: kept acks are stored with a committed position, and with commit_strategy = "ignore" '
-        yield ("keep_out_of_order_acks", *COMMITS), why + "there is none"
-    # The client that reads retry topics commits, whatever this does.
-    if strategy == "ignore" and not _may_delay(view):
+        why = (
+            "has no effect: kept acks are stored with a committed position, and with "
+            'commit_strategy = "ignore" there is none'
+        )
+        yield ("keep_out_of_order_acks", *COMMITS), why
+    # The client that reads retry topics commits even if the channel does not.
+    if strategy == "ignore" and not _may_delay_retries(view):
         why = 'has no effect: with commit_strategy = "ignore" nothing is committed'
         if view.differs("commit_interval") and not view["enable_auto_commit"]:
             yield ("commit_interval", *COMMITS), why
         if view.differs("max_uncommitted"):
             yield ("max_uncommitted", *COMMITS), why
-    if (
-        view["commit_every"] is not None
-        and view.differs("commit_every")
-        and strategy not in ("throttled", "checkpoint")
-    ):
-        how = {"latest": "commits at each ack", "ignore": "commits nothing"}.get(
-            strategy, "says itself when to commit"
+    is_given = view["commit_every"] is not None and view.differs("commit_every")
+    if is_given and strategy not in ("throttled", "checkpoint"):
+        when = {"latest": "commits at each ack", "ignore": "commits nothing"}.get(
+            strategy, "decides itself when to commit"
         )
-        yield ("commit_every", *COMMITS), f'has no effect: commit_strategy = "{strategy}" {how}'
+        yield ("commit_every", *COMMITS), f'has no effect: commit_strategy = "{strategy}" {when}'
     if strategy != "checkpoint" and view.own_inside("checkpoint"):
         why = f'has no effect: it goes with commit_strategy = "checkpoint", and it is "{strategy}"'
         yield (*inside("checkpoint"), *COMMITS), why
 
 
-def _may_delay(view: View) -> bool:
+def _may_delay_retries(view: View) -> bool:
+    """Return whether a strategy of the channel may write to retry topics."""
     strategies = [view["failure_strategy"], *values_of(view.inside("failure_routes")).values()]
-    return any(one == RETRIES or ":" in one for one in strategies)
+    # A strategy of the user's own, "module:object", may do anything.
+    return any(strategy == RETRIES or ":" in strategy for strategy in strategies)
 
 
 def _of_poison(view: View) -> Contradictions:
@@ -59,49 +61,52 @@ def _of_poison(view: View) -> Contradictions:
     if view.commit_strategy != "ignore":
         return
     why = 'has no effect: with commit_strategy = "ignore" no record ever becomes poison'
-    if (
-        view.differs("unprocessed_record_max_age") and age and not view["restart.max_attempts"]
-    ):  # restarts look at it too
+    # Restarts use the age, too.
+    if view.differs("unprocessed_record_max_age") and age and not view["restart.max_attempts"]:
         yield ("unprocessed_record_max_age", *COMMITS), why
-    # The channel says both itself: what [kafka] says of all channels is meant for those that
-    # commit.
-    is_meant = not (view.own("commit_strategy") or view.own("enable_auto_commit"))
-    if age and (view.differs("on_poison") or (is_meant and view["on_poison"] in NEED_COMMITS)):
+    # If the channel chooses its commit strategy itself, the on_poison in [kafka] is meant for the
+    # channels that commit.
+    inherits_strategy = not (view.own("commit_strategy") or view.own("enable_auto_commit"))
+    inherits_both = inherits_strategy and view["on_poison"] in NEED_COMMITS
+    if age and (view.differs("on_poison") or inherits_both):
         yield ("on_poison", *COMMITS), why
 
 
 def _of_attempts(view: View) -> Contradictions:
-    for table, at_least, why in (
-        # Decorators are read after this, and may ask for more calls, whose waits these are.
-        (
-            "retry",
-            2,
-            "has no effect without retry= of a decorator: retry.max_attempts = 1 is one call, and no wait",
-        ),
-        ("restart", 1, "has no effect: restart.max_attempts = 0 lets a failed channel stay down"),
-    ):
-        if view[f"{table}.max_attempts"] < at_least:
-            keys = (
-                "backoff",
-                "max_backoff",
-                *(("jitter", "never", "only") if table == "retry" else ()),
+    if view["retry.max_attempts"] < 2:
+        keys = ("backoff", "max_backoff", "jitter", "never", "only")
+        names = [f"retry.{key}" for key in keys if view.differs(f"retry.{key}")]
+        if names:
+            # Decorators are read later, and may ask for more calls. Then these settings count.
+            yield (
+                (*names, "retry.max_attempts"),
+                "has no effect without retry= of a decorator: retry.max_attempts = 1 is one call, "
+                "and no wait",
             )
-            names = [name for key in keys if view.differs(name := f"{table}.{key}")]
-            if names:
-                yield (*names, f"{table}.max_attempts"), why
+    if view["restart.max_attempts"] < 1:
+        keys = ("backoff", "max_backoff")
+        names = [f"restart.{key}" for key in keys if view.differs(f"restart.{key}")]
+        if names:
+            yield (
+                (*names, "restart.max_attempts"),
+                "has no effect: with restart.max_attempts = 0 a failed channel stays stopped",
+            )
 
 
 def _of_spark(view: View) -> Contradictions:
     if view.is_spark and view.differs("concurrency_per_partition"):
-        why = "has no effect: it counts handlers, and a spark table has jobs (spark.max_concurrent_jobs)"
-        yield ("concurrency_per_partition", *inside("spark")), why
+        yield (
+            ("concurrency_per_partition", *inside("spark")),
+            "has no effect: it limits handlers, and Spark jobs are limited by "
+            "spark.max_concurrent_jobs",
+        )
     if view.differs("spark.batch_max_bytes") and view["spark.mode"] == "ranges":
         why = 'has no effect: with spark.mode = "ranges" no bytes are counted'
         yield ("spark.batch_max_bytes", "spark.mode"), why
 
 
 def _of_http(view: View) -> Contradictions:
-    # app.asgi, inside of another application, still has the token and the hosts.
+    # app.asgi, mounted in another application, still uses the token and the hosts.
     if not view["enabled"]:
         yield ("host", "port"), "has no effect: enabled = false"
 
@@ -127,8 +132,7 @@ def _of_order(view: View) -> Contradictions:
 
 
 def _of_security(view: View) -> Contradictions:
-    # Without a security.protocol at all this is an error: whoever writes a password expects it to
-    # be asked for.
+    # Without any security.protocol this is an error, see checks._security.
     protocol = view["security_protocol"]
     if protocol in ("PLAINTEXT", "SSL"):
         yield SASL, f"has no effect: security.protocol is {protocol}, which has no SASL"
@@ -157,7 +161,12 @@ def _of_schemas(view: View) -> Contradictions:
 
 UNUSED_BY_CLIENTS = (_of_security, _of_schemas)
 UNUSED_BY_INCOMING = (
-    *(_of_commits, _of_poison, _of_order, _of_attempts, _of_spark, revocations),
+    _of_commits,
+    _of_poison,
+    _of_order,
+    _of_attempts,
+    _of_spark,
+    revocations,
     *UNUSED_BY_CLIENTS,
 )
 UNUSED_BY_HTTP = (_of_http,)

@@ -199,12 +199,12 @@ def test_problems_name_the_line_of_the_file() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("mp:\n  a: 1\n  a: 2\n", "line 3: a stands in line 2 too"),
-        ("mp: {a: 1, a: 2}\n", "line 1: a stands in line 1 too"),
+        ("mp:\n  a: 1\n  a: 2\n", "line 3: a is in line 2, too"),
+        ("mp: {a: 1, a: 2}\n", "line 1: a is in line 1, too"),
         ("mp:\n  a: [\n", "line 3: not YAML: "),
         ("mp:\n  ? [a]\n  : 1\n", "line 2: expected a name as key"),
         ("mp: 1\n---\n[a]\n", "line 3: expected tables such as mp: at the top"),
-        ("mp:\n  a: &a\n    b: *a\n", "an alias inside of what it stands for"),
+        ("mp:\n  a: &a\n    b: *a\n", "an alias inside of what it names"),
         ("mp: " + "{a: " * 70 + "}" * 70, "nested too deeply"),
         ("mp: &m {<<: x}", "not YAML: "),
     ],
