@@ -13,9 +13,9 @@ import anyio
 from reactive_kafka.broker.client import Consumer
 from reactive_kafka.broker.transactional import TransactionId
 from reactive_kafka.channel.caught_up import CatchUp
+from reactive_kafka.channel.client_roles import ClientRole, is_exact, starts_of
 from reactive_kafka.channel.connection import Connection
-from reactive_kafka.channel.signals import ChannelSignals, ClientSignals
-from reactive_kafka.channel.spec import Role, is_exact, starts_of
+from reactive_kafka.channel.session_signals import ChannelSignals, ClientSignals
 from reactive_kafka.commit.every import every_of
 from reactive_kafka.commit.metadata.pending import MetadataPolicy, PendingCommit
 from reactive_kafka.commit.tracker import OffsetTracker
@@ -40,7 +40,7 @@ from reactive_kafka.verdicts.partition import verdicts_of
 class ChannelConsumer:
     """One client of a channel, from its start until it is closed."""
 
-    def __init__(self, role: Role, shared: ClientParts, signals: ChannelSignals) -> None:
+    def __init__(self, role: ClientRole, shared: ClientParts, signals: ChannelSignals) -> None:
         hook = shared.hook
         reader = shared.reader
         if role.is_for_retries and not hook.covers_retries:

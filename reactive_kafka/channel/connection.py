@@ -11,7 +11,7 @@ from math import inf
 from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.client import Consumer
 from reactive_kafka.channel.reach import Reach
-from reactive_kafka.channel.signals import ClientSignals
+from reactive_kafka.channel.session_signals import ClientSignals
 from reactive_kafka.channel.stable import StableOffsets
 from reactive_kafka.config.checks import GroupTimes
 from reactive_kafka.config.schema import IncomingSettings

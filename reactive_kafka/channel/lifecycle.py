@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 
-from reactive_kafka.channel.session import ChannelSession, channel_facts, partition_facts
-from reactive_kafka.channel.spec import ChannelSpec, ChannelTotals
+from reactive_kafka.channel.blueprint import ByIteration, ChannelBlueprint
+from reactive_kafka.channel.channel_facts import channel_facts, partition_facts
+from reactive_kafka.channel.channel_session import ChannelSession
 from reactive_kafka.channel.status import ChannelStatus
 from reactive_kafka.channel.switch import Switch
+from reactive_kafka.channel.totals import ChannelTotals
 from reactive_kafka.delivery.lanes import Pauses
 from reactive_kafka.delivery.limit import Bucket
 from reactive_kafka.errors import ChannelClosedError, text_of
@@ -29,12 +31,15 @@ class ChannelLifecycle:
     ``Channel``.
     """
 
-    def __init__(self, spec: ChannelSpec) -> None:
-        self.spec = spec
-        self.settings = spec.settings
-        self.name = spec.settings.name
-        self._clock = spec.services.clock
-        self._observer = spec.services.observer
+    def __init__(self, blueprint: ChannelBlueprint) -> None:
+        self.blueprint = blueprint
+        self.settings = blueprint.settings
+        self.name = blueprint.settings.name
+        self.services = blueprint.services
+        # The application iterates over it; no worker takes its records.
+        self.is_iterated = isinstance(blueprint.consumption, ByIteration)
+        self._clock = blueprint.services.clock
+        self._observer = blueprint.services.observer
         rate = self.settings.rate_limit
         self._totals = ChannelTotals(limit=None if rate is None else Bucket(rate.per_second))
         self.status = ChannelStatus(self.settings, self._clock, self._observer)
@@ -47,7 +52,7 @@ class ChannelLifecycle:
 
     def _new_session(self) -> ChannelSession:
         return ChannelSession(
-            self.spec,
+            self.blueprint,
             self._totals,
             self.status,
             fail=self.fail,
@@ -114,10 +119,10 @@ class ChannelLifecycle:
 
     async def _close_store(self) -> None:
         """Close the checkpoint store; an error or a timeout is reported."""
-        if self.spec.checkpoint is None:
+        store = self.blueprint.positions.store
+        if store is None:
             return
-        close = self.spec.checkpoint.store.close
-        error = await outcome_of(close, f"close the store of {self.name}", STORE_CLOSED_S)
+        error = await outcome_of(store.close, f"close the store of {self.name}", STORE_CLOSED_S)
         if error is not None:
             self.tell_end_failed("closing the checkpoint store", error)
 
@@ -247,7 +252,7 @@ class ChannelLifecycle:
         # settled its record, and no record behind it may be handled by a process that is about to
         # end.
         self.session.clients.take_nothing_new()
-        self.spec.services.exit(reason)
+        self.services.exit(reason)
 
     @property
     def is_ready(self) -> bool:

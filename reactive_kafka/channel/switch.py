@@ -70,7 +70,7 @@ class Switch:
 
         is_inside = _is_called_from(channel.name, channel.session.workers)
         handle = self._context.copy().run(
-            channel.spec.services.tasks.start, run, f"{what} of {channel.name}", fails
+            channel.services.tasks.start, run, f"{what} of {channel.name}", fails
         )
         # The application has ended.
         if handle is None:
@@ -86,7 +86,7 @@ class Switch:
         if status.is_ending or status.state == "stopped":
             return
         status.stop_for(BY_APPLICATION)
-        deadline = channel.spec.services.clock.monotonic() + channel.settings.drain_timeout_s
+        deadline = channel.services.clock.monotonic() + channel.settings.drain_timeout_s
         # Every step is taken, whatever those before it raise.
         async with AsyncExitStack() as steps:
             steps.callback(channel.has_stopped)

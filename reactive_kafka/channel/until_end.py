@@ -8,9 +8,9 @@ import asyncio
 from math import inf
 
 from reactive_kafka.broker.client import GroupHasMembersError
+from reactive_kafka.channel.channel_session import ChannelSession
 from reactive_kafka.channel.clients import ChannelConsumer
 from reactive_kafka.channel.lifecycle import ChannelLifecycle
-from reactive_kafka.channel.session import ChannelSession
 from reactive_kafka.channel.switch import BY_APPLICATION
 from reactive_kafka.errors import BrokerError, CommitStrategyError
 from reactive_kafka.observe.events import RangeBeyondEnd
@@ -38,8 +38,8 @@ class UntilEnd:
     def __init__(self, channel: ChannelLifecycle) -> None:
         self.name = channel.name
         self._channel = channel
-        self._clock = channel.spec.services.clock
-        self._observer = channel.spec.services.observer
+        self._clock = channel.services.clock
+        self._observer = channel.services.observer
         # They exist.
         self._has_topics = False
         self._idle_since = inf

@@ -10,8 +10,8 @@ from reactive_kafka.config.load import read_retry
 from reactive_kafka.config.schema import AckMode
 from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.errors import ConfigError
-from reactive_kafka.handlers.functions import is_coroutine
-from reactive_kafka.handlers.matches import Incoming, When
+from reactive_kafka.handlers.decorations import IncomingDecoration, When
+from reactive_kafka.handlers.introspection import is_coroutine
 from reactive_kafka.handlers.middleware import Layers
 from reactive_kafka.handlers.signature import name_and_place
 
@@ -62,7 +62,7 @@ def incoming_of(
     when: When | None,
     layers: Layers,
     who: str = "@app.incoming",
-) -> Incoming:
+) -> IncomingDecoration:
     """What ``@app.incoming(channel, ack=, retry=, when=)`` says, of an application or router with
     these layers.
 
@@ -77,7 +77,7 @@ def incoming_of(
         raise ConfigError(
             f"{who}({channel!r}, when={when!r}): it {what}: give a plain one of the Message"
         )
-    return Incoming(channel, mode, _retry_settings(channel, retry, who), when, layers)
+    return IncomingDecoration(channel, mode, _retry_settings(channel, retry, who), when, layers)
 
 
 def shows_corrupt(channel: str, payload: Any, corrupt: Any) -> bool:

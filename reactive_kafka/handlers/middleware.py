@@ -11,9 +11,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from reactive_kafka.errors import ConfigError
-from reactive_kafka.handlers.functions import is_coroutine, owner_of
+from reactive_kafka.handlers.introspection import is_coroutine, owner_of
 from reactive_kafka.handlers.parameters import REST, bound_by_name
-from reactive_kafka.handlers.signature import HandlerSpec, Shape, name_and_place, name_of_handler
+from reactive_kafka.handlers.signature import (
+    HandlerFunction,
+    Shape,
+    name_and_place,
+    name_of_handler,
+)
 from reactive_kafka.outgoing.channel import AroundSend
 from reactive_kafka.outgoing.outputs import Put
 from reactive_kafka.records import Record
@@ -174,22 +179,21 @@ def _is_part(passed: Any, given: Any) -> bool:
     )
 
 
-def takes_message(handler: HandlerSpec) -> bool:
-    """Whether the call of a handler, with what is around it, is made with the message and not with
-    the payload.
+def takes_message(handler: HandlerFunction, middleware: Sequence[Middleware]) -> bool:
+    """Return whether a handler in its middleware is called with the message.
+
+    A handler that takes the payload is, if it has middleware: that gets the message.
     """
-    return handler.shape is Shape.MESSAGE or (
-        handler.shape is Shape.PAYLOAD and bool(handler.middleware)
-    )
+    if handler.shape is Shape.PAYLOAD:
+        return bool(middleware)
+    return handler.shape is Shape.MESSAGE
 
 
-def in_middleware(handler: HandlerSpec, call: Call) -> Call:
-    """*call*, which takes what the handler takes, with the handler's middleware around it."""
-    if not handler.middleware:
+def in_middleware(handler: HandlerFunction, middleware: Sequence[Middleware], call: Call) -> Call:
+    """Return *call*, which takes what the handler takes, with the middleware around it."""
+    if not middleware:
         return call
-    return layered(
-        handler.middleware, _with_payload(call) if handler.shape is Shape.PAYLOAD else call
-    )
+    return layered(middleware, _with_payload(call) if handler.shape is Shape.PAYLOAD else call)
 
 
 def _with_payload(call: Call) -> Call:
@@ -199,12 +203,17 @@ def _with_payload(call: Call) -> Call:
     return called
 
 
-def generating(handler: HandlerSpec, *, has_emitters: bool = False) -> Call:
-    """A call that gives what runs the generator, with its middleware around that, where what it
-    yields is sent.
+def generating(
+    handler: HandlerFunction, middleware: Sequence[Middleware], *, has_emitters: bool = False
+) -> Call:
+    """Return a call that does not run the generator, but returns what runs it.
 
-    Where the application *has_emitters* it raises if a send was dropped, before what it yields next
-    is sent.
+    That is called where the values are sent. The middleware is around the run, and not around
+    making the generator.
+
+    Args:
+        has_emitters: The application has emitters. The run raises if a send was not awaited, before
+            the next value is sent.
     """
     who = f"handler {handler.name}"
 
@@ -220,7 +229,7 @@ def generating(handler: HandlerSpec, *, has_emitters: bool = False) -> Call:
             finally:
                 await values.aclose()
 
-        call = in_middleware(handler, pull)
+        call = in_middleware(handler, middleware, pull)
         result = await (checking(call, who) if has_emitters else call)(given)
         # Of a middleware: sent as if it were yielded.
         if result is not None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from reactive_kafka.handlers.dependencies.depends import EXAMPLE, Depends, Need, depends_in
-from reactive_kafka.handlers.functions import resolved
+from reactive_kafka.handlers.introspection import resolved
 
 Function = Callable[..., Any]
 

@@ -1,12 +1,11 @@
-"""What an application is declared with, in one module or in many: decorators, hooks, emitters,
-routers.
-"""
+"""The decorators of applications and routers, and routers themselves."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, TypeVar
 
 from reactive_kafka.config.keys import INCOMING, OUTGOING, Section
@@ -21,14 +20,13 @@ from reactive_kafka.handlers.arguments import (
     incoming_of,
     shows_corrupt,
 )
-from reactive_kafka.handlers.calls import HookSet, hook_into
-from reactive_kafka.handlers.jobs import JobDecorators
+from reactive_kafka.handlers.declared import Declared
+from reactive_kafka.handlers.declared_hooks import hook_into
+from reactive_kafka.handlers.declared_jobs import JobOwner, declared_job, job_owner
 from reactive_kafka.handlers.middleware import Layers, Middleware, around_send, check_middleware
-from reactive_kafka.handlers.registry import Registry
+from reactive_kafka.handlers.schedules import Schedule, cron, every
 from reactive_kafka.outgoing.emitter import Emitter
-from reactive_kafka.outgoing.memory import Target
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.tasks import HomeLoop
 from reactive_kafka.verdicts.message import Message
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -64,70 +62,8 @@ _ELSEWHERE = {
 }
 """What other libraries call it -> what to write here."""
 
-NOTHING_DECLARED = (
-    "the application has no handler, source or hook: is the module that declares them imported?"
-)
 
-
-class Declared:
-    """What was declared: by an application and by the routers that it includes, or by a router that
-    nobody includes.
-
-    Args:
-        owner: The application or router.
-        check: Called with each decoration that takes effect at the next start; raises where none
-            may be made now.
-        check_emitter: Called with the channel of an emitter; ConfigError: there is none, as far as
-            is known by now.
-        outgoing: What writes to a channel. ChannelClosedError: nothing does now.
-    """
-
-    def __init__(
-        self,
-        owner: Declarations,
-        check: Callable[[str], None],
-        check_emitter: Callable[[str], None],
-        outgoing: Callable[[str], tuple[Target, HomeLoop]],
-    ) -> None:
-        self.emitters: dict[str, list[Emitter]] = {}
-        self.registry = Registry(self.emitters)
-        self.hooks = HookSet()
-        self.owner = owner
-        self.check = check
-        self.check_emitter = check_emitter
-        self.outgoing = outgoing
-        # Of whoever includes it, which has everything since.
-        self._home: Declared | None = None
-
-    @property
-    def whole(self) -> Declared:
-        """That of the application, as far as anybody includes this."""
-        return self if self._home is None else self._home.whole
-
-    @property
-    def warning(self) -> str | None:
-        """That nothing was declared, where a process is to run it: then hardly anything could take
-        a record.
-        """
-        hooks = self.hooks
-        registry = self.registry
-        is_used = registry.registrations or registry.spark or self.emitters or hooks.are_there
-        return None if is_used else NOTHING_DECLARED
-
-    def join(self, home: Declared) -> None:
-        """Be part of *home*, which has everything from now on. ConfigError: it cannot have all of
-        it.
-        """
-        for name in self.emitters:
-            home.check_emitter(name)
-        home.registry.take(self.registry)
-        home.hooks.take(self.hooks)
-        for name, emitters in self.emitters.items():
-            home.emitters.setdefault(name, []).extend(emitters)
-        self._home = home
-
-
-class Declarations(JobDecorators):
+class Decorators:
     """The decorators of applications and routers."""
 
     def __init__(self, declared: Declared) -> None:
@@ -202,12 +138,12 @@ class Declarations(JobDecorators):
             RuntimeError: The application is running.
         """
         declared = self._decorating("incoming", channel, given=configured)
-        decorated = incoming_of(channel, ack, retry, when, self._layers)
+        decoration = incoming_of(channel, ack, retry, when, self._layers)
 
         def decorate(function: F) -> F:
-            entry = declared.registry.of(function)
-            entry.look(sys._getframe(1))
-            entry.incoming.append(decorated)
+            entry = declared.functions.entry_of(function)
+            entry.read_signature(sys._getframe(1))
+            entry.incoming.append(decoration)
             return function
 
         return decorate
@@ -219,7 +155,7 @@ class Declarations(JobDecorators):
         declared = self._decorating("outgoing", channel, OUTGOING, configured)
 
         def decorate(function: F) -> F:
-            entry = declared.registry.of(function)
+            entry = declared.functions.entry_of(function)
             entry.outgoing.append(channel)
             entry.layers = entry.layers or self._layers
             return function
@@ -256,7 +192,7 @@ class Declarations(JobDecorators):
 
         def decorate(function: F) -> F:
             check_spark_function(function, channel)
-            declared.registry.add_spark(channel, SparkDecoration(function, payload, show_corrupt))
+            declared.functions.add_spark(channel, SparkDecoration(function, payload, show_corrupt))
             return function
 
         return decorate
@@ -340,6 +276,67 @@ class Declarations(JobDecorators):
         """
         return hook_into(self._decorating("on_caught_up", channel).hooks.caught_up, channel)
 
+    def every(self, interval: str | float, *, on: str | None = None) -> Callable[[Hook], Hook]:
+        """Call the function (no arguments, async or not) again and again while the application
+        runs.
+
+        It never runs twice at once: what is due while it runs is left out. What it raises is told,
+        and it goes on.
+
+        Args:
+            interval: Between two calls: ``"500ms"``, ``"1m"``, ``"1h"``, or seconds. The first call
+                is one interval after the start.
+            on: A partition of a channel, ``"orders:0"``, or ``"orders:topic:0"`` where it reads
+                several topics: only the member of the group that has it calls, at multiples of the
+                    interval since 1970. None: each process.
+
+        Raises:
+            ConfigError: An argument is wrong, or the function cannot be called without one.
+            RuntimeError: The application is running.
+        """
+        who = f"@app.every({interval!r})"
+        owner = job_owner(who, on)
+        make = partial(every, who, interval, is_shared=owner is not None)
+        return self._clocked("every", who, make, owner)
+
+    def cron(
+        self, expression: str, *, on: str | None = None, tz: str = "UTC"
+    ) -> Callable[[Hook], Hook]:
+        """Call the function at the times of a cron expression: ``"0 3 * * *"``; everything else as
+        with ``every``.
+
+        Args:
+            expression: Minute, hour, day of the month, month, day of the week; a sixth field before
+                them: second.
+            on: As with ``every``.
+            tz: The time zone of the expression: ``"UTC"``, ``"Europe/Berlin"``.
+
+        Raises:
+            ConfigError: An argument is wrong, or the function cannot be called without one.
+            RuntimeError: The application is running.
+            MissingExtraError: cronsim is not installed.
+        """
+        who = f"@app.cron({expression!r})"
+        owner = job_owner(who, on)
+        return self._clocked("cron", who, partial(cron, who, expression, tz), owner)
+
+    def _clocked(
+        self,
+        decorator: str,
+        who: str,
+        make_schedule: Callable[[], Schedule],
+        owner: JobOwner | None,
+    ) -> Callable[[Hook], Hook]:
+        jobs = self._decorating(decorator).hooks.jobs
+        # Called now for its errors: an argument is refused where it is written, not at the start.
+        make_schedule()
+
+        def decorate(function: Hook) -> Hook:
+            jobs.append(declared_job(who, function, make_schedule, owner))
+            return function
+
+        return decorate
+
     def emitter(self, channel: str) -> Emitter:
         """What sends values to an outgoing channel from anywhere; the same object each time.
 
@@ -380,7 +377,7 @@ class Declarations(JobDecorators):
         router._layers.outer = self._layers
 
 
-class Router(Declarations):
+class Router(Decorators):
     """Handlers, sources, hooks and emitters in a module of their own, which an application
     includes.
 

@@ -1,7 +1,7 @@
 """What a handler's signature asks for, decided once.
 
 It is read twice: when the function is decorated (the parameters, and the annotations as far as they
-resolve by then), and by :meth:`HandlerDraft.spec` at start-up, when everything that they name
+resolve by then), and by :meth:`HandlerDraft.to_function` at start-up, when everything that they name
 exists.
 """
 
@@ -18,7 +18,7 @@ from typing import Annotated, Any
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.formats.wanted import name_of, parts_of
 from reactive_kafka.handlers.dependencies.depends import EXAMPLE, Need
-from reactive_kafka.handlers.functions import (
+from reactive_kafka.handlers.introspection import (
     code_of,
     is_async_generator,
     is_coroutine,
@@ -66,29 +66,26 @@ class Shape(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class HandlerSpec:
-    """How a handler is called, and with what."""
+class HandlerFunction:
+    """A handler, and what its signature says about how it is called."""
 
     function: Handler
     # Module and qualified name, for logs and errors.
     name: str
+    # What it is called with.
     shape: Shape
-    # That a value is decoded into; Any if the handler does not say.
+    # The type that a value is decoded into. Any: the annotation names none.
     payload_type: Any
-    # It is called on the loop, and returns an awaitable. Others run in a worker thread; if a plain
-    # wrapper stands around an async function, that call may return an awaitable all the same, which
-    # is awaited on the loop.
+    # True: it is called on the loop, and returns an awaitable. False: it runs in a worker thread.
+    # A plain wrapper around an async function is called in a thread, too. The awaitable that it
+    # returns is awaited on the loop.
     is_async: bool
-    # Its call, on the loop too, returns an async generator instead, whose values are sent.
+    # Its call returns an async generator, on the loop, whose values are sent.
     yields: bool = False
-    # As annotated; Any if that says nothing.
+    # What it returns, as annotated. Any: it has no annotation that can be read.
     returns: Any = Any
-    # What it is called with besides, by name.
+    # The parameters that dependencies fill. They are given by name.
     needs: tuple[Need, ...] = ()
-    # Around each call, the first outermost; it takes the message or the batch.
-    middleware: tuple[Handler, ...] = ()
-    # Around each record that is sent of what it makes.
-    send_middleware: tuple[Handler, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +101,14 @@ class HandlerDraft:
     # Parameters -> annotations: dependencies, or still text.
     asked: Mapping[str, Any] = field(default_factory=dict)
 
-    def spec(self, sends: bool = False) -> HandlerSpec:
-        """How the handler is called, or a ConfigError; *sends*: the function also has an
-        ``@app.outgoing``.
+    def to_function(self, sends: bool = False) -> HandlerFunction:
+        """Resolve the annotations that are left, and return how the handler is called.
+
+        Args:
+            sends: The function has an ``@app.outgoing``, too.
+
+        Raises:
+            ConfigError: The signature is not one of a handler.
         """
         yields = is_async_generator(self.function)
         if yields and not sends:
@@ -115,17 +117,16 @@ class HandlerDraft:
         annotation = self._resolved(self.parameter, self.annotation)
         needs = needs_of({name: self._resolved(name, one) for name, one in self.asked.items()})
         _check(self.function, [need.parameter for need in needs])
-        is_async = yields or is_coroutine(self.function)
-        name = name_of_handler(self.function)
-        returns = resolved(self.returns, self.function)
-        return HandlerSpec(
+        shape, payload_type = _shape_of(annotation, self.function)
+        return HandlerFunction(
             self.function,
-            name,
-            *_shape_of(annotation, self.function),
-            is_async,
-            yields,
-            returns,
-            needs,
+            name_of_handler(self.function),
+            shape,
+            payload_type,
+            is_async=yields or is_coroutine(self.function),
+            yields=yields,
+            returns=resolved(self.returns, self.function),
+            needs=needs,
         )
 
     def _resolved(self, parameter: str, annotation: Any) -> Any:
@@ -177,7 +178,7 @@ def draft_handler(
         del asked[first]
     _check(function, asked)
     parameter = record_parameter(function)
-    # Names that come later: spec() tries again, and reports what is still wrong with the parameter.
+    # Names that come later: to_function() tries again, and reports what is still wrong with the parameter.
     annotation = resolved(parameter.annotation, function, local_names)
     if not isinstance(annotation, str):
         _shape_of(annotation, function)

@@ -8,8 +8,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from reactive_kafka.handlers.signature import Handler, HandlerSpec
-from reactive_kafka.handlers.spec import AppSpec, IncomingSpec
+from reactive_kafka.handlers.signature import Handler, HandlerFunction
+from reactive_kafka.planning.plans import AppPlan, HandlerPlan
 from reactive_kafka.verdicts.batch import Batch
 from reactive_kafka.verdicts.message import Message
 
@@ -75,22 +75,22 @@ class Spies:
         """Forget all of them, with their calls."""
         self._spies.clear()
 
-    def put(self, spec: AppSpec) -> AppSpec:
-        """The same with each handler watched. They know no more than before: nothing else of them
-        is looked at.
-        """
-        incoming = {name: self._watched(name, channel) for name, channel in spec.incoming.items()}
-        memory = {name: self._watched(name, channel) for name, channel in spec.memory.items()}
-        return replace(spec, incoming=incoming, memory=memory)
+    def put(self, plan: AppPlan) -> AppPlan:
+        """Return the plan with a spy on each handler. The spies know no calls yet."""
+        incoming = {
+            name: replace(channel, handlers=self._watched(name, channel.handlers))
+            for name, channel in plan.incoming.items()
+        }
+        memory = {
+            name: replace(channel, handlers=self._watched(name, channel.handlers))
+            for name, channel in plan.memory.items()
+        }
+        return replace(plan, incoming=incoming, memory=memory)
 
-    def _watched(self, channel: str, spec: IncomingSpec) -> IncomingSpec:
-        handler = None if spec.handler is None else self._spied(channel, spec.handler)
-        branches = tuple(
-            replace(one, handler=self._spied(channel, one.handler)) for one in spec.branches
-        )
-        return replace(spec, handler=handler, branches=branches)
+    def _watched(self, channel: str, handlers: tuple[HandlerPlan, ...]) -> tuple[HandlerPlan, ...]:
+        return tuple(replace(plan, handler=self._spied(channel, plan.handler)) for plan in handlers)
 
-    def _spied(self, channel: str, handler: HandlerSpec) -> HandlerSpec:
+    def _spied(self, channel: str, handler: HandlerFunction) -> HandlerFunction:
         function = handler.function
         spy = next((spy for spy in self._spies if spy.function == function), None)
         if spy is None:
@@ -99,7 +99,7 @@ class Spies:
         return replace(handler, function=_watching(channel, handler, spy.calls))
 
 
-def _watching(channel: str, handler: HandlerSpec, calls: list[HandlerCall]) -> Handler:
+def _watching(channel: str, handler: HandlerFunction, calls: list[HandlerCall]) -> Handler:
     """A function that is called as the handler is, and notes each call."""
     function = handler.function
 

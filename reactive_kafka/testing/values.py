@@ -61,12 +61,13 @@ def _encoder(app: App, settings: IncomingSettings | None, topic: str) -> Encoder
     schemas = Schemas(settings.name)
     schema = settings.schema
     channel = app.plan.incoming[settings.name]
-    schemas.connect(None if channel.schemas is None else channel.schemas.asker)
+    reading = channel.reading
+    schemas.connect(None if reading.schemas is None else reading.schemas.asker)
     source = Registered(schemas, topic, "value", schema.file, schema.subject, schema.register)
     encode = encoder_for(format, source)
     check = None
-    if schema.file is None and channel.handler is not None:
-        check = checker_for(channel.asked)
+    if schema.file is None and channel.handlers:
+        check = checker_for(reading.payload_type)
 
     def of_handler(value: object) -> bytes | None:
         if isinstance(value, bytes):

@@ -14,19 +14,19 @@ from typing import Any
 
 from reactive_kafka.delivery.current import current_message
 from reactive_kafka.handlers.dependencies.depends import Factory, Need
-from reactive_kafka.handlers.dependencies.graph import Graph, Kind, Step
-from reactive_kafka.handlers.dependencies.making import Ends, Making
+from reactive_kafka.handlers.dependencies.graph import DependencyStep, FactoryKind, Graph
+from reactive_kafka.handlers.dependencies.making import Making, ScopeEnds
 from reactive_kafka.handlers.dependencies.threads import in_thread
-from reactive_kafka.handlers.signature import RAISED_BY, HandlerSpec, Shape, name_and_place
+from reactive_kafka.handlers.signature import RAISED_BY, HandlerFunction, Shape, name_and_place
 from reactive_kafka.tasks import CLEANED_UP_S, Fails, Handle, NoEndError, told_of
 
 Function = Callable[..., Any]
 
-_NO_ENDS = Ends()
+_NO_ENDS = ScopeEnds()
 """For what has none."""
 
 
-class Scope:
+class CallScope:
     """What a function with dependencies is called with, made for each call.
 
     Args:
@@ -61,7 +61,7 @@ class Scope:
             values[parameter] = made[factory]
         return values
 
-    async def _make(self, argument: Any, ends: Ends) -> tuple[dict[Factory, Any], Any]:
+    async def _make(self, argument: Any, ends: ScopeEnds) -> tuple[dict[Factory, Any], Any]:
         """What is made on the loop, and what the call is for."""
         made = dict[Factory, Any]()
         subject = None if self._subject is None else self._subject(argument)
@@ -74,13 +74,13 @@ class Scope:
         if not self._has_ends:
             made, _ = await self._make(argument, _NO_ENDS)
             return await self._function(argument, **self._values(made))
-        async with Ends() as ends:
+        async with ScopeEnds() as ends:
             made, _ = await self._make(argument, ends)
             return await self._function(argument, **self._values(made))
 
     async def yielding(self, *argument: Any) -> AsyncIterator[Any]:
         """Call an async generator function, and yield what it yields."""
-        async with Ends() as ends:
+        async with ScopeEnds() as ends:
             made, _ = await self._make(argument[0] if argument else None, ends)
             async with aclosing(self._function(*argument, **self._values(made))) as results:
                 async for result in results:
@@ -88,7 +88,7 @@ class Scope:
 
     async def in_thread(self, argument: Any) -> Any:
         """Call a function that blocks."""
-        async with Ends() as ends:
+        async with ScopeEnds() as ends:
             made, subject = await self._make(argument, ends)
             kept = list[ExitStack]()
 
@@ -121,7 +121,7 @@ class Dependencies:
         self._handle: Handle | None = None
         self._error: BaseException | None = None
 
-    def fill(self, handler: HandlerSpec) -> HandlerSpec:
+    def fill(self, handler: HandlerFunction) -> HandlerFunction:
         """The same handler, called with its one argument alone."""
         if not handler.needs:
             return handler
@@ -153,18 +153,18 @@ class Dependencies:
         self,
         function: Function,
         needs: tuple[Need, ...],
-        steps: Sequence[Step],
+        steps: Sequence[DependencyStep],
         shape: Shape | None,
         *,
         on_loop: bool,
-    ) -> Scope:
+    ) -> CallScope:
         late = set[Factory]() if on_loop else _late(steps)
         makings = {
             step.asked: Making(step, self._bind(step.needs), _of_calls(step.needs))
             for step in steps
         }
         subject = _subject_of(shape) if any(step.subjects for step in steps) else None
-        return Scope(
+        return CallScope(
             function,
             [making for asked, making in makings.items() if asked not in late],
             [making for asked, making in makings.items() if asked in late],
@@ -205,7 +205,7 @@ class Dependencies:
 
     async def _live(self, made: asyncio.Event) -> None:
         try:
-            async with Ends() as ends:
+            async with ScopeEnds() as ends:
                 await self._make(ends)
                 made.set()
                 await self._asked_to_end.wait()
@@ -214,7 +214,7 @@ class Dependencies:
                 raise
             self._error = error
 
-    async def _make(self, ends: Ends) -> None:
+    async def _make(self, ends: ScopeEnds) -> None:
         values = dict[Factory, Any]()
         for making in self._of_app:
             try:
@@ -247,7 +247,7 @@ def _of_calls(needs: Iterable[Need]) -> list[Need]:
     return [need for need in needs if need.depends.scope == "call"]
 
 
-def _late(steps: Sequence[Step]) -> set[Factory]:
+def _late(steps: Sequence[DependencyStep]) -> set[Factory]:
     """What can be made in the thread of the function: plain functions and classes that nothing
     async needs.
     """
@@ -255,7 +255,7 @@ def _late(steps: Sequence[Step]) -> set[Factory]:
     early = set[Factory]()
     # Each before those that it needs.
     for step in reversed(steps):
-        if step.asked in early or step.kind in (Kind.AWAITED, Kind.ENTERED):
+        if step.asked in early or step.kind in (FactoryKind.AWAITED, FactoryKind.ENTERED):
             early.update([step.asked, *(need.depends.factory for need in step.needs)])
         else:
             late.add(step.asked)

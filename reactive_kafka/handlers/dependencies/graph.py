@@ -19,9 +19,8 @@ from reactive_kafka.handlers.dependencies.depends import (
     Scope,
     depends_in,
 )
-from reactive_kafka.handlers.functions import code_of, is_coroutine, owner_of, resolve
-from reactive_kafka.handlers.signature import HandlerSpec, Shape, name_and_place, name_of_handler
-from reactive_kafka.handlers.spec import SourceSpec
+from reactive_kafka.handlers.introspection import code_of, is_coroutine, owner_of, resolve
+from reactive_kafka.handlers.signature import Shape, name_and_place, name_of_handler
 from reactive_kafka.verdicts.batch import Batch
 from reactive_kafka.verdicts.message import Message
 
@@ -30,7 +29,7 @@ _EMPTY = inspect.Parameter.empty
 _SUBJECTS = {Message: Shape.MESSAGE, Batch: Shape.BATCH}
 
 
-class Kind(Enum):
+class FactoryKind(Enum):
     """How a factory is called."""
 
     AWAITED = "awaited"
@@ -43,7 +42,7 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DependencyStep:
     """One dependency: what makes it, and out of what."""
 
     # As annotated, which is what it is known by.
@@ -51,7 +50,7 @@ class Step:
     # What is called, which overrides may have put in its place.
     factory: Factory
     scope: Scope
-    kind: Kind
+    kind: FactoryKind
     needs: tuple[Need, ...] = ()
     # Parameters that get the message or the batch of the call.
     subjects: tuple[tuple[str, Shape], ...] = ()
@@ -59,59 +58,52 @@ class Step:
     @property
     def is_ended(self) -> bool:
         """Whether there is something to do at the end of its scope."""
-        return self.kind in (Kind.ENTERED, Kind.ENTERED_IN_THREAD)
+        return self.kind in (FactoryKind.ENTERED, FactoryKind.ENTERED_IN_THREAD)
 
     @property
     def is_in_thread(self) -> bool:
-        return self.kind in (Kind.IN_THREAD, Kind.ENTERED_IN_THREAD)
+        return self.kind in (FactoryKind.IN_THREAD, FactoryKind.ENTERED_IN_THREAD)
 
 
 @dataclass(frozen=True, slots=True)
-class Needing:
-    """A function that has dependencies."""
+class Dependent:
+    """A handler or source that has dependencies."""
 
     who: str
     needs: tuple[Need, ...]
-    # What it is called with; None: it is a source.
+    # What it is called with. None: it is a source, which is called with nothing.
     shape: Shape | None
-
-
-def needing(handlers: Iterable[HandlerSpec | None], sources: Iterable[SourceSpec]) -> list[Needing]:
-    """The functions of an application that have dependencies."""
-    found = [Needing(one.name, one.needs, one.shape) for one in handlers if one is not None]
-    found += [Needing(one.name, one.needs, None) for one in sources]
-    return [one for one in found if one.needs]
 
 
 class Graph:
     """The dependencies of an application; ``problems``: why they cannot be made.
 
     Args:
-        needing: The functions that have some.
-        overrides: What is called in place of a factory.
+        dependents: The functions that have some.
+        overrides: A factory -> what is called in its place.
     """
 
     def __init__(
-        self, needing: Iterable[Needing], overrides: Mapping[Factory, Factory] | None = None
+        self, dependents: Iterable[Dependent], overrides: Mapping[Factory, Factory] | None = None
     ) -> None:
         self.problems: list[str] = []
         self._overrides = overrides or {}
         # Each behind those that it needs.
-        self._steps: dict[Factory, Step] = {}
+        self._steps: dict[Factory, DependencyStep] = {}
         # By whom first, and with which scope.
         self._asked: dict[Factory, tuple[Scope, str]] = {}
-        for one in needing:
-            for need in one.needs:
-                self._visit(need.depends, f"parameter {need.parameter} of {one.who}", ())
-            for step in self.of_call(one.needs):
-                self._check_subjects(step, one)
+        for dependent in dependents:
+            for need in dependent.needs:
+                self._visit(need.depends, f"parameter {need.parameter} of {dependent.who}", ())
+            for step in self.of_call(dependent.needs):
+                self._check_subjects(step, dependent)
 
     @property
-    def of_app(self) -> tuple[Step, ...]:
+    def of_app(self) -> tuple[DependencyStep, ...]:
         """What is made once for the application, in the order of being made."""
         return tuple(step for step in self._steps.values() if step.scope == "app")
 
-    def of_call(self, needs: Sequence[Need]) -> tuple[Step, ...]:
+    def of_call(self, needs: Sequence[Need]) -> tuple[DependencyStep, ...]:
         """What is made for each call with these needs, in the order of being made."""
         wanted = set[Factory]()
         asked = [need.depends.factory for need in needs]
@@ -173,18 +165,18 @@ class Graph:
             )
         self._steps[factory] = step
 
-    def _check_subjects(self, step: Step, needing: Needing) -> None:
-        given = Shape.MESSAGE if needing.shape is Shape.PAYLOAD else needing.shape
+    def _check_subjects(self, step: DependencyStep, dependent: Dependent) -> None:
+        given = Shape.MESSAGE if dependent.shape is Shape.PAYLOAD else dependent.shape
         for parameter, shape in step.subjects:
             if shape is not given:
                 called = "nothing: it is a source" if given is None else f"a {given.value}"
                 self.problems.append(
                     f"dependency {name_and_place(step.asked)} takes the {shape.value} of a call, as {parameter}, and "
-                    f"{needing.who} is called with {called}"
+                    f"{dependent.who} is called with {called}"
                 )
 
 
-def _step(depends: Depends, factory: Factory) -> Step:
+def _step(depends: Depends, factory: Factory) -> DependencyStep:
     """How a dependency is made. ValueError: its factory cannot be called, and why."""
     if not callable(factory):
         raise ValueError(f"is overridden with {factory!r}: expected a function or a class")
@@ -215,7 +207,7 @@ def _step(depends: Depends, factory: Factory) -> Step:
             raise ValueError(
                 f"has the parameter {parameter.name}, which nothing fills: annotate it, as in {EXAMPLE}"
             )
-    return Step(
+    return DependencyStep(
         depends.factory, factory, depends.scope, _kind_of(factory), tuple(needs), tuple(subjects)
     )
 
@@ -244,15 +236,15 @@ def _annotation(parameter: inspect.Parameter, factory: Factory) -> Any:
         raise ValueError(f"has {what}: {type(error).__name__}: {error}") from error
 
 
-def _kind_of(factory: Factory) -> Kind:
+def _kind_of(factory: Factory) -> FactoryKind:
     if inspect.isclass(factory):
-        return Kind.CALLED
+        return FactoryKind.CALLED
     if is_coroutine(factory):
-        return Kind.AWAITED
+        return FactoryKind.AWAITED
     # Behind @asynccontextmanager, too.
     for code in (code_of(factory), owner_of(factory)):
         if inspect.isasyncgenfunction(code):
-            return Kind.ENTERED
+            return FactoryKind.ENTERED
         if inspect.isgeneratorfunction(code):
-            return Kind.ENTERED_IN_THREAD
-    return Kind.IN_THREAD
+            return FactoryKind.ENTERED_IN_THREAD
+    return FactoryKind.IN_THREAD

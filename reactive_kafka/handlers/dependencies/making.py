@@ -10,13 +10,13 @@ from types import TracebackType
 from typing import Any
 
 from reactive_kafka.handlers.dependencies.depends import Factory, Need
-from reactive_kafka.handlers.dependencies.graph import Kind, Step
+from reactive_kafka.handlers.dependencies.graph import DependencyStep, FactoryKind
 from reactive_kafka.handlers.dependencies.threads import LeftInThreadError, in_thread
-from reactive_kafka.handlers.functions import code_of
+from reactive_kafka.handlers.introspection import code_of
 from reactive_kafka.handlers.signature import name_and_place
 
 
-class Ends:
+class ScopeEnds:
     """What is done when a scope is over, the last first; each is told what was raised, and none can
     swallow it.
 
@@ -36,7 +36,7 @@ class Ends:
         """Have a context manager end with the scope, in a thread."""
         self._ends.append(lambda *thrown: in_thread(partial(manager.__exit__, *thrown)))
 
-    async def __aenter__(self) -> Ends:
+    async def __aenter__(self) -> ScopeEnds:
         return self
 
     async def __aexit__(
@@ -69,19 +69,19 @@ class Making:
 
     __slots__ = ("_context", "_given", "_subjects", "_takes", "asked", "factory", "make")
 
-    def __init__(self, step: Step, given: dict[str, Any], takes: Iterable[Need]) -> None:
+    def __init__(self, step: DependencyStep, given: dict[str, Any], takes: Iterable[Need]) -> None:
         self.asked = step.asked
         self.factory = step.factory
         self._given = given
         self._takes = tuple((need.parameter, need.depends.factory) for need in takes)
         self._subjects = tuple(parameter for parameter, _ in step.subjects)
         self._context = _context_of(step.factory) if step.is_ended else None
-        ways: dict[Kind, Callable[[dict[str, Any], Ends], Awaitable[Any]]] = {
-            Kind.AWAITED: self._awaited,
-            Kind.CALLED: self._called,
-            Kind.IN_THREAD: self._in_thread,
-            Kind.ENTERED: self._entered,
-            Kind.ENTERED_IN_THREAD: self._entered_in_thread,
+        ways: dict[FactoryKind, Callable[[dict[str, Any], ScopeEnds], Awaitable[Any]]] = {
+            FactoryKind.AWAITED: self._awaited,
+            FactoryKind.CALLED: self._called,
+            FactoryKind.IN_THREAD: self._in_thread,
+            FactoryKind.ENTERED: self._entered,
+            FactoryKind.ENTERED_IN_THREAD: self._entered_in_thread,
         }
         self.make = ways[step.kind]
 
@@ -99,16 +99,16 @@ class Making:
             arguments[parameter] = made[factory]
         return arguments
 
-    async def _awaited(self, arguments: dict[str, Any], ends: Ends) -> Any:
+    async def _awaited(self, arguments: dict[str, Any], ends: ScopeEnds) -> Any:
         return await self.factory(**arguments)
 
-    async def _called(self, arguments: dict[str, Any], ends: Ends) -> Any:
+    async def _called(self, arguments: dict[str, Any], ends: ScopeEnds) -> Any:
         return self.factory(**arguments)
 
-    async def _in_thread(self, arguments: dict[str, Any], ends: Ends) -> Any:
+    async def _in_thread(self, arguments: dict[str, Any], ends: ScopeEnds) -> Any:
         return await in_thread(partial(self.factory, **arguments))
 
-    async def _entered(self, arguments: dict[str, Any], ends: Ends) -> Any:
+    async def _entered(self, arguments: dict[str, Any], ends: ScopeEnds) -> Any:
         # For the type checker.
         assert self._context is not None  # noqa: S101
         manager = self._context(**arguments)
@@ -116,7 +116,7 @@ class Making:
         ends.push(manager)
         return value
 
-    async def _entered_in_thread(self, arguments: dict[str, Any], ends: Ends) -> Any:
+    async def _entered_in_thread(self, arguments: dict[str, Any], ends: ScopeEnds) -> Any:
         inside = ExitStack()
         # Before it is entered: a caller that is cancelled meanwhile does not see the value, and is
         # to end it.

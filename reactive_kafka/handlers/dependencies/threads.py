@@ -9,7 +9,7 @@ from typing import Any
 
 from anyio import CapacityLimiter
 
-from reactive_kafka.handlers.calls import as_async
+from reactive_kafka.handlers.blocking_calls import as_async
 
 
 class LeftInThreadError(asyncio.CancelledError):

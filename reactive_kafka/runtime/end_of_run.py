@@ -36,23 +36,25 @@ class EndOfRun:
         """
         watched = dict[str, UntilEnd]()
         over = dict[str, bool]()
-        for name in [name for name, one in channels.incoming.items() if not one.spec.make_workers]:
-            text = "channel %r has no handler: the run does not wait for its end"
-            self._log.call(logger.warning, text, name)
-        # Meanwhile channels may be added, and those that stood may be started.
-        while names := [
-            name
-            for name, one in channels.incoming.items()
-            if one.spec.make_workers and (name not in watched or watched[name].goes_on)
-        ]:
-            watched |= {name: UntilEnd(channels.incoming[name]) for name in names}
-            over |= zip(
-                names,
-                await asyncio.gather(*(watched[name].is_over() for name in names)),
-                strict=True,
-            )
+        for name, channel in channels.incoming.items():
+            if channel.is_iterated:
+                text = "channel %r has no handler: the run does not wait for its end"
+                self._log.call(logger.warning, text, name)
+        while True:
+            # Asked again after each wait: channels may have been added, and stopped ones started.
+            names = [
+                name
+                for name, channel in channels.incoming.items()
+                if not channel.is_iterated and (name not in watched or watched[name].goes_on)
+            ]
+            if not names:
+                break
+            for name in names:
+                watched[name] = UntilEnd(channels.incoming[name])
+            ends = await asyncio.gather(*(watched[name].is_over() for name in names))
+            over.update(zip(names, ends, strict=True))
         self._leaves_some = not all(over.values())
-        failures = [one.failure for one in watched.values() if one.failure is not None]
+        failures = [each.failure for each in watched.values() if each.failure is not None]
         self._failure = self._failure or "; ".join(failures) or None
         self._is_reached = True
         text = "every channel has come to its end%s; the application ends"

@@ -8,7 +8,8 @@ from asyncio import Future
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-from reactive_kafka.channel.spec import MakeWorkers, RunServices
+from reactive_kafka.channel.blueprint import MakeWorkers
+from reactive_kafka.channel.run_services import RunServices
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.delivery.current import Place
