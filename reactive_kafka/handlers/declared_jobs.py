@@ -1,4 +1,4 @@
-"""Jobs: functions that the clock calls, as ``@app.every`` and ``@app.cron`` declare them. No I/O."""
+"""Jobs: the functions of ``@app.every`` and ``@app.cron``, which the clock calls. No I/O."""
 
 from __future__ import annotations
 

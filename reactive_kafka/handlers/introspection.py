@@ -1,6 +1,4 @@
-"""What stands behind a function that was decorated: its code, its own annotations, and how it is
-called. No I/O.
-"""
+"""Finds the code and annotations of a function behind partials, methods, wrappers. No I/O."""
 
 from __future__ import annotations
 
@@ -13,8 +11,9 @@ from typing import Any
 
 
 def code_of(function: Any) -> Any:
-    """The function that a call runs first: behind partials, bound methods and objects with
-    ``__call__``.
+    """Return the function that a call runs first.
+
+    It may be inside a partial, a bound method, or an object with ``__call__``.
     """
     while isinstance(function, functools.partial):
         function = function.func
@@ -24,7 +23,7 @@ def code_of(function: Any) -> Any:
 
 
 def owner_of(function: Any) -> Any:
-    """The function that the annotations were written at: the innermost one, behind wrappers too."""
+    """Return the function whose annotations count: the innermost one, behind all wrappers."""
     while True:
         inner = getattr(function, "__wrapped__", None) or code_of(function)
         if inner is function:
@@ -33,13 +32,14 @@ def owner_of(function: Any) -> Any:
 
 
 def is_coroutine(function: Any) -> bool:
-    """Whether its call returns a coroutine, as far as that can be seen."""
+    """Return whether a call returns a coroutine, as far as that can be seen."""
     return inspect.iscoroutinefunction(code_of(function)) or inspect.iscoroutinefunction(function)
 
 
 def is_async_generator(function: Any) -> bool:
-    """Whether its call returns an async generator: it is one, or a plain wrapper around one hands
-    that on.
+    """Return whether a call returns an async generator.
+
+    The function is an async generator function, or a plain wrapper around one.
     """
     if inspect.isasyncgenfunction(code_of(function)):
         return True
@@ -47,7 +47,7 @@ def is_async_generator(function: Any) -> bool:
 
 
 def resolve(annotation: Any, function: Any, local_names: Mapping[str, Any] | None = None) -> Any:
-    """*annotation* without any text in it; raises whatever evaluating the text raises."""
+    """Return *annotation* with all text in it evaluated; raises whatever that raises."""
     if annotation is inspect.Parameter.empty:
         return Any
     owner = owner_of(function)
@@ -59,29 +59,29 @@ def resolve(annotation: Any, function: Any, local_names: Mapping[str, Any] | Non
 
 
 def resolved(annotation: Any, function: Any, local_names: Mapping[str, Any] | None = None) -> Any:
-    """*annotation* without any text in it, or as it is where the text cannot be resolved (yet)."""
+    """Return *annotation* with all text evaluated, or as it is if that is not possible (yet)."""
     try:
         return resolve(annotation, function, local_names)
     except Exception:
-        # It is the user's code, and may raise anything.
+        # The text is the user's code, which may raise anything.
         return annotation
 
 
 def annotated_return(function: Any) -> Any:
-    """What its call returns, as annotated, as far as that can be resolved."""
+    """Return the return annotation of a function, resolved if that is possible."""
     return resolved(inspect.signature(function).return_annotation, function)
 
 
 def _closure_of(owner: Any) -> dict[str, Any]:
-    """The names of the scope around a function that it uses in its body."""
-    cells = getattr(owner, "__closure__", None) or ()
-    found = {}
-    for name, cell in zip(
-        getattr(owner, "__code__", owner).co_freevars if cells else (), cells, strict=True
-    ):
+    """Return the names of the scopes around a function that its body uses, with their values."""
+    cells = getattr(owner, "__closure__", None)
+    if not cells:
+        return {}
+    values = {}
+    for name, cell in zip(owner.__code__.co_freevars, cells, strict=True):
         try:
-            found[name] = cell.cell_contents
+            values[name] = cell.cell_contents
         except ValueError:
-            # Not assigned yet.
+            # The name has no value yet.
             continue
-    return found
+    return values

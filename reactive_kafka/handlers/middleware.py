@@ -136,7 +136,7 @@ class _Next:
         self.is_over = False
 
     def __call__(self, passed: Any) -> Awaitable[Any]:
-        """Call what is inside. It may be called several times. When awaited, it raises what that does.
+        """Call what is inside, maybe again. When awaited, it raises what that raises.
 
         Raises:
             ValueError: The argument is not the message that the middleware was given, and not some

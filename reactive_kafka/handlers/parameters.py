@@ -40,8 +40,8 @@ def bound_by_name(function: Function) -> set[str]:
 def called_of(function: Function) -> inspect.Signature:
     """Return the signature by which a handler is called.
 
-    That of a wrapper counts if it names a parameter. A wrapper with only ``*args`` passes everything
-    on, so that of the wrapped function counts.
+    That of a wrapper counts if it names a parameter. A wrapper with only ``*args`` passes
+    everything on, so that of the wrapped function counts.
 
     Raises:
         ValueError, TypeError: The signature cannot be read.

@@ -227,8 +227,8 @@ class Decorators:
         The first middleware is the outermost. It gets what handlers return and yield, and what
         sources and emitters send, each as a :class:`Record` with ``channel`` set. Dead letters and
         retries do not pass it. ``await call_next(record)`` sends that record, or another one. For
-        ``emitter.send()`` it returns when the broker has the record, for a handler's record when the
-        channel has accepted it. What the middleware raises is the failure of the send. The
+        ``emitter.send()`` it returns when the broker has the record, for a record of a handler
+        when the channel has accepted it. What the middleware raises is the failure of the send. The
         middleware of a router is inside that of the application, and covers what the router's
         handlers and sources send. Emitters belong to the application.
 

@@ -1,1 +1,1 @@
-"""What start-up makes of the settings and the declarations: a plan for each channel, or problems."""
+"""Settings and declarations become a plan of each channel, or problems."""

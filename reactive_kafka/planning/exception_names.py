@@ -1,6 +1,4 @@
-"""Whether the exceptions that a channel's settings name exist, as far as that can be told before
-one is raised.
-"""
+"""Warns of exceptions in a channel's settings that do not seem to exist."""
 
 from __future__ import annotations
 
@@ -11,15 +9,15 @@ from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.config.values import did_you_mean
 
 _LOADED_LATER = ("ValidationError",)
-"""Names from libraries that are loaded with the first type that needs them."""
+"""Classes of libraries that are loaded only with the first type that needs them."""
 
 
 def odd_names(settings: IncomingSettings, *, is_on_spark: bool) -> Iterator[str]:
-    """A warning for each name in ``failure_routes``, ``retry.never`` and ``retry.only`` that no
-    exception has.
+    """Yield a warning for each configured exception name that no exception has.
 
-    A simple name may be that of any exception class that is loaded: Python's own, this package's,
-    those of the modules of the handlers and of what these import. Spark's are loaded with its
+    The names are those of ``failure_routes``, ``retry.never`` and ``retry.only``. A simple name may
+    be that of any exception class that is loaded: Python's own, this package's, those of the
+    modules of the handlers and of what these import. Spark's exceptions are loaded with its
     session, so simple names of a channel on Spark are not judged. A dotted name is imported.
     """
     named = [
@@ -37,7 +35,7 @@ def odd_names(settings: IncomingSettings, *, is_on_spark: bool) -> Iterator[str]
 
 
 def _known() -> dict[str, type[BaseException]]:
-    """Name -> an exception class that is loaded, for each name."""
+    """Return the names of all exception classes that are loaded -> one class of that name."""
     found: dict[str, type[BaseException]] = {}
     seen: set[type[BaseException]] = set()
     unseen: list[type[BaseException]] = [BaseException]
@@ -61,14 +59,17 @@ def _why_unknown(
         return None
     near = did_you_mean(simple, known)
     meant = f"; did you mean {near!r}?" if near is not None else "."
-    return f"no exception that is loaded has this name{meant} A class that is imported later is named with its module"
+    return (
+        f"no exception that is loaded has this name{meant} A class that is imported later is named "
+        "with its module"
+    )
 
 
 def _why_not_imported(module: str, simple: str) -> str | None:
     try:
         there = import_module(module)
     except Exception as error:
-        # An import may raise anything, and another class may still have this name.
+        # The import of a module may raise anything.
         return f"{module} cannot be imported: {type(error).__name__}"
     found = getattr(there, simple, None)
     if isinstance(found, type) and issubclass(found, BaseException):
@@ -81,6 +82,5 @@ def _why_not_imported(module: str, simple: str) -> str | None:
         if isinstance(one, type) and issubclass(one, BaseException)
     }
     near = did_you_mean(simple, kinds)
-    return (
-        f"{module} has no such exception{f'; did you mean {near!r}?' if near is not None else ''}"
-    )
+    hint = "" if near is None else f"; did you mean {near!r}?"
+    return f"{module} has no such exception{hint}"

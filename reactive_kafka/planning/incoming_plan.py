@@ -1,4 +1,4 @@
-"""Plans an incoming Kafka channel that has handlers, or that the application iterates over. No I/O."""
+"""Plans an incoming channel with handlers, or without any functions. No I/O."""
 
 from __future__ import annotations
 

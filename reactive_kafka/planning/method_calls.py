@@ -1,5 +1,6 @@
-"""Which methods a handler calls, as far as its code tells: what depends on that is a warning, and
-never an error.
+"""Finds which methods a handler calls, by its code.
+
+That is a guess: what depends on it may be a warning, and never an error.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from types import CodeType
 from typing import Any
 
 MOST_FUNCTIONS = 200
-"""So many functions of the user's are looked at, from the handler on."""
+"""How many functions of the user are looked at, beginning with the handler."""
 
 
 def calls_method(function: Callable[..., Any], method: str) -> bool:
-    """Whether a function, or one that it calls by name in its module, names this method."""
+    """Return whether a function, or one of its module that it calls by name, names the method."""
     waiting: list[Any] = [function]
     seen: set[CodeType] = set()
     while waiting and len(seen) < MOST_FUNCTIONS:
@@ -40,7 +41,7 @@ def calls_method(function: Callable[..., Any], method: str) -> bool:
 
 
 def _names(code: CodeType) -> Iterator[str]:
-    """The names that code uses, and those of functions inside of it."""
+    """Yield the names that code uses, also in functions inside it."""
     yield from code.co_names
     for inner in code.co_consts:
         if isinstance(inner, CodeType):

@@ -10,9 +10,9 @@ from reactive_kafka.planning.plans import IncomingPlan
 
 
 def cannot_put_off(plan: IncomingPlan) -> Iterator[str]:
-    """Yield a warning for each handler that calls ``retry_later`` in a channel without retry topics.
+    """Yield a warning for each handler that calls ``retry_later`` without delayed retries.
 
-    The call raises there, and the record fails.
+    The call raises in a channel that has none, and the record fails.
     """
     settings = plan.settings
     if settings.delayed_retry is not None:

@@ -1,6 +1,4 @@
-"""Checks of a channel's settings that need more than its table: what they import, and its functions.
-No I/O.
-"""
+"""Checks what a channel's settings import, and whether they fit its functions. No I/O."""
 
 from __future__ import annotations
 

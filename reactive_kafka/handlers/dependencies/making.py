@@ -1,4 +1,4 @@
-"""How a dependency is made, and what is done when its scope is over."""
+"""Makes one dependency, and ends what was made when a scope is over."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from reactive_kafka.handlers.signature import name_and_place
 
 
 class ScopeEnds:
-    """What is done when a scope is over, the last first; each is told what was raised, and none can
-    swallow it.
+    """Ends what was made in a scope, the last first. Each end gets the exception that was raised.
 
-    An AsyncExitStack would not tell those around one that swallows it, and takes 4 us more a call.
+    contextlib's AsyncExitStack lets one of them swallow the exception for those around it. A record
+    that has failed would then be acked. It also takes 4 us more a call.
     """
 
     __slots__ = ("_ends",)
@@ -29,11 +29,11 @@ class ScopeEnds:
         self._ends: list[Callable[..., Awaitable[Any]]] = []
 
     def push(self, manager: Any) -> None:
-        """Have an async context manager end with the scope."""
+        """End an async context manager with the scope."""
         self._ends.append(manager.__aexit__)
 
     def push_in_thread(self, manager: Any) -> None:
-        """Have a context manager end with the scope, in a thread."""
+        """End a context manager with the scope, in a thread."""
         self._ends.append(lambda *thrown: in_thread(partial(manager.__exit__, *thrown)))
 
     async def __aenter__(self) -> ScopeEnds:
@@ -46,7 +46,7 @@ class ScopeEnds:
         trace: TracebackType | None,
     ) -> None:
         if isinstance(error, LeftInThreadError):
-            # A thread still uses what would be ended.
+            # A thread still uses what would be ended here.
             return
         thrown = error
         while self._ends:
@@ -60,11 +60,11 @@ class ScopeEnds:
 
 
 class Making:
-    """How one dependency is made.
+    """Makes one dependency.
 
     Args:
-        step: What is known of it.
-        given: Parameters -> values that are the same each time.
+        given: Parameter -> value, for those that are the same each time.
+        takes: The other parameters: what they get is made anew each time.
     """
 
     __slots__ = ("_context", "_given", "_subjects", "_takes", "asked", "factory", "make")
@@ -87,11 +87,11 @@ class Making:
 
     @property
     def is_ended(self) -> bool:
-        """Whether there is something to do at the end of its scope."""
+        """Whether something has to be done when its scope ends."""
         return self._context is not None
 
     def arguments(self, made: Mapping[Factory, Any], subject: Any) -> dict[str, Any]:
-        """What the factory is called with, where all that it needs is made."""
+        """Return what the factory is called with, out of what has been made for it."""
         if not self._takes and not self._subjects:
             return self._given
         arguments = {**self._given, **dict.fromkeys(self._subjects, subject)}
@@ -118,23 +118,25 @@ class Making:
 
     async def _entered_in_thread(self, arguments: dict[str, Any], ends: ScopeEnds) -> Any:
         inside = ExitStack()
-        # Before it is entered: a caller that is cancelled meanwhile does not see the value, and is
-        # to end it.
+        # This comes before the manager is entered. A caller that is cancelled meanwhile does not
+        # get the value, but has to end it.
         ends.push_in_thread(inside)
         return await in_thread(partial(self.enter, arguments, inside))
 
     def enter(self, arguments: dict[str, Any], inside: ExitStack) -> Any:
-        """Make it in the thread that calls this, and have *inside* end it."""
+        """Make the dependency in the thread of the caller, and have *inside* end it."""
         if self._context is None:
             value = self.factory(**arguments)
             if inspect.isawaitable(value):
                 raise TypeError(
-                    f"{name_and_place(self.factory)} has returned an awaitable: define it with async def"
+                    f"{name_and_place(self.factory)} has returned an awaitable: define it with "
+                    "async def"
                 )
             return value
         manager = self._context(**arguments)
         value = manager.__enter__()
 
+        # It returns nothing, so the manager cannot swallow the exception.
         def end(*thrown: Any) -> None:
             manager.__exit__(*thrown)
 
@@ -143,14 +145,14 @@ class Making:
 
 
 def _context_of(factory: Factory) -> Callable[..., Any]:
-    """What makes a context manager of a factory that yields, or that returns one."""
+    """Return what makes a context manager, of a factory that yields or that returns one."""
     code = code_of(factory)
     if inspect.isasyncgenfunction(code):
         return asynccontextmanager(factory)
     if inspect.isgeneratorfunction(code):
         return contextmanager(factory)
 
-    # Of a decorated one: @asynccontextmanager, or what hands a generator on.
+    # The factory is decorated, with @asynccontextmanager or by a plain wrapper around a generator.
     def context(**arguments: Any) -> Any:
         made = factory(**arguments)
         if inspect.isasyncgen(made):
