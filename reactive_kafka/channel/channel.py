@@ -1,4 +1,4 @@
-"""The public face of an incoming channel: iterate, pause, look at its offsets and move them."""
+"""``Channel``: what users do with an incoming channel. They iterate, pause, commit and seek."""
 
 from __future__ import annotations
 
@@ -59,35 +59,31 @@ class Channel:
         return messages(self._lifecycle)
 
     def facts(self) -> ChannelFacts:
-        """What health, metrics and the page show of the channel; nothing is asked of the broker."""
+        """Return what health, metrics and the page show of the channel, from memory."""
         return self._lifecycle.facts()
 
     @property
     def is_started(self) -> bool:
-        """Whether it runs or has run. A channel without a handler starts when it is first iterated
-        over.
-        """
+        """Whether it runs or has run. A channel without a handler starts at its first iteration."""
         return self._lifecycle.status.state != "starting"
 
     @property
     def is_ready(self) -> bool:
-        """Whether it has its assignment, and reading has begun in all of it."""
+        """Whether it has its assignment, and reads all of its partitions."""
         return self._lifecycle.is_ready
 
     @property
     def is_stopped(self) -> bool:
-        """Whether it does not run because of :meth:`stop`, or of ``enabled = false``; :meth:`start`
-        starts it.
-        """
+        """Whether :meth:`stop` or ``enabled = false`` has stopped it, until :meth:`start`."""
         return self._lifecycle.status.stopped_by is not None
 
     async def stop(self) -> None:
-        """Stop this channel alone, until :meth:`start`: it drains, commits what is settled, and
-        leaves its group.
+        """Stop this channel alone, until :meth:`start`.
 
-        Handlers may finish within ``drain_timeout``; an iteration over the channel ends. Pauses and
-        counts stay. A stopped channel is ready, and says that it is stopped. Nothing happens where
-        it is stopped already, and while the application stops, which stops it as well.
+        It drains, commits what is settled, and leaves its group. Handlers may finish within
+        ``drain_timeout``, and an iteration over the channel ends. Pauses and counts stay. A stopped
+        channel is ready, and health says that it is stopped. Nothing happens if it is stopped
+        already, or while the application stops.
 
         Returns when the group is left. A handler or a hook of the channel itself cannot wait for
         that: for it the call returns at once, no further record is taken, and the channel stops
@@ -96,12 +92,11 @@ class Channel:
         await self._lifecycle.switch.stop()
 
     async def start(self) -> None:
-        """Start a channel that is stopped, is not ``enabled``, or has failed; it goes on at the
-        committed position.
+        """Start a channel that is stopped, not ``enabled``, or failed, at the committed position.
 
-        Returns when it has started; it connects in the background. Nothing happens where it runs.
-        After a stop that is under way it starts when that is over: a handler or a hook of the
-        channel itself is not held up by it.
+        Returns when it has started. It connects in the background. Nothing happens if it runs. If
+        it is still stopping, it starts when the stop is over. A handler or a hook of the channel
+        itself does not wait for that.
 
         Raises:
             ChannelClosedError: The application is stopping.
@@ -109,10 +104,9 @@ class Channel:
         await self._lifecycle.switch.start()
 
     async def restart(self) -> None:
-        """Restart a channel that has failed. Returns when it has started; it connects in the
-        background.
+        """Restart a channel that has failed. It connects in the background.
 
-        Waits until the channel has released its partitions. All attempts of
+        This waits until the channel has released its partitions. All attempts of
         ``restart.max_attempts`` are available again. Handlers that are still running are left
         behind, and their records are handled again.
 
@@ -124,12 +118,12 @@ class Channel:
     def pause(
         self, reason: str = PAUSED, *, partitions: Collection[PartitionLike] | None = None
     ) -> None:
-        """Stop fetching and handling queued records. Running handlers and commits go on.
+        """Stop fetching and handling queued records. Running handlers and commits continue.
 
-        The pause lasts until :meth:`resume` removes its reason, through rebalances and restarts,
-        and may begin before the channel has joined. Each party pauses for a reason of its own,
-        which counts once: records flow again when no reason is left. A paused channel stays a
-        member of its group, and is ready. Callable from any thread; in effect when it returns.
+        The pause lasts until :meth:`resume` removes its reason, through rebalances and restarts. It
+        may begin before the channel has joined its group. Each caller pauses for its own reason,
+        and records flow again when no reason is left. A paused channel stays a member of its group,
+        and is ready. Callable from any thread; the pause is in effect when this returns.
 
         Args:
             reason: One line for people, shown on the page and in health.
@@ -143,12 +137,13 @@ class Channel:
     def resume(
         self, reason: str = PAUSED, *, partitions: Collection[PartitionLike] | None = None
     ) -> None:
-        """Remove a reason of :meth:`pause`; an unknown reason changes nothing. Callable from any
-        thread.
+        """Remove a reason of :meth:`pause`. Callable from any thread.
+
+        An unknown reason changes nothing.
 
         Args:
-            partitions: Remove it only from these, if they were paused for it themselves; None: from
-                the channel and from every partition.
+            partitions: Remove the reason from these partitions, if they were paused for it
+                themselves. None: from the channel and from every partition.
 
         Raises:
             TypeError: As :meth:`pause`.
@@ -162,39 +157,37 @@ class Channel:
 
     @property
     def in_flight(self) -> int:
-        """Records delivered to a handler or to the application, and without a verdict."""
+        """How many records a handler or the application has, without a verdict."""
         return self._lifecycle.session.clients.in_flight()
 
     async def commit(self, positions: Mapping[TopicPartition, int] | None = None) -> None:
-        """Commit now instead of at the next tick: everything that is settled, or exactly these
-        positions.
+        """Commit now instead of at the next tick: everything that is settled, or these positions.
 
         A position is the offset of the next record to read. It may pass settled records only, and
-        never moves back (use :meth:`seek`). Committing settles nothing: unsettled records below the
-        position can still be acked.
+        never moves back (use :meth:`seek`). A commit settles no record.
 
         Args:
-            positions: partition -> position; None: everything that may be committed (nothing with
-                ``commit_strategy = "ignore"``).
+            positions: partition -> position. None: everything that may be committed, which is
+                nothing with ``commit_strategy = "ignore"``.
 
         Raises:
-            CommitRefusedError: A position would pass an unsettled record, or move back; nothing was
-                sent.
-            NotOwnerError: A partition is not assigned to this application, as in a rebalance;
-                nothing was sent for it.
-            BrokerError: The commit failed, or its outcome is unknown; what is settled is committed
+            CommitRefusedError: A position would pass an unsettled record, or move back. Nothing
+                was sent.
+            NotOwnerError: A partition is not assigned to this application, maybe because of a
+                rebalance. Nothing was sent for it.
+            BrokerError: The commit failed, or its outcome is unknown. What is settled is committed
                 later all the same.
-            CommitStrategyError: A custom strategy raised, or returned no position; the channel
+            CommitStrategyError: A custom strategy raised, or returned no position. The channel
                 stops.
         """
         with self._failure_as_cause():
             await (self._commit_all() if positions is None else self._commit_positions(positions))
 
     async def committed(self) -> dict[TopicPartition, int | None]:
-        """partition -> the group's committed position, asked of the broker; None if nothing is
-        committed.
+        """Ask the broker for the committed positions: partition -> position.
 
-        With ``commit_strategy = "checkpoint"``: the position that the store has confirmed.
+        None: the partition has no committed position. With ``commit_strategy = "checkpoint"`` it is
+        the position that the store has confirmed.
 
         Raises:
             BrokerError: The broker did not answer.
@@ -209,12 +202,11 @@ class Channel:
         return found
 
     async def lag(self) -> dict[TopicPartition, int]:
-        """partition -> records between the committed position and the log end, both asked of the
-        broker.
+        """Ask the broker for the lag: partition -> records from the committed position to the end.
 
-        Without a committed position it is counted from where reading started, and with
-        ``commit_strategy = "ignore"`` from the first record that is not settled. Partitions in
-        which reading has not started are left out.
+        Without a committed position the lag is counted from where reading started, and with
+        ``commit_strategy = "ignore"`` from the first unsettled record. Partitions in which reading
+        has not started are left out.
 
         Raises:
             BrokerError: The broker did not answer.
@@ -245,8 +237,8 @@ class Channel:
             metadata: As for :meth:`reactive_kafka.Message.ack`.
 
         Returns:
-            An awaitable as of ``ack``, which may be ignored: True if the call settled at least one
-                record.
+            An awaitable as of ``ack``, which may be ignored. It is True if the call settled at
+            least one record.
 
         Raises:
             TypeError: *message* is not a message.
@@ -263,7 +255,7 @@ class Channel:
         return verdicts_of(message.tracker).ack_up_to(message.index, metadata)
 
     def store_offset_metadata(self, partition: PartitionLike, metadata: str) -> bool:
-        """Commit a string with the next new position of a partition; the newest string counts.
+        """Commit a string with the next new position of a partition. The newest string counts.
 
         Callable from any thread.
 
@@ -284,10 +276,11 @@ class Channel:
         return self._home.call(store, lambda: False)
 
     async def offset_metadata(self, partition: PartitionLike) -> Any:
-        """The string committed with the position, decoded by ``offset_metadata_deserializer``.
+        """Return the string committed with the position.
 
-        Cached until the next rebalance and updated by this application's commits; with
-        ``offset_metadata_cache = false`` it is asked of the broker each time.
+        ``offset_metadata_deserializer`` decodes it. It is cached until the next rebalance, and the
+        application's own commits update it. With ``offset_metadata_cache = false`` the broker is
+        asked each time.
 
         Returns:
             ``""`` if nothing is stored, None if the partition is not assigned to this application.
@@ -311,22 +304,22 @@ class Channel:
         if asks or client.starts.keeps_positions:
             stored = (await self._consumer(client).committed([partition]))[partition]
             if self._client(partition) is not client:
-                # It was revoked meanwhile.
+                # The partition was revoked meanwhile.
                 return None
         text = "" if stored is None else decode(stored.metadata, stored.offset).user
         return self._reader.value(partition, text)
 
     async def seek(self, partition: PartitionLike, where: Where) -> None:
-        """Continue reading a partition from elsewhere; late acks of its in-flight records have no
-        effect.
+        """Continue reading a partition elsewhere. Late acks of its in-flight records do nothing.
 
-        The committed position does not move with the seek, but with the next settled record, also
-        backwards. In a hook of ``on_assigned``, *where* is where reading starts.
+        The committed position moves with the next settled record and not with the seek. It may move
+        backwards then. In a hook of ``on_assigned`` this decides where reading starts.
 
         Args:
-            where: An offset, ``"beginning"``, ``"end"``, ``by(-100)``: so many records from the
-                position, limited to the log; or a time: the first record at or after it, else the
-                end. For an offset that the log does not have, ``auto_offset_reset`` applies.
+            where: An offset; ``"beginning"``; ``"end"``; ``by(-100)``, the number of records from
+                the position, within the log; or a time, for the first record at or after it, or
+                the end if there is none. For an offset that the log does not have,
+                ``auto_offset_reset`` applies.
 
         Raises:
             NotOwnerError: The partition is not assigned to this application.
@@ -383,7 +376,7 @@ class Channel:
             await client.committer.commit_positions(share)
 
     async def _commit_all(self) -> None:
-        """Each client commits what it can; then the first error is raised."""
+        """Have each client commit what it can; then raise the first error."""
         errors: list[BrokerError] = []
         for client in self._clients:
             try:
@@ -398,9 +391,7 @@ class Channel:
         return self._lifecycle.session.clients
 
     def _client(self, partition: TopicPartition) -> ChannelConsumer | None:
-        """The client that has a partition, also while reading has not started, or is being
-        ended.
-        """
+        """Return the client that has a partition, also before reading has started there."""
         return next((client for client in self._clients if partition in client.table.ours), None)
 
     def _shares(self) -> list[tuple[ChannelConsumer, list[TopicPartition]]]:
@@ -414,10 +405,9 @@ class Channel:
         return consumer
 
     def _asks(self, client: ChannelConsumer, partition: TopicPartition) -> bool:
-        """Whether the group is asked. A store is only before reading starts: its answer claims rows
-        of others.
-        """
+        """Return whether the committed position of a partition is asked for, or known here."""
         if client.starts.keeps_positions:
+            # A store is asked only before reading starts: its answer claims rows of other owners.
             return partition not in client.table.trackers
         return self._settings.group_id is not None
 
@@ -426,7 +416,7 @@ class Channel:
 
     @contextmanager
     def _failure_as_cause(self) -> Iterator[None]:
-        """An error without a cause gets the failure of the channel, if it has failed."""
+        """Give a BrokerError without a cause the failure of the channel, if it has failed."""
         try:
             yield
         except BrokerError as error:

@@ -27,11 +27,14 @@ def channel_facts(
     last_partitions: tuple[PartitionFacts, ...] | None,
     now: float,
 ) -> ChannelFacts:
-    """The facts at *now* (monotonic); *last_partitions* are those that a channel had when it
-    failed.
+    """Return the facts of a channel.
+
+    Args:
+        last_partitions: The partitions that the channel had when it failed, if it has failed.
+        now: The time of the monotonic clock.
     """
     for tracker in session.clients.trackers():
-        # When somebody asks, and not at each ack.
+        # Acks are counted when the facts are read, and not at each ack.
         session.acknowledger.count_acks(tracker)
     state = _state(status, session, totals)
     commits = totals.commits
@@ -84,9 +87,7 @@ def _state(status: ChannelStatus, session: ChannelSession, totals: ChannelTotals
 
 
 def _is_done(session: ChannelSession) -> bool:
-    """Whether the ranges that the channel reads are read and settled, and nothing waits to be
-    retried.
-    """
+    """Return whether the channel has settled all of its ranges, and nothing waits for a retry."""
     read = [one for client in session.clients.consumers for one in client.table]
     return (
         bool(read)
@@ -96,15 +97,17 @@ def _is_done(session: ChannelSession) -> bool:
 
 
 def _broker_error(session: ChannelSession) -> str | None:
-    """Why the broker cannot be used, each reason once: that of retries may have a connection of its
-    own.
+    """Return why the clients cannot use their brokers, each reason once; None: they can.
+
+    The client of delayed retries may have other brokers than the channel.
     """
-    found = dict.fromkeys(
-        error for client in session.clients if (error := client.connection.broker_error)
-    )
-    return (
-        "; ".join([error for error in found if error != CONNECTING][:MOST_ERRORS] or found) or None
-    )
+    errors = [client.connection.broker_error for client in session.clients]
+    reasons = dict.fromkeys(error for error in errors if error)
+    if not reasons:
+        return None
+    # That another client is still connecting does not explain anything beside an error.
+    telling = [reason for reason in reasons if reason != CONNECTING][:MOST_ERRORS]
+    return "; ".join(telling or reasons)
 
 
 def _warnings(settings: IncomingSettings, session: ChannelSession, now: float) -> Iterator[str]:
@@ -115,20 +118,25 @@ def _warnings(settings: IncomingSettings, session: ChannelSession, now: float) -
 
 
 def _failure_strategies(settings: IncomingSettings) -> tuple[str, ...]:
-    """The labels that nacks are counted by: strategies, and the ack mode if that is "pre" or
-    "none".
+    """Return the labels that nacks are counted by.
+
+    These are the failure strategies, and the ack mode if that is "pre" or "none".
     """
     names = [settings.failure_strategy, *settings.failure_routes.values()]
-    names += [settings.on_poison] * (settings.on_poison == "dead-letter-queue")
-    names += [settings.ack] * (settings.ack in ("pre", "none"))
+    if settings.on_poison == "dead-letter-queue":
+        names.append(settings.on_poison)
+    if settings.ack in ("pre", "none"):
+        names.append(settings.ack)
     return tuple(dict.fromkeys(names))
 
 
 def partition_facts(
     session: ChannelSession, now: float, *, also_left: bool = False
 ) -> tuple[PartitionFacts, ...]:
-    """The facts at *now* of the partitions that are ours, with *also_left* of suspended ones
-    too.
+    """Return the facts of the partitions that are ours.
+
+    Args:
+        also_left: Suspended partitions are among them.
     """
     found: list[PartitionFacts] = []
     for client in session.clients:

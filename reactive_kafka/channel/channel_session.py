@@ -30,13 +30,14 @@ from reactive_kafka.verdicts.ageing import Held
 from reactive_kafka.verdicts.nack import VerdictParts
 
 LOOKED_AT = 100
-"""How many partitions are looked at ten times a second. A thousand would cost a twentieth of a core.
-"""
+"""How many partitions are looked at ten times a second. A thousand would cost 5 % of a core."""
 
 
 class ChannelSession:
-    """The clients, lanes, workers and verdicts of a channel, from a start to a failure or the
-    stop.
+    """The clients, lanes, workers and verdicts of a channel, from a start to a failure or a stop.
+
+    A restart makes all of it anew, except what is counted. What comes late from an old session
+    finds closed trackers, and cannot fail the new session.
     """
 
     def __init__(
@@ -183,7 +184,7 @@ class ChannelSession:
         return consumption.make(self.worker_signals, setup)
 
     def _is_held_up(self) -> bool:
-        """Whether it waits for its brokers, or a handler of it for those that it uses."""
+        """Return whether the channel waits for its brokers, or a handler for those that it uses."""
         if self.workers.waits_for_outage:
             return True
         now = self._clock.monotonic()
@@ -193,13 +194,13 @@ class ChannelSession:
         )
 
     def kept(self) -> Iterable[Held]:
-        """The records that the application keeps without a verdict, by partition."""
+        """Return the records that the application keeps without a verdict, by partition."""
         if self._iterates:
             return ((tracker, tracker.open_at_handlers()) for tracker in self.clients.holding())
         return self.workers.left_unsettled()
 
     def start(self) -> None:
-        """Start all that runs; it connects, and goes on trying while no broker answers."""
+        """Start all tasks. They connect, and keep trying while no broker answers."""
         self.failures.start()
         for client in self.clients:
             client.start(after=self.failures.prepared if client.is_for_retries else None)
@@ -212,11 +213,11 @@ class ChannelSession:
         self.arrival.set()
 
     async def leave(self) -> None:
-        """Leave the groups and close; every verdict that comes later is refused."""
+        """Leave the groups and close. Verdicts that come later are refused."""
         if self._settings.assign:
             left = [one for client in self.clients.consumers for one in client.table.all_trackers()]
             self._totals.resume.update({one.partition: one.outside_plans(one.safe) for one in left})
-        # Each is taken, whatever those before it have raised.
+        # The stack takes every step, whatever the others raise, the last one pushed first.
         async with AsyncExitStack() as steps:
             steps.callback(self.arrival.set)
             steps.callback(self.guard.end)
@@ -227,20 +228,18 @@ class ChannelSession:
             await self.clients.close()
 
     def no_more_to_come(self) -> None:
-        """All that is wanted has been read: batches do not wait to fill."""
+        """Note that everything that is wanted has been read, so batches do not wait to fill."""
         if not self.lanes.is_at_end:
             self.lanes.is_at_end = True
             self.workers.work_is_there()
 
     def hold(self) -> None:
-        """Let nothing be taken any more, without telling anybody: this is the copy of a forked
-        child.
-        """
+        """Let no record be taken any more, without an event: this is the copy in a forked child."""
         self._totals.pauses.pause("this is a forked child")
         self._look_at_pauses()
 
     def pauses_changed(self) -> None:
-        """What waits may be taken and fetched, or not, as the channel's pauses say now."""
+        """Take and fetch records as the channel's pauses allow now."""
         self._look_at_pauses()
         self.clients.made_progress()
         self.workers.work_is_there()
@@ -252,8 +251,9 @@ class ChannelSession:
             self.lanes.look_at_pauses([one.lane for one in client.table if one.lane is not None])
 
     def look(self) -> None:
-        """Let go of what was settled lately, by whomever: it is timed then; of many partitions in
-        turns.
+        """Drop settled records from the windows and record their latency; at most 100 partitions.
+
+        If there are more, the next call continues with the others.
         """
         trackers = [] if self.guard.is_resting else self.clients.holding()
         first = self._next_looked_at if self._next_looked_at < len(trackers) else 0

@@ -1,6 +1,4 @@
-"""Memory channels as their handlers see them: workers, verdicts and retries as of other channels,
-without Kafka.
-"""
+"""Hands the values of a memory channel to its handlers, as a channel of Kafka its records."""
 
 from __future__ import annotations
 
@@ -30,11 +28,12 @@ from reactive_kafka.verdicts.nack import Strategies, VerdictParts
 
 
 class MemoryChannel:
-    """Has what goes into a memory channel handled, one value after the other, and tells *target* of
-    each verdict.
+    """Has the values of a memory channel handled, one after the other.
 
-    *make* gets workers that settle each record by itself when its handler has returned, and not a
-    run of them.
+    Args:
+        target: Where the values come from. It is told each verdict.
+        make: Makes workers that settle each record by itself when its handler has returned, and
+            not several at once: the sender waits for each ack.
     """
 
     def __init__(
@@ -83,7 +82,10 @@ class MemoryChannel:
         target.handled_by(self._take, self._stop_taking)
 
     def _around(self, call: Call) -> Call:
-        """Have the records that values were made of age while a handler has one of these values."""
+        """Return a call during which the records that the values were made of grow older.
+
+        Otherwise these records would age while their values wait here.
+        """
 
         async def called(given: Message[Any] | Batch[Any]) -> Any:
             messages = given if isinstance(given, Batch) else (given,)
@@ -116,7 +118,7 @@ class MemoryChannel:
         return True
 
     def _end(self, reason: BaseException) -> None:
-        """The handler asks the process to end: nothing behind that value may be handled."""
+        """End the process, because a handler asked for it. No value behind its own is handled."""
         self._target.leave(reason)
         self._exit(reason)
 
@@ -130,7 +132,7 @@ def _roots(delivery: Delivery) -> Iterable[Place]:
 
 
 class _Tracker(OffsetTracker):
-    """Tells of each ack at once: for whoever waits for it a commit's tick would be too late."""
+    """Reports each ack at once. The sender waits for it, and there is no commit to come."""
 
     __slots__ = ("_acked",)
 
@@ -141,7 +143,7 @@ class _Tracker(OffsetTracker):
     def settle(self, index: int) -> bool:
         if not super().settle(index):
             return False
-        # Values are numbered as they arrive, from 0: the offset is the same.
+        # Values are numbered from 0 as they arrive, so the offset is the index.
         self._acked(index)
         return True
 
@@ -150,9 +152,7 @@ class _Tracker(OffsetTracker):
 
 
 class _Verdicts(Acknowledger):
-    """A nack is told to whoever has sent the value: its failure strategy decides, and none is asked
-    here.
-    """
+    """Passes each nack back to the sender of the value, whose failure strategy decides."""
 
     def __init__(self, parts: VerdictParts, target: MemoryTarget) -> None:
         super().__init__(parts, cast("Strategies", None))
@@ -166,7 +166,8 @@ class _Verdicts(Acknowledger):
             raise TypeError(f"nack() takes an exception, not {type(reason).__name__}")
         if record is not None:
             raise EncodeError(
-                f"channel {self.name!r}: a nack goes back to the sender, which has no use for record="
+                f"channel {self.name!r}: a nack goes back to the sender, which has no use for "
+                "record="
             )
         if not self.futures.is_here:
             return self.futures.from_thread(lambda: self.nack(delivery, reason))
@@ -175,7 +176,7 @@ class _Verdicts(Acknowledger):
     def failed(self, delivery: Delivery, reason: BaseException) -> Future[bool]:
         if delivery.tracker.is_closed or delivery.tracker.is_open(delivery.index):
             return self._hand_back(delivery, reason)
-        # It has its verdict, and the failure is reported.
+        # The record has a verdict already. The failure is reported all the same.
         return super().failed(delivery, reason)
 
     def left(self, delivery: Delivery, why: BaseException) -> None:

@@ -1,6 +1,4 @@
-"""The functions that a channel's settings name: what records are ordered by, and what reads the
-metadata. Pure.
-"""
+"""The functions that a channel's settings name: for the keys of records, and for metadata. Pure."""
 
 from __future__ import annotations
 
@@ -21,26 +19,27 @@ HEADER = "header:"
 
 
 def key_of(settings: IncomingSettings) -> KeyOf:
-    """What records of a channel are ordered by: its ``key``, or without one the record's own.
+    """Return what gives the key that a record is ordered by.
 
-    Records without a key are in order among themselves, or with ``keyless = "unordered"`` each is
-    on its own.
+    It is the channel's ``key``, or by default the record's own. Records without a key are in order
+    among themselves. With ``keyless = "unordered"`` each of them is on its own.
 
     Raises:
         ConfigError: ``module:function`` cannot be imported, or is no function.
     """
-    told = _told(settings)
+    configured = _configured_key(settings)
     if settings.keyless == "ordered":
-        return told
+        return configured
 
-    def key_or_nothing_else(record: RawRecord) -> Hashable:
-        key = told(record)
+    def key_or_unique(record: RawRecord) -> Hashable:
+        key = configured(record)
+        # A new object equals no other key.
         return object() if key is None else key
 
-    return key_or_nothing_else
+    return key_or_unique
 
 
-def _told(settings: IncomingSettings) -> KeyOf:
+def _configured_key(settings: IncomingSettings) -> KeyOf:
     key = settings.key
     if key is None:
         return attrgetter("key")
@@ -58,7 +57,7 @@ def _told(settings: IncomingSettings) -> KeyOf:
 
 
 def _last_header(record: RawRecord, name: str) -> bytes | None:
-    """The last header called *name*, as Kafka's own ``lastHeader``; None if there is none."""
+    """Return the last header called *name*, as Kafka's ``lastHeader`` does; None: there is none."""
     for header, value in reversed(record.headers):
         if header == name:
             return value
@@ -75,8 +74,9 @@ READERS: dict[str, Callable[[str], Any]] = {
 
 
 class MetadataReader:
-    """Reads the strings of one channel: numbers in decimal, JSON, or by the user's function, which
-    gets the string.
+    """Reads the metadata strings of one channel.
+
+    They are decimal numbers, JSON, or what the user's function makes of the string.
 
     Raises:
         ConfigError: The format does not exist, or ``module:function`` cannot be imported or is no
@@ -94,7 +94,7 @@ class MetadataReader:
             ) from error
 
     def value(self, partition: TopicPartition, text: str) -> Any:
-        """The decoded string; an empty one is returned as it is.
+        """Return the decoded string; an empty one as it is.
 
         Raises:
             DecodeError: It cannot be read.
@@ -105,9 +105,10 @@ class MetadataReader:
             return self._read(text)
         except Exception as error:
             # The user's function may raise anything.
+            name = self._settings.offset_metadata_deserializer
             raise DecodeError(
                 f"channel {self._settings.name!r}: the metadata of {partition} cannot be read by "
-                f"offset_metadata_deserializer = {self._settings.offset_metadata_deserializer!r}: {describe(error)}"
+                f"offset_metadata_deserializer = {name!r}: {describe(error)}"
             ) from error
 
 

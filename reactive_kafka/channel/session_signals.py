@@ -1,6 +1,4 @@
-"""What the parts of a channel's session tell: made before these parts, so that none of them has to
-know its owner.
-"""
+"""How the parts of a session reach the channel. They are made first, so no part knows its owner."""
 
 from __future__ import annotations
 
@@ -14,30 +12,30 @@ from reactive_kafka.errors import describe
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChannelSignals:
-    """What the parts of one session ask the channel, and tell it."""
+    """What the parts of one session ask the channel and report to it."""
 
     status: ChannelStatus
     fail_channel: Callable[[BaseException], bool]
-    # A handler or a hook asked the process to end.
+    # Called when a handler or a hook asks the process to end.
     exit: Callable[[BaseException], None]
-    # A client has its assignment.
+    # Called when a client has its assignment.
     joined: Callable[[], None]
-    # There may be room for new records, or a drain may be over.
+    # Called when there may be room for new records, or a drain may be over.
     made_progress: Callable[[], None]
-    # Set when the session is over after a failure. From then on its parts are not heard: the
-    # channel may have another.
+    # Set when the session is over after a failure. From then on its parts reach nothing: the
+    # channel may have another session, which they must not fail.
     has_let_go: asyncio.Event = field(default_factory=asyncio.Event)
 
     def is_over(self) -> bool:
-        """Whether the session has ended, or is ending."""
+        """Return whether the session has ended or is ending."""
         return self.has_let_go.is_set() or self.status.is_over
 
     def is_taking(self) -> bool:
-        """Whether records are wanted at all."""
+        """Return whether records are wanted at all."""
         return not self.has_let_go.is_set() and self.status.is_taking
 
     def connects(self) -> None:
-        """A client is being built again."""
+        """Note that a client is being built again."""
         self.status.change("connect")
 
     def fail(self, reason: BaseException) -> bool:
@@ -45,30 +43,29 @@ class ChannelSignals:
         return not self.has_let_go.is_set() and self.fail_channel(reason)
 
     def task_failed(self, error: BaseException) -> None:
-        """A bug in a task, ours or the client's, stops this channel and no other; it is told with
-        its traceback.
+        """Stop the channel because a task has failed: a bug of ours, or of the client.
+
+        If the channel has failed already, the error is reported all the same.
         """
         if not self.fail(error):
             self.status.tell_failure(describe(error), error)
 
 
 class ClientSignals:
-    """What the parts of one client ask the channel, and tell it; they are not heard once the client
-    is closed.
-    """
+    """What the parts of one client ask the channel and report to it, until the client is closed."""
 
     def __init__(self, channel: ChannelSignals) -> None:
         self._channel = channel
         self.exit = channel.exit
         self.is_taking = channel.is_taking
         self.is_closed = False
-        # The client has an assignment.
+        # True: the client has an assignment.
         self.is_joined = False
-        # Set where the client is to look at its topics and partitions now.
+        # Set when the client has to look at its topics and partitions now.
         self.look_soon = asyncio.Event()
 
     def is_over(self) -> bool:
-        """Whether no new client is to be made."""
+        """Return whether no other client is made after this one."""
         return self.is_closed or self._channel.is_over()
 
     def connects(self) -> None:
@@ -81,7 +78,9 @@ class ClientSignals:
         self._channel.joined()
 
     def fail(self, reason: BaseException) -> bool:
-        """Stop the channel; False if it was stopping or had failed before, or the client is
-        closed.
+        """Stop the channel.
+
+        Returns:
+            False if it was stopping, or had failed before, or this client is closed.
         """
         return not self.is_closed and self._channel.fail(reason)
