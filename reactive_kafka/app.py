@@ -17,17 +17,16 @@ from reactive_kafka.broker.client import Connector
 from reactive_kafka.broker.connect import EMBEDDED, KafkaConnector
 from reactive_kafka.channel.channel import Channel
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
-from reactive_kafka.config.load import ConfigSource, LoadedConfiguration
+from reactive_kafka.config.load import ConfigSource, LoadedConfiguration, read_settings
 from reactive_kafka.config.settings import AckMode, Settings
 from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.errors import BrokerError, ChannelClosedError, ConfigError, MissingExtraError
 from reactive_kafka.group_offsets import GroupOffsets
-from reactive_kafka.handlers.added import added
 from reactive_kafka.handlers.arguments import incoming_of
+from reactive_kafka.handlers.declared import Declared
 from reactive_kafka.handlers.dependencies.depends import Factory
-from reactive_kafka.handlers.registry import unknown
-from reactive_kafka.handlers.router import Declarations, Declared
-from reactive_kafka.handlers.spec import AppSpec
+from reactive_kafka.handlers.router import Decorators
+from reactive_kafka.handlers.unknown_channels import unknown_channel_problem
 from reactive_kafka.observe.events import Observer, Observers, SafeCaller, checked
 from reactive_kafka.observe.facts import AppFacts, SparkFacts
 from reactive_kafka.observe.health import Health, health
@@ -39,11 +38,15 @@ from reactive_kafka.observe.log_setup import (
 )
 from reactive_kafka.observe.logs import LogObserver
 from reactive_kafka.outgoing.memory import Target
-from reactive_kafka.runtime.added import with_channel
+from reactive_kafka.planning.added_channel import plan_added_channel, read_added_channel
+from reactive_kafka.planning.application_plan import plan_application
+from reactive_kafka.planning.dependency_graph import graph_of
+from reactive_kafka.planning.plans import AppPlan
 from reactive_kafka.runtime.failed_start import tell_failed_start
+from reactive_kafka.runtime.package_checks import check_extras
 from reactive_kafka.runtime.run import Run
+from reactive_kafka.runtime.run_plan import OpenStore, RunEnding, RunEnvironment, RunPlan
 from reactive_kafka.runtime.signals import run_as_process
-from reactive_kafka.runtime.spec import OpenStore, RunSpec, check_extras, configured, graph_of
 from reactive_kafka.tasks import HomeLoop
 
 if TYPE_CHECKING:
@@ -53,7 +56,7 @@ if TYPE_CHECKING:
     from reactive_kafka.http.server import HttpServer
 
 
-class App(Declarations):
+class App(Decorators):
     """An application: named channels from a configuration, and the functions decorated for them.
 
     Attributes:
@@ -85,9 +88,9 @@ class App(Declarations):
         self._settings: Settings | None = None
         # What the settings were read from; without channels that were added.
         self._reading: LoadedConfiguration | None = None
-        self._spec: AppSpec | None = None
-        # What tests do to the plan.
-        self._fit: Callable[[AppSpec], AppSpec] | None = None
+        self._plan: AppPlan | None = None
+        # Tests change the plan with it.
+        self._fit: Callable[[AppPlan], AppPlan] | None = None
         self._run: Run | None = None
         # Why the last run is over.
         self._ended: str | None = None
@@ -99,15 +102,13 @@ class App(Declarations):
         self._observer = Observers([self._observer, checked(observer)])
 
     @property
-    def plan(self) -> AppSpec:
-        """How the handlers fit the settings; configures the application if that has not
-        happened.
-        """
-        if self._spec is None:
+    def plan(self) -> AppPlan:
+        """The plans of its channels; configures the application if that has not happened."""
+        if self._plan is None:
             self.configure()
-        # For the type checker.
-        assert self._spec is not None  # noqa: S101
-        return self._spec
+        # For the type checker: configure() has set it.
+        assert self._plan is not None  # noqa: S101
+        return self._plan
 
     @property
     def settings(self) -> Settings:
@@ -117,7 +118,7 @@ class App(Declarations):
     def configure(
         self, source: ConfigSource = None, overrides: Mapping[str, Any] | None = None
     ) -> Settings:
-        """Read the configuration and fit the handlers to it, without connecting.
+        """Read the configuration and plan all channels, without connecting.
 
         Args:
             source: Replaces what the App was given.
@@ -132,14 +133,13 @@ class App(Declarations):
         if overrides is not None:
             self._overrides = overrides
         declared = self.declared
-        reading, spec = configured(
-            self._source, os.environ, self._overrides, declared.registry, declared.hooks
-        )
+        reading = read_settings(self._source, environ=os.environ, overrides=self._overrides)
+        plan = plan_application(reading, declared)
         settings = reading.settings
         for name in declared.emitters:
             _check_emitter(name, settings)
         check_extras(
-            spec,
+            plan,
             settings,
             clients=self._connector is None,
             spark=self._spark_engine is None,
@@ -147,7 +147,7 @@ class App(Declarations):
         )
         self._reading = reading
         self._settings = settings
-        self._spec = spec if self._fit is None else self._fit(spec)
+        self._plan = plan if self._fit is None else self._fit(plan)
         return settings
 
     async def start(self) -> None:
@@ -163,26 +163,30 @@ class App(Declarations):
     def _new_run(self, *, exit_on_failure: bool = False, until_end: bool = False) -> Run:
         if self._run is not None:
             raise RuntimeError("the application is running")
-        spec = RunSpec(
-            settings=self.settings,
-            app=self.plan,
-            graph=graph_of(self.plan, self.dependency_overrides),
-            hooks=self.declared.hooks,
-            asgi=lambda: self._endpoints(is_mounted=False),
+        settings = self.settings
+        channels = self.plan
+        declared = self.declared
+        plan = RunPlan(
+            settings=settings,
+            channels=channels,
+            dependencies=graph_of(channels, self.dependency_overrides),
+            hooks=declared.hooks,
+            emitters=declared.emitters.keys(),
+            logs_warnings=self._fit is None,
+        )
+        environment = RunEnvironment(
             clock=self._clock,
             observer=self._observer,
             log=self._log,
             connector=self._connector,
             spark=self._spark_engine,
             open_store=self._stores,
-            exit_on_failure=exit_on_failure,
-            until_end=until_end,
-            emitters=self.declared.emitters.keys(),
-            tells_settings=self._fit is None,
         )
-        for emitter in chain.from_iterable(self.declared.emitters.values()):
+        ending = RunEnding(on_failure=exit_on_failure, when_caught_up=until_end)
+        for emitter in chain.from_iterable(declared.emitters.values()):
             emitter.forget()
-        self._run = Run(spec)
+        make_asgi = partial(self._endpoints, is_mounted=False)
+        self._run = Run(plan, environment, ending, make_asgi)
         self._ended = None
         return self._run
 
@@ -283,7 +287,9 @@ class App(Declarations):
         if self._run is None:
             raise ChannelClosedError("the application is not running")
         if name not in self.settings.incoming:
-            raise ConfigError(unknown(f"app.channel({name!r})", "incoming", name, self.settings))
+            raise ConfigError(
+                unknown_channel_problem(f"app.channel({name!r})", "incoming", name, self.settings)
+            )
         if self._run.channels is None:
             raise ChannelClosedError(
                 f"channel {name!r} is made when all on_start hooks have returned"
@@ -331,21 +337,31 @@ class App(Declarations):
             )
         if name in self.settings.incoming or name in self.settings.memory:
             raise ConfigError(f"{who}: there is a channel with this name")
-        read = with_channel(
+        added = read_added_channel(
             replace(reading, settings=self.settings), who, name, settings, os.environ
         )
-        there = read.checked()
-        to = (outgoing,) if isinstance(outgoing, str) else tuple(outgoing)
-        decorated = incoming_of(name, ack, retry, None, self._layers, "add_channel")
-        spec, odd = added(who, handler, decorated, to, self.declared.registry, there, self.plan)
-        plan = AppSpec({name: spec}, {})
-        alone = replace(there, incoming={name: spec.settings})
-        check_extras(
-            plan, alone, clients=self._connector is None, spark=False, stores=self._stores is None
+        new_settings = added.checked()
+        decoration = incoming_of(name, ack, retry, None, self._layers, "add_channel")
+        channel_plan, warnings = plan_added_channel(
+            who,
+            handler,
+            decoration,
+            (outgoing,) if isinstance(outgoing, str) else tuple(outgoing),
+            self.declared.functions,
+            new_settings,
         )
-        plan = plan if self._fit is None else self._fit(plan)
-        channel = run.add_channel(plan.incoming[name], [*there.warnings, *odd])
-        self._settings = replace(there, warnings=self.settings.warnings)
+        plan = AppPlan({name: channel_plan}, {})
+        check_extras(
+            plan,
+            replace(new_settings, incoming={name: channel_plan.settings}),
+            clients=self._connector is None,
+            spark=False,
+            stores=self._stores is None,
+        )
+        if self._fit is not None:
+            plan = self._fit(plan)
+        channel = run.add_channel(plan.incoming[name], [*new_settings.warnings, *warnings])
+        self._settings = replace(new_settings, warnings=self.settings.warnings)
         return channel
 
     def offsets(self, group_id: str) -> GroupOffsets:
@@ -372,7 +388,7 @@ class App(Declarations):
                 f"{decoration} while the application is running: decorate before it starts"
             )
         # It was made without it.
-        self._spec = None
+        self._plan = None
 
     def _check_emitter(self, name: str) -> None:
         if self._settings is not None:
@@ -397,7 +413,7 @@ class App(Declarations):
         connector: Connector | None,
         clock: Clock,
         observer: Observer,
-        fit: Callable[[AppSpec], AppSpec],
+        fit: Callable[[AppPlan], AppPlan],
         source: ConfigSource = None,
     ) -> Iterator[Mapping[str, Any] | None]:
         """Run on what a test has, until the context ends: then everything is what it was, and is
@@ -423,7 +439,7 @@ class App(Declarations):
             yield self._overrides
         finally:
             vars(self).update(before)
-            self._settings = self._spec = None
+            self._settings = self._plan = None
 
     def facts(self) -> AppFacts:
         """What is known about the application now."""
@@ -481,4 +497,6 @@ def _has_stopped() -> Target:
 
 def _check_emitter(name: str, settings: Settings) -> None:
     if name not in settings.outgoing and name not in settings.memory:
-        raise ConfigError(unknown(f"app.emitter({name!r})", "outgoing", name, settings))
+        raise ConfigError(
+            unknown_channel_problem(f"app.emitter({name!r})", "outgoing", name, settings)
+        )

@@ -30,6 +30,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("channel",),
     ("spark", "group_offsets"),
     ("handlers",),
+    ("planning",),
     ("runtime",),
     ("app",),
     ("cli", "testing", ""),

@@ -47,7 +47,7 @@ IMPORTS_BY_NAME = {
     "formats/user_objects.py": "module:function of a configuration file",
     "cli/app_loading.py": "the application that a command line names",
     "cli/commands.py": "a command of ours",
-    "handlers/exception_names.py": "an exception class that the configuration names",
+    "planning/exception_names.py": "an exception class that the configuration names",
 }
 """The exceptions: who imports a module by its name, and who chose that name. No record ever
 does.

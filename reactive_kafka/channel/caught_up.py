@@ -1,6 +1,4 @@
-"""Tells the application, once an assignment, that all of it is handled up to where its logs ended
-when it began.
-"""
+"""Calls the ``on_caught_up`` hooks, when everything that was there at an assignment is handled."""
 
 from __future__ import annotations
 
@@ -21,49 +19,47 @@ from reactive_kafka.subscription import read_up_to
 from reactive_kafka.tasks import outcome_of, told_of
 
 LOOK_S = 0.05
-"""How often it is looked whether all is handled, from the assignment until it is."""
+"""How often this looks whether everything is handled, from the assignment on."""
 ASK_S = 5.0
-"""How often the logs' ends are asked for meanwhile: one that was cut off, or made anew, has less to
-handle.
+"""How often the ends of the logs are asked for meanwhile. A log that was truncated, or a topic that
+was recreated, has less to handle.
 """
 RETRY_S = 0.5
-"""How soon they are asked for again where no broker has answered."""
+"""How soon they are asked for again if no broker has answered."""
 
 
 @dataclass(slots=True)
 class _Log:
     partition: TopicPartition
-    # endless: nobody has told it.
+    # Infinite until a broker has said where the log ends.
     end: float = inf
 
 
-class Ends:
-    """What of an assignment is still to be handled. No I/O, no clock."""
+class AssignmentEnds:
+    """Which partitions of an assignment are not handled up to their ends. No I/O, no clock."""
 
     def __init__(self, partitions: frozenset[TopicPartition]) -> None:
         self.partitions = partitions
-        self._left: list[_Log] = [_Log(one) for one in sorted(partitions)]
+        self._left: list[_Log] = [_Log(partition) for partition in sorted(partitions)]
 
     @property
     def left(self) -> frozenset[TopicPartition]:
-        """Where something is still to be handled."""
+        """The partitions with records that are not handled."""
         return frozenset(log.partition for log in self._left)
 
     def found(self, ends: Mapping[TopicPartition, int]) -> None:
-        """The logs end there now: the first answer counts, and any later one that is lower."""
+        """Note where logs end now. The first answer counts, and later ones that are lower."""
         for log in self._left:
             log.end = min(log.end, ends.get(log.partition, log.end))
 
     def handled(self, positions: Mapping[TopicPartition, int]) -> bool:
-        """These positions have no unsettled record before them; whether all is handled by now."""
+        """Return whether everything is handled if all records before these positions are."""
         self._left = [log for log in self._left if positions.get(log.partition, -1) < log.end]
         return not self._left
 
 
 class CatchUp:
-    """Calls the ``on_caught_up`` hooks of one client: for each of its assignments that lasts until
-    then.
-    """
+    """Calls the ``on_caught_up`` hooks of one client, once for each assignment."""
 
     def __init__(
         self,
@@ -79,12 +75,12 @@ class CatchUp:
         self._table = table
         self._hooks = hooks
         self._consumer = consumer
-        # A hook asked the process to end.
+        # Called when a hook asks the process to end.
         self._exit = exit
         self._assignments = 0
         # The last assignment that was caught up.
         self._reached = 0
-        # The last one whose hooks have ended, or that has none to call.
+        # The last assignment whose hooks have ended, or that has no partitions.
         self._told = 0
         self._began = asyncio.Event()
 
@@ -103,7 +99,7 @@ class CatchUp:
         return self.is_wanted and self._told != self._assignments
 
     def begins(self) -> None:
-        """An assignment has come; what was not caught up of the last one begins anew with it."""
+        """Note that an assignment has come. It replaces one that was not caught up."""
         self._assignments += 1
         self._began.set()
 
@@ -114,14 +110,16 @@ class CatchUp:
             self._began.clear()
             assignment = self._assignments
             if partitions := self._table.ours:
-                await self._watch(Ends(partitions), assignment)
+                await self._watch(AssignmentEnds(partitions), assignment)
             else:
-                self._reached = self._told = assignment
+                self._reached = assignment
+                self._told = assignment
 
-    async def _watch(self, ends: Ends, assignment: int) -> None:
+    async def _watch(self, ends: AssignmentEnds, assignment: int) -> None:
         ask_at = self._clock.monotonic()
         while self._assignments == assignment:
-            if (now := self._clock.monotonic()) >= ask_at:
+            now = self._clock.monotonic()
+            if now >= ask_at:
                 ask_at = now + await self._ask(ends)
             trackers = self._table.trackers
             if ends.handled({one: trackers[one].safe for one in ends.left if one in trackers}):
@@ -131,15 +129,15 @@ class CatchUp:
                 return
             await asyncio.sleep(LOOK_S)
 
-    async def _ask(self, ends: Ends) -> float:
-        """Ask where the logs end of what is left; in how many seconds to ask again."""
+    async def _ask(self, ends: AssignmentEnds) -> float:
+        """Ask where the logs end of what is left; return in how many seconds to ask again."""
         consumer = self._consumer()
         if consumer is None:
             return LOOK_S
         try:
             ends.found(read_up_to(self._table.ranges, await consumer.end_offsets(list(ends.left))))
         except BrokerError:
-            # The channel says why it cannot be used.
+            # The connection reports why the broker cannot be used.
             return RETRY_S
         return ASK_S
 

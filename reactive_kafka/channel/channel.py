@@ -1,37 +1,53 @@
-"""The public face of an incoming channel: iterate, pause, look at its offsets and move them."""
+"""``Channel``: what users do with an incoming channel. They iterate, pause, commit and seek."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
+from asyncio import Future
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+from reactive_kafka.broker.client import Consumer
+from reactive_kafka.channel.clients import ChannelClients, ChannelConsumer
+from reactive_kafka.channel.iteration import messages
 from reactive_kafka.channel.lifecycle import ChannelLifecycle
-from reactive_kafka.channel.offsets import ChannelOffsets
-from reactive_kafka.channel.session import ChannelSession
-from reactive_kafka.channel.spec import ChannelSpec
-from reactive_kafka.delivery.lane import Lane
+from reactive_kafka.channel.named_functions import MetadataReader
+from reactive_kafka.commit.metadata.codec import decode
+from reactive_kafka.commit.metadata.user import check_metadata
 from reactive_kafka.delivery.lanes import Pauses
-from reactive_kafka.delivery.skipping import Skipping
-from reactive_kafka.errors import ChannelClosedError, DecodeError, text_of
-from reactive_kafka.formats import SchemaMissing
+from reactive_kafka.errors import BrokerError, NotOwnerError, TransientBrokerError
 from reactive_kafka.observe.facts import ChannelFacts
-from reactive_kafka.records import PartitionLike, RawRecord, TopicPartition, as_partition
-from reactive_kafka.verdicts.ageing import HOLDER, Held
-from reactive_kafka.verdicts.message import Message, new_message
+from reactive_kafka.partitions.partition import lag_begins
+from reactive_kafka.partitions.start import Where, check_where
+from reactive_kafka.records import PartitionLike, TopicPartition, as_partition
+from reactive_kafka.tasks import HomeLoop
+from reactive_kafka.verdicts.acks import verdicts_of
+from reactive_kafka.verdicts.message import Message
 
 PAUSED = "paused by the application"
 """The reason of a pause where none is given."""
 
 
-class Channel(ChannelOffsets):
+class Channel:
     """One incoming channel of a running application, from ``app.channel(name)``.
 
     ``async for message in channel`` consumes without a handler; you ack or nack each message
     yourself.
     """
 
+    def __init__(self, lifecycle: ChannelLifecycle) -> None:
+        self._lifecycle = lifecycle
+        self._settings = lifecycle.settings
+        self._reader = MetadataReader(lifecycle.settings)
+        self._home = HomeLoop()
+
     def __repr__(self) -> str:
         return f"<Channel {self.name!r}>"
+
+    @property
+    def name(self) -> str:
+        """The name of its ``[incoming.NAME]`` table."""
+        return self._settings.name
 
     def __aiter__(self) -> AsyncIterator[Message[Any]]:
         """Messages as they arrive, to be acked or nacked by hand, until the channel ends.
@@ -43,35 +59,31 @@ class Channel(ChannelOffsets):
         return messages(self._lifecycle)
 
     def facts(self) -> ChannelFacts:
-        """What health, metrics and the page show of the channel; nothing is asked of the broker."""
+        """Return what health, metrics and the page show of the channel, from memory."""
         return self._lifecycle.facts()
 
     @property
     def is_started(self) -> bool:
-        """Whether it runs or has run. A channel without a handler starts when it is first iterated
-        over.
-        """
+        """Whether it runs or has run. A channel without a handler starts at its first iteration."""
         return self._lifecycle.status.state != "starting"
 
     @property
     def is_ready(self) -> bool:
-        """Whether it has its assignment, and reading has begun in all of it."""
+        """Whether it has its assignment, and reads all of its partitions."""
         return self._lifecycle.is_ready
 
     @property
     def is_stopped(self) -> bool:
-        """Whether it does not run because of :meth:`stop`, or of ``enabled = false``; :meth:`start`
-        starts it.
-        """
+        """Whether :meth:`stop` or ``enabled = false`` has stopped it, until :meth:`start`."""
         return self._lifecycle.status.stopped_by is not None
 
     async def stop(self) -> None:
-        """Stop this channel alone, until :meth:`start`: it drains, commits what is settled, and
-        leaves its group.
+        """Stop this channel alone, until :meth:`start`.
 
-        Handlers may finish within ``drain_timeout``; an iteration over the channel ends. Pauses and
-        counts stay. A stopped channel is ready, and says that it is stopped. Nothing happens where
-        it is stopped already, and while the application stops, which stops it as well.
+        It drains, commits what is settled, and leaves its group. Handlers may finish within
+        ``drain_timeout``, and an iteration over the channel ends. Pauses and counts stay. A stopped
+        channel is ready, and health says that it is stopped. Nothing happens if it is stopped
+        already, or while the application stops.
 
         Returns when the group is left. A handler or a hook of the channel itself cannot wait for
         that: for it the call returns at once, no further record is taken, and the channel stops
@@ -80,12 +92,11 @@ class Channel(ChannelOffsets):
         await self._lifecycle.switch.stop()
 
     async def start(self) -> None:
-        """Start a channel that is stopped, is not ``enabled``, or has failed; it goes on at the
-        committed position.
+        """Start a channel that is stopped, not ``enabled``, or failed, at the committed position.
 
-        Returns when it has started; it connects in the background. Nothing happens where it runs.
-        After a stop that is under way it starts when that is over: a handler or a hook of the
-        channel itself is not held up by it.
+        Returns when it has started. It connects in the background. Nothing happens if it runs. If
+        it is still stopping, it starts when the stop is over. A handler or a hook of the channel
+        itself does not wait for that.
 
         Raises:
             ChannelClosedError: The application is stopping.
@@ -93,10 +104,9 @@ class Channel(ChannelOffsets):
         await self._lifecycle.switch.start()
 
     async def restart(self) -> None:
-        """Restart a channel that has failed. Returns when it has started; it connects in the
-        background.
+        """Restart a channel that has failed. It connects in the background.
 
-        Waits until the channel has released its partitions. All attempts of
+        This waits until the channel has released its partitions. All attempts of
         ``restart.max_attempts`` are available again. Handlers that are still running are left
         behind, and their records are handled again.
 
@@ -108,12 +118,12 @@ class Channel(ChannelOffsets):
     def pause(
         self, reason: str = PAUSED, *, partitions: Collection[PartitionLike] | None = None
     ) -> None:
-        """Stop fetching and handling queued records. Running handlers and commits go on.
+        """Stop fetching and handling queued records. Running handlers and commits continue.
 
-        The pause lasts until :meth:`resume` removes its reason, through rebalances and restarts,
-        and may begin before the channel has joined. Each party pauses for a reason of its own,
-        which counts once: records flow again when no reason is left. A paused channel stays a
-        member of its group, and is ready. Callable from any thread; in effect when it returns.
+        The pause lasts until :meth:`resume` removes its reason, through rebalances and restarts. It
+        may begin before the channel has joined its group. Each caller pauses for its own reason,
+        and records flow again when no reason is left. A paused channel stays a member of its group,
+        and is ready. Callable from any thread; the pause is in effect when this returns.
 
         Args:
             reason: One line for people, shown on the page and in health.
@@ -127,17 +137,211 @@ class Channel(ChannelOffsets):
     def resume(
         self, reason: str = PAUSED, *, partitions: Collection[PartitionLike] | None = None
     ) -> None:
-        """Remove a reason of :meth:`pause`; an unknown reason changes nothing. Callable from any
-        thread.
+        """Remove a reason of :meth:`pause`. Callable from any thread.
+
+        An unknown reason changes nothing.
 
         Args:
-            partitions: Remove it only from these, if they were paused for it themselves; None: from
-                the channel and from every partition.
+            partitions: Remove the reason from these partitions, if they were paused for it
+                themselves. None: from the channel and from every partition.
 
         Raises:
             TypeError: As :meth:`pause`.
         """
         self._change_pauses(Pauses.resume, reason, partitions)
+
+    @property
+    def paused(self) -> bool:
+        """Whether the whole channel is paused; False while only some of its partitions are."""
+        return self._lifecycle.is_paused
+
+    @property
+    def in_flight(self) -> int:
+        """How many records a handler or the application has, without a verdict."""
+        return self._lifecycle.session.clients.in_flight()
+
+    async def commit(self, positions: Mapping[TopicPartition, int] | None = None) -> None:
+        """Commit now instead of at the next tick: everything that is settled, or these positions.
+
+        A position is the offset of the next record to read. It may pass settled records only, and
+        never moves back (use :meth:`seek`). A commit settles no record.
+
+        Args:
+            positions: partition -> position. None: everything that may be committed, which is
+                nothing with ``commit_strategy = "ignore"``.
+
+        Raises:
+            CommitRefusedError: A position would pass an unsettled record, or move back. Nothing
+                was sent.
+            NotOwnerError: A partition is not assigned to this application, maybe because of a
+                rebalance. Nothing was sent for it.
+            BrokerError: The commit failed, or its outcome is unknown. What is settled is committed
+                later all the same.
+            CommitStrategyError: A custom strategy raised, or returned no position. The channel
+                stops.
+        """
+        with self._failure_as_cause():
+            await (self._commit_all() if positions is None else self._commit_positions(positions))
+
+    async def committed(self) -> dict[TopicPartition, int | None]:
+        """Ask the broker for the committed positions: partition -> position.
+
+        None: the partition has no committed position. With ``commit_strategy = "checkpoint"`` it is
+        the position that the store has confirmed.
+
+        Raises:
+            BrokerError: The broker did not answer.
+        """
+        found: dict[TopicPartition, int | None] = {}
+        for client, partitions in self._shares():
+            asked = [partition for partition in partitions if self._asks(client, partition)]
+            found.update({one.id: one.stored for one in client.table if one.id in partitions})
+            if asked:
+                stored = await self._consumer(client).committed(asked)
+                found.update({one: None if at is None else at.offset for one, at in stored.items()})
+        return found
+
+    async def lag(self) -> dict[TopicPartition, int]:
+        """Ask the broker for the lag: partition -> records from the committed position to the end.
+
+        Without a committed position the lag is counted from where reading started, and with
+        ``commit_strategy = "ignore"`` from the first unsettled record. Partitions in which reading
+        has not started are left out.
+
+        Raises:
+            BrokerError: The broker did not answer.
+        """
+        commits = self._settings.commit_strategy != "ignore"
+        committed = await self.committed() if commits else {}
+        found: dict[TopicPartition, int] = {}
+        for client, partitions in self._shares():
+            ends = await self._consumer(client).end_offsets(partitions)
+            for partition, end in ends.items():
+                tracker = client.table.trackers.get(partition)
+                position = committed.get(partition)
+                behind = (
+                    position if tracker is None else lag_begins(tracker, position, commits=commits)
+                )
+                if behind is not None:
+                    found[partition] = max(0, end - behind)
+        return found
+
+    def ack_up_to(self, message: Message[Any], metadata: str | None = None) -> Future[bool]:
+        """Ack a message, and every message delivered before it in its partition.
+
+        Nacked messages stay with their failure strategy. With ``ordering = "key"`` or
+        ``"unordered"`` earlier records may still be queued: they are handled as usual. Callable
+        from any thread.
+
+        Args:
+            metadata: As for :meth:`reactive_kafka.Message.ack`.
+
+        Returns:
+            An awaitable as of ``ack``, which may be ignored. It is True if the call settled at
+            least one record.
+
+        Raises:
+            TypeError: *message* is not a message.
+            ValueError: It is a message of another channel, or the metadata is too long.
+        """
+        if not isinstance(message, Message):
+            raise TypeError(
+                f"ack_up_to() takes a message of this channel, not {type(message).__name__}"
+            )
+        if message.channel != self.name:
+            raise ValueError(
+                f"a message of channel {message.channel!r} cannot be acked by {self.name!r}"
+            )
+        return verdicts_of(message.tracker).ack_up_to(message.index, metadata)
+
+    def store_offset_metadata(self, partition: PartitionLike, metadata: str) -> bool:
+        """Commit a string with the next new position of a partition. The newest string counts.
+
+        Callable from any thread.
+
+        Returns:
+            False if the partition is not assigned to this application.
+
+        Raises:
+            ValueError: The string is longer than 4,096 UTF-16 units, or contains NUL.
+        """
+        place = as_partition(partition)
+
+        def store() -> bool:
+            check_metadata(metadata)
+            client = self._client(place)
+            one = None if client is None else client.table.get(place)
+            return one is not None and one.store_metadata(metadata)
+
+        return self._home.call(store, lambda: False)
+
+    async def offset_metadata(self, partition: PartitionLike) -> Any:
+        """Return the string committed with the position.
+
+        ``offset_metadata_deserializer`` decodes it. It is cached until the next rebalance, and the
+        application's own commits update it. With ``offset_metadata_cache = false`` the broker is
+        asked each time.
+
+        Returns:
+            ``""`` if nothing is stored, None if the partition is not assigned to this application.
+
+        Raises:
+            DecodeError: The deserializer cannot read it.
+            BrokerError: The broker did not answer.
+        """
+        partition = as_partition(partition)
+        client = self._client(partition)
+        if client is None:
+            return None
+        asks = self._asks(client, partition)
+        settings = self._settings
+        is_stale = asks and (not settings.offset_metadata_cache or settings.enable_auto_commit)
+        one = client.table.get(partition)
+        known = None if is_stale or one is None else one.user_metadata
+        if known is not None:
+            return self._reader.value(partition, known.metadata)
+        stored = None
+        if asks or client.starts.keeps_positions:
+            stored = (await self._consumer(client).committed([partition]))[partition]
+            if self._client(partition) is not client:
+                # The partition was revoked meanwhile.
+                return None
+        text = "" if stored is None else decode(stored.metadata, stored.offset).user
+        return self._reader.value(partition, text)
+
+    async def seek(self, partition: PartitionLike, where: Where) -> None:
+        """Continue reading a partition elsewhere. Late acks of its in-flight records do nothing.
+
+        The committed position moves with the next settled record and not with the seek. It may move
+        backwards then. In a hook of ``on_assigned`` this decides where reading starts.
+
+        Args:
+            where: An offset; ``"beginning"``; ``"end"``; ``by(-100)``, the number of records from
+                the position, within the log; or a time, for the first record at or after it, or
+                the end if there is none. For an offset that the log does not have,
+                ``auto_offset_reset`` applies.
+
+        Raises:
+            NotOwnerError: The partition is not assigned to this application.
+            ValueError: A naive datetime, a negative offset, or an unknown word.
+            BrokerError: The broker did not answer.
+        """
+        partition = as_partition(partition)
+        check_where(where)
+        with self._failure_as_cause():
+            for client in self._clients:
+                if client.assignment.has(partition):
+                    await client.starts.seek(partition, where)
+                    client.progress()
+                    return
+            raise self._not_ours(partition)
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions assigned now, without those of retry topics."""
+        return frozenset(
+            partition for client in self._clients.consumers for partition in client.table.ours
+        )
 
     def _change_pauses(
         self,
@@ -156,124 +360,66 @@ class Channel(ChannelOffsets):
 
         self._home.call(do, lambda: None)
 
-    @property
-    def paused(self) -> bool:
-        """Whether the whole channel is paused; False while only some of its partitions are."""
-        return self._lifecycle.is_paused
+    async def _commit_positions(self, positions: Mapping[TopicPartition, int]) -> None:
+        if not isinstance(positions, Mapping):
+            raise TypeError(f"commit() takes a dict of partition to position, not {positions!r}")
+        wanted = {as_partition(partition): position for partition, position in positions.items()}
+        shares: dict[ChannelConsumer, dict[TopicPartition, int]] = {}
+        for partition, position in wanted.items():
+            client = self._client(partition)
+            if client is None:
+                raise self._not_ours(partition)
+            shares.setdefault(client, {})[partition] = position
+        for client, share in shares.items():
+            client.engine.check_positions(share)
+        for client, share in shares.items():
+            await client.committer.commit_positions(share)
+
+    async def _commit_all(self) -> None:
+        """Have each client commit what it can; then raise the first error."""
+        errors: list[BrokerError] = []
+        for client in self._clients:
+            try:
+                await client.committer.commit_now()
+            except BrokerError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
     @property
-    def in_flight(self) -> int:
-        """Records delivered to a handler or to the application, and without a verdict."""
-        return self._lifecycle.session.clients.in_flight()
+    def _clients(self) -> ChannelClients:
+        return self._lifecycle.session.clients
 
+    def _client(self, partition: TopicPartition) -> ChannelConsumer | None:
+        """Return the client that has a partition, also before reading has started there."""
+        return next((client for client in self._clients if partition in client.table.ours), None)
 
-async def messages(channel: ChannelLifecycle) -> AsyncIterator[Message[Any]]:
-    """The messages of a channel as they come, until it ends; a record that cannot be decoded is
-    nacked.
+    def _shares(self) -> list[tuple[ChannelConsumer, list[TopicPartition]]]:
+        shares = [(client, sorted(client.table.ours)) for client in self._clients.consumers]
+        return [(client, partitions) for client, partitions in shares if partitions]
 
-    The first iteration starts the channel. Raises as iterating over a ``Channel`` does.
-    """
-    if channel.spec.make_workers is not None:
-        raise ChannelClosedError(
-            f"channel {channel.name!r} has a handler: it cannot be iterated over as well"
-        )
-    spec = channel.spec
-    # This generator runs in the context of the task that iterates, and so do the sends of that
-    # task.
-    HOLDER.set(_Iteration(channel))
-    if channel.status.state == "starting":
-        channel.start()
-    while True:
-        session = channel.session
-        lane = session.lanes.take()
-        if lane is None:
-            if not channel.status.may_go_on:
-                break
-            session.arrival.clear()
-            await session.arrival.wait()
-            continue
-        # Without a handler there are no lanes of keys.
-        assert isinstance(lane, Lane)  # noqa: S101
-        missing = None
+    def _consumer(self, client: ChannelConsumer) -> Consumer:
+        consumer = client.committer.consumer
+        if consumer is None:
+            raise TransientBrokerError(f"channel {self.name!r} is connecting")
+        return consumer
+
+    def _asks(self, client: ChannelConsumer, partition: TopicPartition) -> bool:
+        """Return whether the committed position of a partition is asked for, or known here."""
+        if client.starts.keeps_positions:
+            # A store is asked only before reading starts: its answer claims rows of other owners.
+            return partition not in client.table.trackers
+        return self._settings.group_id is not None
+
+    def _not_ours(self, partition: TopicPartition) -> NotOwnerError:
+        return NotOwnerError(f"channel {self.name!r}: {partition} is not ours")
+
+    @contextmanager
+    def _failure_as_cause(self) -> Iterator[None]:
+        """Give a BrokerError without a cause the failure of the channel, if it has failed."""
         try:
-            message = _next(session, lane, spec)
-        except SchemaMissing as still_to_come:
-            message = None
-            missing = still_to_come
-        session.lanes.release(lane)
-        session.worker_signals.progress(lane)
-        if missing is not None:
-            await _schema_comes(session, missing)
-        if message is not None:
-            yield message
-    failure = channel.status.failure
-    if failure is not None:
-        raise ChannelClosedError(
-            f"channel {channel.name!r} has failed: {text_of(failure)}"
-        ) from failure
-
-
-class _Iteration:
-    """An application that iterates over a channel: it has all messages without a verdict."""
-
-    def __init__(self, channel: ChannelLifecycle) -> None:
-        self._channel = channel
-
-    def held(self, *, briefly: bool) -> Iterator[Held]:
-        yield from self._channel.session.kept()
-
-
-def _next(session: ChannelSession, lane: Lane, spec: ChannelSpec) -> Message[Any] | None:
-    record: RawRecord = lane.records[lane.cursor]
-    index = lane.first + lane.cursor
-    lane.cursor += 1
-    lane.tracker.start_range(index, 1, spec.services.clock.monotonic())
-    try:
-        if spec.decode_record is not None and record.headers:
-            payload = spec.decode_record(record)
-        else:
-            payload = record.value if spec.decode is None else spec.decode(record.value)
-        message = new_message(payload, record, lane.tracker, index)
-        # Decoded now, and cached by the message.
-        _ = message.key
-    except DecodeError as error:
-        message = new_message(None, record, lane.tracker, index)
-        if spec.skipping is not None and spec.skipping.is_too_old(message):
-            session.acknowledger.skips.skip(message, "age")
-        else:
-            session.acknowledger.nacks.nack(message, error)
-        return None
-    except SchemaMissing:
-        # It has not begun.
-        lane.tracker.unstart(index)
-        lane.put_back(record, index)
-        raise
-    if spec.skipping is not None and _is_skipped(session, message, spec.skipping):
-        return None
-    session.workers.returned.add(message)
-    return message
-
-
-def _is_skipped(session: ChannelSession, message: Message[Any], skipping: Skipping) -> bool:
-    """Whether the application does not get a message: it is skipped, or its filter has failed and
-    it is nacked.
-    """
-    try:
-        why = skipping.why(message)
-    except Exception as error:
-        session.acknowledger.nacks.nack(message, error)
-        return True
-    if why is not None:
-        session.acknowledger.skips.skip(message, why)
-    return why is not None
-
-
-async def _schema_comes(session: ChannelSession, missing: SchemaMissing) -> None:
-    """Wait until the registry has answered, or something else is to be looked at."""
-    session.arrival.clear()
-    waiter = missing.arrives()
-    waiter.add_done_callback(lambda _: session.arrival.set())
-    try:
-        await session.arrival.wait()
-    finally:
-        waiter.cancel()
+            yield
+        except BrokerError as error:
+            if error.__cause__ is None:
+                error.__cause__ = self._lifecycle.status.failure
+            raise

@@ -1,6 +1,4 @@
-"""One client of a channel (its connection, the partitions it has, its commits), and those of a
-session together.
-"""
+"""The clients of a channel's session: each has a connection, its partitions, and their commits."""
 
 from __future__ import annotations
 
@@ -13,9 +11,9 @@ import anyio
 from reactive_kafka.broker.client import Consumer
 from reactive_kafka.broker.transactional import TransactionId
 from reactive_kafka.channel.caught_up import CatchUp
-from reactive_kafka.channel.connection import Connection
-from reactive_kafka.channel.signals import ChannelSignals, ClientSignals
-from reactive_kafka.channel.spec import Role, is_exact, starts_of
+from reactive_kafka.channel.client_roles import ClientRole, is_exact, starts_of
+from reactive_kafka.channel.connection import ClientConnection
+from reactive_kafka.channel.session_signals import ChannelSignals, ClientSignals
 from reactive_kafka.commit.every import every_of
 from reactive_kafka.commit.metadata.pending import MetadataPolicy, PendingCommit
 from reactive_kafka.commit.tracker import OffsetTracker
@@ -40,7 +38,7 @@ from reactive_kafka.verdicts.delivery_hook import NoHook
 class ChannelConsumer:
     """One client of a channel, from its start until it is closed."""
 
-    def __init__(self, role: Role, shared: ClientParts, signals: ChannelSignals) -> None:
+    def __init__(self, role: ClientRole, shared: ClientParts, signals: ChannelSignals) -> None:
         hook = shared.hook
         reader = shared.reader
         if role.is_for_retries and not hook.covers_retries:
@@ -56,9 +54,9 @@ class ChannelConsumer:
         policy = MetadataPolicy(
             is_exact=is_exact(settings),
             keeps_acks=settings.keep_out_of_order_acks,
-            # Kafka drops the positions of a topic with it. A store does not, and a reader may
-            # commit one more before it notices: who has it fail then must know in the next process,
-            # too.
+            # Kafka deletes the positions of a topic with the topic. A store does not. And a reader
+            # may commit once more before it notices that the topic was recreated: a channel that
+            # is to fail then must know it in the next process, too.
             tells_topic=settings.on_recreated_topic == "fail"
             or (settings.checkpoint is not None and not role.is_for_retries),
             room=parts.commits.room,
@@ -114,7 +112,7 @@ class ChannelConsumer:
         )
         self.fetcher = Fetcher(parts, self.table, self.starts, self.uncommitted, role.delays or {})
         self.lifeline = Lifeline(parts, self.owned, self._retained, self.signals.fail)
-        self.connection = Connection(
+        self.connection = ClientConnection(
             role.name,
             parts,
             self.assignment,
@@ -125,23 +123,22 @@ class ChannelConsumer:
             self.signals,
         )
         self.group_id = settings.group_id
-        # These and the methods below are what a checkpoint store, or a transaction of Kafka's, asks
-        # of a client.
+        # Checkpoint stores and Kafka transactions call these, and the methods below.
         self.reads_with = self.table.has
         self.retains = self.starts.is_retained
         self.due = self.engine.due_with
         self.stored = self.engine.stored_with
 
     def start(self, after: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Start its tasks; they connect, once *after* is over, and go on trying where no broker
-        answers.
+        """Start its tasks. They connect, and keep trying while no broker answers.
+
+        Args:
+            after: Runs before the client connects.
         """
         spawn = self._parts.spawn
         channel = self._parts.settings.name
-        spawn(
-            self.connection.run if after is None else self._connecting(after),
-            f"channel {self.name}",
-        )
+        connect = self.connection.run if after is None else self._connecting(after)
+        spawn(connect, f"channel {self.name}")
         spawn(self._until_closed(self.committer.run), f"committer of {self.name}")
         if self.catch_up.is_wanted:
             spawn(self._until_closed(self.catch_up.run), f"catching up of {self.name}")
@@ -169,7 +166,7 @@ class ChannelConsumer:
 
     def _joined(self) -> None:
         self.catch_up.begins()
-        # A poll of before may wait for long, and asks for nothing that has come with this.
+        # A poll that is waiting asks for no partition of the new assignment.
         self.connection.wake()
         self.signals.joined()
 
@@ -183,30 +180,32 @@ class ChannelConsumer:
             self.assignment.close()
 
     def progress(self) -> None:
-        """There may be room for new records, or a drain may be over."""
+        """Note that there may be room for new records, or that a drain may be over."""
         self.assignment.changed()
         self.connection.made_progress()
 
     def knows(self, tracker: OffsetTracker) -> bool:
-        """Whether it reads with the tracker, or may retain its partition."""
+        """Return whether it reads with the tracker, or may retain its partition."""
         return self.table.of(tracker) is not None
 
     def takes_less(self, pending: Collection[PendingCommit]) -> None:
-        """What was to stand beside these positions is too long for the broker."""
+        """Note that the broker does not take the metadata of these positions: it is too long."""
         self.table.policy.refused(pending)
 
     async def commit_in(
         self, transaction: TransactionId, offsets: Mapping[TopicPartition, Committed]
     ) -> None:
-        """Have positions take part in a transaction, as a member of this generation. Raises as the
-        consumer's.
+        """Commit positions in a transaction, as a member of this generation.
+
+        Raises:
+            BrokerError: As ``commit_in`` of the consumer.
         """
         await self._consumer().commit_in(transaction, offsets, self.table.generation)
 
     async def committed(
         self, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, Committed | None]:
-        """What the group has stored. Raises as the consumer's."""
+        """Return what the group has stored; raises as ``committed`` of the consumer."""
         return await self._consumer().committed(partitions)
 
     def _consumer(self) -> Consumer:
@@ -215,12 +214,13 @@ class ChannelConsumer:
         return self.committer.consumer
 
     def keeps(self, tracker: OffsetTracker) -> bool:
-        """Whether it reads with the tracker, and the partition is not being released."""
+        """Return whether it reads with the tracker, and the partition is not being released."""
         return self.table.has(tracker) and self.assignment.has(tracker.partition)
 
     def start_over(self, partition: TopicPartition) -> None:
-        """Another owner has a partition's row: discard what there is of it, and start anew if it is
-        still ours.
+        """Discard the state of a partition whose row has another owner.
+
+        If the partition is still ours, reading starts again.
         """
         one = self.table.get(partition)
         if one is not None:
@@ -228,9 +228,7 @@ class ChannelConsumer:
             self.connection.wake()
 
     def give_up(self, partition: TopicPartition) -> None:
-        """Discard a partition that waits to hear whether it is retained: somebody else may have had
-        its row.
-        """
+        """Discard a suspended partition. Another owner may have had its row meanwhile."""
         one = self.table.get(partition)
         if one is not None and one.left is not None:
             self.owned.drop(one)
@@ -241,24 +239,23 @@ class ChannelConsumer:
             self.connection.wake()
 
     def _retained(self) -> None:
-        """What waited in partitions that are retained may be taken again."""
+        """Let workers take the records that waited in partitions which are retained."""
         self.committer.records_came()
         self._parts.workers.work_is_there()
         self._parts.arrival.set()
-        # Records that are not due yet are retained, too.
+        # Records that are not due yet wait in such partitions, too.
         self.fetcher.delayed.changed.set()
 
 
 class ChannelClients(list[ChannelConsumer]):
-    """The consumers of a session, and the client of delayed retries if there is one, which is the
-    last.
+    """The clients of a session: its consumers, then the client of delayed retries if it has one.
 
-    It is made before them: what they need, and needs them, gets this.
+    The list is made before the clients. The parts that they need, and that need them, get the list.
     """
 
     @property
     def consumers(self) -> list[ChannelConsumer]:
-        """The clients without that of delayed retries."""
+        """The clients without the one of delayed retries."""
         return [client for client in self if not client.is_for_retries]
 
     @property
@@ -278,8 +275,9 @@ class ChannelClients(list[ChannelConsumer]):
 
     @property
     def idle_consumers(self) -> int | None:
-        """How many consumers have no partition while others have; None: not known before all are of
-        one generation.
+        """How many consumers have no partition while others have some.
+
+        None: it is not known. The consumers are not in the same generation of their group.
         """
         having = [bool(client.table.ours) for client in self.consumers]
         if not self.are_joined or len({client.table.generation for client in self.consumers}) != 1:
@@ -287,51 +285,53 @@ class ChannelClients(list[ChannelConsumer]):
         return having.count(False) if any(having) else 0
 
     def trackers(self) -> list[OffsetTracker]:
-        """The trackers of the partitions that are ours."""
+        """Return the trackers of the partitions that are ours."""
         return [tracker for client in self for tracker in client.table.trackers.values()]
 
     def all_trackers(self) -> list[OffsetTracker]:
-        """Also the trackers of partitions that are suspended."""
+        """Return the trackers of all partitions, also of suspended ones."""
         return [tracker for client in self for tracker in client.table.all_trackers()]
 
     def holding(self, *, also_left: bool = False) -> list[OffsetTracker]:
-        """Of the trackers that are ours, with *also_left* of suspended ones too, those that hold a
-        record: few.
+        """Return the trackers that hold a record, which are few.
+
+        Args:
+            also_left: Those of suspended partitions are among them.
         """
         held = [one for client in self for one in client.fetcher.holding()]
         found = [one.tracker if also_left else one.live for one in held]
         return [tracker for tracker in found if tracker is not None]
 
     def in_flight(self) -> int:
-        """Records with a handler, or with the application, and without a verdict."""
+        """Return how many records a handler or the application has, without a verdict."""
         return sum(client.owned.in_flight() for client in self)
 
     def made_progress(self) -> None:
-        """There may be room for new records, or a drain may be over."""
+        """Note that there may be room for new records, or that a drain may be over."""
         for client in self:
             client.progress()
 
     def take_nothing_new(self) -> None:
-        """Let no handler be called from here on."""
+        """Call no handler any more."""
         for client in self:
             client.assignment.take_nothing_new(for_good=True)
 
     async def drain(self, deadline: float, *, to_the_end: bool = False) -> None:
-        """Take nothing new, and wait for the handlers that run, until *deadline* (monotonic)."""
+        """Take no new records, and wait for the handlers that run until *deadline* (monotonic)."""
         await each(*(client.assignment.drain(deadline, to_the_end=to_the_end) for client in self))
 
     async def release(self, deadline: float) -> None:
-        """Run the hooks, wait for what is still unsettled until *deadline*, and commit."""
+        """Run the hooks, wait for unsettled records until *deadline* (monotonic), and commit."""
         await each(
             *(client.assignment.release(without_group(deadline), during="stop") for client in self)
         )
 
     async def close(self) -> None:
-        """Leave the groups, and refuse every verdict that comes later."""
+        """Leave the groups. Verdicts that come later are refused."""
         await each(*(client.close() for client in self))
 
     def request_commit(self, tracker: OffsetTracker) -> int:
-        """Have the client that reads with a tracker commit; the position that it would commit."""
+        """Ask the client that reads with a tracker to commit; return what it would commit."""
         for client in self:
             if client.table.has(tracker):
                 client.committer.request()
@@ -341,12 +341,17 @@ class ChannelClients(list[ChannelConsumer]):
         return tracker.committable
 
     async def store_plans(self, trackers: Iterable[OffsetTracker]) -> bool:
-        """Commit until the groups have the plans of these trackers; False as soon as one of them is
-        not ours.
+        """Commit until the groups have stored the plans of these trackers.
+
+        Returns:
+            False as soon as one of their partitions is not ours.
         """
-        every = tuple(trackers)
-        shares = [(one, [tracker for tracker in every if one.table.has(tracker)]) for one in self]
-        if sum(len(share) for _, share in shares) < len(every):
+        planned = tuple(trackers)
+        shares = [
+            (client, [tracker for tracker in planned if client.table.has(tracker)])
+            for client in self
+        ]
+        if sum(len(share) for _, share in shares) < len(planned):
             return False
         are_stored = True
         tasks = list[asyncio.Task[None]]()
@@ -357,11 +362,12 @@ class ChannelClients(list[ChannelConsumer]):
                 ]
         except* _NotOursError:
             are_stored = False
-        for task in tasks if are_stored else ():
-            # Raises where one was cancelled: for a group that is no failure, and nothing was
-            # stored.
+        if not are_stored:
+            return False
+        for task in tasks:
+            # It raises if a task was cancelled. A TaskGroup ignores that, and nothing was stored.
             task.result()
-        return are_stored
+        return True
 
 
 class _NotOursError(Exception):

@@ -1,6 +1,4 @@
-"""The connection of one client: connects, polls, notices that brokers are away, and replaces a
-client that breaks.
-"""
+"""Connects and polls one client, notices that brokers are away, and replaces a broken client."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from math import inf
 from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.client import Consumer
 from reactive_kafka.channel.reach import Reach
-from reactive_kafka.channel.signals import ClientSignals
+from reactive_kafka.channel.session_signals import ClientSignals
 from reactive_kafka.channel.stable import StableOffsets
 from reactive_kafka.config.checks import GroupTimes
 from reactive_kafka.config.settings import IncomingSettings
@@ -26,41 +24,42 @@ from reactive_kafka.partitions.parts import ClientParts
 from reactive_kafka.tasks import Handle, ends_with_others, is_set_within
 
 POLL_S = 0.5
-"""Longest wait of one poll: the client must be polled all the time, paused or draining."""
+"""The longest wait of one poll. A member has to be polled, even if paused or draining."""
 
 IDLE_POLL_S = 2.0
-"""The same where the last poll has brought nothing, and only what wakes a poll could change what
-this one asks for.
+"""The longest wait after a poll that has brought nothing. Whatever changes what the next poll asks
+for wakes it.
 """
 
 CHECK_S = 2.0
-"""How often a broker is asked whether it is there."""
+"""How often a broker is asked whether it answers."""
 
 UNSURE_CHECK_S = 0.5
-"""How soon it is asked again where a topic or a leader is missing: it may be about to be made, or
-elected.
-"""
+"""How soon it is asked again if a topic or a leader is missing, which may just be coming."""
 
 BACKOFF = Backoff(0.25, 5.0)
-"""Between attempts to connect, between two clients of which the first breaks, and between polls
-that are refused.
+"""The waits between attempts to connect, before a broken client is replaced, and between polls that
+are refused.
 """
 
 STEADY_S = BACKOFF.last_s
-"""A client that has worked for so long without an error has made progress. A connection alone is no
-progress: a client that connects and then breaks would be replaced without a pause."""
+"""How long a client has to work without an error before the waits begin again with the shortest. A
+connection alone is no progress: a client that connects and breaks would be replaced without a wait.
+"""
 
 SILENT_S = 60.0
-"""The client is replaced if the group is silent for so long beyond the session and a rebalance,
-while brokers answer. Then the client itself has stopped working."""
+"""A client is replaced if it hears nothing from its group for so long, beyond the session and a
+rebalance, while brokers answer. The client itself has stopped working then."""
 
 CONNECTING = "connecting"
-"""The reason as long as nothing else is known."""
+"""Why nothing can be read, before the first attempt to connect has ended."""
 
 
-class Connection:
-    """Keeps a consumer, from one client to the next; *name* is the client's, for its id and
-    logs.
+class ClientConnection:
+    """Keeps one client connected, and makes another one when it breaks.
+
+    Args:
+        name: The name of the client, for its id and for logs.
     """
 
     def __init__(
@@ -86,16 +85,16 @@ class Connection:
         self._consumer: Consumer | None = None
         self._is_cut_off = False
         self._back_at = -inf
-        # Why no broker answers.
+        # Why no broker answers. None: one does.
         self._silence: str | None = CONNECTING
-        # Why a broker that answers does not let us read. Over once a client is assigned and has
-        # polled: to connect again says nothing.
+        # Why a broker that answers does not let us read. It is cleared when a client has an
+        # assignment and has polled: a new connection alone proves nothing.
         self._refusal: str | None = None
         self._is_closed = False
-        # The last poll has brought nothing.
+        # True: the last poll has brought nothing.
         self._is_idle = False
-        # A quarter of max_poll_interval_ms: the client leaves the group if it is not polled for
-        # that long.
+        # A quarter of max_poll_interval_ms. A client that is not polled for that interval leaves
+        # its group.
         self._most_wait_s = float(settings.client.get("max_poll_interval_ms", inf)) / 4000
         self._idle_poll_s = min(IDLE_POLL_S, self._most_wait_s)
         self._rebalance_s = GroupTimes.of(settings.client.get).rebalance_s
@@ -154,13 +153,13 @@ class Connection:
         self._consumer = self._starts.consumer = self._committer.consumer = consumer
 
     def wake(self) -> None:
-        """Have what the partitions may bring looked at again."""
+        """End the wait of a poll, because partitions may bring other records now."""
         self._fetcher.room.look_again()
         if self._consumer is not None:
             self._consumer.wake()
 
     def made_progress(self) -> None:
-        """Workers have settled records: the same, unless it is too early to look for room."""
+        """Wake the poll because workers have settled records, unless it is too early for that."""
         if not self._fetcher.looks_later:
             self.wake()
 
@@ -173,8 +172,9 @@ class Connection:
             await consumer.stop()
 
     async def _rebuild(self, consumer: Consumer) -> None:
-        """The client is of no use any more. Its membership ends with it, so nothing can be
-        committed after.
+        """Release the partitions of a broken client, and close it.
+
+        Its membership ends with it, so nothing can be committed afterwards.
         """
         self._signals.connects()
 
@@ -187,9 +187,7 @@ class Connection:
         await self._assignment.lose(leave)
 
     async def _poll(self, consumer: Consumer) -> None:
-        """Poll until the channel ends or the client breaks. It is polled while draining too: a
-        member must be.
-        """
+        """Poll until the channel ends or the client breaks, also while draining: a member must."""
         waits = Waits(BACKOFF)
         failed_at = -inf
         while self._consumer is consumer:
@@ -210,7 +208,7 @@ class Connection:
                     self._breaks(str(error))
                 return
             except Exception as error:
-                # A bug, of ours or of the client: it stops this channel, and no other.
+                # A bug of ours, or of the client. It stops this channel, and no other.
                 self._signals.fail(error)
             else:
                 if self._refusal is not None and self._signals.is_joined:
@@ -223,8 +221,9 @@ class Connection:
             await asyncio.sleep(min(waits.next_s(), self._most_wait_s))
 
     def _has_stopped(self, consumer: Consumer) -> bool:
-        """Whether a client that reaches brokers has not heard from its group for longer than
-        anything may take.
+        """Return whether the client has heard nothing from its group for too long.
+
+        Brokers answer meanwhile, and no rebalance can take so long.
         """
         if self._is_cut_off:
             return False
@@ -232,7 +231,7 @@ class Connection:
         return silent_s >= SILENT_S + self._rebalance_s
 
     def _breaks(self, reason: str) -> None:
-        """A broker answers, and this client cannot go on."""
+        """Note why this client cannot be used, although brokers answer."""
         self._refusal = reason
         self._tell_away(reason)
 
@@ -246,14 +245,15 @@ class Connection:
         self._fetcher.take(poll)
         if poll.chunks:
             self._committer.records_came()
-            # The workers first: then one poll fills all that they have emptied.
+            # The workers run first, so that the next poll knows what room there is, and fills all
+            # of it at once.
             await asyncio.sleep(0)
         for partition, error in poll.errors.items():
             if (fatal := await self._fetcher.failures.cannot_read(partition, error)) is not None:
                 self._signals.fail(fatal)
 
     def _wait_s(self, asked: Asked) -> float:
-        """How long a poll may wait for records."""
+        """Return how long a poll may wait for records."""
         if asked.again_s is not None:
             return asked.again_s
         is_steady = self._starts.are_done and self._signals.is_taking() and not asked.left_out
@@ -262,7 +262,7 @@ class Connection:
         return ends_with_others(max(POLL_S, self._idle_poll_s), self._clock.monotonic())
 
     async def _check(self, consumer: Consumer) -> None:
-        """Ask for a broker now and then; the client itself is silent about their absence."""
+        """Ask a broker now and then whether it answers. The client itself reports no outage."""
         while True:
             wait_s = UNSURE_CHECK_S if self.reach.is_unsure else CHECK_S
             await is_set_within(
@@ -284,13 +284,14 @@ class Connection:
                 await self._ask_ends(consumer)
                 await self._starts.look_at_topics()
             except BrokerError:
-                # Only the lag of some is old meanwhile; the next check says whether a broker is
-                # there.
+                # Only the lag of some partitions is old now. The next check reports an outage.
                 pass
 
     async def _ask_ends(self, consumer: Consumer) -> None:
-        """Partitions that are not fetched tell nothing about their log's end: ask. BrokerError
-        without an answer.
+        """Ask for the ends of partitions that are not fetched: no answer of a fetch names these.
+
+        Raises:
+            BrokerError: The broker did not answer.
         """
         table = self._starts.table
         silent = {
@@ -303,12 +304,12 @@ class Connection:
                 silent[partition].end = end
 
     def _is_away(self, reason: str) -> None:
-        """No broker answers."""
+        """Note that no broker answers, and why."""
         self._silence = reason
         self._tell_away(reason)
 
     def _is_back(self) -> None:
-        """A broker answers."""
+        """Note that a broker answers."""
         self._silence = None
         self._tell_back()
 
@@ -325,7 +326,7 @@ class Connection:
 
     @property
     def broker_error(self) -> str | None:
-        """Why nothing can be read; None: it can."""
+        """Why nothing can be read. None: it can."""
         return self._silence or self._refusal
 
 

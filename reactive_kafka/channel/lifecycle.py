@@ -1,4 +1,4 @@
-"""The life of an incoming channel: from its start to its end, through failures and restarts."""
+"""The life of an incoming channel, from its start to its end, through failures and restarts."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 
-from reactive_kafka.channel.session import ChannelSession, channel_facts, partition_facts
-from reactive_kafka.channel.spec import ChannelSpec, ChannelTotals
+from reactive_kafka.channel.blueprint import ByIteration, ChannelBlueprint
+from reactive_kafka.channel.channel_facts import channel_facts, partition_facts
+from reactive_kafka.channel.channel_session import ChannelSession
 from reactive_kafka.channel.status import ChannelStatus
 from reactive_kafka.channel.switch import Switch
+from reactive_kafka.channel.totals import ChannelTotals
 from reactive_kafka.delivery.lanes import Pauses
 from reactive_kafka.delivery.limit import Bucket
 from reactive_kafka.errors import ChannelClosedError, text_of
@@ -18,36 +20,42 @@ from reactive_kafka.observe.facts import ChannelFacts, PartitionFacts
 from reactive_kafka.tasks import outcome_of, told_of
 
 NOT_ENABLED = "not started: enabled = false"
-"""Why a channel stands while the application goes on."""
+"""Why a channel is stopped that the application did not start."""
 
 STORE_CLOSED_S = 5.0
 """How long a checkpoint store may take to close."""
 
 
 class ChannelLifecycle:
-    """What the application starts, ends and asks of one incoming channel; users hold its
-    ``Channel``.
+    """Starts and ends one incoming channel for the application. Users hold its ``Channel``.
+
+    Whatever fails a channel (a nack, poison, a partition without a position), it releases its
+    partitions as in a stop. So what was acked is committed, and other members take over.
     """
 
-    def __init__(self, spec: ChannelSpec) -> None:
-        self.spec = spec
-        self.settings = spec.settings
-        self.name = spec.settings.name
-        self._clock = spec.services.clock
-        self._observer = spec.services.observer
+    def __init__(self, blueprint: ChannelBlueprint) -> None:
+        self.blueprint = blueprint
+        self.settings = blueprint.settings
+        self.name = blueprint.settings.name
+        self.services = blueprint.services
+        # The application iterates over it; no worker takes its records.
+        self.is_iterated = isinstance(blueprint.consumption, ByIteration)
+        self._clock = blueprint.services.clock
+        self._observer = blueprint.services.observer
         rate = self.settings.rate_limit
         self._totals = ChannelTotals(limit=None if rate is None else Bucket(rate.per_second))
         self.status = ChannelStatus(self.settings, self._clock, self._observer)
-        # A restart makes another.
+        # A restart makes another one.
         self.session = self._new_session()
         self.switch = Switch(self)
+        # How many idle consumers were reported last.
         self._idle_told = 0
-        # As the channel left them when it failed.
+        # The partitions as they were when the channel failed. None: it has not failed.
         self._last_partitions: tuple[PartitionFacts, ...] | None = None
 
     def _new_session(self) -> ChannelSession:
         return ChannelSession(
-            self.spec,
+            self.blueprint,
             self._totals,
             self.status,
             fail=self.fail,
@@ -56,19 +64,21 @@ class ChannelLifecycle:
         )
 
     def start(self) -> None:
-        """Start the channel's tasks; they connect, and go on trying while no broker answers."""
+        """Start the channel's tasks. They connect, and keep trying while no broker answers."""
         self.status.change("connect")
         self.session.start()
 
     def leave_off(self) -> None:
-        """Do not start it: that is for a call to do."""
+        """Leave the channel stopped, because it is not enabled. A call may start it."""
         self.status.stop_for(NOT_ENABLED)
         self.status.change("stop")
         self.status.change("stopped")
 
     async def quiesce(self, deadline: float) -> None:
-        """Stop fetching and calling handlers, and wait for those that run, until *deadline*
-        (monotonic).
+        """Stop fetching and calling handlers, and wait for those that run.
+
+        Args:
+            deadline: Until when they are waited for (monotonic).
         """
         self.status.end()
         await self.switch.over(deadline - self._clock.monotonic())
@@ -76,36 +86,33 @@ class ChannelLifecycle:
             await self.drain(deadline)
 
     async def drain(self, deadline: float) -> None:
-        """Take nothing new, and wait for the handlers that run, until *deadline* (monotonic)."""
+        """Take no new records, and wait for the handlers that run until *deadline* (monotonic)."""
         if self.status.state == "failed":
             try:
                 async with asyncio.timeout(max(0.0, deadline - self._clock.monotonic())):
                     await self.session.signals.has_let_go.wait()
             except TimeoutError:
-                # What still runs is left behind, as in any stop.
+                # Handlers that still run are left behind, as in any stop.
                 pass
         self.status.change("stop")
-        # Before the waits between attempts end: a worker whose wait has ended would take another
-        # record.
+        # This comes before stop_retrying(): a worker whose wait ends would take another record.
         self.session.clients.take_nothing_new()
-        # An application that iterates comes to its end and may settle its messages.
+        # An application that iterates leaves its loop, and may still settle its messages.
         self.session.stop_retrying()
         await self.session.clients.drain(deadline, to_the_end=True)
 
     async def finish(self, deadline: float) -> None:
         """Release the partitions with a last commit, leave the group, and close."""
-        # Every step is taken, whatever those before it raise.
+        # The stack takes every step, whatever the others raise, the last one pushed first.
         async with AsyncExitStack() as steps:
             steps.push_async_callback(self._close_store)
             if self.status.state != "stopped":
                 await self.let_all_go(deadline)
 
     async def let_all_go(self, deadline: float) -> None:
-        """Release the partitions with a last commit, and leave the group; the channel is stopped
-        then.
-        """
+        """Release the partitions with a last commit, leave the group, and be stopped."""
         session = self.session
-        # Every step is taken, whatever those before it raise.
+        # The stack takes every step, whatever the others raise, the last one pushed first.
         async with AsyncExitStack() as steps:
             steps.callback(session.arrival.set)
             steps.callback(self.status.change, "stopped")
@@ -114,28 +121,30 @@ class ChannelLifecycle:
 
     async def _close_store(self) -> None:
         """Close the checkpoint store; an error or a timeout is reported."""
-        if self.spec.checkpoint is None:
+        store = self.blueprint.positions.store
+        if store is None:
             return
-        close = self.spec.checkpoint.store.close
-        error = await outcome_of(close, f"close the store of {self.name}", STORE_CLOSED_S)
+        error = await outcome_of(store.close, f"close the store of {self.name}", STORE_CLOSED_S)
         if error is not None:
             self.tell_end_failed("closing the checkpoint store", error)
 
     def tell_end_failed(self, doing: str, error: BaseException) -> None:
-        """Tell what has gone wrong in an end, which goes on."""
+        """Report what has gone wrong while the channel ends. The end continues."""
         self._observer.on(
             EndFailed(channel=self.name, doing=doing, reason=told_of(error), error=error)
         )
 
     def fail(self, reason: BaseException) -> bool:
-        """Stop only this channel: what is settled is committed. False if it was stopping or had
-        failed before.
+        """Stop only this channel. What is settled is committed.
+
+        Returns:
+            False if the channel was stopping, or had failed before.
         """
         if not self.status.fail(reason):
             return False
         session = self.session
         session.acknowledger.failure = reason
-        # At once: no record may overtake the failed one.
+        # At once: no record may be handled before the failed one, which comes again.
         session.clients.take_nothing_new()
         session.arrival.set()
         self.status.tell_failure(
@@ -152,14 +161,14 @@ class ChannelLifecycle:
             await self._take_leave(session)
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt) or (task is not None and task.cancelling()):
-                # The loop ends.
+                # The event loop ends, and with it this task.
                 raise
             self.tell_end_failed("leaving", error)
         await self._come_back(session)
 
     async def _take_leave(self, session: ChannelSession) -> None:
         deadline = self._clock.monotonic() + self.settings.drain_timeout_s
-        # Every step is taken, whatever those before it raise.
+        # The stack takes every step, whatever the others raise, the last one pushed first.
         async with AsyncExitStack() as steps:
             steps.callback(session.arrival.set)
             steps.callback(session.signals.has_let_go.set)
@@ -175,18 +184,17 @@ class ChannelLifecycle:
         )
 
     def _note_partitions(self, session: ChannelSession) -> None:
-        """Keep the partitions for the facts: they are forgotten when the client leaves the
-        group.
-        """
+        """Keep the facts of the partitions, which are gone when the client has left the group."""
         self._last_partitions = partition_facts(session, self._clock.monotonic(), also_left=True)
 
     async def _come_back(self, session: ChannelSession) -> None:
-        """Restart when the wait is over, unless the application ends or somebody has restarted the
-        channel.
+        """Restart when the wait is over.
+
+        Nothing happens if the application stops, or if the channel was restarted by hand meanwhile.
         """
         if self.status.restarts_at is not None:
             await session.workers.over()
-        # Read again after each wait: a stop, or a restart by hand, takes it away.
+        # restarts_at is read again after each wait: a stop, or a restart by hand, removes it.
         if self.status.restarts_at is not None:
             await asyncio.sleep(max(0.0, self.status.restarts_at - self._clock.monotonic()))
         if self.status.restarts_at is not None and self.session is session:
@@ -200,7 +208,7 @@ class ChannelLifecycle:
             await session.signals.has_let_go.wait()
             await session.workers.over()
             if self.session is not session:
-                # Somebody else has restarted it.
+                # Another caller has restarted the channel meanwhile.
                 return
         is_stopping = status.is_ending or (status.stopped_by and status.state != "stopped")
         if status.state != "failed" or is_stopping:
@@ -212,28 +220,29 @@ class ChannelLifecycle:
         self.start_anew()
 
     def has_stopped(self) -> None:
-        """It was stopped by hand: what is left of its session is not heard any more."""
+        """Note that the channel was stopped by hand. Its session reaches it no more."""
         self.session.signals.has_let_go.set()
-        self._last_partitions = self.status.failure = None
+        self._last_partitions = None
+        self.status.failure = None
 
     def start_anew(self) -> None:
-        """Go on with another session."""
+        """Begin another session."""
         before = self.session
         self._last_partitions = None
         self.session = self._new_session()
         self.status.restart()
         self.session.start()
-        # An application that iterates goes on with the new one.
+        # It wakes an application that iterates, which continues with the new session.
         before.arrival.set()
 
     def _joined(self) -> None:
-        """A client has its assignment."""
+        """Note that a client has its assignment."""
         clients = self.session.clients
         self.status.has_joined = self.status.has_joined or clients.have_joined
         if clients.are_joined:
             self.status.join()
         idle = clients.idle_consumers
-        # Told once, for as long as it is so.
+        # It is reported once, until the number changes.
         if idle and idle != self._idle_told:
             self._observer.on(
                 ConsumersIdle(channel=self.name, idle=idle, consumers=self.settings.consumers)
@@ -242,12 +251,11 @@ class ChannelLifecycle:
             self._idle_told = idle
 
     def _exit(self, reason: BaseException) -> None:
-        """A handler or a hook asked the process to end."""
-        # At once, and not with the stop that follows: the handler that raised SystemExit has not
-        # settled its record, and no record behind it may be handled by a process that is about to
-        # end.
+        """End the process, because a handler or a hook asked for it."""
+        # Taking records stops at once, and not with the stop that follows. The handler that raised
+        # SystemExit has not settled its record, so no record behind it may be handled.
         self.session.clients.take_nothing_new()
-        self.spec.services.exit(reason)
+        self.services.exit(reason)
 
     @property
     def is_ready(self) -> bool:
@@ -258,7 +266,7 @@ class ChannelLifecycle:
         return bool(self._totals.pauses.reasons)
 
     def change_pauses(self, change: Callable[[Pauses], None]) -> None:
-        """Pause or resume; the change is in effect when this returns."""
+        """Pause or resume. The change is in effect when this returns."""
         pauses = self._totals.pauses
         before = pauses.reasons, pauses.partitions
         change(pauses)

@@ -1,6 +1,4 @@
-"""What a client should read and cannot: topics that do not exist, partitions whose leader does not
-answer. No I/O.
-"""
+"""Finds what a client cannot read: missing topics, leaders that do not answer. No I/O."""
 
 from __future__ import annotations
 
@@ -19,30 +17,34 @@ from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import TopicPartition
 
 AWAY_S = 5.0
-"""How long a leader may be away before the channel is not ready: an election takes a moment."""
+"""How long a leader may be away before the channel is not ready. An election takes some time."""
 
 MISSING_S = 2.0
-"""How long a topic may be missing before it is reported: a broker that creates topics takes a
-moment, too.
+"""How long a topic may be missing before it is reported. A broker that creates topics takes some
+time.
 """
 
 MOST_NAMED = 10
-"""Partitions named in one reason."""
+"""How many partitions are named in one reason."""
 
 
 class Reach:
-    """Keeps the results of the last looks, for readiness, and reports changes."""
+    """Keeps the results of the last looks, for readiness, and reports changes.
+
+    That a broker answers does not say that everything can be read. So topics and leaders are looked
+    for with each check of the broker.
+    """
 
     def __init__(
         self, channel: str, table: PartitionTable, observer: Observer, *, tells_topics: bool = True
     ) -> None:
         self._channel = channel
-        # The client's partitions, which know since when they are silent.
+        # The client's partitions. Each keeps since when its leader does not answer.
         self._table = table
-        # One of several clients that read the same topics reports them.
+        # Of several clients that read the same topics only one reports them.
         self._tells_topics = tells_topics
         self._observer = observer
-        # Topic -> reason, since when.
+        # Topic -> why it cannot be read, and since when.
         self._missing: dict[str, tuple[str, float]] = {}
         self._told_missing: set[str] = set()
         self._told_away = False
@@ -56,7 +58,7 @@ class Reach:
         return is_new or (not self._told_away and any(one.silent for one in self._table))
 
     def found(self, sight: Sight, asked_at: float, now: float) -> None:
-        """Note the result of a look that began at *asked_at*; what it does not name can be read."""
+        """Note the result of a look that began at *asked_at*. What it does not name can be read."""
         self._missing = {
             topic: (why, self._missing[topic][1] if topic in self._missing else asked_at)
             for topic, why in _why_missing(sight).items()
@@ -76,9 +78,7 @@ class Reach:
         self._tell_leaders(away)
 
     def over(self) -> None:
-        """Forget the partitions: the client is being replaced, and the next one looks at its
-        own.
-        """
+        """Forget the partitions, because the client is being replaced. The next one looks anew."""
         for one in self._table:
             one.silent = None
 

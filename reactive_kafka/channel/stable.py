@@ -1,6 +1,4 @@
-"""Partitions that an open transaction holds up: readers of what is committed wait at its first
-record. No I/O.
-"""
+"""Warns of open transactions that hold up readers of committed records. No I/O."""
 
 from __future__ import annotations
 
@@ -11,17 +9,15 @@ from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import TopicPartition
 
 HANGS_S = 10.0
-"""How long a last stable offset may stand still before it is told: transactions of seconds are
-usual.
-"""
+"""How long a last stable offset may stand still without a warning: transactions take seconds."""
 
 
 class StableOffsets:
-    """Since when the last stable offsets of a client's partitions have stood still, with records
-    behind them.
+    """Notes since when the last stable offsets of a client's partitions have not moved.
 
-    That is a warning, and not a reason for a channel not to be ready: there are producers whose
-    transactions take minutes, and neither a restart nor another member could read any further.
+    Readers of committed records stop at the last stable offset, the first record of the oldest open
+    transaction. That is a warning, and no reason for a channel not to be ready: some producers have
+    transactions of minutes, and neither a restart nor another member could read any further.
     """
 
     def __init__(self, channel: str, table: PartitionTable, observer: Observer) -> None:
@@ -32,8 +28,11 @@ class StableOffsets:
     def found(
         self, held_up: Mapping[TopicPartition, tuple[int, int]], asked_at: float, now: float
     ) -> None:
-        """Note what a look that began at *asked_at* has found: partition -> last stable offset and
-        end of its log.
+        """Note what a look has found.
+
+        Args:
+            held_up: Partition -> its last stable offset and the end of its log.
+            asked_at: When the look began (monotonic).
         """
         for one in self._table:
             stood, _, since, was_told = one.stands or (-1, -1, asked_at, False)
@@ -51,13 +50,13 @@ class StableOffsets:
                     )
 
     def warnings(self, now: float) -> list[str]:
-        """What stands still now, for people, the longest first."""
+        """Return a warning for each partition that is held up now, the longest first."""
         found = [
             (one.stands[2], one.id, one.stands) for one in self._table if one.stands is not None
         ]
         return [
-            f"the last stable offset of {name} has stood at {at} for {now - since:.0f} s, the end is {end}: an open "
-            "transaction"
-            for _, name, (at, end, since, is_long) in sorted(found)
+            f"the last stable offset of {name} has stood at {stable} for {now - since:.0f} s, the "
+            f"end is {end}: an open transaction"
+            for _, name, (stable, end, since, is_long) in sorted(found)
             if is_long
         ]

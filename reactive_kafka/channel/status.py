@@ -1,6 +1,4 @@
-"""The states of an incoming channel, why it is in one, and when it restarts after a failure. No
-I/O.
-"""
+"""The states of an incoming channel, and when it restarts after a failure. No I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +11,11 @@ from reactive_kafka.errors import HandlerError, text_of
 from reactive_kafka.observe.events import ChannelFailed, ChannelStateChanged, Observer
 from reactive_kafka.observe.facts import ChannelState
 
-STAYS_DOWN = "nothing more is handled until a restart; another failure_strategy than 'fail' goes on"
+STAYS_DOWN = (
+    "restart the channel, or set another failure_strategy than 'fail' to continue past failed "
+    "records"
+)
+"""What to do about a channel that a nack has stopped for good."""
 TRANSITIONS: dict[ChannelState, dict[str, ChannelState]] = {
     "starting": {"connect": "connecting", "stop": "stopping", "fail": "failed"},
     "connecting": {
@@ -40,34 +42,35 @@ TRANSITIONS: dict[ChannelState, dict[str, ChannelState]] = {
     "stopped": {"start": "connecting", "stop": "stopped", "fail": "stopped", "stopped": "stopped"},
 }
 """state -> event -> next state. ``connect``: a client is built, or built again; ``joined``: every
-consumer has an assignment; ``fail``: for poison, a nack, or a partition without a position to start
-from; ``restart``: by a call, or by itself; ``stop``: by a call, or because the application stops;
-``stopped``: the group is left, and the clients are closed; ``start``: by a call."""
+consumer has an assignment; ``fail``: poison, a nack, or a partition without a position to start
+from; ``restart``: a call, or the end of the wait after a failure; ``stop``: a call, or the stop of
+the application; ``stopped``: the group is left and the clients are closed; ``start``: a call."""
 
 
 class RestartPolicy:
-    """When a channel that has failed restarts by itself: a few times in a row, each after a longer
-    wait.
+    """When a channel that has failed restarts by itself: a few times, each after a longer wait.
 
-    A channel that has run for ``max_backoff`` without failing has all of its attempts again;
-    *poison_after_s* is added, since a channel that meets the same poison record each time runs for
-    that long before it fails.
+    A channel that has run for ``max_backoff`` without failing has all of its attempts again.
+
+    Args:
+        poison_after_s: Is added to that time. A channel that meets the same poison record after
+            each restart runs for that long before it fails.
     """
 
     def __init__(self, settings: RestartSettings, poison_after_s: float = 0.0) -> None:
         self._settings = settings
         self._steady_s = settings.max_backoff_s + poison_after_s
         self._running_since: float | None = None
-        # Since it last ran for long enough.
+        # Restarts since it last ran for long enough.
         self.attempts = 0
 
     def runs(self, now: float) -> None:
-        """The channel has its assignment at *now*."""
+        """Note that the channel has its assignment at *now*."""
         if self._running_since is None:
             self._running_since = now
 
     def failed(self, now: float) -> float | None:
-        """When to restart it; None if the attempts are used up."""
+        """Note a failure; return when to restart, or None if the attempts are used up."""
         since = self._running_since
         self._running_since = None
         if since is not None and now - since >= self._steady_s:
@@ -94,15 +97,15 @@ class ChannelStatus:
         self._clock = clock
         self._observer = observer
         self.state: ChannelState = "starting"
-        # What it has failed for, and was not restarted since.
+        # Why it has failed. None: it has not, or it was restarted since.
         self.failure: BaseException | None = None
-        # When it restarts by itself, by the monotonic clock; None: it does not.
+        # When it restarts by itself (monotonic). None: it does not.
         self.restarts_at: float | None = None
-        # The application stops, and the channel with it.
+        # True: the application stops, and the channel with it.
         self.is_ending = False
-        # Why it is stopped, or is about to be, while the application goes on.
+        # Why it is stopped, or stopping, while the application runs. None: it is not.
         self.stopped_by: str | None = None
-        # Each of its consumers has had an assignment once.
+        # True: each of its consumers has had an assignment.
         self.has_joined = False
 
     @property
@@ -111,8 +114,9 @@ class ChannelStatus:
 
     @property
     def is_taking(self) -> bool:
-        """Whether records are wanted: one client may have its assignment while another one
-        connects.
+        """Whether records are wanted.
+
+        They are while it connects, too: another of its clients may have an assignment already.
         """
         return self.state in ("running", "connecting")
 
@@ -122,20 +126,22 @@ class ChannelStatus:
         return self.is_taking or self.restarts_at is not None
 
     def change(self, event: str) -> None:
-        """Take the transition of an event, and tell it if the state is another one."""
+        """Take the transition of an event, and report a change of the state."""
         old = self.state
         self.state = after(TRANSITIONS, self.state, event, "channel")
         if old != self.state:
             self._observer.on(ChannelStateChanged(channel=self._channel, old=old, new=self.state))
 
     def join(self) -> None:
-        """Every consumer has an assignment."""
+        """Note that every consumer has an assignment."""
         self.change("joined")
         self._policy.runs(self._clock.monotonic())
 
     def fail(self, reason: BaseException) -> bool:
-        """Note a failure; False if the channel was stopping or had failed before: nothing changes
-        then.
+        """Note a failure.
+
+        Returns:
+            False if the channel was stopping, or had failed before. Nothing changes then.
         """
         if self.state in ("failed", "stopping", "stopped"):
             return False
@@ -145,35 +151,33 @@ class ChannelStatus:
         return True
 
     def restart(self) -> None:
-        """Go on with another session, from a failure or a stop."""
+        """Note that another session begins after a failure or a stop."""
         self.failure = self.restarts_at = None
         self.stopped_by = None
         self.change("start" if self.state == "stopped" else "restart")
 
     def stop_for(self, why: str) -> None:
-        """Somebody stops the channel, which does not restart by itself then."""
+        """Note why the channel is stopped. It does not restart by itself then."""
         self.stopped_by = why
         self.restarts_at = None
 
     def forget_attempts(self) -> None:
-        """Somebody restarts the channel by hand: it has all of its attempts again."""
+        """Give the channel all of its attempts again, because it is restarted by hand."""
         self._policy.forget()
 
     def end(self) -> None:
-        """The application stops: the channel does not restart any more."""
+        """Note that the application stops. The channel does not restart any more."""
         self.is_ending = True
         self.restarts_at = None
 
     def tell_failure(self, why: str, error: BaseException) -> None:
-        """Say why, and after a nack what becomes of the channel where nothing else says it."""
+        """Report why the channel has failed, and after a nack what to do if it stays down."""
         if isinstance(error, HandlerError) and not self._most_restarts:
             why = f"{why}; {STAYS_DOWN}"
         self._observer.on(ChannelFailed(channel=self._channel, reason=why, error=error))
 
     def why_failed(self, now: float) -> str | None:
-        """The reason, and when the channel restarts if it does so by itself; None: it has not
-        failed.
-        """
+        """Return why it has failed, and when it restarts by itself; None: it has not failed."""
         if self.failure is None:
             return None
         why = text_of(self.failure)
@@ -181,7 +185,13 @@ class ChannelStatus:
         if not most or self.is_ending:
             return why
         if self.restarts_at is None:
-            return f"{why}; the channel stays down: its {most} {'restart is' if most == 1 else 'restarts are'} used up"
+            restarts = "restart is" if most == 1 else "restarts are"
+            return f"{why}; the channel stays down: its {most} {restarts} used up"
         wait_s = max(0.0, self.restarts_at - now)
-        when = "at once" if wait_s < 0.05 else f"in {wait_s:.{int(wait_s < 10)}f} s"
-        return f"{why}; the channel is started again {when} (attempt {self._policy.attempts} of {most})"
+        when = "at once"
+        if wait_s >= 0.05:
+            when = f"in {wait_s:.{int(wait_s < 10)}f} s"
+        return (
+            f"{why}; the channel is started again {when} "
+            f"(attempt {self._policy.attempts} of {most})"
+        )

@@ -1,6 +1,4 @@
-"""Stops and starts of one channel that somebody asks for at run time, while the application goes
-on.
-"""
+"""Stops and starts one channel by hand, while the application runs."""
 
 from __future__ import annotations
 
@@ -18,26 +16,27 @@ if TYPE_CHECKING:
     from reactive_kafka.channel.lifecycle import ChannelLifecycle
 
 BY_APPLICATION = "stopped by the application"
-"""Why a channel stands that was stopped by hand."""
+"""Why a channel is stopped that was stopped by hand."""
 
 
 class Switch:
-    """Stops and starts a channel, in turn, each in a task of its own: a caller that is cancelled
-    takes nothing back.
+    """Stops and starts a channel, one after the other, each in a task of its own.
+
+    So a caller that is cancelled leaves no half-done stop.
     """
 
     def __init__(self, channel: ChannelLifecycle) -> None:
         self._channel = channel
-        # What is started for a handler is not to have its context.
+        # Channels are started in it. A handler that starts one would pass on its own context.
         self._context = copy_context()
         self._turn = asyncio.Lock()
-        # What was asked for, and has not come to its end.
+        # Stops and starts that were asked for and have not ended.
         self._open: list[asyncio.Task[None]] = []
 
     async def stop(self) -> None:
         """Stop the channel, as ``Channel.stop`` does."""
         if self._channel.status.is_taking and not self._open:
-            # At once, also where the caller cannot wait.
+            # At once: a caller inside the channel cannot wait for the stop itself.
             self._channel.session.clients.take_nothing_new()
         await self._take(self._stop, "stop")
 
@@ -51,13 +50,14 @@ class Switch:
             raise ChannelClosedError(f"channel {name!r} cannot start: the application is stopping")
 
     async def over(self, within_s: float) -> None:
-        """Wait until all that was asked for is done, for so long."""
+        """Wait until all stops and starts are done, at most *within_s*."""
         if self._open:
             await asyncio.wait(list(self._open), timeout=max(0.0, within_s))
 
     async def _take(self, change: Callable[[], Awaitable[None]], what: str) -> None:
-        """Have a change made after those that were asked for before; return when it is over, if
-        that can be awaited.
+        """Make a change after those that were asked for before, and wait for it.
+
+        A handler or a hook of the channel does not wait: the channel waits for it.
         """
         channel = self._channel
 
@@ -70,9 +70,9 @@ class Switch:
 
         is_inside = _is_called_from(channel.name, channel.session.workers)
         handle = self._context.copy().run(
-            channel.spec.services.tasks.start, run, f"{what} of {channel.name}", fails
+            channel.services.tasks.start, run, f"{what} of {channel.name}", fails
         )
-        # The application has ended.
+        # There are no tasks any more once the application has ended.
         if handle is None:
             return
         self._open.append(handle.task)
@@ -86,8 +86,8 @@ class Switch:
         if status.is_ending or status.state == "stopped":
             return
         status.stop_for(BY_APPLICATION)
-        deadline = channel.spec.services.clock.monotonic() + channel.settings.drain_timeout_s
-        # Every step is taken, whatever those before it raise.
+        deadline = channel.services.clock.monotonic() + channel.settings.drain_timeout_s
+        # The stack takes every step, whatever the others raise, the last one pushed first.
         async with AsyncExitStack() as steps:
             steps.callback(channel.has_stopped)
             steps.push_async_callback(channel.let_all_go, deadline)
@@ -97,7 +97,7 @@ class Switch:
         channel = self._channel
         status = self._channel.status
         if status.state == "failed":
-            # The application stops, which whoever asks is told.
+            # It is raised if the application stops. start() raises that itself.
             with suppress(ChannelClosedError):
                 await channel.restart()
         if status.state == "stopped":
@@ -112,9 +112,7 @@ class Switch:
 
 
 def _is_called_from(channel: str, workers: object) -> bool:
-    """Whether the caller is a handler or a hook of a channel, itself: a task that it has started is
-    not.
-    """
+    """Return whether a handler or a hook of a channel calls, and not a task that it has started."""
     task = asyncio.current_task()
     worker = WORKER.get(None)
     hook = HOOK.get()

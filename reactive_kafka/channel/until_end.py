@@ -1,6 +1,4 @@
-"""The end of what a channel is to read in a run that ends there: what was in its partitions when
-they were assigned.
-"""
+"""Waits, in a run that ends by itself, until a channel has handled what was there at its start."""
 
 from __future__ import annotations
 
@@ -8,9 +6,9 @@ import asyncio
 from math import inf
 
 from reactive_kafka.broker.client import GroupHasMembersError
+from reactive_kafka.channel.channel_session import ChannelSession
 from reactive_kafka.channel.clients import ChannelConsumer
 from reactive_kafka.channel.lifecycle import ChannelLifecycle
-from reactive_kafka.channel.session import ChannelSession
 from reactive_kafka.channel.switch import BY_APPLICATION
 from reactive_kafka.errors import BrokerError, CommitStrategyError
 from reactive_kafka.observe.events import RangeBeyondEnd
@@ -19,55 +17,58 @@ from reactive_kafka.subscription import read_up_to
 from reactive_kafka.verdicts.acks import verdicts_of
 
 LOOK_S = 0.1
-"""How often it is looked whether the end is reached."""
+"""How often this looks whether the end is reached."""
 IDLE_S = 5.0
-"""How long a member has to be without partitions: a rebalance may give it some only in its second
-round.
+"""How long a member has to be without partitions before it counts as done. A rebalance may give it
+some only in its second round.
 """
 ASK_AGAIN_S = 1.0
-"""How soon a broker that has not answered is asked again, and a commit tried again."""
+"""How soon a broker that has not answered is asked again, and a commit is tried again."""
 SHARED_S = 10.0
-"""How long the group of a channel with fixed partitions may have members, which alone may commit
-for it.
+"""How long the group of a channel with fixed partitions may have members. Only these may commit for
+the group.
 """
 
 
 class UntilEnd:
-    """Waits until one channel has handled what was there when it got its partitions."""
+    """Waits until one channel has handled what was in its partitions when it got them."""
 
     def __init__(self, channel: ChannelLifecycle) -> None:
         self.name = channel.name
         self._channel = channel
-        self._clock = channel.spec.services.clock
-        self._observer = channel.spec.services.observer
-        # They exist.
+        self._clock = channel.services.clock
+        self._observer = channel.services.observer
+        # True: all of its topics exist.
         self._has_topics = False
         self._idle_since = inf
-        # When the application held the last records that are not settled.
+        # Since when the application holds the same number of unsettled records, and their number.
         self._held_since = inf
         self._held = -1
-        # The end; the hooks for that may still run.
+        # True: the end is reached. Hooks that are called there may still run.
         self._is_reached = False
-        # It was not running when it was looked at last.
+        # True: the channel was not running when this looked last.
         self._stood = False
-        # When a commit was refused first because the group has members.
+        # When a commit was first refused because the group has members.
         self._shared_since = inf
-        # Why the end will not be reached.
+        # Why the end will not be reached. None: it may be.
         self.failure: str | None = None
 
     @property
     def goes_on(self) -> bool:
-        """Whether it stood, and has been started since: it has an end to come to again."""
+        """Whether the channel was stopped and has been started again, so it has an end to reach."""
         return self._stood and self._channel.status.may_go_on
 
     async def is_over(self) -> bool:
-        """Return once all of it is handled and committed; False: the rest is for the stop to do.
+        """Wait until everything is handled and committed.
 
-        The application may hold messages without a verdict though their handlers have returned,
-        until others come or it stops: they are not waited for any longer than a stop would. A
-        commit strategy of the application's own may commit only at the end. Hooks of the channel
-        that are called when it has caught up are waited for. Where the channel has failed for good,
-        or was stopped, it returns, too.
+        The ``on_caught_up`` hooks of the channel are waited for, too. If the channel fails for good
+        or is stopped, this returns as well.
+
+        Returns:
+            False if the rest is left to the stop. Either the application holds messages without a
+            verdict although their handlers have returned: it may keep them until others come, so
+            they are waited for only as long as in a stop. Or the channel has a custom commit
+            strategy, which may commit only at the end.
         """
         while not (status := self._channel.status).is_over or status.restarts_at is not None:
             wait_s = LOOK_S
@@ -76,7 +77,7 @@ class UntilEnd:
                 if await self._has_read_all(session):
                     session.no_more_to_come()
                     if self._is_handled(session) and await self._are_retries_over(session):
-                        # The stop could not wait as long for a broker that is away.
+                        # Here a broker that is away is waited for. The stop could not wait so long.
                         for client in session.clients:
                             await client.committer.commit_now()
                         self._is_reached = True
@@ -89,7 +90,10 @@ class UntilEnd:
             except (BrokerError, CommitStrategyError) as error:
                 wait_s = ASK_AGAIN_S
                 if self._is_refused_for_members(error):
-                    self.failure = f"what is handled was not committed: {error}; give the channel a group of its own"
+                    self.failure = (
+                        f"what is handled was not committed: {error}; give the channel a group of "
+                        "its own"
+                    )
                     return True
             await asyncio.sleep(wait_s)
         self._stood = True
@@ -100,9 +104,7 @@ class UntilEnd:
         return True
 
     def _is_refused_for_members(self, error: Exception) -> bool:
-        """Whether commits are refused for long because the channel is no member of its group, and
-        others are.
-        """
+        """Return whether commits are refused for long, because the group has other members."""
         if not isinstance(error.__cause__, GroupHasMembersError):
             self._shared_since = inf
             return False
@@ -129,21 +131,25 @@ class UntilEnd:
         )
 
     async def _note_ends(self, client: ChannelConsumer) -> None:
-        """Note where the logs of new partitions end, or their ranges; with ``read_committed``,
-        their stable ends.
+        """Note where the logs of new partitions end, or their ranges.
+
+        With ``read_committed`` these are their last stable offsets.
+
+        Raises:
+            BrokerError: The broker did not answer, or a topic is missing.
         """
         consumer = client.starts.consumer
         new = {one.id: one for one in client.table if one.noted_end is None}
         if consumer is None or (self._has_topics and not new):
             return
-        # Else it has no partitions because there is no topic, and that is no end.
+        # A channel without partitions is at its end only if its topics exist.
         if not self._has_topics:
             there = await consumer.topics()
             self._has_topics = all(
                 there.get(topic) for topic in self._channel.settings.subscription.topics
             )
         if not self._has_topics:
-            # Which is told by those who look for it.
+            # The caller tries again. Missing topics are reported by Reach.
             raise BrokerError("a topic is missing")
         ends = await consumer.end_offsets(list(new)) if new else {}
         for partition, end in read_up_to(client.table.ranges, ends).items():
@@ -156,8 +162,9 @@ class UntilEnd:
                 self._observer.on(told)
 
     def _was_reached(self) -> bool:
-        """Whether a channel that was stopped had come to its end; a hook that is called there may
-        have done that.
+        """Return whether a channel that was stopped had reached its end before.
+
+        A hook that is called at the end may have stopped it.
         """
         return self._is_reached or all(
             one.catch_up.is_reached for one in self._channel.session.clients.consumers
@@ -168,9 +175,7 @@ class UntilEnd:
         return all(one.tracker is not None and one.tracker.safe >= _end(one) for one in read)
 
     async def _are_retries_over(self, session: ChannelSession) -> bool:
-        """Whether what was to be tried again later has been: the topics for that have nothing that
-        is not settled.
-        """
+        """Return whether all delayed retries are settled."""
         for client in session.clients:
             consumer = client.starts.consumer
             if not client.is_for_retries:
@@ -192,8 +197,9 @@ class UntilEnd:
         return True
 
     def _is_only_held(self, session: ChannelSession) -> bool:
-        """Whether nothing runs, nothing waits, and the application has held the same records for as
-        long as a stop.
+        """Return whether all that is left is held by the application, for as long as a stop takes.
+
+        No handler runs then, no record waits, and no nack is being carried out.
         """
         now = self._clock.monotonic()
         read = [one for client in session.clients for one in client.table]
@@ -211,5 +217,5 @@ class UntilEnd:
 
 
 def _end(one: Partition) -> float:
-    """Where reading ends; nowhere, as long as nobody has asked."""
+    """Return where reading ends; infinite until a broker has been asked."""
     return inf if one.noted_end is None else one.noted_end

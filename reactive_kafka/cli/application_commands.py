@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -21,8 +21,8 @@ from reactive_kafka.config.dump import dump, spark_table
 from reactive_kafka.config.load import toml_of_quarkus
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.formats.payload_type import name_of
-from reactive_kafka.handlers.signature import HandlerSpec, name_of_handler
-from reactive_kafka.handlers.spec import AppSpec, IncomingSpec
+from reactive_kafka.handlers.signature import Shape, name_of_handler
+from reactive_kafka.planning.plans import AppPlan, HandlerPlan, IncomingPlan
 
 if TYPE_CHECKING:
     from reactive_kafka.spark.batches.spark_function import SparkFunction
@@ -200,7 +200,7 @@ def _refuse_warnings(told: int) -> None:
         raise WrongUsage(f"{counted(told, 'warning')}, and with --strict there must be none")
 
 
-def _report(tables: Mapping[str, Any], spec: AppSpec) -> Iterator[str]:
+def _report(tables: Mapping[str, Any], spec: AppPlan) -> Iterator[str]:
     """The lines that are printed of the settings, as :func:`~reactive_kafka.config.dump.dump` shows
     them.
     """
@@ -216,7 +216,7 @@ def _report(tables: Mapping[str, Any], spec: AppSpec) -> Iterator[str]:
     for name, channel in spec.incoming.items():
         table = tables["incoming"][name]
         yield f"\nincoming {name}: {_source(table)}{_elsewhere(table, servers)}"
-        yield from _handlers(channel)
+        yield from _consumers(channel)
         yield from _settings(table)
     for source in spec.sources:
         yield f"\nsource {source.name}: sends what it yields to {', '.join(source.outgoing)}"
@@ -225,22 +225,21 @@ def _report(tables: Mapping[str, Any], spec: AppSpec) -> Iterator[str]:
         yield f"\noutgoing {name}: topic {table['topic']}{_elsewhere(table, servers)}"
         yield f"  from = {_senders(name, spec) or 'no handler or source'}"
         yield from _settings(table)
-    for name, channel in spec.memory.items():
+    for name, memory in spec.memory.items():
         yield f"\nmemory {name}: at most {tables['memory'][name]['max_in_flight']} values in flight"
         yield f"  from = {_senders(name, spec) or 'app.emitter()'}"
-        yield from _handlers(channel)
+        yield from _handlers(memory.handlers)
 
 
-def _senders(name: str, spec: AppSpec) -> str:
+def _senders(channel: str, plan: AppPlan) -> str:
     """The functions whose results go to a channel."""
     handlers = [
-        handler
-        for one in (*spec.incoming.values(), *spec.memory.values())
-        for handler in one.handlers
-        if name in one.outgoing_of(handler)
+        handler_plan.handler.name
+        for handler_plan in plan.handlers
+        if channel in handler_plan.outgoing
     ]
-    sources = [f"source {one.name}" for one in spec.sources if name in one.outgoing]
-    return ", ".join(dict.fromkeys([*(one.name for one in handlers), *sources]))
+    sources = [f"source {source.name}" for source in plan.sources if channel in source.outgoing]
+    return ", ".join(dict.fromkeys([*handlers, *sources]))
 
 
 def _source(table: Mapping[str, Any]) -> str:
@@ -260,28 +259,29 @@ def _elsewhere(table: Mapping[str, Any], servers: str) -> str:
     return "" if own == servers else f", at {own}"
 
 
-def _handlers(channel: IncomingSpec) -> Iterator[str]:
-    if channel.spark is not None:
-        yield f"  handler = {_on_spark(channel.spark, channel.settings)}"
-    elif channel.handler is None:
+def _consumers(plan: IncomingPlan) -> Iterator[str]:
+    """The functions that consume a channel of Kafka, one line each."""
+    if plan.spark is not None:
+        yield f"  handler = {_on_spark(plan.spark, plan.settings)}"
+    elif not plan.handlers:
         yield "  handler = none: for `async for message in app.channel(...)`"
-    elif not channel.branches:
-        yield f"  handler = {_handler(channel.handler, channel.outgoing)}"
-    for branch in channel.branches:
-        when = "" if branch.when is None else f", when {name_of_handler(branch.when)}"
-        yield f"  handler = {_handler(branch.handler, branch.outgoing)}{when}"
+    yield from _handlers(plan.handlers)
 
 
-def _handler(handler: HandlerSpec, outgoing: tuple[str, ...]) -> str:
-    payload = name_of(handler.payload_type)
-    wants = (
-        payload
-        if handler.shape.name == "PAYLOAD"
-        else f"{handler.shape.name.capitalize()}[{payload}]"
-    )
+def _handlers(handlers: Sequence[HandlerPlan]) -> Iterator[str]:
+    for handler in handlers:
+        when = "" if handler.when is None else f", when {name_of_handler(handler.when)}"
+        yield f"  handler = {_handler(handler)}{when}"
+
+
+def _handler(plan: HandlerPlan) -> str:
+    handler = plan.handler
+    wants = name_of(handler.payload_type)
+    if handler.shape is not Shape.PAYLOAD:
+        wants = f"{handler.shape.name.capitalize()}[{wants}]"
     runs = "on the event loop" if handler.is_async else "in worker threads"
     what = "sends what it yields to" if handler.yields else "sends to"
-    sends = f", {what} {', '.join(outgoing)}" if outgoing else ""
+    sends = f", {what} {', '.join(plan.outgoing)}" if plan.outgoing else ""
     return f"{handler.name}({wants}), {runs}{sends}"
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import click
 
-from reactive_kafka.channel.spec import group_of_retries
+from reactive_kafka.channel.client_roles import group_of_retries
 from reactive_kafka.cli import options
 from reactive_kafka.cli.cluster_access import ClusterAccess, check_reachable
 from reactive_kafka.cli.console_text import aligned

@@ -1,4 +1,4 @@
-"""What decorators are called with, checked at once. No I/O."""
+"""Checks the arguments of decorators at once, where they are written. No I/O."""
 
 from __future__ import annotations
 
@@ -10,49 +10,60 @@ from reactive_kafka.config.load import read_retry
 from reactive_kafka.config.settings import AckMode
 from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.errors import ConfigError
-from reactive_kafka.handlers.functions import is_coroutine
-from reactive_kafka.handlers.matches import Incoming, When
+from reactive_kafka.handlers.decorations import IncomingDecoration, When
+from reactive_kafka.handlers.introspection import is_coroutine
 from reactive_kafka.handlers.middleware import Layers
 from reactive_kafka.handlers.signature import name_and_place
 
 
 def channel_name(decorator: str, channel: Any) -> str:
-    """The name of the channel that ``@app.DECORATOR`` was given."""
-    # The decorated function: the parentheses are missing.
+    """Return the name of the channel that ``@app.DECORATOR`` was given.
+
+    Raises:
+        ConfigError: It is no name.
+    """
     if callable(channel):
-        right = f'write @app.{decorator}("orders") above it, with the name of a channel'
-        raise ConfigError(f"@app.{decorator} of {name_and_place(channel)}: {right}")
+        # This is the decorated function: the parentheses are missing.
+        raise ConfigError(
+            f'@app.{decorator} of {name_and_place(channel)}: write @app.{decorator}("orders") '
+            "above it, with the name of a channel"
+        )
     if not isinstance(channel, str):
         raise ConfigError(f"@app.{decorator}({channel!r}): expected the name of a channel")
     return channel
 
 
 def check_given(decorator: str, channel: str, section: Section, given: Collection[str]) -> None:
-    """Refuse further arguments of ``@app.DECORATOR``; their values may be secrets, and are not
-    shown.
+    """Refuse arguments that ``@app.DECORATOR`` does not have.
+
+    Their values may be secrets, so they are not shown.
+
+    Args:
+        section: The section of the channel. An argument may be one of its keys.
     """
     if not given:
         return
     configured = [name for name in given if is_known(section, name)]
     strange = [name for name in given if name not in configured]
-    said = []
+    hints = []
     if configured:
-        table = f"[{section.title.removesuffix('X')}{channel if channel.isidentifier() else repr(channel)}]"
-        said.append(
-            f"{', '.join(configured) if strange else 'that'} is configuration: write it in {table}"
-        )
+        name = channel if channel.isidentifier() else repr(channel)
+        table = f"[{section.title.removesuffix('X')}{name}]"
+        what = ", ".join(configured) if strange else "that"
+        hints.append(f"{what} is configuration: write it in {table}")
     if strange:
-        said.append("unknown argument" + (f" {', '.join(strange)}" if configured else ""))
-    raise ConfigError(
-        f"@app.{decorator}({channel!r}, {', '.join(f'{name}=...' for name in given)}): {'; '.join(said)}"
-    )
+        hints.append(f"unknown argument {', '.join(strange)}" if configured else "unknown argument")
+    arguments = ", ".join(f"{name}=..." for name in given)
+    raise ConfigError(f"@app.{decorator}({channel!r}, {arguments}): {'; '.join(hints)}")
 
 
 def check_is_function(decorator: str, function: Any) -> None:
     """Check that ``@app.DECORATOR``, which takes no arguments, was given the function below it."""
     if not callable(function):
-        right = f"write @app.{decorator} above a function, without parentheses"
-        raise ConfigError(f"@app.{decorator}({function!r}): {right}")
+        raise ConfigError(
+            f"@app.{decorator}({function!r}): write @app.{decorator} above a function, without "
+            "parentheses"
+        )
 
 
 def incoming_of(
@@ -62,27 +73,39 @@ def incoming_of(
     when: When | None,
     layers: Layers,
     who: str = "@app.incoming",
-) -> Incoming:
-    """What ``@app.incoming(channel, ack=, retry=, when=)`` says, of an application or router with
-    these layers.
+) -> IncomingDecoration:
+    """Return what ``@app.incoming(channel, ack=, retry=, when=)`` says.
 
-    *who* is said instead of it, by a call with the same arguments.
+    Args:
+        layers: The middleware of the application or router that it belongs to.
+        who: The decorator, or the call with the same arguments, for errors.
+
+    Raises:
+        ConfigError: An argument is wrong.
     """
-    try:
-        mode: AckMode | None = None if ack is None else INCOMING.keys["ack"].kind.parse(ack)
-    except ValueError as error:
-        raise ConfigError(f"{who}(ack={ack!r}): {error}") from None
-    if when is not None and (not callable(when) or is_coroutine(when)):
-        what = "is async, but its answer is needed at once" if callable(when) else "is no function"
+    mode: AckMode | None = None
+    if ack is not None:
+        try:
+            mode = INCOMING.keys["ack"].kind.parse(ack)
+        except ValueError as error:
+            raise ConfigError(f"{who}(ack={ack!r}): {error}") from None
+    if when is not None and not callable(when):
         raise ConfigError(
-            f"{who}({channel!r}, when={when!r}): it {what}: give a plain one of the Message"
+            f"{who}({channel!r}, when={when!r}): it is no function: give a plain one of the Message"
         )
-    return Incoming(channel, mode, _retry_settings(channel, retry, who), when, layers)
+    if when is not None and is_coroutine(when):
+        raise ConfigError(
+            f"{who}({channel!r}, when={when!r}): it is async, but its answer is needed at once: "
+            "give a plain one of the Message"
+        )
+    return IncomingDecoration(channel, mode, _retry_settings(channel, retry, who), when, layers)
 
 
 def shows_corrupt(channel: str, payload: Any, corrupt: Any) -> bool:
-    """Whether the function of ``@app.spark(channel, payload=, corrupt=)`` gets the rows that do not
-    fit its payload.
+    """Return whether a Spark function gets the rows that do not fit its payload.
+
+    Raises:
+        ConfigError: ``corrupt=`` of its decorator is wrong.
     """
     who = f"@app.spark({channel!r}, corrupt={corrupt!r})"
     if corrupt not in ("drop", "show"):
@@ -97,18 +120,21 @@ def shows_corrupt(channel: str, payload: Any, corrupt: Any) -> bool:
 def _retry_settings(
     channel: str, retry: int | Mapping[str, Any] | RetrySettings | None, decorator: str
 ) -> int | RetrySettings | None:
-    """The retries of an ``@app.incoming``: a number of calls in all, or a table like
-    ``[incoming.NAME.retry]``.
+    """Return the retries that a decorator says.
+
+    Args:
+        retry: A number of calls in all, or a table like ``[incoming.NAME.retry]``.
+
+    Raises:
+        ConfigError: It is neither, or the table is wrong.
     """
     if retry is None or isinstance(retry, RetrySettings):
         return retry
     who = f"{decorator}({channel!r}, retry={retry!r})"
-    table = (
-        {"max_attempts": retry} if isinstance(retry, int) and not isinstance(retry, bool) else retry
-    )
-    if not isinstance(table, Mapping):
+    if isinstance(retry, int) and not isinstance(retry, bool):
+        return read_retry(who, {"max_attempts": retry}).max_attempts
+    if not isinstance(retry, Mapping):
         raise ConfigError(
             f"{who}: expected a number of calls, or a table with max_attempts, backoff, max_backoff"
         )
-    read = read_retry(who, table)
-    return read.max_attempts if table is not retry else read
+    return read_retry(who, retry)

@@ -1,6 +1,4 @@
-"""What an application puts around its handlers' calls, and around what they send: checked,
-collected and called.
-"""
+"""Middleware: functions that an application puts around its handlers, and around its sends."""
 
 from __future__ import annotations
 
@@ -11,9 +9,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from reactive_kafka.errors import ConfigError
-from reactive_kafka.handlers.functions import is_coroutine, owner_of
+from reactive_kafka.handlers.introspection import is_coroutine, owner_of
 from reactive_kafka.handlers.parameters import REST, bound_by_name
-from reactive_kafka.handlers.signature import HandlerSpec, Shape, name_and_place, name_of_handler
+from reactive_kafka.handlers.signature import (
+    HandlerFunction,
+    Shape,
+    name_and_place,
+    name_of_handler,
+)
 from reactive_kafka.outgoing.channel import AroundSend
 from reactive_kafka.outgoing.output_routing import PutValue
 from reactive_kafka.records import Record
@@ -23,52 +26,56 @@ from reactive_kafka.verdicts.message import Message
 from reactive_kafka.verdicts.unawaited import DROPPED, checking, raise_if_dropped
 
 CallNext = Callable[[Any], Awaitable[Any]]
-"""The second argument of a middleware: calls what is inside of it, with a message, a batch or a
-record.
-"""
+"""The second argument of a middleware: calls what is inside it, with a message, batch or record."""
 Middleware = Callable[[Any, CallNext], Awaitable[Any]]
 T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
 class Layers:
-    """What one application or router has around its own handlers; the first is the outermost."""
+    """The middleware of one application or router; the first is the outermost."""
 
     calls: list[Middleware] = field(default_factory=list)
     sends: list[Middleware] = field(default_factory=list)
-    # Of what includes it.
+    # The middleware of the application or router that includes it.
     outer: Layers | None = None
 
     def around_calls(self) -> tuple[Middleware, ...]:
-        """All that is around the call of a handler of its, now."""
-        return (*(self.outer.around_calls() if self.outer is not None else ()), *self.calls)
+        """Return the middleware that is around calls of its handlers now."""
+        outer = self.outer.around_calls() if self.outer is not None else ()
+        return (*outer, *self.calls)
 
     def around_sends(self) -> tuple[Middleware, ...]:
-        """All that is around what its handlers and sources send, now."""
-        return (*(self.outer.around_sends() if self.outer is not None else ()), *self.sends)
+        """Return the middleware that is around the sends of its handlers and sources now."""
+        outer = self.outer.around_sends() if self.outer is not None else ()
+        return (*outer, *self.sends)
 
     def around_emitters(self) -> tuple[Middleware, ...]:
-        """All that is around what emitters send, now: those of an application and its routers are
-        the same ones.
+        """Return the middleware that is around the sends of emitters now.
+
+        Emitters belong to the application, so it is the application's, even for a router.
         """
         return tuple(self.sends) if self.outer is None else self.outer.around_emitters()
 
 
 def check_middleware(decorator: str, function: Any, first: str) -> None:
     """Check that ``@app.DECORATOR`` was given ``async def function(first, call_next)``.
-    ConfigError: it was not.
+
+    Raises:
+        ConfigError: It was given something else.
     """
-    right = f"write `async def m({first}, call_next): ... return await call_next({first})`"
-    problem = (
-        "is not a function"
-        if not callable(function) or inspect.isclass(function)
-        else _misfit(function, first)
-    )
+    if not callable(function) or inspect.isclass(function):
+        problem: str | None = "is not a function"
+    else:
+        problem = _why_no_middleware(function, first)
     if problem is not None:
-        raise ConfigError(f"@app.{decorator} of {name_and_place(function)} {problem}: {right}")
+        right_form = f"async def m({first}, call_next): ... return await call_next({first})"
+        raise ConfigError(
+            f"@app.{decorator} of {name_and_place(function)} {problem}: write `{right_form}`"
+        )
 
 
-def _misfit(function: Any, first: str) -> str | None:
+def _why_no_middleware(function: Any, first: str) -> str | None:
     try:
         signature = inspect.signature(function)
     except (ValueError, TypeError) as error:
@@ -80,19 +87,17 @@ def _misfit(function: Any, first: str) -> str | None:
     except TypeError as error:
         return f"is called with two arguments, the {first} and call_next: {error}"
     filled = {*given, *bound_by_name(function)}
-    unfilled = [
-        it.name
-        for it in signature.parameters.values()
-        if it.name not in filled and it.kind not in REST
-    ]
-    return f"has the parameter {unfilled[0]}, which nothing fills" if unfilled else None
+    for parameter in signature.parameters.values():
+        if parameter.name not in filled and parameter.kind not in REST:
+            return f"has the parameter {parameter.name}, which nothing fills"
+    return None
 
 
-# -- around the call of a handler
+# Around the call of a handler.
 
 
 def layered(functions: Sequence[Middleware], call: Call) -> Call:
-    """A call with each of *functions* around it, the first one outermost."""
+    """Return *call* with each of *functions* around it, the first one outermost."""
     for function in reversed(functions):
         call = _layer(function, call)
     return call
@@ -107,8 +112,9 @@ def _layer(function: Middleware, inner: Call) -> Call:
             call_next.is_over = True
         if call_next.running:
             raise RuntimeError(
-                f"the middleware {name_of_handler(function)} has returned before what call_next had begun: await "
-                "call_next, or the record counts as handled before its handler is done"
+                f"the middleware {name_of_handler(function)} has returned before what call_next "
+                "had begun: await call_next, or the record counts as handled before its handler is "
+                "done"
             )
         return result
 
@@ -116,7 +122,7 @@ def _layer(function: Middleware, inner: Call) -> Call:
 
 
 class _Next:
-    """``call_next`` of one call of a middleware."""
+    """The ``call_next`` of one call of a middleware."""
 
     __slots__ = ("_function", "_given", "_inner", "is_over", "running")
 
@@ -124,17 +130,17 @@ class _Next:
         self._function = function
         self._inner = inner
         self._given = given
-        # Calls that are not done, or not even awaited.
+        # Calls that have not ended. One that was never awaited is among them.
         self.running = 0
-        # The middleware has returned.
+        # True: the middleware has returned.
         self.is_over = False
 
     def __call__(self, passed: Any) -> Awaitable[Any]:
-        """Call what is inside; it may be called again. Raises, when awaited, what that raises.
+        """Call what is inside, maybe again. When awaited, it raises what that raises.
 
         Raises:
-            ValueError: The argument is neither the message that the middleware was given, nor some
-                messages of its batch: the record would count as handled in the place of another.
+            ValueError: The argument is not the message that the middleware was given, and not some
+                messages of its batch. Another record would count as handled.
             RuntimeError: The middleware has returned.
         """
         if self.is_over:
@@ -142,14 +148,13 @@ class _Next:
                 f"call_next of the middleware {name_of_handler(self._function)} after its return"
             )
         if passed is not self._given and not _is_part(passed, self._given):
-            kind = (
-                "some of the messages of the batch"
-                if isinstance(self._given, Batch)
-                else "the message"
-            )
+            takes = "the message"
+            if isinstance(self._given, Batch):
+                takes = "some of the messages of the batch"
             raise ValueError(
-                f"the middleware {name_of_handler(self._function)} has called call_next({passed!r}): it takes {kind} "
-                f"that the middleware was given, {self._given!r}"
+                f"the middleware {name_of_handler(self._function)} has called "
+                f"call_next({passed!r}): it takes {takes} that the middleware was given, "
+                f"{self._given!r}"
             )
         self.running += 1
         return self._run(passed)
@@ -162,7 +167,7 @@ class _Next:
 
 
 def _is_part(passed: Any, given: Any) -> bool:
-    """Whether all of what is passed on is of the records that were given; and in the same form."""
+    """Return whether *passed* has the form of *given*, and no other records than that."""
     if isinstance(given, Batch):
         there = {(message.tracker, message.index) for message in given}
         is_some = isinstance(passed, Batch) and len(passed) > 0
@@ -174,22 +179,21 @@ def _is_part(passed: Any, given: Any) -> bool:
     )
 
 
-def takes_message(handler: HandlerSpec) -> bool:
-    """Whether the call of a handler, with what is around it, is made with the message and not with
-    the payload.
+def takes_message(handler: HandlerFunction, middleware: Sequence[Middleware]) -> bool:
+    """Return whether a handler in its middleware is called with the message.
+
+    A handler that takes the payload is, if it has middleware: that gets the message.
     """
-    return handler.shape is Shape.MESSAGE or (
-        handler.shape is Shape.PAYLOAD and bool(handler.middleware)
-    )
+    if handler.shape is Shape.PAYLOAD:
+        return bool(middleware)
+    return handler.shape is Shape.MESSAGE
 
 
-def in_middleware(handler: HandlerSpec, call: Call) -> Call:
-    """*call*, which takes what the handler takes, with the handler's middleware around it."""
-    if not handler.middleware:
+def in_middleware(handler: HandlerFunction, middleware: Sequence[Middleware], call: Call) -> Call:
+    """Return *call*, which takes what the handler takes, with the middleware around it."""
+    if not middleware:
         return call
-    return layered(
-        handler.middleware, _with_payload(call) if handler.shape is Shape.PAYLOAD else call
-    )
+    return layered(middleware, _with_payload(call) if handler.shape is Shape.PAYLOAD else call)
 
 
 def _with_payload(call: Call) -> Call:
@@ -199,12 +203,17 @@ def _with_payload(call: Call) -> Call:
     return called
 
 
-def generating(handler: HandlerSpec, *, has_emitters: bool = False) -> Call:
-    """A call that gives what runs the generator, with its middleware around that, where what it
-    yields is sent.
+def generating(
+    handler: HandlerFunction, middleware: Sequence[Middleware], *, has_emitters: bool = False
+) -> Call:
+    """Return a call that does not run the generator, but returns what runs it.
 
-    Where the application *has_emitters* it raises if a send was dropped, before what it yields next
-    is sent.
+    That is called where the values are sent. The middleware is around the run, and not around
+    making the generator.
+
+    Args:
+        has_emitters: The application has emitters. The run raises if a send was not awaited, before
+            the next value is sent.
     """
     who = f"handler {handler.name}"
 
@@ -220,9 +229,9 @@ def generating(handler: HandlerSpec, *, has_emitters: bool = False) -> Call:
             finally:
                 await values.aclose()
 
-        call = in_middleware(handler, pull)
+        call = in_middleware(handler, middleware, pull)
         result = await (checking(call, who) if has_emitters else call)(given)
-        # Of a middleware: sent as if it were yielded.
+        # A middleware has returned it: it is sent as if the handler had yielded it.
         if result is not None:
             await put(result)
 
@@ -232,34 +241,39 @@ def generating(handler: HandlerSpec, *, has_emitters: bool = False) -> Call:
     return call
 
 
-# -- around a send
+# Around a send.
 
 
 def around_send(functions: Sequence[Middleware]) -> AroundSend | None:
-    """What sends a record with *functions* around that, the first one outermost; None: there are
-    none.
+    """Return what sends a record with *functions* around, the first one outermost.
+
+    None: there are no functions.
     """
     return _Around(tuple(functions)) if functions else None
 
 
 class _Around:
+    """Sends records through the middleware of sends."""
+
     def __init__(self, functions: tuple[Middleware, ...]) -> None:
         self._functions = functions
 
     async def __call__(self, channel: str, value: Any, then: Callable[[Any], Awaitable[T]]) -> T:
-        """Send a value, or a Record, to a channel by *then*; what that returned. Raises what it, or
-        a middleware, does.
+        """Send a value or a Record to a channel by calling *then*, and return what that returns.
 
-        RuntimeError: a middleware has passed no record on, or two.
+        Raises:
+            RuntimeError: A middleware has passed no record on, or two.
+            BaseException: What *then* or a middleware raises.
         """
         made = value if isinstance(value, Record) else Record(value)
         record = replace(made, headers=tuple(made.headers), channel=made.channel or channel)
         return await self._send(record, 0, then)
 
-    async def _send(self, record: Record, at: int, then: Callable[[Any], Awaitable[T]]) -> T:
-        if at == len(self._functions):
+    async def _send(self, record: Record, depth: int, then: Callable[[Any], Awaitable[T]]) -> T:
+        """Call the middleware at *depth*, or *then* inside the innermost one."""
+        if depth == len(self._functions):
             return await then(record)
-        function = self._functions[at]
+        function = self._functions[depth]
         sent = list[T]()
         is_over = False
 
@@ -267,15 +281,17 @@ class _Around:
             nonlocal is_over
             if not isinstance(passed, Record):
                 raise TypeError(
-                    f"send_middleware {name_of_handler(function)}: call_next takes a Record, not {passed!r}"
+                    f"send_middleware {name_of_handler(function)}: call_next takes a Record, "
+                    f"not {passed!r}"
                 )
             if is_over:
                 raise RuntimeError(
-                    f"send_middleware {name_of_handler(function)} has sent its record, or returned, already"
+                    f"send_middleware {name_of_handler(function)} has sent its record, or "
+                    "returned, already"
                 )
             is_over = True
             try:
-                sent.append(await self._send(passed, at + 1, then))
+                sent.append(await self._send(passed, depth + 1, then))
             finally:
                 is_over = bool(sent)
             return sent[0]
@@ -286,7 +302,8 @@ class _Around:
             is_over = True
         if not sent:
             raise RuntimeError(
-                f"send_middleware {name_of_handler(function)} has returned and not sent the record: await "
-                "call_next(record), or raise; a handler that is to send nothing returns None"
+                f"send_middleware {name_of_handler(function)} has returned and not sent the "
+                "record: await call_next(record), or raise; a handler that is to send nothing "
+                "returns None"
             )
         return sent[0]

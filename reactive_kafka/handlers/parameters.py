@@ -1,5 +1,6 @@
-"""The parameters of handlers and sources: which of them a call fills, and what is wrong with the
-others. No I/O.
+"""The parameters of handlers and sources: which of them a call fills, and why others are wrong.
+
+No I/O.
 """
 
 from __future__ import annotations
@@ -10,25 +11,25 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from reactive_kafka.handlers.dependencies.depends import EXAMPLE, Depends, Need, depends_in
-from reactive_kafka.handlers.functions import resolved
+from reactive_kafka.handlers.introspection import resolved
 
 Function = Callable[..., Any]
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-"""Kinds of parameters that take whatever is left."""
+"""The kinds ``*args`` and ``**kwargs``."""
 _EMPTY = inspect.Parameter.empty
 
 
 def positional_of(signature: inspect.Signature) -> list[inspect.Parameter]:
-    """The parameters that take an argument by its place; ``*arguments`` does not count."""
+    """Return the parameters that take an argument by its place, without ``*args``."""
     return [
         parameter for parameter in signature.parameters.values() if parameter.kind in _POSITIONAL
     ]
 
 
 def bound_by_name(function: Function) -> set[str]:
-    """The parameters that partials have filled by name."""
+    """Return the parameters that partials have filled by name."""
     bound = set[str]()
     while isinstance(function, functools.partial):
         bound.update(function.keywords)
@@ -37,19 +38,22 @@ def bound_by_name(function: Function) -> set[str]:
 
 
 def called_of(function: Function) -> inspect.Signature:
-    """What may be passed to a handler: a wrapper that names its parameter decides; one of (*args)
-    passes all on.
+    """Return the signature by which a handler is called.
+
+    That of a wrapper counts if it names a parameter. A wrapper with only ``*args`` passes
+    everything on, so that of the wrapped function counts.
 
     Raises:
-        ValueError, TypeError: It cannot be read.
+        ValueError, TypeError: The signature cannot be read.
     """
     outer = inspect.signature(function, follow_wrapped=False)
     return outer if positional_of(outer) else inspect.signature(function)
 
 
 def record_parameter(function: Function) -> inspect.Parameter:
-    """The parameter of a handler that gets the record; where a wrapper's has no annotation, with
-    the inner one's.
+    """Return the parameter of a handler that gets the record.
+
+    If it belongs to a wrapper and has no annotation, it gets that of the wrapped function.
     """
     parameter = positional_of(called_of(function))[0]
     inner = positional_of(inspect.signature(function))
@@ -61,22 +65,26 @@ def record_parameter(function: Function) -> inspect.Parameter:
 def asked_beside(
     function: Function, signature: inspect.Signature, local_names: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Parameters that a dependency fills -> their annotations; or may fill, where these name what
-    is still to come.
+    """Return the parameters that a dependency fills -> their annotations.
+
+    An annotation that is still text may name a dependency that is defined later, so its parameter
+    is among them.
     """
     bound = bound_by_name(function)
-    found = {
-        one.name: resolved(one.annotation, function, local_names)
-        for one in signature.parameters.values()
-        if one.kind not in REST and one.name not in bound
+    annotations = {
+        parameter.name: resolved(parameter.annotation, function, local_names)
+        for parameter in signature.parameters.values()
+        if parameter.kind not in REST and parameter.name not in bound
     }
     return {
-        name: it for name, it in found.items() if isinstance(it, str) or depends_in(it) is not None
+        name: annotation
+        for name, annotation in annotations.items()
+        if isinstance(annotation, str) or depends_in(annotation) is not None
     }
 
 
 def needs_of(asked: Mapping[str, Any]) -> tuple[Need, ...]:
-    """What fills which parameter, of those that :func:`asked_beside` has found."""
+    """Return which dependency fills which of the parameters that :func:`asked_beside` has found."""
     found = ((name, depends_in(annotation)) for name, annotation in asked.items())
     return tuple(Need(name, depends) for name, depends in found if depends is not None)
 
@@ -84,16 +92,23 @@ def needs_of(asked: Mapping[str, Any]) -> tuple[Need, ...]:
 def why_not_handler(
     function: Function, signature: inspect.Signature, filled: Collection[str]
 ) -> str | None:
-    """Why a call with one positional argument, and with *filled* by name, cannot work or is a
-    mistake; or None.
+    """Return why a function is no handler, or None if it is one.
+
+    A handler is called with one positional argument, the record.
+
+    Args:
+        filled: The parameters that dependencies fill, by name.
     """
     first = positional_of(signature)[:1]
     if first and first[0].name in filled:
-        return f"has the dependency {first[0].name} where the record comes: first the record, then what it needs"
-    parameters = [it for it in signature.parameters.values() if it.name not in filled]
+        return (
+            f"has the dependency {first[0].name} where the record comes: first the record, then "
+            "what it needs"
+        )
+    parameters = [each for each in signature.parameters.values() if each.name not in filled]
     problem = _defaulted(parameters) or _why_not_one(parameters)
     if problem is None and signature == inspect.signature(function, follow_wrapped=False):
-        # A wrapper that passes all on may fill what it wraps.
+        # A wrapper that passes everything on is not judged: it may fill parameters itself.
         problem = _why_unfilled(parameters, function)
     if problem is None and filled:
         problem = _why_not_by_name(function, filled)
@@ -101,61 +116,75 @@ def why_not_handler(
 
 
 def why_not_source(function: Function, filled: Collection[str]) -> str | None:
-    """Why a call without an argument, but with *filled* by name, cannot work, or None."""
-    parameters = [
-        it for it in source_signature(function).parameters.values() if it.name not in filled
-    ]
+    """Return why a function cannot be called as a source, or None if it can.
+
+    A source is called without an argument, but dependencies fill the parameters *filled*.
+    """
+    signature = source_signature(function)
+    parameters = [each for each in signature.parameters.values() if each.name not in filled]
     if problem := _defaulted(parameters):
         return problem
-    required = [it for it in parameters if it.default is _EMPTY and it.kind not in REST]
+    required = [each for each in parameters if each.default is _EMPTY and each.kind not in REST]
     if not required:
         return None
-    bound = _unbound(required, "app.outgoing('prices')(market.prices)")
-    return f"needs the argument{'s' * (len(required) > 1)} {', '.join(it.name for it in required)}{bound}"
+    arguments = "arguments" if len(required) > 1 else "argument"
+    names = ", ".join(parameter.name for parameter in required)
+    hint = _method_hint(required, "app.outgoing('prices')(market.prices)")
+    return f"needs the {arguments} {names}{hint}"
 
 
 def source_signature(function: Function) -> inspect.Signature:
-    """What may be passed to a source."""
+    """Return the signature by which a source is called."""
     signature = inspect.signature(function, follow_wrapped=False)
-    if signature.parameters and all(it.kind in REST for it in signature.parameters.values()):
-        # Of a wrapper that passes all on.
+    parameters = signature.parameters.values()
+    if parameters and all(parameter.kind in REST for parameter in parameters):
+        # A wrapper that passes everything on: the wrapped function decides.
         return inspect.signature(function)
     return signature
 
 
 def _why_not_one(parameters: Sequence[inspect.Parameter]) -> str | None:
-    positional = [it for it in parameters if it.kind in _POSITIONAL]
-    required = [parameter for parameter in positional if parameter.default is _EMPTY]
-    named = [
-        it.name
-        for it in parameters
-        if it.kind is inspect.Parameter.KEYWORD_ONLY and it.default is _EMPTY
-    ]
+    """Return why exactly one positional argument cannot be passed, or None if it can."""
+    positional = [each for each in parameters if each.kind in _POSITIONAL]
+    required = [each for each in positional if each.default is _EMPTY]
+    keyword_only = [each for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY]
+    named = [each.name for each in keyword_only if each.default is _EMPTY]
     if named:
-        return f"needs the keyword argument{'s' * (len(named) > 1)} {', '.join(named)}, which nobody gives"
+        arguments = "arguments" if len(named) > 1 else "argument"
+        return f"needs the keyword {arguments} {', '.join(named)}, which nobody gives"
     if len(required) > 1:
-        bound = _unbound(required, "app.incoming('orders')(billing.handle)")
-        return f"takes {len(required)} parameters ({', '.join(it.name for it in required)}){bound}"
+        names = ", ".join(parameter.name for parameter in required)
+        hint = _method_hint(required, "app.incoming('orders')(billing.handle)")
+        return f"takes {len(required)} parameters ({names}){hint}"
     if positional:
         return None
-    if any(it.kind is inspect.Parameter.VAR_POSITIONAL for it in parameters):
+    if any(each.kind is inspect.Parameter.VAR_POSITIONAL for each in parameters):
         return "takes only *args, which does not say what it wants"
-    if any(it.kind is inspect.Parameter.KEYWORD_ONLY for it in parameters):
+    if keyword_only:
         return "takes keyword arguments only"
     return "takes no parameter"
 
 
 def _why_unfilled(parameters: Sequence[inspect.Parameter], function: Function) -> str | None:
-    """Why parameters that a call leaves at their defaults are a mistake, or None: there are
-    none.
+    """Return why parameters that each call leaves at their defaults are a mistake.
+
+    None: there are no such parameters.
     """
     bound = bound_by_name(function)
-    first, *others = [it for it in parameters if it.kind not in REST]
-    if names := [it.name for it in others if it.name not in bound]:
-        several = len(names) > 1
-        why = f"which nothing fills: {'their defaults are' if several else 'its default is'} all that a call would have"
-        return f"has the parameter{'s' * several} {', '.join(names)} beside {first.name}, {why}"
-    return None
+    first, *others = [each for each in parameters if each.kind not in REST]
+    names = [each.name for each in others if each.name not in bound]
+    if not names:
+        return None
+    named = ", ".join(names)
+    if len(names) > 1:
+        return (
+            f"has the parameters {named} beside {first.name}, which nothing fills: their defaults "
+            "are all that a call would have"
+        )
+    return (
+        f"has the parameter {named} beside {first.name}, which nothing fills: its default is all "
+        "that a call would have"
+    )
 
 
 def _why_not_by_name(function: Function, filled: Collection[str]) -> str | None:
@@ -167,14 +196,17 @@ def _why_not_by_name(function: Function, filled: Collection[str]) -> str | None:
 
 
 def _defaulted(parameters: Sequence[inspect.Parameter]) -> str | None:
-    """What is wrong with a dependency that is given as a default."""
-    for one in parameters:
-        if isinstance(one.default, Depends):
-            return f"has Depends(...) as the default of {one.name}: annotate it, as in {EXAMPLE}"
+    """Return what is wrong with a dependency that is given as a default, or None."""
+    for parameter in parameters:
+        if isinstance(parameter.default, Depends):
+            return (
+                f"has Depends(...) as the default of {parameter.name}: annotate it, as in {EXAMPLE}"
+            )
     return None
 
 
-def _unbound(required: Sequence[inspect.Parameter], right: str) -> str:
-    """How to decorate a method, where these are the parameters of one without its instance."""
-    is_method = required[0].name in ("self", "cls")
-    return f" (a method is decorated on its instance: `{right}`)" if is_method else ""
+def _method_hint(required: Sequence[inspect.Parameter], right_form: str) -> str:
+    """Return how a method is decorated, if these are the parameters of an unbound one."""
+    if required[0].name not in ("self", "cls"):
+        return ""
+    return f" (a method is decorated on its instance: `{right_form}`)"

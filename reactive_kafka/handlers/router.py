@@ -1,12 +1,11 @@
-"""What an application is declared with, in one module or in many: decorators, hooks, emitters,
-routers.
-"""
+"""The decorators of applications and routers, and routers themselves."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, TypeVar
 
 from reactive_kafka.config.keys import INCOMING, OUTGOING, Section
@@ -21,14 +20,13 @@ from reactive_kafka.handlers.arguments import (
     incoming_of,
     shows_corrupt,
 )
-from reactive_kafka.handlers.calls import HookSet, hook_into
-from reactive_kafka.handlers.jobs import JobDecorators
+from reactive_kafka.handlers.declared import Declared
+from reactive_kafka.handlers.declared_hooks import hook_into
+from reactive_kafka.handlers.declared_jobs import JobOwner, declared_job, job_owner
 from reactive_kafka.handlers.middleware import Layers, Middleware, around_send, check_middleware
-from reactive_kafka.handlers.registry import Registry
+from reactive_kafka.handlers.schedules import Schedule, cron, every
 from reactive_kafka.outgoing.emitter import Emitter
-from reactive_kafka.outgoing.memory import Target
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.tasks import HomeLoop
 from reactive_kafka.verdicts.message import Message
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -51,7 +49,9 @@ _ELSEWHERE = {
     "listener": _HANDLER,
     "topic": _HANDLER,
     "stream": _HANDLER,
-    "publisher": 'write @app.outgoing("invoices"), or app.emitter("invoices") to send from anywhere',
+    "publisher": (
+        'write @app.outgoing("invoices"), or app.emitter("invoices") to send from anywhere'
+    ),
     "producer": 'write app.emitter("invoices"), or @app.outgoing("invoices") on a handler',
     "publish": 'write await app.emitter("invoices").send(value)',
     "send": 'write await app.emitter("invoices").send(value)',
@@ -62,72 +62,10 @@ _ELSEWHERE = {
     "after_startup": "write @app.on_start",
     "include_router": "write app.include(router)",
 }
-"""What other libraries call it -> what to write here."""
-
-NOTHING_DECLARED = (
-    "the application has no handler, source or hook: is the module that declares them imported?"
-)
+"""A name that other libraries have -> what to write here."""
 
 
-class Declared:
-    """What was declared: by an application and by the routers that it includes, or by a router that
-    nobody includes.
-
-    Args:
-        owner: The application or router.
-        check: Called with each decoration that takes effect at the next start; raises where none
-            may be made now.
-        check_emitter: Called with the channel of an emitter; ConfigError: there is none, as far as
-            is known by now.
-        outgoing: What writes to a channel. ChannelClosedError: nothing does now.
-    """
-
-    def __init__(
-        self,
-        owner: Declarations,
-        check: Callable[[str], None],
-        check_emitter: Callable[[str], None],
-        outgoing: Callable[[str], tuple[Target, HomeLoop]],
-    ) -> None:
-        self.emitters: dict[str, list[Emitter]] = {}
-        self.registry = Registry(self.emitters)
-        self.hooks = HookSet()
-        self.owner = owner
-        self.check = check
-        self.check_emitter = check_emitter
-        self.outgoing = outgoing
-        # Of whoever includes it, which has everything since.
-        self._home: Declared | None = None
-
-    @property
-    def whole(self) -> Declared:
-        """That of the application, as far as anybody includes this."""
-        return self if self._home is None else self._home.whole
-
-    @property
-    def warning(self) -> str | None:
-        """That nothing was declared, where a process is to run it: then hardly anything could take
-        a record.
-        """
-        hooks = self.hooks
-        registry = self.registry
-        is_used = registry.registrations or registry.spark or self.emitters or hooks.are_there
-        return None if is_used else NOTHING_DECLARED
-
-    def join(self, home: Declared) -> None:
-        """Be part of *home*, which has everything from now on. ConfigError: it cannot have all of
-        it.
-        """
-        for name in self.emitters:
-            home.check_emitter(name)
-        home.registry.take(self.registry)
-        home.hooks.take(self.hooks)
-        for name, emitters in self.emitters.items():
-            home.emitters.setdefault(name, []).extend(emitters)
-        self._home = home
-
-
-class Declarations(JobDecorators):
+class Decorators:
     """The decorators of applications and routers."""
 
     def __init__(self, declared: Declared) -> None:
@@ -136,26 +74,23 @@ class Declarations(JobDecorators):
 
     @property
     def declared(self) -> Declared:
-        """Where everything stands that it declares: with the application, once that has it."""
+        """What was declared: the application's, if one includes this router."""
         return self._declared.whole
 
-    # For a type checker every name would exist.
+    # A type checker must not see it: it would take every name for an attribute.
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            # Only what does not exist comes here, so the usual attributes cost nothing.
-            kind = type(self).__name__
+            # Python calls this only for attributes that do not exist.
+            text = f"{type(self).__name__!r} object has no attribute {name!r}"
             hint = _ELSEWHERE.get(name)
             if hint is None and not name.startswith("_"):
-                near = did_you_mean(
-                    name, [each for each in dir(type(self)) if not each.startswith("_")]
-                )
+                public = [each for each in dir(type(self)) if not each.startswith("_")]
+                near = did_you_mean(name, public)
                 hint = None if near is None else f"did you mean app.{near}?"
-            raise AttributeError(
-                f"{kind!r} object has no attribute {name!r}{'' if hint is None else f': {hint}'}",
-                name=name,
-                obj=self,
-            )
+            if hint is not None:
+                text = f"{text}: {hint}"
+            raise AttributeError(text, name=name, obj=self)
 
     def _decorating(
         self,
@@ -164,14 +99,18 @@ class Declarations(JobDecorators):
         section: Section = INCOMING,
         given: Collection[str] = (),
     ) -> Declared:
-        """Check that *decorator* can be used, with this channel, and now; where it declares
-        something.
+        """Check that a decorator can be used now, and return where it notes what it declares.
 
-        *given* are arguments that it does not have; they may be keys of the channel's *section*.
+        Args:
+            given: Arguments that the decorator does not have. They may be keys of *section*.
+
+        Raises:
+            ConfigError: The channel is no name, or there are such arguments.
+            RuntimeError: The application is running.
         """
-        of = "" if channel is None else f"({channel_name(decorator, channel)!r})"
+        arguments = "" if channel is None else f"({channel_name(decorator, channel)!r})"
         check_given(decorator, channel or "", section, given)
-        self.declared.check(f"@app.{decorator}{of}")
+        self.declared.check(f"@app.{decorator}{arguments}")
         return self.declared
 
     def incoming(
@@ -191,35 +130,36 @@ class Declarations(JobDecorators):
                 or ``"none"``; None: what the channel is configured with, ``"post"`` by default.
             retry: Calls in all, the rest as configured; or a table instead of
                 ``[incoming.NAME.retry]``; None: as configured.
-            when: Which records the function takes, where the channel has several handlers: a plain
-                function of the decoded Message, true for those. The first handler that takes a
-                record gets it; one without ``when`` comes last. It is not asked about a record that
-                cannot be decoded.
-            configured: Nothing: what else there is to say stands in ``[incoming.NAME]``.
+            when: Which records the function takes, if the channel has several handlers: a plain
+                function of the decoded Message that returns true for them. The first handler that
+                takes a record gets it; handlers without ``when`` come last. It is not called for a
+                record that cannot be decoded.
+            configured: Not allowed. Everything else is configured in ``[incoming.NAME]``.
 
         Raises:
             ConfigError: An argument is wrong, or the function's signature is not one of a handler.
             RuntimeError: The application is running.
         """
         declared = self._decorating("incoming", channel, given=configured)
-        decorated = incoming_of(channel, ack, retry, when, self._layers)
+        decoration = incoming_of(channel, ack, retry, when, self._layers)
 
         def decorate(function: F) -> F:
-            entry = declared.registry.of(function)
-            entry.look(sys._getframe(1))
-            entry.incoming.append(decorated)
+            entry = declared.functions.entry_of(function)
+            entry.read_signature(sys._getframe(1))
+            entry.incoming.append(decoration)
             return function
 
         return decorate
 
     def outgoing(self, channel: str, **configured: Never) -> Callable[[F], F]:
-        """Send what the decorated function returns to an ``[outgoing.NAME]`` channel; None sends
-        nothing.
+        """Send what the decorated function returns to an ``[outgoing.NAME]`` channel.
+
+        None sends nothing.
         """
         declared = self._decorating("outgoing", channel, OUTGOING, configured)
 
         def decorate(function: F) -> F:
-            entry = declared.registry.of(function)
+            entry = declared.functions.entry_of(function)
             entry.outgoing.append(channel)
             entry.layers = entry.layers or self._layers
             return function
@@ -259,21 +199,21 @@ class Declarations(JobDecorators):
 
         def decorate(function: F) -> F:
             check_spark_function(function, channel)
-            declared.registry.add_spark(channel, SparkDecoration(function, payload, show_corrupt))
+            declared.functions.add_spark(channel, SparkDecoration(function, payload, show_corrupt))
             return function
 
         return decorate
 
     def middleware(self, function: M) -> M:
-        """Put ``async def function(message, call_next)`` around each call of the handlers of this,
-        the first outermost.
+        """Put ``async def function(message, call_next)`` around each call of a handler.
 
-        It gets the :class:`Message`, also of a handler that takes the payload; of a batch handler
-        the :class:`Batch`. ``await call_next(message)`` calls what is inside and returns what the
-        handler has returned. What the middleware returns is what the handler is taken to have
-        returned, and what it raises is the handler's failure. Attempts in place are calls of their
-        own. A router's is inside of those of what includes it, and covers the handlers of the
-        router and of the routers that this includes. Functions on Spark have none.
+        The first middleware is the outermost. It gets the :class:`Message`, even if the handler
+        takes the payload, or the :class:`Batch` of a batch handler. ``await call_next(message)``
+        calls what is inside and returns what the handler has returned. What the middleware returns
+        replaces the handler's result, and what it raises is the handler's failure. It is called for
+        each attempt in place. The middleware of a router is inside that of the application, and
+        covers the handlers of the router and of the routers that it includes. Functions on Spark
+        have no middleware.
 
         Raises:
             ConfigError: It is not async, or takes other arguments.
@@ -285,16 +225,15 @@ class Declarations(JobDecorators):
         return function
 
     def send_middleware(self, function: M) -> M:
-        """Put ``async def function(record, call_next)`` around each record that is sent, the first
-        outermost.
+        """Put ``async def function(record, call_next)`` around each record that is sent.
 
-        It sees what handlers return and yield, and what sources and emitters send, each as a
-        :class:`Record` whose ``channel`` is set; no dead letters and no retries. ``await
-        call_next(record)`` sends that record, or another one, and returns when whoever sends goes
-        on: for ``emitter.send()`` the broker has it then, for what handlers make the channel has
-        accepted it. What the middleware raises is the failure of the send. A router's is inside of
-        those of what includes it, and covers what handlers and sources of its make: emitters are
-        the application's.
+        The first middleware is the outermost. It gets what handlers return and yield, and what
+        sources and emitters send, each as a :class:`Record` with ``channel`` set. Dead letters and
+        retries do not pass it. ``await call_next(record)`` sends that record, or another one. For
+        ``emitter.send()`` it returns when the broker has the record, for a record of a handler
+        when the channel has accepted it. What the middleware raises is the failure of the send. The
+        middleware of a router is inside that of the application, and covers what the router's
+        handlers and sources send. Emitters belong to the application.
 
         Raises:
             ConfigError: It is not async, or takes other arguments.
@@ -312,10 +251,9 @@ class Declarations(JobDecorators):
         return function
 
     def before_stop(self, function: Hook) -> Hook:
-        """Call the function (no arguments, async or not) when handlers have ended and partitions
-        are still ours.
+        """Call the function (no arguments, async or not) before the partitions are released.
 
-        It may also be decorated while the application runs.
+        The handlers have ended then. A function may also be decorated while the application runs.
         """
         check_is_function("before_stop", function)
         self.declared.hooks.before_stop.append(function)
@@ -326,32 +264,92 @@ class Declarations(JobDecorators):
         return hook_into(self._decorating("on_assigned", channel).hooks.assigned, channel)
 
     def on_revoked(self, channel: str) -> Callable[[RevokedHook], RevokedHook]:
-        """Call the function with a frozenset of TopicPartition while they are still ours, before
-        the last commit.
+        """Call the function with a frozenset of TopicPartition before they are released.
 
-        A function with two parameters is also told whether the partitions are *lost*: the group has
-        reassigned them already, or the client is broken, so that nothing can be committed for them.
+        They are still ours then, and the last commit comes afterwards. A function with two
+        parameters also gets whether the partitions are *lost*: the group has reassigned them
+        already, or the client is broken, so nothing can be committed for them.
         """
         return hook_into(self._decorating("on_revoked", channel).hooks.revoked, channel)
 
     def on_caught_up(self, channel: str) -> Callable[[AssignedHook], AssignedHook]:
-        """Call the function with a frozenset of TopicPartition, once an assignment: when all of it
-        is caught up.
+        """Call the function with a frozenset of TopicPartition when an assignment is caught up.
 
-        Each partition is settled then up to where its log ended at the assignment. No record waits
-        for the function.
+        Each partition is settled then up to where its log ended at the assignment. The function is
+        called once for each assignment, and no record waits for it.
         """
         return hook_into(self._decorating("on_caught_up", channel).hooks.caught_up, channel)
 
-    def emitter(self, channel: str) -> Emitter:
-        """What sends values to an outgoing channel from anywhere; the same object each time.
+    def every(self, interval: str | float, *, on: str | None = None) -> Callable[[Hook], Hook]:
+        """Call the function (no arguments, async or not) at intervals while the application runs.
 
-        It may be asked for before the application runs, and used while it does. Readiness watches
-        its channel from the start, or from when it is asked for.
+        It never runs twice at once: a call that is due while it runs is left out. An exception is
+        reported as an event, and the next call follows.
+
+        Args:
+            interval: Between two calls: ``"500ms"``, ``"1m"``, ``"1h"``, or seconds. The first call
+                is one interval after the start.
+            on: A partition of a channel, ``"orders:0"``, or ``"orders:topic:0"`` if the channel
+                reads several topics. Only the member of the group that has the partition calls the
+                function, at multiples of the interval since 1970. None: each process calls it.
 
         Raises:
-            ConfigError: No such channel is configured, if that is known by now; else start-up says
-                so.
+            ConfigError: An argument is wrong, or the function cannot be called without one.
+            RuntimeError: The application is running.
+        """
+        who = f"@app.every({interval!r})"
+        owner = job_owner(who, on)
+        make = partial(every, who, interval, is_shared=owner is not None)
+        return self._clocked("every", who, make, owner)
+
+    def cron(
+        self, expression: str, *, on: str | None = None, tz: str = "UTC"
+    ) -> Callable[[Hook], Hook]:
+        """Call the function at the times of a cron expression, as in ``"0 3 * * *"``.
+
+        Everything else is as for :meth:`every`.
+
+        Args:
+            expression: Minute, hour, day of the month, month, day of the week. With six fields the
+                first one is the second.
+            on: As for :meth:`every`.
+            tz: The time zone of the expression: ``"UTC"``, ``"Europe/Berlin"``.
+
+        Raises:
+            ConfigError: An argument is wrong, or the function cannot be called without one.
+            RuntimeError: The application is running.
+            MissingExtraError: cronsim is not installed.
+        """
+        who = f"@app.cron({expression!r})"
+        owner = job_owner(who, on)
+        return self._clocked("cron", who, partial(cron, who, expression, tz), owner)
+
+    def _clocked(
+        self,
+        decorator: str,
+        who: str,
+        make_schedule: Callable[[], Schedule],
+        owner: JobOwner | None,
+    ) -> Callable[[Hook], Hook]:
+        jobs = self._decorating(decorator).hooks.jobs
+        # Called now for its errors: an argument is refused where it is written, not at the start.
+        make_schedule()
+
+        def decorate(function: Hook) -> Hook:
+            jobs.append(declared_job(who, function, make_schedule, owner))
+            return function
+
+        return decorate
+
+    def emitter(self, channel: str) -> Emitter:
+        """Return what sends values to an outgoing channel from anywhere; the same object each time.
+
+        You may ask for it before the application runs, and send while it does. Its channel counts
+        for readiness from the start, or from the first call of this method.
+
+        Raises:
+            ConfigError: No such channel is configured. Before the configuration is read, start-up
+                raises it.
         """
         name = channel_name("emitter", channel)
         declared = self.declared
@@ -360,17 +358,17 @@ class Declarations(JobDecorators):
         if not made:
             around = lambda: around_send(self._layers.around_emitters())  # noqa: E731
             made.append(Emitter(name, lambda: self.declared.outgoing(name), around))
+            # While the application runs this builds the channel, so that readiness knows of it
+            # before the first send.
             with suppress(ChannelClosedError):
-                # While the application runs its channel is made now, so readiness tells of it
-                # before the first send.
                 declared.outgoing(name)
         return made[0]
 
     def include(self, router: Router) -> None:
-        """Take in what a router declares, now and later.
+        """Take over what a router declares, before and after this call.
 
         Raises:
-            ConfigError: It is no router, or another application or router has it, or this one.
+            ConfigError: It is no router, or it is included already.
             RuntimeError: The application is running.
         """
         declared = self._decorating("include")
@@ -383,11 +381,10 @@ class Declarations(JobDecorators):
         router._layers.outer = self._layers
 
 
-class Router(Declarations):
-    """Handlers, sources, hooks and emitters in a module of their own, which an application
-    includes.
+class Router(Decorators):
+    """Handlers, sources, hooks and emitters of one module, which an application includes.
 
-    It has the decorators of an application and needs none yet, so modules of handlers import no
+    It has the decorators of an application, so a module of handlers need not import the
     application.
     """
 

@@ -1,6 +1,4 @@
-"""When what ``@app.every`` and ``@app.cron`` declare is due. The rules are told the time, by both
-clocks.
-"""
+"""When the jobs of ``@app.every`` and ``@app.cron`` are due, by the times that they are given."""
 
 from __future__ import annotations
 
@@ -13,28 +11,33 @@ from reactive_kafka.errors import ConfigError, MissingExtraError
 
 
 class Schedule(Protocol):
-    """When one job is due; *now* is by the monotonic clock, *wall* in seconds since the epoch."""
+    """When one job is due.
+
+    *now* is the time of the monotonic clock, *wall* the seconds since the epoch.
+    """
 
     def begin(self, now: float, wall: float) -> None:
-        """It may run from here on, maybe again: what was due before is left out."""
+        """Note that the job may run from now on, maybe again. What was due before is left out."""
 
     def wait_s(self, now: float, wall: float) -> float:
-        """How long it is until it is due; 0 or less: it is."""
+        """Return the seconds until the job is due; 0 or less: it is due."""
 
     def runs(self, now: float, wall: float) -> None:
-        """It begins to run, as it is due."""
+        """Note that the job begins to run because it is due."""
 
     def left_out(self, now: float, wall: float) -> bool:
-        """It has ended: whether it was due again meanwhile. Those times have passed, and the next
-        one follows.
+        """Note that the job has ended; return whether it was due again while it ran.
+
+        Those times are left out.
         """
 
 
 class Every:
-    """Due each *interval_s* by the monotonic clock, which no jump of the other one moves.
+    """Due every *interval_s* by the monotonic clock, which does not jump.
 
-    With *is_shared* the first time is the next multiple of the interval since the epoch, so that it
-    stays the same whoever has the partition.
+    Args:
+        is_shared: The first time is the next multiple of the interval since the epoch. So the
+            times stay the same when the partition gets another owner.
     """
 
     def __init__(self, interval_s: float, *, is_shared: bool = False) -> None:
@@ -44,9 +47,9 @@ class Every:
         self._ran: float | None = None
 
     def begin(self, now: float, wall: float) -> None:
-        self._due = now + self._interval_s - (wall % self._interval_s if self._is_shared else 0.0)
-        # The clocks drift apart: the moment at which it ran last may come once more by the other
-        # one.
+        passed_s = wall % self._interval_s if self._is_shared else 0.0
+        self._due = now + self._interval_s - passed_s
+        # The clocks drift apart, so the multiple at which it ran last may seem to come again.
         if self._ran is not None and self._due - self._ran < self._interval_s / 2:
             self._due += self._interval_s
 
@@ -70,9 +73,9 @@ class Every:
 class Cron:
     """Due at the times of a cron expression in a zone, by the wall clock.
 
-    A clock that is set forward past one of them has it run once. One that is set back has nothing
-    run twice, unless it goes back further than the expression's own times lie apart: then it was
-    wrong before, and what it says now counts.
+    If the clock is set forward past several of these times, the job runs once. If it is set back,
+    no time comes twice. An exception is a clock that is set back by more than the times of the
+    expression lie apart: it was wrong before, so its new time counts.
     """
 
     def __init__(self, expression: str, zone: tzinfo) -> None:
@@ -106,11 +109,15 @@ class Cron:
 
 
 def _next_time(expression: str, since: datetime) -> datetime:
-    """The first time after *since* that fits, in its zone. ValueError: the expression cannot be
-    read, or none fits.
+    """Return the first time of the expression after *since*, in the same zone.
 
-    What an hour has that a zone leaves out comes right after it, and what it has twice comes once,
-    unless the expression names no hour. Source: cronsim, which does what Debian's cron does.
+    A time within an hour that the zone skips comes right after that hour. A time within an hour
+    that the zone repeats comes once, unless the expression names no hour.
+
+    Raises:
+        ValueError: The expression cannot be read, or no time fits it.
+
+    Source: cronsim, which does what Debian's cron does.
     """
     try:
         from cronsim import CronSim, CronSimError
@@ -125,7 +132,11 @@ def _next_time(expression: str, since: datetime) -> datetime:
 
 
 def every(who: str, interval: object, *, is_shared: bool) -> Every:
-    """The schedule of ``@app.every(interval)``. ConfigError: that is no time above 0."""
+    """Return the schedule of ``@app.every(interval)``.
+
+    Raises:
+        ConfigError: The interval is no time above 0.
+    """
     try:
         return Every(SOME_TIME.parse(interval), is_shared=is_shared)
     except ValueError as error:
@@ -133,7 +144,7 @@ def every(who: str, interval: object, *, is_shared: bool) -> Every:
 
 
 def cron(who: str, expression: object, tz: object) -> Cron:
-    """The schedule of ``@app.cron(expression, tz=tz)``.
+    """Return the schedule of ``@app.cron(expression, tz=tz)``.
 
     Raises:
         ConfigError: The expression cannot be read, or no time fits it, or there is no such zone.
@@ -154,11 +165,11 @@ def cron(who: str, expression: object, tz: object) -> Cron:
 
 
 def _zone(name: object) -> tzinfo | None:
-    # Needs no database.
+    # A system without time zone data has UTC all the same.
     if name == "UTC":
         return UTC
     try:
         return ZoneInfo(name) if isinstance(name, str) else None
     except (KeyError, ValueError, OSError):
-        # No such key; no key at all; a folder of the database.
+        # There is no such zone, the name is malformed, or it is a folder of the data.
         return None

@@ -1,8 +1,8 @@
-"""What a handler's signature asks for, decided once.
+"""Reads the signature of a handler, and refuses functions that cannot be one. No I/O.
 
-It is read twice: when the function is decorated (the parameters, and the annotations as far as they
-resolve by then), and by :meth:`HandlerDraft.spec` at start-up, when everything that they name
-exists.
+A signature is read twice. When the function is decorated, :func:`draft_handler` reads its
+parameters, and the annotations that can be resolved by then. At start-up, when everything that
+annotations name exists, :meth:`HandlerDraft.to_function` resolves the others.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Annotated, Any
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.formats.payload_type import name_of, parts_of
 from reactive_kafka.handlers.dependencies.depends import EXAMPLE, Need
-from reactive_kafka.handlers.functions import (
+from reactive_kafka.handlers.introspection import (
     code_of,
     is_async_generator,
     is_coroutine,
@@ -42,18 +42,20 @@ from reactive_kafka.verdicts.message import Message
 Handler = Callable[..., Any]
 
 RAISED_BY = "raised by the "
-"""How the note of an exception begins that names the function of the application which has raised
-it.
-"""
+"""Begins the note of an exception that names the function of the application which raised it."""
 
 RIGHT_FORM = (
-    "a handler takes one parameter, as in `async def f(order: Order)`, `async def f(message: Message[Order])`"
-    f" or `async def f(batch: Batch[Order])`; what it needs besides is a dependency, as in {EXAMPLE}"
+    "a handler takes one parameter, as in `async def f(order: Order)`, "
+    "`async def f(message: Message[Order])` or `async def f(batch: Batch[Order])`; "
+    f"what it needs besides is a dependency, as in {EXAMPLE}"
 )
-_YIELDS = "yield values one by one with `async def f(order: Order): ... yield invoice` and an @app.outgoing"
+_YIELDS = (
+    "yield values one by one with `async def f(order: Order): ... yield invoice` "
+    "and an @app.outgoing"
+)
 _SOURCE = (
-    "a function without @app.incoming is a source, which takes nothing and yields, as in"
-    " `async def prices(): ... yield price`"
+    "a function without @app.incoming is a source, which takes nothing and yields, as in "
+    "`async def prices(): ... yield price`"
 )
 
 
@@ -66,78 +68,81 @@ class Shape(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class HandlerSpec:
-    """How a handler is called, and with what."""
+class HandlerFunction:
+    """A handler, and what its signature says about how it is called."""
 
     function: Handler
     # Module and qualified name, for logs and errors.
     name: str
+    # What it is called with.
     shape: Shape
-    # That a value is decoded into; Any if the handler does not say.
+    # The type that a value is decoded into. Any: the annotation names none.
     payload_type: Any
-    # It is called on the loop, and returns an awaitable. Others run in a worker thread; if a plain
-    # wrapper stands around an async function, that call may return an awaitable all the same, which
-    # is awaited on the loop.
+    # True: it is called on the loop, and returns an awaitable. False: it runs in a worker thread.
+    # A plain wrapper around an async function is called in a thread, too. The awaitable that it
+    # returns is awaited on the loop.
     is_async: bool
-    # Its call, on the loop too, returns an async generator instead, whose values are sent.
+    # Its call returns an async generator, on the loop, whose values are sent.
     yields: bool = False
-    # As annotated; Any if that says nothing.
+    # What it returns, as annotated. Any: it has no annotation that can be read.
     returns: Any = Any
-    # What it is called with besides, by name.
+    # The parameters that dependencies fill. They are given by name.
     needs: tuple[Need, ...] = ()
-    # Around each call, the first outermost; it takes the message or the batch.
-    middleware: tuple[Handler, ...] = ()
-    # Around each record that is sent of what it makes.
-    send_middleware: tuple[Handler, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class HandlerDraft:
-    """A handler whose parameters are right, as far as that can be seen: annotations are resolved,
-    or may still name what does not exist yet."""
+    """A decorated handler. Its annotations may still name what does not exist yet."""
 
     function: Handler
+    # The parameter that gets the record, and its annotation.
     parameter: str
     annotation: Any
-    # As for the parameter; what cannot be resolved says nothing.
     returns: Any = Any
-    # Parameters -> annotations: dependencies, or still text.
+    # Parameter -> annotation, for those that a dependency fills, or whose annotation is still text.
     asked: Mapping[str, Any] = field(default_factory=dict)
 
-    def spec(self, sends: bool = False) -> HandlerSpec:
-        """How the handler is called, or a ConfigError; *sends*: the function also has an
-        ``@app.outgoing``.
+    def to_function(self, sends: bool = False) -> HandlerFunction:
+        """Resolve the annotations that are left, and return how the handler is called.
+
+        Args:
+            sends: The function has an ``@app.outgoing``, too.
+
+        Raises:
+            ConfigError: The signature is not one of a handler.
         """
         yields = is_async_generator(self.function)
         if yields and not sends:
             why = "has no @app.outgoing that would send what it yields: return instead"
             raise _wrong(self.function, f"yields, and {why}")
         annotation = self._resolved(self.parameter, self.annotation)
-        needs = needs_of({name: self._resolved(name, one) for name, one in self.asked.items()})
+        needs = needs_of(
+            {name: self._resolved(name, annotation) for name, annotation in self.asked.items()}
+        )
         _check(self.function, [need.parameter for need in needs])
-        is_async = yields or is_coroutine(self.function)
-        name = name_of_handler(self.function)
-        returns = resolved(self.returns, self.function)
-        return HandlerSpec(
+        shape, payload_type = _shape_of(annotation, self.function)
+        return HandlerFunction(
             self.function,
-            name,
-            *_shape_of(annotation, self.function),
-            is_async,
-            yields,
-            returns,
-            needs,
+            name_of_handler(self.function),
+            shape,
+            payload_type,
+            is_async=yields or is_coroutine(self.function),
+            yields=yields,
+            returns=resolved(self.returns, self.function),
+            needs=needs,
         )
 
     def _resolved(self, parameter: str, annotation: Any) -> Any:
         try:
             return resolve(annotation, self.function)
         except Exception as error:
-            # An annotation is the user's code and may raise anything; start-up stops with it.
+            # An annotation is the user's code, which may raise anything. It ends the start.
             raise _wrong(self.function, _why_unresolved(parameter, annotation, error)) from error
 
     def dropped(self) -> str | None:
-        """The warning that nobody sends the Records which the return annotation of the function
-        promises, or None.
+        """Return the warning that the Records which the function returns are not sent, or None.
+
+        It is for functions without an ``@app.outgoing`` whose return annotation promises Records.
         """
         annotation = resolved(self.returns, self.function)
         kinds = (typing.get_origin(part) or part for part in parts_of(annotation))
@@ -150,15 +155,16 @@ class HandlerDraft:
 def draft_handler(
     function: Handler, *, local_names: Mapping[str, Any] | None = None
 ) -> HandlerDraft:
-    """Check what can be checked while *function* (a bound method, a partial, a callable object) is
-    decorated.
+    """Read the signature of a function that is decorated, and check what can be checked by now.
 
-    *local_names* are those of the scope that decorates: annotations written as text find classes
-      made there.
+    Args:
+        function: A function, a bound method, a partial or a callable object.
+        local_names: The names of the scope that decorates it. Annotations that are text find the
+            classes made there.
 
     Raises:
-        ConfigError: The parameters are wrong, the annotation is never given, or it is a plain
-            generator.
+        ConfigError: The parameters are wrong, the annotation names what no handler is given, or the
+            function is a plain generator.
     """
     if problem := _why_no_function(function):
         raise _wrong(function, f"{problem}: {RIGHT_FORM}")
@@ -173,11 +179,12 @@ def draft_handler(
     asked = asked_beside(function, called, local_names)
     first = next(iter(called.parameters), "")
     if isinstance(asked.get(first), str):
-        # The record's.
+        # This is the parameter of the record: only its annotation is still text.
         del asked[first]
     _check(function, asked)
     parameter = record_parameter(function)
-    # Names that come later: spec() tries again, and reports what is still wrong with the parameter.
+    # It may name a class that is defined later. to_function() tries again, and reports what is
+    # still wrong.
     annotation = resolved(parameter.annotation, function, local_names)
     if not isinstance(annotation, str):
         _shape_of(annotation, function)
@@ -186,33 +193,30 @@ def draft_handler(
 
 
 def source_needs(function: Handler) -> tuple[Need, ...]:
-    """What a function that only sends is called with, by name."""
+    """Return the parameters of a source that dependencies fill."""
     return needs_of(asked_beside(function, source_signature(function)))
 
 
 def why_no_source(function: Handler) -> str | None:
-    """What is wrong with a function that only sends: it is to be an async generator function
-    without parameters.
+    """Return why a function that only sends is no source, or None if it is one.
+
+    A source is an async generator function without parameters.
     """
     problem = _why_no_function(function)
     if problem is None and not is_async_generator(function):
-        problem = (
-            "is a plain generator"
-            if inspect.isgeneratorfunction(code_of(function))
-            else "does not yield"
-        )
+        is_plain = inspect.isgeneratorfunction(code_of(function))
+        problem = "is a plain generator" if is_plain else "does not yield"
     if problem is None:
         problem = why_not_source(function, [need.parameter for need in source_needs(function)])
-    return (
-        None
-        if problem is None
-        else f"{name_and_place(function)} has @app.outgoing and {problem}: {_SOURCE}"
-    )
+    if problem is None:
+        return None
+    return f"{name_and_place(function)} has @app.outgoing and {problem}: {_SOURCE}"
 
 
 def local_names_at(frame: FrameType, function: Handler) -> Mapping[str, Any]:
-    """The names in the scope *frame*, if *function* was written in it: elsewhere they may mean
-    something else.
+    """Return the names in the scope *frame*, if *function* was written in it.
+
+    For a function from elsewhere the names may mean something else, and none are returned.
     """
     owner = owner_of(function) if callable(function) and not inspect.isclass(function) else None
     code = getattr(owner, "__code__", None)
@@ -234,10 +238,10 @@ def _check(function: Handler, filled: Collection[str]) -> None:
 
 
 def _shape_of(annotation: Any, function: Handler) -> tuple[Shape, Any]:
-    """What the handler is called with, and the type of its payload."""
-    asked = (
-        typing.get_args(annotation)[0] if typing.get_origin(annotation) is Annotated else annotation
-    )
+    """Return what the handler is called with, and the type of its payload."""
+    asked = annotation
+    if typing.get_origin(annotation) is Annotated:
+        asked = typing.get_args(annotation)[0]
     origin = typing.get_origin(asked) or asked
     arguments = typing.get_args(asked)
     shapes = {Message: Shape.MESSAGE, Batch: Shape.BATCH}
@@ -250,7 +254,7 @@ def _shape_of(annotation: Any, function: Handler) -> tuple[Shape, Any]:
 
 
 def _refuse_our_own(annotation: Any, whole: Any, function: Handler) -> None:
-    """Refuse messages inside of other types: nobody fills a ``list[Message[Order]]``."""
+    """Refuse messages inside other types, as in ``list[Message[Order]]``: none is ever given."""
     for part in parts_of(annotation):
         kind = typing.get_origin(part) or part
         if kind in (Message, Batch):
@@ -262,16 +266,23 @@ def _refuse_our_own(annotation: Any, whole: Any, function: Handler) -> None:
 
 
 def name_of_handler(function: Any) -> str:
-    """Module and qualified name, for logs and errors."""
-    owner = function if inspect.isclass(function) or not callable(function) else owner_of(function)
+    """Return the module and qualified name of a function, for logs and errors."""
+    owner = function
+    if callable(function) and not inspect.isclass(function):
+        owner = owner_of(function)
     name = getattr(owner, "__qualname__", None)
-    return repr(owner) if name is None else f"{getattr(owner, '__module__', None) or '?'}.{name}"
+    if name is None:
+        return repr(owner)
+    return f"{getattr(owner, '__module__', None) or '?'}.{name}"
 
 
 def name_and_place(function: Any) -> str:
-    """Its name, and ``(file:line)`` where there is a source, for errors."""
+    """Return the name of a function with ``(file:line)``, if it has a source, for errors."""
+    name = name_of_handler(function)
     code = getattr(owner_of(function), "__code__", None) if callable(function) else None
-    return f"{name_of_handler(function)}{f' ({code.co_filename}:{code.co_firstlineno})' if code is not None else ''}"
+    if code is None:
+        return name
+    return f"{name} ({code.co_filename}:{code.co_firstlineno})"
 
 
 def _wrong(function: Any, problem: str) -> ConfigError:
@@ -283,7 +294,8 @@ def _why_unresolved(parameter: str, annotation: Any, error: Exception) -> str:
     why = f"{type(error).__name__}: {error}"
     if isinstance(error, NameError):
         why = (
-            f"there is no {error.name or str(error)!r} in its module when the app starts (imported only under "
-            "TYPE_CHECKING, or made inside a function? import it, or move it to the module)"
+            f"there is no {error.name or str(error)!r} in its module when the app starts "
+            "(imported only under TYPE_CHECKING, or made inside a function? import it, or move it "
+            "to the module)"
         )
     return f"has the annotation {text!r} at {parameter!r}, which cannot be resolved: {why}"

@@ -11,10 +11,17 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from reactive_kafka.channel.blueprint import ByIteration, ByWorkers, ChannelBlueprint, MakeWorkers
 from reactive_kafka.channel.channel import Channel
 from reactive_kafka.channel.lifecycle import ChannelLifecycle
-from reactive_kafka.channel.memory import MemoryChannel
-from reactive_kafka.channel.spec import ChannelSpec, CheckpointSpec, MakeWorkers, RunServices
+from reactive_kafka.channel.memory_channel import MemoryChannel
+from reactive_kafka.channel.positions import (
+    PositionKeeping,
+    PositionsInGroup,
+    PositionsInStore,
+    PositionsInTransactions,
+)
+from reactive_kafka.channel.run_services import RunServices
 from reactive_kafka.checkpoint.state_codec import codec_for
 from reactive_kafka.commit.strategy import strategy_for
 from reactive_kafka.config.settings import IncomingSettings, OutgoingSettings
@@ -22,23 +29,24 @@ from reactive_kafka.delivery.skipping import Skipping
 from reactive_kafka.errors import ChannelClosedError, ConfigError
 from reactive_kafka.formats.registered.channel_schemas import ChannelSchemas, SchemaRequester
 from reactive_kafka.handlers.dependencies.filling import Dependencies
-from reactive_kafka.handlers.spec import IncomingSpec, OutgoingSpec
 from reactive_kafka.observe.events import EndFailed
 from reactive_kafka.observe.facts import ChannelFacts, OutgoingFacts, SparkFacts
 from reactive_kafka.outgoing.channel import OutgoingChannel, producer_properties
 from reactive_kafka.outgoing.memory import Target
 from reactive_kafka.outgoing.transactions.producers import TransactionalProducers
-from reactive_kafka.runtime.handlers import handler_workers
+from reactive_kafka.planning.plans import IncomingPlan, MemoryPlan, OutgoingPlan
+from reactive_kafka.runtime.handler_workers import HandlerSurroundings, handler_workers
 from reactive_kafka.runtime.jobs import Jobs
-from reactive_kafka.runtime.opening import reader_of, source_of_ranges, store_of
+from reactive_kafka.runtime.opening import connector_of_ranges, source_of_ranges, store_of
+from reactive_kafka.runtime.run_plan import RunEnvironment, RunPlan
 from reactive_kafka.runtime.sources import Sources
-from reactive_kafka.runtime.spec import RunSpec
 from reactive_kafka.runtime.tracing import RunTracing
 from reactive_kafka.tasks import Fails, HomeLoop, each, outcome_of, told_of
 
 if TYPE_CHECKING:
     from reactive_kafka.spark.batches.spark_function import SparkFunction
     from reactive_kafka.spark.channel.runner import SparkRunner
+    from reactive_kafka.spark.session.spark_engine import SparkEngine
 
 
 FLUSHED_S = 10.0
@@ -52,56 +60,69 @@ class RunChannels:
     """
 
     def __init__(
-        self, spec: RunSpec, services: RunServices, dependencies: Dependencies, fails: Fails
+        self,
+        plan: RunPlan,
+        environment: RunEnvironment,
+        services: RunServices,
+        dependencies: Dependencies,
+        fails: Fails,
     ) -> None:
-        self._spec = spec
+        self._plan = plan
         self._dependencies = dependencies
+        self._open_store = environment.open_store or store_of
         self._services = services
-        # Told where a task of the application, and of no channel, fails.
+        # Called when a task of the application fails that belongs to no channel.
         self._fails = fails
         self._context = copy_context()
         self._runners: dict[str, SparkRunner] = {}
-        incoming = spec.app.incoming
-        modes = {one.settings.spark.mode for one in incoming.values() if one.spark is not None}
-        self._spark = spec.spark if modes else None
-        if modes and self._spark is None:
-            from reactive_kafka.spark.session.spark_engine import SparkEngine
-
-            self._spark = SparkEngine(spec.settings.spark, ranges="ranges" in modes)
+        channels = plan.channels
+        self._spark = self._spark_engine(environment.spark)
         self.home = HomeLoop()
-        used = [
-            *(one.schemas for one in incoming.values()),
-            *(one.values for one in spec.app.outgoing.values()),
-        ]
-        self.registry = self._schema_registry(used)
-        self.tracing = RunTracing(spec.settings.tracing)
+        self.registry = self._schema_registry(
+            [
+                *(incoming.reading.schemas for incoming in channels.incoming.values()),
+                *(outgoing.registered for outgoing in channels.outgoing.values()),
+            ]
+        )
+        self.tracing = RunTracing(plan.settings.tracing)
         self._producers: dict[str, TransactionalProducers] = {}
-        # The outgoing channels: whether they have been started, and whether they are being closed.
+        # Whether the outgoing channels have been started, and whether they are being closed.
         self._has_started = False
         self._is_closing = False
-        unfed = set(spec.app.unfed).difference(spec.emitters)
         self._memory = {
-            name: self.tracing.memory(one, services.clock, services.observer)
-            for name, one in spec.settings.memory.items()
+            name: self.tracing.memory(settings, services.clock, services.observer)
+            for name, settings in plan.settings.memory.items()
         }
+        unfed = set(channels.unfed).difference(plan.emitters)
         self.outgoing: dict[str, Target] = {
-            name: self._outgoing(one)
-            for name, one in spec.app.outgoing.items()
+            name: self._build_outgoing(outgoing)
+            for name, outgoing in channels.outgoing.items()
             if name not in unfed
         }
         self.outgoing.update(self._memory)
-        for name, one in spec.app.memory.items():
-            # Each is settled by itself.
-            make = self._workers(one, awaits_commits=True)
-            # Kept by its target.
-            MemoryChannel(one.settings, self._memory[name], services, make)
-        self._jobs = Jobs(spec.hooks.jobs, services, self._context, fails)
-        self.incoming = {name: self._incoming(one) for name, one in incoming.items()}
+        for name, memory in channels.memory.items():
+            make = self._handler_workers(memory, awaits_commits=True)
+            # The target keeps it.
+            MemoryChannel(memory.settings, self._memory[name], services, make)
+        self._jobs = Jobs(plan.hooks.jobs, services, self._context, fails)
+        self.incoming = {
+            name: self._build_incoming(incoming) for name, incoming in channels.incoming.items()
+        }
         self._sources = Sources(
-            spec.app.sources, self.outgoing.__getitem__, dependencies, services.tasks
+            channels.sources, self.outgoing.__getitem__, dependencies, services.tasks
         )
-        # What users hold of them.
+        # What users get from app.channel().
         self.faces = {name: Channel(channel) for name, channel in self.incoming.items()}
+
+    def _spark_engine(self, given: SparkEngine | None) -> SparkEngine | None:
+        """Return what runs Spark, or None if no channel needs it."""
+        incoming = self._plan.channels.incoming.values()
+        modes = {channel.settings.spark.mode for channel in incoming if channel.spark is not None}
+        if not modes or given is not None:
+            return given if modes else None
+        from reactive_kafka.spark.session.spark_engine import SparkEngine
+
+        return SparkEngine(self._plan.settings.spark, ranges="ranges" in modes)
 
     def _schema_registry(self, used: Iterable[object]) -> SchemaRequester | None:
         """The registry, if anything uses one."""
@@ -109,46 +130,48 @@ class RunChannels:
             return None
         from reactive_kafka.schemas.schema_registry import Registry
 
-        settings = self._spec.settings.schema_registry
+        settings = self._plan.settings.schema_registry
         return Registry(
             settings, self._services.clock, self._services.tasks, self._services.observer
         )
 
-    def _outgoing(self, spec: OutgoingSpec) -> OutgoingChannel:
+    def _build_outgoing(self, plan: OutgoingPlan) -> OutgoingChannel:
         services = self._services
 
         def fail(error: BaseException) -> None:
             channel.writer.fail(error)
 
-        channel = self.tracing.outgoing(spec.settings)(
-            spec.settings,
+        channel = self.tracing.outgoing(plan.settings)(
+            plan.settings,
             services.connector,
             services.clock,
             services.observer,
             services.tasks.of(fail),
-            encode=spec.encode,
-            encode_key=spec.encode_key,
-            partitioner=spec.partitioner,
-            producers=self._transactional(spec.settings),
-            registered=spec.values,
+            encode=plan.encode,
+            encode_key=plan.encode_key,
+            partitioner=plan.partitioner,
+            producers=self._transactional(plan.settings),
+            registered=plan.registered,
         )
-        if spec.values is not None:
-            spec.values.schemas.connect(self.registry)
+        if plan.registered is not None:
+            plan.registered.schemas.connect(self.registry)
         return channel
 
     def _transactional(self, settings: OutgoingSettings) -> TransactionalProducers | None:
-        """The producers of a transactional channel, which those with the same id share."""
-        own_id = settings.transactional_id
-        services = self._services
-        if own_id is None:
+        """Return the producers of a transactional channel; channels with the same id share them."""
+        transactional_id = settings.transactional_id
+        if transactional_id is None:
             return None
-        if own_id not in self._producers:
-            properties = producer_properties(settings)
-            made = TransactionalProducers(
-                own_id, services.connector, services.clock, settings.name, properties
+        if transactional_id not in self._producers:
+            services = self._services
+            self._producers[transactional_id] = TransactionalProducers(
+                transactional_id,
+                services.connector,
+                services.clock,
+                settings.name,
+                producer_properties(settings),
             )
-            self._producers[own_id] = made
-        return self._producers[own_id]
+        return self._producers[transactional_id]
 
     def sending(self, name: str) -> Target:
         """An outgoing channel for an emitter; one that nothing has fed so far is made, and started
@@ -159,65 +182,85 @@ class RunChannels:
         if name not in self.outgoing:
             if self._is_closing:
                 raise ChannelClosedError(f"outgoing channel {name!r} has stopped")
-            self.outgoing[name] = self._outgoing(self._spec.app.outgoing[name])
+            self.outgoing[name] = self._build_outgoing(self._plan.channels.outgoing[name])
             if self._has_started:
                 self.outgoing[name].start()
         return self.outgoing[name]
 
-    def _incoming(self, spec: IncomingSpec) -> ChannelLifecycle:
-        settings = spec.settings
-        strategy = strategy_for(spec.settings)
-        if spec.schemas is not None:
-            spec.schemas.connect(self.registry)
-        make = None
-        skipping = _skipping(spec, self._services)
-        if spec.spark is not None:
-            make = self._spark_workers(settings, spec.spark, spec.schemas)
-        elif spec.handler is not None:
-            make = self._workers(spec, awaits_commits=strategy.commits_at_ack)
+    def _build_incoming(self, plan: IncomingPlan) -> ChannelLifecycle:
+        settings = plan.settings
+        services = self._services
+        strategy = strategy_for(settings)
+        if plan.reading.schemas is not None:
+            plan.reading.schemas.connect(self.registry)
+        connector = None
+        if plan.spark is not None:
+            connector = connector_of_ranges(settings, services.connector)
         return ChannelLifecycle(
-            ChannelSpec(
+            ChannelBlueprint(
                 settings=settings,
+                services=services,
                 strategy=strategy,
-                services=self._services,
-                hooks=self._jobs.with_hooks(settings, self._spec.hooks.of(settings.name)),
-                make_workers=make,
-                checkpoint=self._checkpoint(settings),
-                transactions=None
-                if spec.transactional_id is None
-                else self._producers[spec.transactional_id],
-                decode=spec.decode,
-                decode_record=spec.decode_record,
-                decode_key=spec.decode_key,
-                key_of=spec.key_of if spec.has_handler else None,
-                connector=reader_of(spec, self._services.connector),
-                schemas=spec.schemas,
-                skipping=skipping if skipping.is_needed else None,
-                is_shared=spec.is_shared,
-                keeps_plans=spec.spark is not None,
+                consumption=self._consumption(plan, awaits_commits=strategy.commits_at_ack),
+                reading=plan.reading,
+                hooks=self._jobs.with_hooks(settings, self._plan.hooks.of(settings.name)),
+                positions=self._positions(plan),
+                connector=connector,
             )
         )
 
-    def _checkpoint(self, settings: IncomingSettings) -> CheckpointSpec | None:
+    def _consumption(self, plan: IncomingPlan, *, awaits_commits: bool) -> ByWorkers | ByIteration:
+        if plan.spark is not None:
+            make = self._spark_workers(plan.settings, plan.spark, plan.reading.schemas)
+            return ByWorkers(make, plan.key_of, keeps_plans=True)
+        if plan.handlers:
+            make = self._handler_workers(plan, awaits_commits=awaits_commits)
+            return ByWorkers(make, plan.key_of)
+        skipping = self._skipping(plan)
+        return ByIteration(skipping if skipping.is_needed else None)
+
+    def _positions(self, plan: IncomingPlan) -> PositionKeeping:
+        """Return where a channel keeps its positions.
+
+        Raises:
+            ConfigError: Its store cannot be opened.
+        """
+        settings = plan.settings
+        if plan.transactional_id is not None:
+            return PositionsInTransactions(self._producers[plan.transactional_id])
         codec = codec_for(settings)
         if settings.checkpoint is None or codec is None:
-            return None
+            return PositionsInGroup(is_broadcast=plan.is_broadcast)
         try:
-            store = (self._spec.open_store or store_of)(settings.checkpoint)
+            store = self._open_store(settings.checkpoint)
         except ValueError as error:
-            raise ConfigError(
-                f"{settings.place('checkpoint.store', settings.checkpoint.store)}: {error}"
-            ) from error
-        return CheckpointSpec(store, codec)
+            where = settings.place("checkpoint.store", settings.checkpoint.store)
+            raise ConfigError(f"{where}: {error}") from error
+        return PositionsInStore(store, codec)
 
-    def _workers(self, spec: IncomingSpec, *, awaits_commits: bool) -> MakeWorkers:
-        target = self.outgoing.__getitem__
-        skipping = _skipping(spec, self._services)
-        spans = self.tracing.calls(spec.settings, is_kafka=spec.settings.name not in self._memory)
-        make = partial(handler_workers, spec, target, self._dependencies, self._context, skipping)
-        # A channel that nothing feeds is there for an emitter that the application asks for later.
-        has_emitters = bool(self._spec.emitters or self._spec.app.unfed)
-        return make(awaits_commits=awaits_commits, has_emitters=has_emitters, spans=spans)
+    def _skipping(self, plan: IncomingPlan | MemoryPlan) -> Skipping:
+        predicate = plan.filter if isinstance(plan, IncomingPlan) else None
+        return Skipping(plan.settings, predicate, self._services.clock.wall)
+
+    def _handler_workers(
+        self, plan: IncomingPlan | MemoryPlan, *, awaits_commits: bool
+    ) -> MakeWorkers:
+        spans = self.tracing.calls(plan.settings, is_kafka=isinstance(plan, IncomingPlan))
+        surroundings = HandlerSurroundings(
+            dependencies=self._dependencies,
+            target=self.outgoing.__getitem__,
+            context=self._context,
+            # Asked each time: an added channel comes later than some emitters. A channel that
+            # nothing feeds is there for an emitter that the application asks for later.
+            has_emitters=bool(self._plan.emitters or self._plan.channels.unfed),
+        )
+        return handler_workers(
+            plan,
+            surroundings,
+            self._skipping(plan),
+            awaits_commits=awaits_commits,
+            spans=spans,
+        )
 
     def _spark_workers(
         self, settings: IncomingSettings, spark: SparkFunction, schemas: ChannelSchemas | None
@@ -228,7 +271,7 @@ class RunChannels:
 
         services = self._services
         source = source_of_ranges(settings, services.connector)
-        # Made if a channel has a Spark function.
+        # It is made if any channel has a Spark function.
         assert self._spark is not None  # noqa: S101
         runner = SparkRunner(
             self._spark,
@@ -240,7 +283,7 @@ class RunChannels:
             schemas=schemas,
             spans=self.tracing.calls(settings),
         )
-        # One for all sessions of the channel: its counts go on through restarts.
+        # All sessions of the channel share the runner, so its counts go on through restarts.
         self._runners[settings.name] = runner
         fetch = partial(records_of, services.connector, settings, observer=services.observer)
         return lambda signals, setup: SparkDispatcher(
@@ -256,26 +299,26 @@ class RunChannels:
         self._has_started = True
         for channel in self.outgoing.values():
             channel.start()
-        for name, spec in self._spec.app.incoming.items():
-            if not spec.settings.enabled:
+        for name, plan in self._plan.channels.incoming.items():
+            if not plan.settings.enabled:
                 self.incoming[name].leave_off()
-            elif spec.has_handler:
+            elif plan.has_handler:
                 self.incoming[name].start()
         self._sources.start()
         self._jobs.start()
 
-    def add(self, spec: IncomingSpec) -> Channel:
-        """Make one more incoming channel, and start it if it is ``enabled``."""
-        for name in spec.outgoing:
-            # Those that nothing has fed so far.
+    def add(self, plan: IncomingPlan) -> Channel:
+        """Build one more incoming channel, and start it if it is ``enabled``."""
+        for name in plan.outgoing:
+            # A channel that nothing has fed so far is built now.
             self.sending(name)
-        self.registry = self.registry or self._schema_registry([spec.schemas])
-        # Not that of whoever asks for it.
+        self.registry = self.registry or self._schema_registry([plan.reading.schemas])
+        # The context of the run, and not that of the caller: its tasks inherit it.
         context = self._context.copy()
-        channel = context.run(self._incoming, spec)
+        channel = context.run(self._build_incoming, plan)
         self.incoming[channel.name] = channel
         self.faces[channel.name] = Channel(channel)
-        context.run(channel.start if spec.settings.enabled else channel.leave_off)
+        context.run(channel.start if plan.settings.enabled else channel.leave_off)
         return self.faces[channel.name]
 
     async def drain(self, deadlines: Mapping[str, float]) -> None:
@@ -338,7 +381,9 @@ class RunChannels:
         Also of channels that are never iterated over: they cannot start any more.
         """
         own = {name: one.settings.drain_timeout_s for name, one in self.incoming.items()}
-        memory = {name: one.settings.drain_timeout_s for name, one in self._spec.app.memory.items()}
+        memory = {
+            name: one.settings.drain_timeout_s for name, one in self._plan.channels.memory.items()
+        }
         own |= dict.fromkeys(memory, max(own.values())) if own else memory
         return own | self._jobs.drain_timeouts(own)
 
@@ -359,7 +404,3 @@ class RunChannels:
     def spark_facts(self) -> tuple[SparkFacts, ...]:
         """What is known about the Spark batches of each channel."""
         return tuple(runner.facts() for runner in self._runners.values())
-
-
-def _skipping(spec: IncomingSpec, services: RunServices) -> Skipping:
-    return Skipping(spec.settings, spec.filter, services.clock.wall)

@@ -1,6 +1,4 @@
-"""The jobs of one run: called when they are due, one call after the other, on the owner of their
-partition.
-"""
+"""Calls the jobs of one run when they are due, one call of a job after the other."""
 
 from __future__ import annotations
 
@@ -13,10 +11,10 @@ from math import inf
 
 from anyio import CapacityLimiter
 
-from reactive_kafka.channel.spec import RunServices
+from reactive_kafka.channel.run_services import RunServices
 from reactive_kafka.config.settings import IncomingSettings
-from reactive_kafka.handlers.calls import as_async
-from reactive_kafka.handlers.jobs import JobSpec
+from reactive_kafka.handlers.blocking_calls import as_async
+from reactive_kafka.handlers.declared_jobs import DeclaredJob
 from reactive_kafka.observe.events import JobFailed, JobLate, JobLeft
 from reactive_kafka.partitions.hooks import Hooks, PartitionHook, RevokedHook, as_hook_of
 from reactive_kafka.records import TopicPartition
@@ -24,34 +22,32 @@ from reactive_kafka.tasks import Fails, Handle, each, is_set_within, outcome_of,
 from reactive_kafka.verdicts.unawaited import checked_alone
 
 EVERYWHERE = "*"
-"""The channel, in events, of what runs in each process."""
+"""The channel, in events, of a job that runs in each process."""
 ALONE_S = 30.0
-"""How long a stop waits for jobs where there is no channel: as for a channel, by default."""
+"""How long a stop waits for jobs if the application has no channel: a channel's default."""
 LOOKS_S = 30.0
-"""How long a job sleeps at most before it looks at the wall clock again, which may have been
-set.
-"""
+"""How long a job sleeps at most before it looks at the wall clock again: it may have been set."""
 
 
 class Jobs:
     """The jobs of one run of an application."""
 
     def __init__(
-        self, specs: Sequence[JobSpec], services: RunServices, context: Context, fails: Fails
+        self, jobs: Sequence[DeclaredJob], services: RunServices, context: Context, fails: Fails
     ) -> None:
-        self._jobs = [_Job(spec, services, context) for spec in specs]
+        self._jobs = [_RunningJob(job, services, context) for job in jobs]
         self._clock = services.clock
-        # Told of a bug in a job's task; what a job raises is told as an event.
+        # Called with a bug in a job's task. What a job itself raises becomes an event.
         self._fails = fails
 
     def with_hooks(self, settings: IncomingSettings, hooks: Hooks) -> Hooks:
-        """The hooks of a channel, and those that have its jobs called where their partitions
-        are.
-        """
-        for one in self._jobs:
-            partition = one.spec.owned and one.spec.owned.of(settings)
-            if partition is not None and one.channel == settings.name:
-                assigned, revoked = _hooks(one, partition, settings.revoke_grace_s, self._fails)
+        """Return the hooks of a channel, and behind them those that begin and end its jobs."""
+        for job in self._jobs:
+            if job.owner is None or job.channel != settings.name:
+                continue
+            partition = job.owner.partition_in(settings)
+            if partition is not None:
+                assigned, revoked = _hooks(job, partition, settings.revoke_grace_s, self._fails)
                 hooks = replace(
                     hooks,
                     on_assigned=(*hooks.on_assigned, assigned),
@@ -60,60 +56,71 @@ class Jobs:
         return hooks
 
     def start(self) -> None:
-        """Start those that run in each process; the others start with their partitions."""
-        for one in self._jobs:
-            if one.spec.owned is None:
-                one.begin(self._fails)
+        """Start the jobs that run in each process. The others start with their partitions."""
+        for job in self._jobs:
+            if job.owner is None:
+                job.begin(self._fails)
 
     def drain_timeouts(self, of_channels: Mapping[str, float]) -> dict[str, float]:
-        """How long a stop waits for those that run in each process: as long as for the channel that
-        takes longest.
+        """Return how long a stop waits for the jobs that run in each process.
+
+        That is as long as for the channel with the longest time.
         """
         longest_s = max(of_channels.values(), default=ALONE_S)
-        return {one.channel: longest_s for one in self._jobs if one.spec.owned is None}
+        return {job.channel: longest_s for job in self._jobs if job.owner is None}
 
     async def drain(self, deadlines: Mapping[str, float]) -> None:
-        """Begin no call any more, and wait for those that run until the deadlines of their channels
-        (monotonic).
+        """Begin no more calls, and wait for those that run.
+
+        Args:
+            deadlines: Channel -> until when its calls may run (monotonic).
         """
         now = self._clock.monotonic()
-        await each(*(one.end(deadlines[one.channel] - now, for_good=True) for one in self._jobs))
+        await each(*(job.end(deadlines[job.channel] - now, for_good=True) for job in self._jobs))
 
 
-class _Job:
+class _RunningJob:
     """One job of a run: a task while it may be called here, and a task of its own for each call."""
 
-    def __init__(self, spec: JobSpec, services: RunServices, context: Context) -> None:
-        self.spec = spec
-        self.channel = EVERYWHERE if spec.owned is None else spec.owned.channel
+    def __init__(self, job: DeclaredJob, services: RunServices, context: Context) -> None:
+        self.name = job.name
+        self.owner = job.owner
+        self.channel = EVERYWHERE if job.owner is None else job.owner.channel
+        self._function = job.function
         self._services = services
         self._context = context
-        self._schedule = spec.schedule()
-        self.is_blocking = not inspect.iscoroutinefunction(spec.function)
-        call = (
-            as_async(self._in_thread, CapacityLimiter(inf)) if self.is_blocking else spec.function
-        )
-        call = checked_alone(call, f"job {spec.name}", in_thread=self.is_blocking)
-        # A stop of that waits for it.
-        self._call = call if spec.owned is None else as_hook_of(self.channel, call)
-        # That a call runs in, waited for or not.
+        self._schedule = job.schedule()
+        self.is_blocking = not inspect.iscoroutinefunction(job.function)
+        call = job.function
+        if self.is_blocking:
+            call = as_async(self._in_thread, CapacityLimiter(inf))
+        call = checked_alone(call, f"job {self.name}", in_thread=self.is_blocking)
+        if job.owner is not None:
+            # It counts as a hook of its channel, so a stop of the channel waits for it.
+            call = as_hook_of(self.channel, call)
+        self._call = call
+        # Threads that calls run in now, also those that nobody waits for any more.
         self._threads = 0
         self._is_idle = asyncio.Event()
         self._is_idle.set()
         self._task: Handle | None = None
-        # No call begins until it is to be called here again.
+        # No call begins until begin() is called again.
         self._ends = False
-        # Nor ever again.
+        # No call begins ever again.
         self._is_over = False
 
     def begin(self, fails: Fails) -> None:
-        """Call it from now on when it is due."""
+        """Call the job when it is due, from now on."""
         if not self._is_over and (self._task is None or self._ends):
             self._ends = False
-            self._task = self._services.tasks.start(self._run, f"job {self.spec.name}", fails)
+            self._task = self._services.tasks.start(self._run, f"job {self.name}", fails)
 
     async def end(self, within_s: float | None, *, for_good: bool = False) -> None:
-        """Call it no more; a call that runs may end *within_s*, if given, and is cancelled then.
+        """Begin no more calls, and wait for the call that runs.
+
+        Args:
+            within_s: When the call is cancelled. None: it is waited for without a bound.
+            for_good: The job never begins again.
 
         Cancellation:
             The call is cancelled at once.
@@ -128,12 +135,10 @@ class _Job:
             is_idle = self._is_idle.is_set() or await is_set_within(self._is_idle, within_s)
         finally:
             if not is_idle:
-                left = JobLeft(
-                    channel=self.channel, job=self.spec.name, is_in_thread=self.is_blocking
-                )
+                left = JobLeft(channel=self.channel, job=self.name, is_in_thread=self.is_blocking)
                 self._services.observer.on(left)
             task.cancel()
-            # The call's cleanup has a bound of its own.
+            # This wait ends: the cleanup of the call has a bound of its own.
             await asyncio.wait([task.task])
             if self._task is task:
                 self._task = None
@@ -148,7 +153,8 @@ class _Job:
             if wait_s > 0:
                 await asyncio.sleep(min(wait_s, LOOKS_S))
                 continue
-            # A call of an earlier assignment cleans up.
+            # A call of an earlier assignment may still be cleaning up, or its thread may run on:
+            # the next call must not begin beside it.
             await self._is_idle.wait()
             began = clock.monotonic()
             is_late = self._threads > 0
@@ -159,47 +165,55 @@ class _Job:
             if is_late and not was_late:
                 took_s = clock.monotonic() - began
                 self._services.observer.on(
-                    JobLate(channel=self.channel, job=self.spec.name, took_s=took_s)
+                    JobLate(channel=self.channel, job=self.name, took_s=took_s)
                 )
             was_late = is_late
 
     async def _once(self) -> None:
         self._is_idle.clear()
         try:
-            error = await outcome_of(
-                self._call, f"call of {self.spec.name}", None, self._context.copy()
-            )
+            error = await outcome_of(self._call, f"call of {self.name}", None, self._context.copy())
         finally:
             self._is_idle.set()
         if isinstance(error, SystemExit | KeyboardInterrupt):
             self._services.exit(error)
         elif error is not None:
             failed = JobFailed(
-                channel=self.channel, job=self.spec.name, reason=told_of(error), error=error
+                channel=self.channel, job=self.name, reason=told_of(error), error=error
             )
             self._services.observer.on(failed)
 
     def _in_thread(self) -> object:
         self._threads += 1
         try:
-            return self.spec.function()
+            return self._function()
         finally:
             self._threads -= 1
 
 
 def _hooks(
-    job: _Job, partition: TopicPartition, grace_s: float, fails: Fails
+    job: _RunningJob, partition: TopicPartition, grace_s: float, fails: Fails
 ) -> tuple[PartitionHook, RevokedHook]:
-    """What has a job be called while this process has its partition."""
+    """Return the hooks that have a job called while this process has its partition.
+
+    A job of a partition is called between two hooks of its channel. So a rebalance has time for
+    it, and the next owner of the partition begins after it.
+    """
 
     async def assigned(partitions: frozenset[TopicPartition]) -> None:
         if partition in partitions:
             job.begin(fails)
 
     async def revoked(partitions: frozenset[TopicPartition], lost: bool) -> None:
-        # The next owner begins when this returns. Nothing ends a thread, so it is waited for as
-        # long as there is time.
-        if partition in partitions:
-            await job.end(0.0 if lost else None if job.is_blocking else grace_s)
+        # The next owner of the partition begins when this returns.
+        if partition not in partitions:
+            return
+        within_s: float | None = grace_s
+        if lost:
+            within_s = 0.0
+        elif job.is_blocking:
+            # Nothing ends a thread, so it is waited for as long as the rebalance lasts.
+            within_s = None
+        await job.end(within_s)
 
     return assigned, revoked

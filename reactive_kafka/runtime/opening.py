@@ -1,5 +1,6 @@
-"""What only some channels need is imported and opened here, when one does: stores, and readers of
-Spark's ranges.
+"""Opens what only some channels need: checkpoint stores, and readers of Spark's ranges.
+
+It is imported here, and only when a channel needs it.
 """
 
 from __future__ import annotations
@@ -11,24 +12,24 @@ from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.checkpoint.store import CheckpointStore
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.config.tables import CheckpointSettings
-from reactive_kafka.handlers.spec import IncomingSpec
 
 if TYPE_CHECKING:
     from reactive_kafka.spark.session.kafka_source import KafkaSource
 
 
 def store_of(settings: CheckpointSettings) -> CheckpointStore:
-    """The checkpoint store that the settings name."""
+    """Open the checkpoint store that the settings name."""
     from reactive_kafka.checkpoint.stores.opening import open_store
 
     return open_store(settings.store)
 
 
-def reader_of(spec: IncomingSpec, connector: Connector) -> Connector | None:
-    """What makes the clients that read a channel's own topics; None: *connector*, as for all
-    others.
+def connector_of_ranges(settings: IncomingSettings, connector: Connector) -> Connector | None:
+    """Return what makes the clients of a channel on Spark; None: *connector* does.
+
+    With ``mode = "ranges"`` executors read the records, so these clients fetch only offsets.
     """
-    if spec.spark is None or spec.settings.spark.mode != "ranges":
+    if settings.spark.mode != "ranges":
         return None
     from reactive_kafka.broker.ranges import RangesConnector
 
@@ -36,7 +37,7 @@ def reader_of(spec: IncomingSpec, connector: Connector) -> Connector | None:
 
 
 def source_of_ranges(settings: IncomingSettings, connector: Connector) -> KafkaSource | None:
-    """What has Spark's executors read a channel's ranges; None: they are handed records."""
+    """Return how Spark's executors read the ranges of a channel; None: they are given records."""
     if settings.spark.mode != "ranges":
         return None
     from reactive_kafka.spark.session.kafka_source import KafkaSource

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.channel.channel import Channel
-from reactive_kafka.channel.spec import RunServices
+from reactive_kafka.channel.run_services import RunServices
 from reactive_kafka.delivery.states import after
 from reactive_kafka.errors import ChannelClosedError, describe
-from reactive_kafka.handlers.calls import Hook, checked_hook, run_start_hooks
+from reactive_kafka.handlers.declared_hooks import Hook, checked_hook
 from reactive_kafka.handlers.dependencies.filling import Dependencies
-from reactive_kafka.handlers.spec import IncomingSpec
 from reactive_kafka.observe.events import (
     ChannelFailed,
     EmbeddedBrokerStarted,
@@ -30,16 +29,20 @@ from reactive_kafka.observe.events import (
     SafeCaller,
 )
 from reactive_kafka.observe.facts import AppFacts, SparkFacts
+from reactive_kafka.planning.plans import IncomingPlan
 from reactive_kafka.runtime.channels import RunChannels
+from reactive_kafka.runtime.end_of_run import EndOfRun
 from reactive_kafka.runtime.forked import no_children
 from reactive_kafka.runtime.loop import LoopLag, fewer_collections
-from reactive_kafka.runtime.spec import RunSpec
+from reactive_kafka.runtime.run_plan import RunEnding, RunEnvironment, RunPlan
+from reactive_kafka.runtime.start_hooks import run_start_hooks
+from reactive_kafka.runtime.start_messages import not_started, start_warnings
 from reactive_kafka.runtime.states import TRANSITIONS, RunState
-from reactive_kafka.runtime.told import not_started, oddities
-from reactive_kafka.runtime.until_end import EndOfRun
 from reactive_kafka.tasks import Tasks, outcome_of, told_of
 
 if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
     from reactive_kafka.http.server import HttpServer
 
 logger = logging.getLogger("reactive_kafka")
@@ -55,23 +58,36 @@ CLOSED_S = 5.0
 class Run:
     """One run of an application: its channels, its tasks, and its end."""
 
-    def __init__(self, spec: RunSpec) -> None:
-        self._spec = spec
-        self._clock = spec.clock
+    def __init__(
+        self,
+        plan: RunPlan,
+        environment: RunEnvironment,
+        ending: RunEnding,
+        make_asgi: Callable[[], Starlette],
+    ) -> None:
+        self._plan = plan
+        self._environment = environment
+        self._make_asgi = make_asgi
+        self._clock = environment.clock
         # A logging handler that raises must not end the run.
         self._log = SafeCaller()
-        self._end_of_run = EndOfRun(self.ask_to_stop, self._log) if spec.until_end else None
-        more = [self] * spec.exit_on_failure + (
-            [self._end_of_run] if self._end_of_run is not None else []
-        )
-        self._observer: Observer = Observers([spec.observer, *more]) if more else spec.observer
+        self._observer: Observer = environment.observer
+        observers = [environment.observer]
+        if ending.on_failure:
+            observers.append(self)
+        self._end_of_run: EndOfRun | None = None
+        if ending.when_caught_up:
+            self._end_of_run = EndOfRun(self.ask_to_stop, self._log)
+            observers.append(self._end_of_run)
+        if len(observers) > 1:
+            self._observer = Observers(observers)
         self.lag = LoopLag(
             self._clock,
             self._observer,
-            partial(_tick, self, partial(self._log.call, spec.log.flush)),
+            partial(_tick, self, partial(self._log.call, environment.log.flush)),
         )
-        self._dependencies = Dependencies(spec.graph)
-        # Context variables that on_start hooks set, handlers find.
+        self._dependencies = Dependencies(plan.dependencies)
+        # Handlers find the context variables that on_start hooks set.
         self._context = copy_context()
         self._state: RunState = "starting"
         self._stop_asked = asyncio.Event()
@@ -108,22 +124,23 @@ class Run:
                 self._supervisor.cancel()
             await asyncio.wait([self._supervisor])
             raise
-        if self._spec.tells_settings:
-            for text in oddities(self._spec, self.channels):
+        if self._plan.logs_warnings:
+            tracing_problem = self.channels.tracing.problem if self.channels is not None else None
+            for text in start_warnings(self._plan, tracing_problem):
                 self._log.call(logger.warning, "%s", text)
-        for text in not_started(self._spec):
+        for text in not_started(self._plan):
             self._log.call(logger.info, "%s", text)
 
-    def add_channel(self, spec: IncomingSpec, warnings: Iterable[str]) -> Channel:
+    def add_channel(self, plan: IncomingPlan, warnings: Iterable[str]) -> Channel:
         """Run one more incoming channel, until the end. ChannelClosedError: the run has not
         started, or it ends.
         """
         if self.channels is None or self._state != "running" or self._stop_asked.is_set():
             why = f"the application is {'stopping' if self._stop_asked.is_set() else self._state}"
-            raise ChannelClosedError(f"channel {spec.settings.name!r} cannot be added: {why}")
+            raise ChannelClosedError(f"channel {plan.settings.name!r} cannot be added: {why}")
         for text in warnings:
             self._log.call(logger.warning, "%s", text)
-        return self.channels.add(spec)
+        return self.channels.add(plan)
 
     def ask_to_stop(self, drain: bool = True) -> None:
         """Have the run end; it may still be starting."""
@@ -178,22 +195,23 @@ class Run:
         # started the application cannot stop the stop.
         async with AsyncExitStack() as stack:
             stack.callback(self._change, "end")
-            at_once = sum(one.concurrency for one in self._spec.settings.incoming.values())
+            at_once = sum(one.concurrency for one in self._plan.settings.incoming.values())
             stack.enter_context(fewer_collections(at_once))
             stack.enter_context(no_children(self._hold))
-            stack.callback(self._log.call, self._spec.log.close)
+            stack.callback(self._log.call, self._environment.log.close)
             tasks = Tasks()
-            http = self._spec.settings.http
+            http = self._plan.settings.http
             if http.enabled:
                 from reactive_kafka.http.server import serve
 
-                serving = serve(self._spec.asgi(), http.host, http.port, fails=self._failed)
+                serving = serve(self._make_asgi(), http.host, http.port, fails=self._failed)
                 self.http = await stack.enter_async_context(serving)
 
             def make() -> None:
-                servers = self._spec.settings.bootstrap_servers
-                started = lambda address: self._observer.on(EmbeddedBrokerStarted(address=address))  # noqa: E731
-                connector = self._spec.connector or KafkaConnector(servers, started)
+                servers = self._plan.settings.bootstrap_servers
+                connector = self._environment.connector or KafkaConnector(
+                    servers, self._embedded_broker_started
+                )
                 self.connector = connector
                 stack.push_async_callback(_close, connector)
                 # When no handler runs.
@@ -207,9 +225,11 @@ class Run:
                     exit=self._handler_exits,
                 )
                 # They do nothing yet.
-                self.channels = RunChannels(self._spec, services, self._dependencies, self._failed)
+                self.channels = RunChannels(
+                    self._plan, self._environment, services, self._dependencies, self._failed
+                )
 
-            await run_start_hooks(self._spec.hooks.start, self._context, then=make)
+            await run_start_hooks(self._plan.hooks.start, self._context, then=make)
             # Made with the last hook.
             assert self.channels is not None  # noqa: S101
             tasks.start(self.lag.measure, "loop lag", self._failed)
@@ -224,6 +244,9 @@ class Run:
             await self._stop_asked.wait()
             self._change("stop")
             await self._end(self.channels)
+
+    def _embedded_broker_started(self, address: str) -> None:
+        self._observer.on(EmbeddedBrokerStarted(address=address))
 
     def _hold(self) -> None:
         for channel in self.channels.incoming.values() if self.channels is not None else ():
@@ -282,7 +305,7 @@ class Run:
             name: now + (timeout_s if self._drain else 0.0) for name, timeout_s in timeouts.items()
         }
         await channels.drain(deadlines)
-        for hook in self._spec.hooks.before_stop:
+        for hook in self._plan.hooks.before_stop:
             await self._before_stop(hook, max(deadlines.values(), default=now))
         await channels.leave(deadlines)
 

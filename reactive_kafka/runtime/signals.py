@@ -20,7 +20,7 @@ from types import FrameType
 from typing import Any
 
 from reactive_kafka.config.settings import Settings
-from reactive_kafka.handlers.calls import calls_in_threads
+from reactive_kafka.handlers.blocking_calls import calls_in_threads
 from reactive_kafka.observe.events import SafeCaller
 from reactive_kafka.runtime.run import Run
 

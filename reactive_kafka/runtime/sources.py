@@ -1,6 +1,4 @@
-"""Sources: async generators of the application, pulled as fast as their outgoing channels take
-records.
-"""
+"""Pulls values from the sources of an application, as fast as their channels take records."""
 
 from __future__ import annotations
 
@@ -11,9 +9,9 @@ from typing import Any, cast
 
 from reactive_kafka.handlers.dependencies.filling import Dependencies
 from reactive_kafka.handlers.middleware import around_send
-from reactive_kafka.handlers.spec import SourceSpec
 from reactive_kafka.outgoing.handler_outputs import Outputs
 from reactive_kafka.outgoing.memory import Target
+from reactive_kafka.planning.plans import SourcePlan
 from reactive_kafka.tasks import Handle, Tasks
 from reactive_kafka.verdicts.unawaited import CALLER, Caller, raise_if_dropped
 
@@ -26,26 +24,25 @@ class Sources:
 
     def __init__(
         self,
-        specs: Sequence[SourceSpec],
+        plans: Sequence[SourcePlan],
         outgoing: Callable[[str], Target],
         dependencies: Dependencies,
         tasks: Tasks,
     ) -> None:
         self._sources = list[tuple[str, Callable[[], AsyncIterator[Any]], list[Target], Outputs]]()
-        for spec in specs:
-            channels = [outgoing(name) for name in spec.outgoing]
-            around = around_send(spec.send_middleware)
+        for plan in plans:
+            channels = [outgoing(name) for name in plan.outgoing]
+            around = around_send(plan.send_middleware)
             outputs = Outputs(
-                channels, settles=False, yields=False, around=around, returns=spec.returns
+                channels, settles=False, yields=False, around=around, returns=plan.returns
             )
-            self._sources.append(
-                (spec.name, dependencies.source(spec.function, spec.needs), channels, outputs)
-            )
+            function = dependencies.source(plan.function, plan.needs)
+            self._sources.append((plan.name, function, channels, outputs))
         self._tasks = tasks
         self._running: list[Handle] = []
 
     def start(self) -> None:
-        """Begin to pull each of them."""
+        """Begin to pull values from each source."""
         tasks = self._tasks
         for name, function, channels, outputs in self._sources:
             work = partial(_pull, name, function, outputs)
@@ -54,7 +51,7 @@ class Sources:
                 self._running.append(handle)
 
     async def stop(self) -> None:
-        """Pull no more, and let them clean up; what they have yielded is still written."""
+        """Pull no more, and let the sources clean up. What they have yielded is still written."""
         for handle in self._running:
             handle.cancel()
         if self._running:
@@ -71,7 +68,7 @@ async def _pull(name: str, function: Callable[[], AsyncIterator[Any]], outputs: 
             raise_if_dropped(who)
             await outputs.put(value, _told)
             if task is not None and task.cancelling():
-                # The application stops, and the source has ignored it.
+                # The application stops, and the source has swallowed its cancellation.
                 return
         raise_if_dropped(who)
     finally:
@@ -79,8 +76,9 @@ async def _pull(name: str, function: Callable[[], AsyncIterator[Any]], outputs: 
 
 
 def _told(error: BaseException | None) -> None:
-    """A record of a source is written, or refused, which its channel has told: there is nobody to
-    nack it to.
+    """Do nothing: a source has no record to ack or nack.
+
+    Its channel reports a record that was refused.
     """
 
 

@@ -66,12 +66,13 @@ def _encoder_with_schema(
     schemas = ChannelSchemas(settings.name)
     schema = settings.schema
     channel = app.plan.incoming[settings.name]
-    schemas.connect(None if channel.schemas is None else channel.schemas.requester)
+    reading = channel.reading
+    schemas.connect(None if reading.schemas is None else reading.schemas.requester)
     source = SchemaSource(schemas, topic, "value", schema.file, schema.subject, schema.register)
     encode = encoder_for(format, source)
     check = None
-    if schema.file is None and channel.handler is not None:
-        check = checker_for(channel.asked)
+    if schema.file is None and channel.handlers:
+        check = checker_for(reading.payload_type)
 
     def encode_as_handler_type(value: object) -> bytes | None:
         if isinstance(value, bytes):

@@ -22,7 +22,7 @@ from reactive_kafka.broker.client import (
 )
 from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.broker.memory.rules import MemoryRecord
-from reactive_kafka.channel.spec import group_of_retries
+from reactive_kafka.channel.client_roles import group_of_retries
 from reactive_kafka.config.settings import IncomingSettings, Settings
 from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.records import Committed, RecordFields, TopicPartition

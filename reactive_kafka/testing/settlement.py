@@ -10,7 +10,7 @@ from functools import partial
 
 from reactive_kafka.app import App
 from reactive_kafka.channel.channel import Channel
-from reactive_kafka.channel.spec import group_of_retries
+from reactive_kafka.channel.client_roles import group_of_retries
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.config.tables import DelayedRetrySettings
 from reactive_kafka.errors import BrokerError, CommitStrategyError, HandlerError

@@ -8,8 +8,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from reactive_kafka.handlers.signature import Handler, HandlerSpec
-from reactive_kafka.handlers.spec import AppSpec, IncomingSpec
+from reactive_kafka.handlers.signature import Handler, HandlerFunction
+from reactive_kafka.planning.plans import AppPlan, HandlerPlan
 from reactive_kafka.verdicts.batch import Batch
 from reactive_kafka.verdicts.message import Message
 
@@ -76,23 +76,22 @@ class Spies:
         """Forget all spies and their calls."""
         self._spies.clear()
 
-    def install(self, spec: AppSpec) -> AppSpec:
-        """Return *spec* with a spy on each handler; nothing else of it changes."""
+    def install(self, plan: AppPlan) -> AppPlan:
+        """Return the plan with a spy on each handler. The spies know no calls yet."""
         incoming = {
-            name: self._with_spies(name, channel) for name, channel in spec.incoming.items()
+            name: replace(channel, handlers=self._watched(name, channel.handlers))
+            for name, channel in plan.incoming.items()
         }
-        memory = {name: self._with_spies(name, channel) for name, channel in spec.memory.items()}
-        return replace(spec, incoming=incoming, memory=memory)
+        memory = {
+            name: replace(channel, handlers=self._watched(name, channel.handlers))
+            for name, channel in plan.memory.items()
+        }
+        return replace(plan, incoming=incoming, memory=memory)
 
-    def _with_spies(self, channel: str, spec: IncomingSpec) -> IncomingSpec:
-        handler = None if spec.handler is None else self._spied_on(channel, spec.handler)
-        branches = tuple(
-            replace(branch, handler=self._spied_on(channel, branch.handler))
-            for branch in spec.branches
-        )
-        return replace(spec, handler=handler, branches=branches)
+    def _watched(self, channel: str, handlers: tuple[HandlerPlan, ...]) -> tuple[HandlerPlan, ...]:
+        return tuple(replace(plan, handler=self._spied(channel, plan.handler)) for plan in handlers)
 
-    def _spied_on(self, channel: str, handler: HandlerSpec) -> HandlerSpec:
+    def _spied(self, channel: str, handler: HandlerFunction) -> HandlerFunction:
         function = handler.function
         spy = next((spy for spy in self._spies if spy.function == function), None)
         if spy is None:
@@ -101,7 +100,7 @@ class Spies:
         return replace(handler, function=_noting_calls(channel, handler, spy.calls))
 
 
-def _noting_calls(channel: str, handler: HandlerSpec, calls: list[HandlerCall]) -> Handler:
+def _noting_calls(channel: str, handler: HandlerFunction, calls: list[HandlerCall]) -> Handler:
     """Return a function that calls the handler and adds each call to *calls*.
 
     It is a plain, an async or an async generator function, as the handler is.

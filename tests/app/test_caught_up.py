@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka import App, Message, TopicPartition, TransientBrokerError
-from reactive_kafka.channel.caught_up import Ends
+from reactive_kafka.channel.caught_up import AssignmentEnds
 from reactive_kafka.observe.events import HookFailed
 from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.helpers import (
@@ -77,7 +77,7 @@ def filled(*records: int, broker: MemoryBroker | None = None) -> MemoryBroker:
 def test_all_is_handled_when_each_partition_has_reached_its_end_once(
     first: dict[TopicPartition, int], looks: list[dict[TopicPartition, int]]
 ) -> None:
-    ends, reached = Ends(PARTITIONS), set[TopicPartition]()
+    ends, reached = AssignmentEnds(PARTITIONS), set[TopicPartition]()
     ends.found(first)
     for positions in looks:
         reached |= {
@@ -88,7 +88,7 @@ def test_all_is_handled_when_each_partition_has_reached_its_end_once(
 
 
 def test_a_log_that_ends_sooner_by_now_has_less_to_handle_and_one_that_grows_no_more() -> None:
-    ends = Ends(frozenset({tp()}))
+    ends = AssignmentEnds(frozenset({tp()}))
     assert not ends.handled({tp(): 10})
     ends.found({tp(): 8})
     ends.found({tp(): 20})

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Message, TopicPartition, TransientBrokerError
-from reactive_kafka.channel.spec import roles
+from reactive_kafka.channel.client_roles import client_roles
 from reactive_kafka.commit.strategy import Throttled
 from reactive_kafka.observe.events import ChannelStateChanged, ConsumersIdle
 from reactive_kafka.partitions.hooks import Hooks
@@ -381,13 +381,13 @@ def test_each_connection_has_a_share_of_what_may_be_uncommitted(
     setting: dict[str, int], share: int
 ) -> None:
     app = make_app(consumers=3, **setting)
-    found = roles(app.settings.incoming["orders"], Throttled(1.0), Hooks())
+    found = client_roles(app.settings.incoming["orders"], Throttled(1.0), Hooks())
     assert [role.most_uncommitted for role in found] == [share] * 3
 
 
 def test_each_connection_has_a_name_and_an_instance_id_of_its_own() -> None:
     app = make_app(consumers=3, group_instance_id="pod-7")
-    found = roles(app.settings.incoming["orders"], Throttled(1.0), Hooks())
+    found = client_roles(app.settings.incoming["orders"], Throttled(1.0), Hooks())
     assert [(role.name, role.settings.client["group_instance_id"]) for role in found] == [
         ("orders", "pod-7"),
         ("orders-2", "pod-7-2"),

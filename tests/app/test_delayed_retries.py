@@ -353,8 +353,8 @@ async def does_not_ask(message: Message[bytes]) -> None: ...
 def put_off_warnings(app: App, handler: Any) -> list[str]:
     app.incoming("orders")(handler)
     app.configure()
-    assert app._spec is not None
-    return [warning for warning in app._spec.warnings if "retry_later()" in warning]
+    assert app._plan is not None
+    return [warning for warning in app._plan.warnings if "retry_later()" in warning]
 
 
 @pytest.mark.parametrize("handler", [asks, asks_by_another])

@@ -193,8 +193,8 @@ async def only_returns(message: Message[bytes]) -> bytes:
 def told(app: App, handler: Any, *, sends: bool = True) -> list[str]:
     app.incoming("orders")(app.outgoing("invoices")(handler) if sends else handler)
     app.configure()
-    assert app._spec is not None
-    return [warning for warning in app._spec.warnings if "transaction()" in warning]
+    assert app._plan is not None
+    return [warning for warning in app._plan.warnings if "transaction()" in warning]
 
 
 @pytest.mark.parametrize(

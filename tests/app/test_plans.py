@@ -11,15 +11,17 @@ from typing import Any
 
 import pytest
 
+from reactive_kafka.channel.blueprint import ByIteration, ByWorkers, ChannelBlueprint
 from reactive_kafka.channel.channel import Channel
 from reactive_kafka.channel.lifecycle import ChannelLifecycle
-from reactive_kafka.channel.spec import ChannelSpec, RunServices
+from reactive_kafka.channel.run_services import RunServices
 from reactive_kafka.commit.metadata.codec import encode, without_topic
 from reactive_kafka.commit.plans import PlannedRange
 from reactive_kafka.commit.strategy import strategy_for
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.incoming_kinds import AssignedPartition
 from reactive_kafka.config.settings import IncomingSettings
+from reactive_kafka.delivery.workers import Workers
 from reactive_kafka.errors import NotOwnerError, OutcomeUnknownError, TransientBrokerError
 from reactive_kafka.observe.events import CommitFailed, PlanDropped
 from reactive_kafka.records import Committed
@@ -69,12 +71,14 @@ async def owning(
         tasks=tasks,
         exit=lambda _: None,
     )
+    no_workers = ByWorkers(lambda signals, setup: Workers(), keeps_plans=True)
+    consumption = no_workers if keeps_plans else ByIteration()
     channel = ChannelLifecycle(
-        ChannelSpec(
+        ChannelBlueprint(
             settings=settings,
             strategy=strategy_for(settings),
             services=services,
-            keeps_plans=keeps_plans,
+            consumption=consumption,
         )
     )
     channel.start()

@@ -179,7 +179,8 @@ async def test_a_channel_that_a_record_has_stopped_says_what_comes_next(restarts
         "channel 'orders': orders-0 offset 0: DecodeError: does not fit dict[str, int]: "
     )
     stays_down = (
-        "; nothing more is handled until a restart; another failure_strategy than 'fail' goes on"
+        "; restart the channel, or set another failure_strategy than 'fail' to continue past "
+        "failed records"
     )
     assert reason.endswith(
         "; the channel is started again in 50 s (attempt 1 of 1)" if restarts else stays_down

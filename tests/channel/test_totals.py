@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.channel.spec import MOST_LEFT, OTHERS, ChannelTotals
+from reactive_kafka.channel.totals import MOST_LEFT, OTHERS, ChannelTotals
 from reactive_kafka.observe.facts import PartitionTotals
 from reactive_kafka.records import TopicPartition
 

@@ -37,7 +37,7 @@ BAR = re.compile(
 SERVICE = """\
 import asyncio, logging, os, threading, time
 from reactive_kafka import App
-from reactive_kafka.handlers.calls import as_async
+from reactive_kafka.handlers.blocking_calls import as_async
 from tests.observe.samples import batch, spark
 
 log = logging.getLogger("shop")

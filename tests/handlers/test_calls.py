@@ -8,7 +8,7 @@ import threading
 import pytest
 from anyio import CapacityLimiter
 
-from reactive_kafka.handlers.calls import as_async, calls_in_threads
+from reactive_kafka.handlers.blocking_calls import as_async, calls_in_threads
 
 
 async def test_a_blocking_function_runs_in_another_thread() -> None:

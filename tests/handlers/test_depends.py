@@ -9,7 +9,7 @@ import pytest
 
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.handlers.dependencies.depends import Depends, Need
-from reactive_kafka.handlers.dependencies.graph import Graph, Kind, Needing
+from reactive_kafka.handlers.dependencies.graph import Dependent, FactoryKind, Graph
 from reactive_kafka.handlers.signature import (
     Shape,
     draft_handler,
@@ -76,7 +76,7 @@ def passing_on(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def needs_of(handler: Any) -> dict[str, Depends]:
-    return {need.parameter: need.depends for need in draft_handler(handler).spec().needs}
+    return {need.parameter: need.depends for need in draft_handler(handler).to_function().needs}
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_what_nothing_fills_is_an_error_that_shows_how_to_have_it_filled(
     handler: Any, said: str
 ) -> None:
     with pytest.raises(ConfigError) as raised:
-        draft_handler(handler).spec()
+        draft_handler(handler).to_function()
     assert said in str(raised.value)
     assert "a dependency, as in `pool: Annotated[Pool, Depends(make_pool)]`" in str(raised.value)
 
@@ -162,11 +162,11 @@ def test_a_parameter_that_turns_out_to_be_no_dependency_is_refused_when_that_is_
     with pytest.raises(
         ConfigError, match=r"has the annotation 'NotYet' at 'other', which cannot be resolved"
     ):
-        draft.spec()
+        draft.to_function()
     globals()["NotYet"] = str
     try:
         with pytest.raises(ConfigError, match=r"takes 2 parameters \(order, other\)"):
-            draft.spec()
+            draft.to_function()
     finally:
         del globals()["NotYet"]
 
@@ -205,7 +205,7 @@ def test_depends_checks_what_it_is_given(make: Callable[[], Depends], said: str 
 
 def graph(*asked: Depends, shape: Shape | None = Shape.PAYLOAD, overrides: Any = None) -> Graph:
     needs = tuple(Need(f"p{number}", one) for number, one in enumerate(asked))
-    return Graph([Needing("handler", needs, shape)], overrides)
+    return Graph([Dependent("handler", needs, shape)], overrides)
 
 
 def test_each_is_made_after_those_that_it_needs_and_once() -> None:
@@ -232,19 +232,19 @@ def decorated_too(pool: Pool) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("factory", "kind"),
     [
-        (settings, Kind.IN_THREAD),
-        (lambda: 1, Kind.IN_THREAD),
-        (pool, Kind.AWAITED),
-        (functools.partial(pool), Kind.AWAITED),
-        (session, Kind.ENTERED),
-        (blocking_session, Kind.ENTERED_IN_THREAD),
-        (decorated, Kind.ENTERED),
-        (decorated_too, Kind.ENTERED_IN_THREAD),
-        (Repository, Kind.CALLED),
-        (dict, Kind.CALLED),
+        (settings, FactoryKind.IN_THREAD),
+        (lambda: 1, FactoryKind.IN_THREAD),
+        (pool, FactoryKind.AWAITED),
+        (functools.partial(pool), FactoryKind.AWAITED),
+        (session, FactoryKind.ENTERED),
+        (blocking_session, FactoryKind.ENTERED_IN_THREAD),
+        (decorated, FactoryKind.ENTERED),
+        (decorated_too, FactoryKind.ENTERED_IN_THREAD),
+        (Repository, FactoryKind.CALLED),
+        (dict, FactoryKind.CALLED),
     ],
 )
-def test_how_a_factory_is_called_depends_on_what_it_is(factory: Any, kind: Kind) -> None:
+def test_how_a_factory_is_called_depends_on_what_it_is(factory: Any, kind: FactoryKind) -> None:
     found = graph(Depends(factory))
     assert found.problems == []
     assert found.of_call([Need("it", Depends(factory))])[-1].kind is kind

@@ -14,8 +14,8 @@ import pytest
 
 from reactive_kafka import App, Batch, ConfigError, Message, Record, Router
 from reactive_kafka.config.tables import RetrySettings
-from reactive_kafka.handlers.signature import Shape
-from reactive_kafka.handlers.spec import IncomingSpec, SourceSpec
+from reactive_kafka.handlers.signature import HandlerFunction, Shape
+from reactive_kafka.planning.plans import IncomingPlan, SourcePlan
 
 
 def app_with(**tables: Any) -> App:
@@ -32,8 +32,15 @@ def problems_of(app: App) -> tuple[str, ...]:
     return caught.value.problems
 
 
-def fitted(app: App, channel: str = "orders") -> IncomingSpec:
+def fitted(app: App, channel: str = "orders") -> IncomingPlan:
     return app.plan.incoming[channel]
+
+
+def handler_of(app: App, channel: str = "orders") -> HandlerFunction | None:
+    """The handler of a channel that has one at most."""
+    handlers = [plan.handler for plan in fitted(app, channel).handlers]
+    assert len(handlers) < 2
+    return handlers[0] if handlers else None
 
 
 # -- what goes with what
@@ -106,10 +113,7 @@ def test_one_handler_may_serve_two_channels_each_with_its_own_ways() -> None:
     @app.incoming("clicks")
     async def handler(value: Message[dict[str, int]]) -> None: ...
 
-    assert (
-        fitted(app).handler is fitted(app, "clicks").handler
-        or fitted(app, "clicks").handler is not None
-    )
+    assert handler_of(app) is handler_of(app, "clicks") or handler_of(app, "clicks") is not None
     assert (fitted(app).settings.ack, fitted(app, "clicks").settings.ack) == ("manual", "post")
     assert fitted(app).settings.retry.max_attempts == 3
     assert fitted(app, "clicks").settings.retry == RetrySettings()
@@ -375,10 +379,10 @@ def test_spark_reads_formats_with_schemas_and_events_wherever_they_are_said(
     assert orders.spark.payload is not None
     assert orders.spark.payload.texts is not None
     assert orders.spark.payload.texts.format == named
-    assert (orders.schemas is None) == (named == "cloudevents")
+    assert (orders.reading.schemas is None) == (named == "cloudevents")
     # It gets the bytes.
     assert clicks.spark is not None
-    assert (clicks.spark.payload, clicks.schemas) == (None, None)
+    assert (clicks.spark.payload, clicks.reading.schemas) == (None, None)
 
 
 def test_a_readers_schema_that_is_none_is_told_of_a_spark_channel_too(tmp_path: Path) -> None:
@@ -611,11 +615,11 @@ def test_decorators_stack_in_any_order(decorators: tuple[str, str]) -> None:
         )
         handler = decorate(handler)
     assert fitted(app).outgoing == ("invoices",)
-    assert fitted(app).handler is not None
+    assert handler_of(app) is not None
 
 
 def test_a_channel_without_a_handler_is_planned_for_iterating() -> None:
-    assert fitted(app_with()).handler is None
+    assert handler_of(app_with()) is None
 
 
 # -- signatures
@@ -628,7 +632,7 @@ def test_a_wrong_signature_is_an_error_where_it_is_decorated() -> None:
         @app.incoming("orders")
         async def handler(order: bytes, extra: int) -> None: ...
 
-    assert fitted(app).handler is None, "who has caught it goes on without the function"
+    assert handler_of(app) is None, "who has caught it goes on without the function"
 
 
 def test_a_class_made_in_the_function_that_decorates_is_found() -> None:
@@ -641,7 +645,7 @@ def test_a_class_made_in_the_function_that_decorates_is_found() -> None:
     @app.incoming("orders")
     async def handler(order: Order) -> None: ...
 
-    spec, decode = fitted(app).handler, fitted(app).decode
+    spec, decode = handler_of(app), fitted(app).reading.decode
     assert spec is not None
     assert spec.payload_type is Order
     assert decode is not None
@@ -661,7 +665,7 @@ def test_a_local_class_is_found_through_outer_decorators_too() -> None:
     async def handler(message: Message[Order]) -> Order:
         return message.payload
 
-    spec = fitted(app).handler
+    spec = handler_of(app)
     assert spec is not None
     assert (spec.shape, spec.payload_type) == (Shape.MESSAGE, Order)
 
@@ -683,7 +687,7 @@ def test_names_of_the_caller_do_not_hide_those_that_the_function_was_written_wit
         app.incoming("orders")(defined_in_the_module)
 
     decorate_elsewhere()
-    spec = fitted(app).handler
+    spec = handler_of(app)
     assert spec is not None
     assert spec.payload_type is module_order
 
@@ -719,7 +723,7 @@ def test_handlers_that_are_gone_after_decoration_are_not_mixed_up() -> None:
         billing = Billing()
         app.incoming(channel)(billing.handle)
         del billing
-    assert fitted(app).handler is not fitted(app, "clicks").handler
+    assert handler_of(app) is not handler_of(app, "clicks")
 
 
 # -- what is yielded, and what is sent for batches
@@ -733,9 +737,9 @@ def test_a_handler_that_sends_may_yield() -> None:
     async def many(order: bytes) -> AsyncIterator[bytes]:
         yield order
 
-    spec = fitted(app)
-    assert spec.handler is not None
-    assert (spec.handler.yields, spec.outgoing) == (True, ("invoices",))
+    spec = handler_of(app)
+    assert spec is not None
+    assert (spec.yields, fitted(app).outgoing) == (True, ("invoices",))
 
 
 def test_a_handler_that_yields_for_nobody_is_an_error() -> None:
@@ -765,7 +769,7 @@ def test_a_batch_handler_may_return_what_is_sent_or_yield_it() -> None:
     async def yields(batch: Batch[bytes]) -> AsyncIterator[bytes]:
         yield b""
 
-    handlers = [fitted(app, channel).handler for channel in ("orders", "clicks")]
+    handlers = [handler_of(app, channel) for channel in ("orders", "clicks")]
     assert [one and (one.shape, one.yields) for one in handlers] == [
         (Shape.BATCH, False),
         (Shape.BATCH, True),
@@ -803,10 +807,10 @@ def test_a_function_that_only_sends_is_a_source() -> None:
     app = app_with()
     app.outgoing("invoices")(generates)
     (source,) = app.plan.sources
-    assert source == SourceSpec(
+    assert source == SourcePlan(
         generates, f"{__name__}.generates", ("invoices",), AsyncIterator[bytes]
     )
-    assert fitted(app).handler is None
+    assert handler_of(app) is None
 
 
 def test_a_source_may_send_to_several_channels_and_each_once() -> None:
@@ -1020,8 +1024,8 @@ def test_whether_bytes_may_be_missing_is_what_the_annotation_says(
 
     handler.__annotations__["value"] = annotation
     app.incoming("orders")(handler)
-    assert fitted(app).decode is None
+    assert fitted(app).reading.decode is None
     refusal = (
         "no value (a tombstone), but the handler asks for bytes: annotate bytes | None to get None"
     )
-    assert fitted(app).refusal == (refusal if refuses else None)
+    assert fitted(app).reading.refusal == (refusal if refuses else None)

@@ -13,7 +13,7 @@ import pytest
 
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.handlers.signature import (
-    HandlerSpec,
+    HandlerFunction,
     Shape,
     draft_handler,
     name_and_place,
@@ -34,9 +34,9 @@ class Order:
     id: int
 
 
-def spec_of(handler: Any) -> HandlerSpec:
+def spec_of(handler: Any) -> HandlerFunction:
     """Both looks at a signature at once."""
-    return draft_handler(handler).spec()
+    return draft_handler(handler).to_function()
 
 
 async def payload(order: Order) -> None: ...
@@ -349,7 +349,7 @@ YIELDING = [
 
 @pytest.mark.parametrize(("handler", "shape"), YIELDING)
 def test_an_async_generator_that_sends_yields_on_the_loop(handler: Any, shape: Shape) -> None:
-    spec = draft_handler(handler).spec(sends=True)
+    spec = draft_handler(handler).to_function(sends=True)
     assert (spec.shape, spec.yields, spec.is_async) == (shape, True, True)
 
 
@@ -357,11 +357,11 @@ def test_an_async_generator_that_sends_yields_on_the_loop(handler: Any, shape: S
     "handler", [payload, blocking, passing_on(payload), handing_on(payload), Billing()]
 )
 def test_what_returns_does_not_yield(handler: Any) -> None:
-    assert not draft_handler(handler).spec(sends=True).yields
+    assert not draft_handler(handler).to_function(sends=True).yields
 
 
 def test_a_wrapper_that_collects_what_is_yielded_returns() -> None:
-    spec = draft_handler(collecting(yields_many)).spec()
+    spec = draft_handler(collecting(yields_many)).to_function()
     assert (spec.yields, spec.is_async) == (False, True)
 
 
@@ -370,7 +370,7 @@ def test_an_async_generator_that_sends_nothing_is_refused(handler: Any) -> None:
     # @app.outgoing may still come: decorators run from the inside out.
     draft = draft_handler(handler)
     with pytest.raises(ConfigError) as raised:
-        draft.spec()
+        draft.to_function()
     assert raised.value.problems == (
         f"handler {name_and_place(handler)} yields, and has no @app.outgoing that would send what it yields: "
         "return instead",
@@ -575,7 +575,7 @@ def test_an_annotation_that_cannot_be_resolved_is_refused_at_start_up(
 ) -> None:
     draft = draft_handler(handler)
     with pytest.raises(ConfigError) as raised:
-        draft.spec()
+        draft.to_function()
     for words in [*said, handler.__name__, __file__, "cannot be resolved"]:
         assert words in str(raised.value)
     assert raised.value.__cause__ is not None
@@ -593,7 +593,7 @@ class Later:
 
 
 def test_a_class_defined_after_the_handler_is_found_at_start_up() -> None:
-    assert draft_made_before_the_class.spec().payload_type is Later
+    assert draft_made_before_the_class.to_function().payload_type is Later
 
 
 def test_a_class_made_inside_of_a_function_is_found_by_the_names_of_that_function() -> None:
@@ -604,7 +604,7 @@ def test_a_class_made_inside_of_a_function_is_found_by_the_names_of_that_functio
     async def handler(message: "Message[Local]") -> "Local": ...  # type: ignore[empty-body]
 
     draft = draft_handler(handler, local_names=locals())
-    assert draft.spec().payload_type is Local
+    assert draft.to_function().payload_type is Local
     with pytest.raises(ConfigError, match="no 'Local' in its module"):
         spec_of(handler)
 

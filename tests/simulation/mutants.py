@@ -1195,7 +1195,7 @@ MUTANTS = (
     ),
     Mutant(
         "each client has the whole window",
-        "channel/spec.py",
+        "channel/client_roles.py",
         "max_in_flight=max(1, settings.max_in_flight // settings.consumers))",
         "max_in_flight=settings.max_in_flight)",
     ),
@@ -1523,7 +1523,7 @@ MUTANTS = (
     ),
     Mutant(
         "retry topics begin at the latest",
-        "channel/spec.py",
+        "channel/client_roles.py",
         '            auto_offset_reset="earliest",\n',
         "",
         "latest",

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from reactive_kafka import Message
-from reactive_kafka.handlers.spec import AppSpec
+from reactive_kafka.planning.plans import AppPlan
 from tests.simulation.odd_work import own
 from tests.simulation.scenario import TOPIC
 from tests.simulation.several_draw import HANDLERS, fails_aside, is_filtered, whose
@@ -33,9 +33,9 @@ class SeveralWork:
             # The configuration could only name a function of a module.
             member.app._fit = self._with_filter
 
-    def _with_filter(self, spec: AppSpec) -> AppSpec:
-        incoming = {name: replace(one, filter=self._passes) for name, one in spec.incoming.items()}
-        return replace(spec, incoming=incoming)
+    def _with_filter(self, plan: AppPlan) -> AppPlan:
+        incoming = {name: replace(one, filter=self._passes) for name, one in plan.incoming.items()}
+        return replace(plan, incoming=incoming)
 
     def _passes(self, message: Message[Payload]) -> bool:
         if not is_filtered(message.payload["id"]):

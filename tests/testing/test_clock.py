@@ -12,7 +12,7 @@ import anyio.from_thread
 import anyio.to_thread
 import pytest
 
-from reactive_kafka.handlers.calls import as_async
+from reactive_kafka.handlers.blocking_calls import as_async
 from reactive_kafka.testing import DeadlockError, FakeClock, run_in_virtual_time
 from reactive_kafka.testing import clock as virtual
 

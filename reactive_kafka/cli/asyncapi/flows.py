@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Union
 
-from reactive_kafka.channel.spec import group_of_retries
+from reactive_kafka.channel.client_roles import group_of_retries
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.failure import headers
 from reactive_kafka.formats.annotation_schemas import DescribedType
 from reactive_kafka.formats.payload_type import is_union, name_of, parts_of, payload_type_of
-from reactive_kafka.handlers.functions import owner_of
+from reactive_kafka.handlers.introspection import owner_of
 from reactive_kafka.handlers.signature import name_of_handler
-from reactive_kafka.handlers.spec import AppSpec, IncomingSpec, OutgoingSpec
 from reactive_kafka.outgoing.reply_headers import CORRELATION_ID
+from reactive_kafka.planning.plans import AppPlan, IncomingPlan, OutgoingPlan
 from reactive_kafka.records import Record
 
 # In each dead letter and each retry.
@@ -65,7 +65,7 @@ class Flow:
     reply_topic: str | None = None
 
 
-def flows_of(spec: AppSpec) -> Iterator[Flow]:
+def flows_of(spec: AppPlan) -> Iterator[Flow]:
     """All of them. Memory channels have no topic, and are left out."""
     for incoming in spec.incoming.values():
         flow = _received(incoming)
@@ -75,17 +75,18 @@ def flows_of(spec: AppSpec) -> Iterator[Flow]:
         yield from _sent(outgoing, list(_senders(name, spec)))
 
 
-def _received(spec: IncomingSpec) -> Flow:
+def _received(spec: IncomingPlan) -> Flow:
     settings = spec.settings
     payloads: list[Any] = [Any]
-    functions: tuple[Callable[..., Any], ...] = tuple(handler.function for handler in spec.handlers)
+    handlers = [each.handler for each in spec.handlers]
+    functions: tuple[Callable[..., Any], ...] = tuple(handler.function for handler in handlers)
     if spec.spark is not None:
         payloads = [bytes if spec.spark.model is None else spec.spark.model]
         functions = (spec.spark.function,)
-    elif spec.handlers:
+    elif handlers:
         payloads = []
         # Types need not be hashable.
-        for handler in spec.handlers:
+        for handler in handlers:
             payloads += [] if handler.payload_type in payloads else [handler.payload_type]
     contents = tuple(
         MessageContent(
@@ -152,15 +153,12 @@ def _failed(settings: IncomingSettings, contents: Sequence[MessageContent]) -> I
         )
 
 
-def _senders(channel: str, spec: AppSpec) -> Iterator[tuple[Callable[..., Any], Any]]:
+def _senders(channel: str, spec: AppPlan) -> Iterator[tuple[Callable[..., Any], Any]]:
     """Each function whose results go to a channel, and the type of what it sends."""
-    for incoming in (*spec.incoming.values(), *spec.memory.values()):
-        for handler in incoming.handlers:
-            if channel in incoming.outgoing_of(handler):
-                yield (
-                    handler.function,
-                    _one_of(handler.returns) if handler.yields else handler.returns,
-                )
+    for plan in spec.handlers:
+        if channel in plan.outgoing:
+            handler = plan.handler
+            yield handler.function, _one_of(handler.returns) if handler.yields else handler.returns
     for source in spec.sources:
         if channel in source.outgoing:
             yield source.function, _one_of(source.returns)
@@ -171,7 +169,7 @@ def _one_of(iterator: Any) -> Any:
     return next(iter(typing.get_args(iterator)), Any)
 
 
-def _sent(spec: OutgoingSpec, senders: Sequence[tuple[Callable[..., Any], Any]]) -> Iterator[Flow]:
+def _sent(spec: OutgoingPlan, senders: Sequence[tuple[Callable[..., Any], Any]]) -> Iterator[Flow]:
     settings = spec.settings
     sent: list[Any] = []
     for annotation in [_value_of(returns) for _, returns in senders] or [Any]:

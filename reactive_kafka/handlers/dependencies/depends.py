@@ -1,4 +1,4 @@
-"""``Depends``, and where annotations name it. No I/O."""
+"""``Depends``, which users write in annotations, and how it is found there. No I/O."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ EXAMPLE = "`pool: Annotated[Pool, Depends(make_pool)]`"
 
 @dataclass(frozen=True, slots=True)
 class Depends:
-    """In ``Annotated[T, Depends(factory)]``, at a parameter: it gets what *factory* makes.
+    """``Annotated[T, Depends(factory)]`` at a parameter: it gets what *factory* makes.
 
     Args:
-        factory: A function, async or not, that returns the value or yields it once (what follows
-            the ``yield`` ends it), or a class. Its own parameters may be dependencies, too. A
-            function that is not async runs in a thread.
-        scope: ``"call"``: made for each call of a handler, and ended when that returns or raises.
-            ``"app"``: made at the start of the application, and ended when nothing of that runs any
-            more.
+        factory: A class, or a function that returns the value or yields it once. What follows the
+            ``yield`` runs when the scope ends. A function that is not async runs in a thread. The
+            parameters of a factory may be dependencies, too.
+        scope: ``"call"``: the value is made for each call of a handler, and ended when the call
+            returns or raises. ``"app"``: it is made at the start of the application, and ended
+            after all handlers.
 
     Raises:
         ConfigError: *factory* cannot be called or hashed, or there is no such scope.
@@ -61,11 +61,11 @@ class Need:
 
 
 def depends_in(annotation: Any) -> Depends | None:
-    """What an annotation without text in it names; of several, the outermost."""
-    # "type X = ..." of Python 3.12.
+    """Return the ``Depends`` of a resolved annotation, or None. Of several the last one counts."""
+    # ``type X = ...`` of Python 3.12 has to be unpacked.
     while type(annotation).__name__ == "TypeAliasType":
         annotation = annotation.__value__
     if typing.get_origin(annotation) is not Annotated:
         return None
-    found = [one for one in annotation.__metadata__ if isinstance(one, Depends)]
+    found = [entry for entry in annotation.__metadata__ if isinstance(entry, Depends)]
     return found[-1] if found else None

@@ -1,5 +1,6 @@
-"""The dependencies of one run: those of the application are made and ended once, those of a call
-each time.
+"""Calls functions with their dependencies.
+
+Dependencies of the application are made and ended once in a run, those of a call at each call.
 """
 
 from __future__ import annotations
@@ -14,28 +15,28 @@ from typing import Any
 
 from reactive_kafka.delivery.current import current_message
 from reactive_kafka.handlers.dependencies.depends import Factory, Need
-from reactive_kafka.handlers.dependencies.graph import Graph, Kind, Step
-from reactive_kafka.handlers.dependencies.making import Ends, Making
+from reactive_kafka.handlers.dependencies.graph import DependencyStep, FactoryKind, Graph
+from reactive_kafka.handlers.dependencies.making import Making, ScopeEnds
 from reactive_kafka.handlers.dependencies.threads import in_thread
-from reactive_kafka.handlers.signature import RAISED_BY, HandlerSpec, Shape, name_and_place
+from reactive_kafka.handlers.signature import RAISED_BY, HandlerFunction, Shape, name_and_place
 from reactive_kafka.tasks import CLEANED_UP_S, Fails, Handle, NoEndError, told_of
 
 Function = Callable[..., Any]
 
-_NO_ENDS = Ends()
-"""For what has none."""
+_NO_ENDS = ScopeEnds()
+"""For scopes in which nothing has to be ended."""
 
 
-class Scope:
-    """What a function with dependencies is called with, made for each call.
+class CallScope:
+    """Calls one function, with dependencies that are made for each call.
 
     Args:
-        makings: How they are made, in this order.
-        late: The last of them, which are made and ended in the thread of a function that blocks.
-        given: The function's parameters -> values that are the same each time.
-        takes: Its other needs.
-        subject: What tells the message or the batch of a call by its argument; None: no dependency
-            asks for it.
+        makings: What is made on the event loop, in this order.
+        late: What is made after that, in the thread of a function that blocks, and ended there.
+        given: Parameter of the function -> value, for those that are the same each time.
+        takes: The parameters that get what is made for each call.
+        subject: Returns the message or batch of a call for its argument. None: no dependency takes
+            it.
     """
 
     def __init__(
@@ -61,8 +62,8 @@ class Scope:
             values[parameter] = made[factory]
         return values
 
-    async def _make(self, argument: Any, ends: Ends) -> tuple[dict[Factory, Any], Any]:
-        """What is made on the loop, and what the call is for."""
+    async def _make(self, argument: Any, ends: ScopeEnds) -> tuple[dict[Factory, Any], Any]:
+        """Make what is made on the event loop; return it, and the message or batch of the call."""
         made = dict[Factory, Any]()
         subject = None if self._subject is None else self._subject(argument)
         for making in self._makings:
@@ -74,13 +75,13 @@ class Scope:
         if not self._has_ends:
             made, _ = await self._make(argument, _NO_ENDS)
             return await self._function(argument, **self._values(made))
-        async with Ends() as ends:
+        async with ScopeEnds() as ends:
             made, _ = await self._make(argument, ends)
             return await self._function(argument, **self._values(made))
 
     async def yielding(self, *argument: Any) -> AsyncIterator[Any]:
         """Call an async generator function, and yield what it yields."""
-        async with Ends() as ends:
+        async with ScopeEnds() as ends:
             made, _ = await self._make(argument[0] if argument else None, ends)
             async with aclosing(self._function(*argument, **self._values(made))) as results:
                 async for result in results:
@@ -88,7 +89,7 @@ class Scope:
 
     async def in_thread(self, argument: Any) -> Any:
         """Call a function that blocks."""
-        async with Ends() as ends:
+        async with ScopeEnds() as ends:
             made, subject = await self._make(argument, ends)
             kept = list[ExitStack]()
 
@@ -97,8 +98,9 @@ class Scope:
                     for making in self._late:
                         made[making.asked] = making.enter(making.arguments(made, subject), inside)
                     result = self._function(argument, **self._values(made))
-                    # A plain wrapper around an async function.
                     if inspect.isawaitable(result):
+                        # A plain wrapper around an async function. It still uses what was made
+                        # here, so that is ended after the awaitable.
                         kept.append(inside.pop_all())
                     return (result,)
 
@@ -110,19 +112,23 @@ class Scope:
 
 
 class Dependencies:
-    """The dependencies of one run."""
+    """The dependencies of one run.
+
+    Those of the application live in a task of their own. A task group in a factory cancels the
+    task that has entered it when one of its children fails: that must not be the task of the run.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._of_app = [Making(step, {}, step.needs) for step in graph.of_app]
-        # Filled when the application's are made.
+        # Arguments that get dependencies of the application, when these are made.
         self._bound: list[tuple[dict[str, Any], tuple[Need, ...]]] = []
         self._asked_to_end = asyncio.Event()
         self._handle: Handle | None = None
         self._error: BaseException | None = None
 
-    def fill(self, handler: HandlerSpec) -> HandlerSpec:
-        """The same handler, called with its one argument alone."""
+    def fill(self, handler: HandlerFunction) -> HandlerFunction:
+        """Return the handler as one that is called with its record alone."""
         if not handler.needs:
             return handler
         function = handler.function
@@ -131,19 +137,18 @@ class Dependencies:
             given = self._bind(handler.needs)
             return replace(handler, function=lambda argument: function(argument, **given), needs=())
         scope = self._scope(function, handler.needs, steps, handler.shape, on_loop=handler.is_async)
-        call = (
-            scope.yielding
-            if handler.yields
-            else scope.awaited
-            if handler.is_async
-            else scope.in_thread
-        )
+        if handler.yields:
+            call: Function = scope.yielding
+        elif handler.is_async:
+            call = scope.awaited
+        else:
+            call = scope.in_thread
         return replace(handler, function=call, is_async=True, needs=())
 
     def source(
         self, function: Function, needs: tuple[Need, ...]
     ) -> Callable[[], AsyncIterator[Any]]:
-        """The same source, called with nothing."""
+        """Return the source as one that is called without arguments."""
         if not needs:
             return function
         scope = self._scope(function, needs, self._graph.of_call(needs), None, on_loop=True)
@@ -153,18 +158,18 @@ class Dependencies:
         self,
         function: Function,
         needs: tuple[Need, ...],
-        steps: Sequence[Step],
+        steps: Sequence[DependencyStep],
         shape: Shape | None,
         *,
         on_loop: bool,
-    ) -> Scope:
+    ) -> CallScope:
         late = set[Factory]() if on_loop else _late(steps)
         makings = {
             step.asked: Making(step, self._bind(step.needs), _of_calls(step.needs))
             for step in steps
         }
         subject = _subject_of(shape) if any(step.subjects for step in steps) else None
-        return Scope(
+        return CallScope(
             function,
             [making for asked, making in makings.items() if asked not in late],
             [making for asked, making in makings.items() if asked in late],
@@ -174,19 +179,22 @@ class Dependencies:
         )
 
     def _bind(self, needs: tuple[Need, ...]) -> dict[str, Any]:
-        """Parameters -> what of the application they get; filled when that is made."""
+        """Return arguments for the parameters that get dependencies of the application.
+
+        The dictionary is filled when these are made.
+        """
         given = dict[str, Any]()
         self._bound.append((given, tuple(need for need in needs if need.depends.scope == "app")))
         return given
 
     async def open(self, fails: Fails, is_ending: Callable[[], bool]) -> None:
-        """Make those of the application.
+        """Make the dependencies of the application.
 
-        They live in a task of their own, in which they are ended, too: what one of them does to its
-        task, as the task group of one whose child fails, is for *fails*.
+        Args:
+            fails: Called if the task that they live in fails later.
 
         Raises:
-            BaseException: What a factory has raised; those that were made by then are ended.
+            BaseException: What a factory has raised. What was made by then is ended.
         """
         if not self._of_app:
             return
@@ -205,7 +213,7 @@ class Dependencies:
 
     async def _live(self, made: asyncio.Event) -> None:
         try:
-            async with Ends() as ends:
+            async with ScopeEnds() as ends:
                 await self._make(ends)
                 made.set()
                 await self._asked_to_end.wait()
@@ -214,7 +222,7 @@ class Dependencies:
                 raise
             self._error = error
 
-    async def _make(self, ends: Ends) -> None:
+    async def _make(self, ends: ScopeEnds) -> None:
         values = dict[Factory, Any]()
         for making in self._of_app:
             try:
@@ -230,7 +238,11 @@ class Dependencies:
             given.update({need.parameter: values[need.depends.factory] for need in needs})
 
     async def close(self, within_s: float) -> BaseException | None:
-        """End those of the application; what one of them has raised, or NoEndError."""
+        """End the dependencies of the application.
+
+        Returns:
+            What one of them has raised. NoEndError: they have not ended *within_s*.
+        """
         if self._handle is None or self._handle.task.done():
             return None
         self._asked_to_end.set()
@@ -247,15 +259,16 @@ def _of_calls(needs: Iterable[Need]) -> list[Need]:
     return [need for need in needs if need.depends.scope == "call"]
 
 
-def _late(steps: Sequence[Step]) -> set[Factory]:
-    """What can be made in the thread of the function: plain functions and classes that nothing
-    async needs.
+def _late(steps: Sequence[DependencyStep]) -> set[Factory]:
+    """Return what can be made in the thread of the function.
+
+    These are plain functions and classes that nothing async needs.
     """
     late = set[Factory]()
     early = set[Factory]()
-    # Each before those that it needs.
+    # In reverse order each dependency comes before those that it needs.
     for step in reversed(steps):
-        if step.asked in early or step.kind in (Kind.AWAITED, Kind.ENTERED):
+        if step.asked in early or step.kind in (FactoryKind.AWAITED, FactoryKind.ENTERED):
             early.update([step.asked, *(need.depends.factory for need in step.needs)])
         else:
             late.add(step.asked)
@@ -263,5 +276,7 @@ def _late(steps: Sequence[Step]) -> set[Factory]:
 
 
 def _subject_of(shape: Shape | None) -> Callable[[Any], Any]:
-    """What tells the message or the batch of a call by its argument."""
-    return (lambda _: current_message()) if shape is Shape.PAYLOAD else (lambda argument: argument)
+    """Return what finds the message or batch of a call by the argument of the call."""
+    if shape is Shape.PAYLOAD:
+        return lambda _: current_message()
+    return lambda argument: argument

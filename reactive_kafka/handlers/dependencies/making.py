@@ -1,4 +1,4 @@
-"""How a dependency is made, and what is done when its scope is over."""
+"""Makes one dependency, and ends what was made when a scope is over."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from types import TracebackType
 from typing import Any
 
 from reactive_kafka.handlers.dependencies.depends import Factory, Need
-from reactive_kafka.handlers.dependencies.graph import Kind, Step
+from reactive_kafka.handlers.dependencies.graph import DependencyStep, FactoryKind
 from reactive_kafka.handlers.dependencies.threads import LeftInThreadError, in_thread
-from reactive_kafka.handlers.functions import code_of
+from reactive_kafka.handlers.introspection import code_of
 from reactive_kafka.handlers.signature import name_and_place
 
 
-class Ends:
-    """What is done when a scope is over, the last first; each is told what was raised, and none can
-    swallow it.
+class ScopeEnds:
+    """Ends what was made in a scope, the last first. Each end gets the exception that was raised.
 
-    An AsyncExitStack would not tell those around one that swallows it, and takes 4 us more a call.
+    contextlib's AsyncExitStack lets one of them swallow the exception for those around it. A record
+    that has failed would then be acked. It also takes 4 us more a call.
     """
 
     __slots__ = ("_ends",)
@@ -29,14 +29,14 @@ class Ends:
         self._ends: list[Callable[..., Awaitable[Any]]] = []
 
     def push(self, manager: Any) -> None:
-        """Have an async context manager end with the scope."""
+        """End an async context manager with the scope."""
         self._ends.append(manager.__aexit__)
 
     def push_in_thread(self, manager: Any) -> None:
-        """Have a context manager end with the scope, in a thread."""
+        """End a context manager with the scope, in a thread."""
         self._ends.append(lambda *thrown: in_thread(partial(manager.__exit__, *thrown)))
 
-    async def __aenter__(self) -> Ends:
+    async def __aenter__(self) -> ScopeEnds:
         return self
 
     async def __aexit__(
@@ -46,7 +46,7 @@ class Ends:
         trace: TracebackType | None,
     ) -> None:
         if isinstance(error, LeftInThreadError):
-            # A thread still uses what would be ended.
+            # A thread still uses what would be ended here.
             return
         thrown = error
         while self._ends:
@@ -60,38 +60,38 @@ class Ends:
 
 
 class Making:
-    """How one dependency is made.
+    """Makes one dependency.
 
     Args:
-        step: What is known of it.
-        given: Parameters -> values that are the same each time.
+        given: Parameter -> value, for those that are the same each time.
+        takes: The other parameters: what they get is made anew each time.
     """
 
     __slots__ = ("_context", "_given", "_subjects", "_takes", "asked", "factory", "make")
 
-    def __init__(self, step: Step, given: dict[str, Any], takes: Iterable[Need]) -> None:
+    def __init__(self, step: DependencyStep, given: dict[str, Any], takes: Iterable[Need]) -> None:
         self.asked = step.asked
         self.factory = step.factory
         self._given = given
         self._takes = tuple((need.parameter, need.depends.factory) for need in takes)
         self._subjects = tuple(parameter for parameter, _ in step.subjects)
         self._context = _context_of(step.factory) if step.is_ended else None
-        ways: dict[Kind, Callable[[dict[str, Any], Ends], Awaitable[Any]]] = {
-            Kind.AWAITED: self._awaited,
-            Kind.CALLED: self._called,
-            Kind.IN_THREAD: self._in_thread,
-            Kind.ENTERED: self._entered,
-            Kind.ENTERED_IN_THREAD: self._entered_in_thread,
+        ways: dict[FactoryKind, Callable[[dict[str, Any], ScopeEnds], Awaitable[Any]]] = {
+            FactoryKind.AWAITED: self._awaited,
+            FactoryKind.CALLED: self._called,
+            FactoryKind.IN_THREAD: self._in_thread,
+            FactoryKind.ENTERED: self._entered,
+            FactoryKind.ENTERED_IN_THREAD: self._entered_in_thread,
         }
         self.make = ways[step.kind]
 
     @property
     def is_ended(self) -> bool:
-        """Whether there is something to do at the end of its scope."""
+        """Whether something has to be done when its scope ends."""
         return self._context is not None
 
     def arguments(self, made: Mapping[Factory, Any], subject: Any) -> dict[str, Any]:
-        """What the factory is called with, where all that it needs is made."""
+        """Return what the factory is called with, out of what has been made for it."""
         if not self._takes and not self._subjects:
             return self._given
         arguments = {**self._given, **dict.fromkeys(self._subjects, subject)}
@@ -99,16 +99,16 @@ class Making:
             arguments[parameter] = made[factory]
         return arguments
 
-    async def _awaited(self, arguments: dict[str, Any], ends: Ends) -> Any:
+    async def _awaited(self, arguments: dict[str, Any], ends: ScopeEnds) -> Any:
         return await self.factory(**arguments)
 
-    async def _called(self, arguments: dict[str, Any], ends: Ends) -> Any:
+    async def _called(self, arguments: dict[str, Any], ends: ScopeEnds) -> Any:
         return self.factory(**arguments)
 
-    async def _in_thread(self, arguments: dict[str, Any], ends: Ends) -> Any:
+    async def _in_thread(self, arguments: dict[str, Any], ends: ScopeEnds) -> Any:
         return await in_thread(partial(self.factory, **arguments))
 
-    async def _entered(self, arguments: dict[str, Any], ends: Ends) -> Any:
+    async def _entered(self, arguments: dict[str, Any], ends: ScopeEnds) -> Any:
         # For the type checker.
         assert self._context is not None  # noqa: S101
         manager = self._context(**arguments)
@@ -116,25 +116,27 @@ class Making:
         ends.push(manager)
         return value
 
-    async def _entered_in_thread(self, arguments: dict[str, Any], ends: Ends) -> Any:
+    async def _entered_in_thread(self, arguments: dict[str, Any], ends: ScopeEnds) -> Any:
         inside = ExitStack()
-        # Before it is entered: a caller that is cancelled meanwhile does not see the value, and is
-        # to end it.
+        # This comes before the manager is entered. A caller that is cancelled meanwhile does not
+        # get the value, but has to end it.
         ends.push_in_thread(inside)
         return await in_thread(partial(self.enter, arguments, inside))
 
     def enter(self, arguments: dict[str, Any], inside: ExitStack) -> Any:
-        """Make it in the thread that calls this, and have *inside* end it."""
+        """Make the dependency in the thread of the caller, and have *inside* end it."""
         if self._context is None:
             value = self.factory(**arguments)
             if inspect.isawaitable(value):
                 raise TypeError(
-                    f"{name_and_place(self.factory)} has returned an awaitable: define it with async def"
+                    f"{name_and_place(self.factory)} has returned an awaitable: define it with "
+                    "async def"
                 )
             return value
         manager = self._context(**arguments)
         value = manager.__enter__()
 
+        # It returns nothing, so the manager cannot swallow the exception.
         def end(*thrown: Any) -> None:
             manager.__exit__(*thrown)
 
@@ -143,14 +145,14 @@ class Making:
 
 
 def _context_of(factory: Factory) -> Callable[..., Any]:
-    """What makes a context manager of a factory that yields, or that returns one."""
+    """Return what makes a context manager, of a factory that yields or that returns one."""
     code = code_of(factory)
     if inspect.isasyncgenfunction(code):
         return asynccontextmanager(factory)
     if inspect.isgeneratorfunction(code):
         return contextmanager(factory)
 
-    # Of a decorated one: @asynccontextmanager, or what hands a generator on.
+    # The factory is decorated, with @asynccontextmanager or by a plain wrapper around a generator.
     def context(**arguments: Any) -> Any:
         made = factory(**arguments)
         if inspect.isasyncgen(made):

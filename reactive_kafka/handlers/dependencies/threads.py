@@ -1,4 +1,8 @@
-"""Calls in threads whose end is waited for, also by a caller that is cancelled meanwhile."""
+"""Calls in threads that are waited for, even by a caller that is cancelled meanwhile.
+
+What ends a dependency has to wait for the thread that uses it. Only a second cancellation, as at
+the end of the event loop, leaves the thread behind, and then nothing is ended.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +13,26 @@ from typing import Any
 
 from anyio import CapacityLimiter
 
-from reactive_kafka.handlers.calls import as_async
+from reactive_kafka.handlers.blocking_calls import as_async
 
 
 class LeftInThreadError(asyncio.CancelledError):
-    """The caller was cancelled twice, and has left a thread behind that goes on with what it
-    has.
-    """
+    """The caller was cancelled twice, and has left a thread behind that is still running."""
 
 
 async def in_thread(function: Callable[[], Any]) -> Any:
-    """What *function* returns or raises in a thread of its own; an awaitable is awaited here.
+    """Call *function* in a thread of its own, and return what it returns.
+
+    If it returns an awaitable, that is awaited here.
 
     Cancellation:
-        It ends once the thread has come to its end, whose outcome is dropped. Where it is cancelled
-        again meanwhile, it raises LeftInThreadError at once.
+        It waits for the thread, and drops its outcome. A second cancellation meanwhile raises
+        LeftInThreadError at once.
     """
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
-    # By whom: the thread, or a caller that was cancelled before; the first one counts.
+    # Who came first: the thread, or a caller that was cancelled before the thread has begun. In the
+    # second case the function is not called at all.
     begun: dict[str, str] = {}
 
     def end() -> None:
@@ -43,7 +48,7 @@ async def in_thread(function: Callable[[], Any]) -> Any:
             try:
                 loop.call_soon_threadsafe(end)
             except RuntimeError:
-                # The loop is closed: it was left behind.
+                # The loop is closed: this thread was left behind.
                 pass
 
     try:

@@ -1,0 +1,190 @@
+"""What health, metrics and the page are told about an incoming channel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reactive_kafka.channel.channel_session import ChannelSession
+from reactive_kafka.channel.connection import CONNECTING
+from reactive_kafka.channel.status import ChannelStatus
+from reactive_kafka.channel.totals import ChannelTotals
+from reactive_kafka.commit.poison import oldest_started
+from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.config.settings import IncomingSettings
+from reactive_kafka.observe.events import ConsumersIdle
+from reactive_kafka.observe.facts import ChannelFacts, ChannelState, PartitionFacts
+from reactive_kafka.partitions.partition import Partition, is_done, lag_begins
+
+MOST_ERRORS = 3
+"""How many errors of a channel's clients are named in one reason."""
+
+
+def channel_facts(
+    settings: IncomingSettings,
+    status: ChannelStatus,
+    session: ChannelSession,
+    totals: ChannelTotals,
+    last_partitions: tuple[PartitionFacts, ...] | None,
+    now: float,
+) -> ChannelFacts:
+    """Return the facts of a channel.
+
+    Args:
+        last_partitions: The partitions that the channel had when it failed, if it has failed.
+        now: The time of the monotonic clock.
+    """
+    for tracker in session.clients.trackers():
+        # Acks are counted when the facts are read, and not at each ack.
+        session.acknowledger.count_acks(tracker)
+    state = _state(status, session, totals)
+    commits = totals.commits
+    history = totals.history
+    handlers = totals.handlers
+    partitions = partition_facts(session, now) if last_partitions is None else last_partitions
+    return ChannelFacts(
+        channel=settings.name,
+        state=state,
+        reason=status.why_failed(now),
+        on_poison=settings.on_poison,
+        failure_strategies=_failure_strategies(settings),
+        poison_limit_s=settings.unprocessed_record_max_age_s,
+        has_joined=status.has_joined,
+        paused_by=totals.pauses.reasons,
+        stopped_by=status.stopped_by,
+        limited_by=str(settings.rate_limit) if session.lanes.holds_back else None,
+        broker_error=None if status.stopped_by else _broker_error(session),
+        partitions=partitions,
+        poison=session.guard.facts(now),
+        totals=totals.bounded(one.partition for one in partitions),
+        commits=dict(commits.outcomes),
+        commit_durations=commits.durations,
+        handler_durations=handlers.durations,
+        retries=handlers.retries,
+        record_ages=totals.times.ages,
+        delivery_delays=totals.times.delays,
+        rebalances=dict(history.rebalances),
+        resets=dict(history.resets),
+        unreadable=dict(history.unreadable),
+        abandoned_handlers=history.abandoned + handlers.abandoned,
+        replays_avoided=history.replays_avoided,
+        duplicates_dropped=history.duplicates_dropped,
+        unsynced_age_s=session.hook.behind_s(),
+        metadata_dropped=commits.room.dropped,
+        warnings=tuple(filter(None, (commits.room.warning, *_warnings(settings, session, now)))),
+        not_ready=()
+        if status.stopped_by
+        else tuple(dict.fromkeys(_not_ready(session, state, now))),
+        health_enabled=settings.health_enabled,
+    )
+
+
+def _state(status: ChannelStatus, session: ChannelSession, totals: ChannelTotals) -> ChannelState:
+    if status.state != "running":
+        return status.state
+    if totals.pauses.reasons:
+        return "paused"
+    return "done" if _is_done(session) else "running"
+
+
+def _is_done(session: ChannelSession) -> bool:
+    """Return whether the channel has settled all of its ranges, and nothing waits for a retry."""
+    read = [one for client in session.clients.consumers for one in client.table]
+    return (
+        bool(read)
+        and all(map(is_done, read))
+        and not any(one.unsettled for one in session.clients.all_trackers())
+    )
+
+
+def _broker_error(session: ChannelSession) -> str | None:
+    """Return why the clients cannot use their brokers, each reason once; None: they can.
+
+    The client of delayed retries may have other brokers than the channel.
+    """
+    errors = [client.connection.broker_error for client in session.clients]
+    reasons = dict.fromkeys(error for error in errors if error)
+    if not reasons:
+        return None
+    # That another client is still connecting does not explain anything beside an error.
+    telling = [reason for reason in reasons if reason != CONNECTING][:MOST_ERRORS]
+    return "; ".join(telling or reasons)
+
+
+def _warnings(settings: IncomingSettings, session: ChannelSession, now: float) -> Iterator[str]:
+    if idle := session.clients.idle_consumers:
+        yield ConsumersIdle(channel=settings.name, idle=idle, consumers=settings.consumers).text()
+    for client in session.clients:
+        yield from client.connection.stable.warnings(now)
+
+
+def _failure_strategies(settings: IncomingSettings) -> tuple[str, ...]:
+    """Return the labels that nacks are counted by.
+
+    These are the failure strategies, and the ack mode if that is "pre" or "none".
+    """
+    names = [settings.failure_strategy, *settings.failure_routes.values()]
+    if settings.on_poison == "dead-letter-queue":
+        names.append(settings.on_poison)
+    if settings.ack in ("pre", "none"):
+        names.append(settings.ack)
+    return tuple(dict.fromkeys(names))
+
+
+def partition_facts(
+    session: ChannelSession, now: float, *, also_left: bool = False
+) -> tuple[PartitionFacts, ...]:
+    """Return the facts of the partitions that are ours.
+
+    Args:
+        also_left: Suspended partitions are among them.
+    """
+    found: list[PartitionFacts] = []
+    for client in session.clients:
+        stopped = client.fetcher.stopped(now)
+        for one in client.table:
+            tracker = one.tracker if also_left else one.live
+            if tracker is not None:
+                is_paused = (one.is_paused or one.id in stopped) and not one.is_read_out
+                found.append(_partition(session, one, tracker, now, is_paused=is_paused))
+    return tuple(found)
+
+
+def _partition(
+    session: ChannelSession, one: Partition, tracker: OffsetTracker, now: float, *, is_paused: bool
+) -> PartitionFacts:
+    oldest = oldest_started(tracker)
+    behind = lag_begins(tracker, tracker.committed, commits=session.commits)
+    return PartitionFacts(
+        partition=one.id,
+        position=tracker.position,
+        committed=tracker.committed,
+        log_end=one.end,
+        lag=None if one.end is None else max(0, one.end - behind),
+        in_flight=one.in_flight,
+        queued=one.queued,
+        oldest_unacked_s=None
+        if oldest is None
+        else max(0.0, session.guard.watch.age_s(oldest[1], now)),
+        paused=is_paused,
+        metadata_units=one.metadata.units(tracker),
+        done=is_done(one),
+    )
+
+
+def _not_ready(session: ChannelSession, state: ChannelState, now: float) -> Iterator[str]:
+    for client in session.clients:
+        yield from filter(None, (client.uncommitted.not_ready(now), client.lifeline.not_ready(now)))
+        yield from client.fetcher.failures.reasons
+        yield from client.connection.reach.not_ready
+        if client.starts.not_begun is not None and not client.starts.are_done:
+            yield client.starts.not_begun
+        if (why := client.committer.not_stored) is not None and state in (
+            "running",
+            "paused",
+            "done",
+        ):
+            yield f"the last commit was not stored: {why}"
+    yield from session.hook.not_ready()
+    yield from session.schemas.not_ready() if session.schemas is not None else ()
+    yield from session.acknowledger.not_ready
+    yield from session.workers.not_ready(now)

@@ -1,0 +1,282 @@
+"""One session of a channel: all that a start creates, and a restart creates again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import AsyncExitStack
+from typing import Any
+
+from reactive_kafka.channel.blueprint import ByIteration, ByWorkers, ChannelBlueprint
+from reactive_kafka.channel.client_roles import client_roles
+from reactive_kafka.channel.clients import ChannelClients, ChannelConsumer
+from reactive_kafka.channel.named_functions import HEADER
+from reactive_kafka.channel.positions import SessionAccess
+from reactive_kafka.channel.run_services import RunServices
+from reactive_kafka.channel.session_signals import ChannelSignals
+from reactive_kafka.channel.status import ChannelStatus
+from reactive_kafka.channel.totals import ChannelTotals
+from reactive_kafka.delivery.lanes import CappedLanes, Lanes
+from reactive_kafka.delivery.limit import LimitedCappedLanes, LimitedLanes
+from reactive_kafka.delivery.poison import PoisonGuard
+from reactive_kafka.delivery.workers import Workers, WorkerSetup, WorkerSignals
+from reactive_kafka.failure.strategies import ChannelStrategies
+from reactive_kafka.nacks.handling import FailureHandling
+from reactive_kafka.nacks.letter_writer import LetterWriter
+from reactive_kafka.observe.outages import OutageReports
+from reactive_kafka.partitions.parts import ClientParts
+from reactive_kafka.records import TopicPartition
+from reactive_kafka.tasks import Spawn
+from reactive_kafka.verdicts.acks import Acknowledger
+from reactive_kafka.verdicts.ageing import Held
+from reactive_kafka.verdicts.channel_context import ChannelContext
+
+LOOKED_AT = 100
+"""How many partitions are looked at ten times a second. A thousand would cost 5 % of a core."""
+
+
+class ChannelSession:
+    """The clients, lanes, workers and verdicts of a channel, from a start to a failure or a stop.
+
+    A restart makes all of it anew, except what is counted. What comes late from an old session
+    finds closed trackers, and cannot fail the new session.
+    """
+
+    def __init__(
+        self,
+        blueprint: ChannelBlueprint,
+        totals: ChannelTotals,
+        status: ChannelStatus,
+        *,
+        fail: Callable[[BaseException], bool],
+        exit: Callable[[BaseException], None],
+        joined: Callable[[], None],
+    ) -> None:
+        settings = blueprint.settings
+        services = blueprint.services
+        clock = services.clock
+        observer = services.observer
+        consumption = blueprint.consumption
+        self._settings = settings
+        self._clock = clock
+        # An application that iterates over the channel has the records that a handler would have.
+        self._iterates = isinstance(consumption, ByIteration)
+        self.commits = settings.commit_strategy != "ignore"
+        self._totals = totals
+        self.schemas = blueprint.reading.schemas
+        self._next_looked_at = 0
+        # The parts need each other. The set of clients and the signals come first, still empty:
+        # everything signals to the clients. The clients themselves come last: they need everything.
+        self.clients = clients = ChannelClients()
+        self.signals = signals = ChannelSignals(status, fail, exit, joined, clients.made_progress)
+        self.spawn: Spawn = services.tasks.of(signals.task_failed)
+        # Set when an application that iterates has to look again.
+        self.arrival = asyncio.Event()
+        self.lanes = self._new_lanes(consumption)
+        self.hook = blueprint.positions.make_hook(
+            SessionAccess(
+                settings=settings,
+                services=services,
+                clients=clients,
+                fail=signals.fail,
+                spawn=self.spawn,
+                count_duplicates=totals.history.dropped,
+            )
+        )
+        context = ChannelContext(
+            settings=settings,
+            clock=clock,
+            observer=observer,
+            totals=totals.totals_of,
+            spawn=self.spawn,
+            fail=signals.fail,
+            progress=signals.made_progress,
+        )
+        self.letters = LetterWriter(settings, services.connector, clock, observer, self.spawn)
+        nacks = FailureHandling(
+            context,
+            self.hook,
+            ChannelStrategies(settings),
+            self.letters,
+            # Looked up at each call. The workers are made later, because they give their failures
+            # to this object.
+            blocks_on=lambda *nack: self.workers.blocks_on(*nack),  # noqa: PLW0108
+        )
+        commits_at_ack = blueprint.strategy.commits_at_ack
+        self.acknowledger = Acknowledger(
+            context,
+            nacks,
+            self.hook,
+            request_commit=clients.request_commit if commits_at_ack else None,
+            decode_key=blueprint.reading.decode_key,
+            has_events=settings.cloud_events,
+        )
+        self.worker_signals = WorkerSignals(
+            context, self.acknowledger, signals.exit, clients.store_plans
+        )
+        self.workers = self._new_workers(consumption, services)
+        self.guard = PoisonGuard(
+            context,
+            self.workers,
+            nacks.dead_letter,
+            clients.holding,
+            lambda: clients.holding(also_left=True),
+            signals.is_over,
+            is_held_up=self._is_held_up,
+            kept=self.kept,
+        )
+        shared = ClientParts(
+            settings=settings,
+            clock=clock,
+            observer=observer,
+            spawn=self.spawn,
+            connector=services.connector,
+            outages=OutageReports(settings.name, observer),
+            reader=self.hook.reader(blueprint.connector or services.connector),
+            acknowledger=self.acknowledger,
+            lanes=self.lanes,
+            workers=self.workers,
+            arrival=self.arrival,
+            commits=totals.commits,
+            history=totals.history,
+            resume=totals.resume,
+            times=totals.times,
+            held_back=self._held_back,
+            received=totals.received,
+            keeps_plans=isinstance(consumption, ByWorkers) and consumption.keeps_plans,
+            hook=self.hook,
+            holds=self.guard.begin,
+        )
+        for role in client_roles(settings, blueprint.strategy, blueprint.hooks):
+            clients.append(ChannelConsumer(role, shared, signals))
+
+    def _new_lanes(self, consumption: ByWorkers | ByIteration) -> Lanes:
+        settings = self._settings
+        limit = self._totals.limit
+        key_of = None
+        keeps_plans = False
+        if isinstance(consumption, ByWorkers):
+            key_of = consumption.key_of
+            keeps_plans = consumption.keeps_plans
+        arguments: Any = {
+            "shared": settings.ordering == "unordered",
+            "key_of": key_of,
+            "pauses": self._totals.pauses,
+            # A record's own key and its headers can always be read. A function of users may fail.
+            "keys_are_total": settings.key is None or settings.key.startswith(HEADER),
+        }
+        most = None if keeps_plans else settings.concurrency_per_partition
+        if most is not None:
+            arguments["most"] = most
+        if limit is None:
+            return Lanes(**arguments) if most is None else CappedLanes(**arguments)
+        limited: Any = (limit, self._clock, self._may_start)
+        if most is None:
+            return LimitedLanes(*limited, **arguments)
+        return LimitedCappedLanes(*limited, **arguments)
+
+    def _may_start(self) -> None:
+        self.workers.work_is_there()
+        self.arrival.set()
+
+    def _new_workers(self, consumption: ByWorkers | ByIteration, services: RunServices) -> Workers:
+        if isinstance(consumption, ByIteration):
+            return Workers()
+        setup = WorkerSetup(
+            self._settings,
+            self.lanes,
+            self._clock,
+            self.spawn,
+            self.hook,
+            self._totals.handlers,
+            services.tasks.is_ending,
+            trackers=self.clients.holding,
+        )
+        return consumption.make(self.worker_signals, setup)
+
+    def _is_held_up(self) -> bool:
+        """Return whether the channel waits for its brokers, or a handler for those that it uses."""
+        if self.workers.waits_for_outage:
+            return True
+        now = self._clock.monotonic()
+        return any(
+            client.connection.broker_error is not None or client.lifeline.not_ready(now) is not None
+            for client in self.clients
+        )
+
+    def kept(self) -> Iterable[Held]:
+        """Return the records that the application keeps without a verdict, by partition."""
+        if self._iterates:
+            return ((tracker, tracker.open_at_handlers()) for tracker in self.clients.holding())
+        return self.workers.left_unsettled()
+
+    def start(self) -> None:
+        """Start all tasks. They connect, and keep trying while no broker answers."""
+        self.letters.start()
+        for client in self.clients:
+            client.start(after=self.letters.prepared if client.is_for_retries else None)
+        if self.guard.is_wanted:
+            self.spawn(self.guard.run, f"poison watch of {self._settings.name}")
+
+    def stop_retrying(self) -> None:
+        """End waits between attempts, and wake an application that iterates."""
+        self.workers.stop_retrying()
+        self.arrival.set()
+
+    async def leave(self) -> None:
+        """Leave the groups and close. Verdicts that come later are refused."""
+        if self._settings.assign:
+            left = [one for client in self.clients.consumers for one in client.table.all_trackers()]
+            self._totals.resume.update({one.partition: one.outside_plans(one.safe) for one in left})
+        # The stack takes every step, whatever the others raise, the last one pushed first.
+        async with AsyncExitStack() as steps:
+            steps.callback(self.arrival.set)
+            steps.callback(self.guard.end)
+            steps.callback(self.workers.close)
+            steps.callback(self.lanes.close)
+            steps.callback(self.acknowledger.skips.tell)
+            steps.push_async_callback(self.letters.stop)
+            await self.clients.close()
+
+    def no_more_to_come(self) -> None:
+        """Note that everything that is wanted has been read, so batches do not wait to fill."""
+        if not self.lanes.is_at_end:
+            self.lanes.is_at_end = True
+            self.workers.work_is_there()
+
+    def hold(self) -> None:
+        """Let no record be taken any more, without an event: this is the copy in a forked child."""
+        self._totals.pauses.pause("this is a forked child")
+        self._look_at_pauses()
+
+    def pauses_changed(self) -> None:
+        """Take and fetch records as the channel's pauses allow now."""
+        self._look_at_pauses()
+        self.clients.made_progress()
+        self.workers.work_is_there()
+        self.workers.resumed()
+        self.arrival.set()
+
+    def _look_at_pauses(self) -> None:
+        for client in self.clients:
+            self.lanes.look_at_pauses([one.lane for one in client.table if one.lane is not None])
+
+    def look(self) -> None:
+        """Drop settled records from the windows and record their latency; at most 100 partitions.
+
+        If there are more, the next call continues with the others.
+        """
+        trackers = [] if self.guard.is_resting else self.clients.holding()
+        first = self._next_looked_at if self._next_looked_at < len(trackers) else 0
+        self._next_looked_at = first + LOOKED_AT
+        for tracker in trackers[first : self._next_looked_at]:
+            tracker.compact()
+
+    def _held_back(self) -> set[TopicPartition]:
+        held_back = set(self.guard.held_back())
+        pauses = self._totals.pauses
+        if pauses:
+            held_back.update(
+                one.partition for one in self.clients.trackers() if pauses.has(one.partition)
+            )
+        return held_back

@@ -1,0 +1,208 @@
+"""Hands the values of a memory channel to its handlers, as a channel of Kafka its records."""
+
+from __future__ import annotations
+
+from asyncio import Future
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+from reactive_kafka.channel.blueprint import MakeWorkers
+from reactive_kafka.channel.run_services import RunServices
+from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.config.settings import IncomingSettings
+from reactive_kafka.delivery.current import Place
+from reactive_kafka.delivery.lanes import Lanes
+from reactive_kafka.delivery.workers import WorkerSetup, WorkerSignals
+from reactive_kafka.errors import EncodeError
+from reactive_kafka.failure.strategies import retry_topic_for
+from reactive_kafka.observe.events import RecordHandedBack
+from reactive_kafka.observe.facts import PartitionTotals
+from reactive_kafka.outgoing.memory import LeftError, MemoryRecord, MemoryTarget
+from reactive_kafka.records import Record, TopicPartition
+from reactive_kafka.verdicts.acks import Acknowledger, verdicts_of
+from reactive_kafka.verdicts.batch import Batch
+from reactive_kafka.verdicts.channel_context import ChannelContext
+from reactive_kafka.verdicts.delivery import Delivery, failure_of
+from reactive_kafka.verdicts.delivery_hook import Call, NoHook
+from reactive_kafka.verdicts.message import Message
+from reactive_kafka.verdicts.value_origins import ValueOrigin
+
+
+class MemoryChannel:
+    """Has the values of a memory channel handled, one after the other.
+
+    Args:
+        target: Where the values come from. It is told each verdict.
+        make: Makes workers that settle each record by itself when its handler has returned, and
+            not several at once: the sender waits for each ack.
+    """
+
+    def __init__(
+        self,
+        settings: IncomingSettings,
+        target: MemoryTarget,
+        services: RunServices,
+        make: MakeWorkers,
+    ) -> None:
+        self._target = target
+        self._clock = clock = services.clock
+        self._exit = services.exit
+        self._tracker = _Tracker(TopicPartition(settings.name, 0), target.settled)
+        self._lanes = Lanes(shared=False)
+        self._lane = self._lanes.new(self._tracker)
+        totals = PartitionTotals()
+        hook = NoHook(settings.name)
+        spawn = services.tasks.of(target.fail)
+        channel = ChannelContext(
+            settings=settings,
+            clock=clock,
+            observer=services.observer,
+            totals=lambda _: totals,
+            spawn=spawn,
+            fail=self._fail,
+            progress=lambda: None,
+        )
+        acknowledger = Acknowledger(channel, _HandsBack(channel, target), hook)
+        acknowledger.begins(self._tracker, settings.name)
+        signals = WorkerSignals(channel, acknowledger, self._end, _plans_nothing)
+        setup = WorkerSetup(
+            settings,
+            self._lanes,
+            clock,
+            spawn,
+            hook,
+            is_ending=services.tasks.is_ending,
+            around=self._around,
+            roots=_roots,
+        )
+        self._workers = make(signals, setup)
+        target.handled_by(self._take, self._stop_taking)
+
+    def _around(self, call: Call) -> Call:
+        """Return a call during which the records that the values were made of grow older.
+
+        Otherwise these records would age while their values wait here.
+        """
+
+        async def called(given: Message[Any] | Batch[Any]) -> Any:
+            messages = given if isinstance(given, Batch) else (given,)
+            origins = [origin for message in messages for origin in _origins(message)]
+            now = self._clock.monotonic()
+            for origin in origins:
+                origin.begin(now)
+            try:
+                return await call(given)
+            finally:
+                now = self._clock.monotonic()
+                for origin in origins:
+                    origin.end(now)
+
+        return called
+
+    def _take(self, value: MemoryRecord) -> None:
+        offset = value.offset
+        index = self._tracker.deliver(range(offset, offset + 1), offset + 1)
+        self._lanes.add(self._lane, (value,), index, self._clock.monotonic())
+        self._workers.work_is_there()
+
+    def _stop_taking(self) -> None:
+        self._lane.change("drop")
+        self._tracker.close()
+        self._workers.close()
+
+    def _fail(self, error: BaseException) -> bool:
+        self._target.fail(error)
+        return True
+
+    def _end(self, reason: BaseException) -> None:
+        """End the process, because a handler asked for it. No value behind its own is handled."""
+        self._target.leave(reason)
+        self._exit(reason)
+
+
+def _origins(delivery: Delivery) -> list[ValueOrigin]:
+    return cast(MemoryRecord, delivery.record).origins
+
+
+def _roots(delivery: Delivery) -> Iterable[Place]:
+    return [origin.place for origin in _origins(delivery)]
+
+
+class _Tracker(OffsetTracker):
+    """Reports each ack at once. The sender waits for it, and there is no commit to come."""
+
+    __slots__ = ("_acked",)
+
+    def __init__(self, partition: TopicPartition, acked: Callable[[int], None]) -> None:
+        super().__init__(partition, 0)
+        self._acked = acked
+
+    def settle(self, index: int) -> bool:
+        if not super().settle(index):
+            return False
+        # Values are numbered from 0 as they arrive, so the offset is the index.
+        self._acked(index)
+        return True
+
+    def settle_range(self, start: int, stop: int) -> int:
+        return sum(self.settle(index) for index in range(start, stop))
+
+
+class _HandsBack:
+    """Hands a nacked value back to whoever has sent it; the sender's failure strategy decides.
+
+    A memory channel has no failure strategy, no failed writes, and no delayed retries.
+    """
+
+    not_ready = ()
+
+    def __init__(self, channel: ChannelContext, target: MemoryTarget) -> None:
+        self._channel = channel
+        self._target = target
+
+    def nack(
+        self, delivery: Delivery, reason: BaseException, record: Record | None = None
+    ) -> Future[bool]:
+        if not isinstance(reason, BaseException):
+            raise TypeError(f"nack() takes an exception, not {type(reason).__name__}")
+        if record is not None:
+            raise EncodeError(
+                f"channel {self._channel.settings.name!r}: a nack goes back to the sender, "
+                "which has no use for record="
+            )
+        futures = verdicts_of(delivery.tracker).channel.futures
+        if not futures.is_here:
+            return futures.from_thread(lambda: self._hand_back(delivery, reason))
+        return self._hand_back(delivery, reason)
+
+    def retry_later(self, delivery: Delivery, delay: float | str) -> Future[bool]:
+        retry_topic_for(self._channel.settings.name, delay, ())
+        raise AssertionError("a channel without retry topics has one")
+
+    def failed(self, delivery: Delivery, reason: BaseException) -> Future[bool]:
+        if delivery.tracker.is_closed or delivery.tracker.is_open(delivery.index):
+            return self._hand_back(delivery, reason)
+        acknowledger = verdicts_of(delivery.tracker).channel
+        acknowledger.report_late_failure(delivery, reason)
+        return acknowledger.futures.no
+
+    def left(self, delivery: Delivery, why: BaseException) -> None:
+        if delivery.tracker.nack(delivery.index):
+            self._target.settled(delivery.index, why)
+
+    def _hand_back(self, delivery: Delivery, reason: BaseException) -> Future[bool]:
+        tracker = delivery.tracker
+        index = delivery.index
+        futures = verdicts_of(tracker).channel.futures
+        if not tracker.nack(index):
+            return futures.no
+        tracker.settle_nacked(index)
+        if not isinstance(reason, LeftError):
+            about = failure_of(self._channel.settings.name, delivery, reason)
+            self._channel.observer.on(RecordHandedBack(**about))
+        self._target.settled(index, reason)
+        return futures.yes
+
+
+async def _plans_nothing(*_: object) -> bool:
+    return True

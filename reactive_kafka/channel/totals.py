@@ -1,0 +1,62 @@
+"""What a channel counts, and what it keeps through its restarts. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from reactive_kafka.delivery.ages import RecordTimes
+from reactive_kafka.delivery.lanes import Pauses
+from reactive_kafka.delivery.limit import Bucket
+from reactive_kafka.delivery.workers import HandlerTotals
+from reactive_kafka.observe.facts import PartitionTotals
+from reactive_kafka.partitions.parts import AssignmentFacts, CommitFacts
+from reactive_kafka.records import TopicPartition
+
+MOST_LEFT = 10_000
+"""How many partitions are counted one by one after they were taken from us. A pattern's topics may
+come and go for ever, so there is a bound.
+"""
+OTHERS = TopicPartition("(others)", -1)
+"""Stands for the partitions beyond that number. No topic can have this name."""
+
+
+@dataclass(slots=True)
+class ChannelTotals:
+    """What a channel counts, and what it keeps, through all of its sessions."""
+
+    totals: defaultdict[TopicPartition, PartitionTotals] = field(
+        default_factory=lambda: defaultdict(PartitionTotals)
+    )
+    commits: CommitFacts = field(default_factory=CommitFacts)
+    history: AssignmentFacts = field(default_factory=AssignmentFacts)
+    # Where the last session ended, in partitions that no group assigns. The next session continues
+    # there. At the start that the settings choose it would skip records that were not settled.
+    resume: dict[TopicPartition, int] = field(default_factory=dict)
+    pauses: Pauses = field(default_factory=Pauses)
+    handlers: HandlerTotals = field(default_factory=HandlerTotals)
+    # None: the channel has no rate_limit.
+    limit: Bucket | None = None
+    times: RecordTimes = field(default_factory=RecordTimes)
+
+    def totals_of(self, partition: TopicPartition) -> PartitionTotals:
+        return self.totals[partition]
+
+    def received(self, partition: TopicPartition, records: int) -> None:
+        self.totals_of(partition).received += records
+
+    def bounded(
+        self, assigned: Iterable[TopicPartition], most_left: int = MOST_LEFT
+    ) -> dict[TopicPartition, PartitionTotals]:
+        """Return the totals by partition.
+
+        Of the partitions that are not assigned, the oldest are counted together if there are more
+        than *most_left*.
+        """
+        if len(self.totals) > most_left:
+            kept = {*assigned, OTHERS}
+            unassigned = [partition for partition in self.totals if partition not in kept]
+            for partition in unassigned[: max(0, len(unassigned) - most_left)]:
+                self.totals[OTHERS].add(self.totals.pop(partition))
+        return dict(self.totals)

@@ -1,0 +1,1 @@
+"""Settings and declarations become a plan of each channel, or problems."""

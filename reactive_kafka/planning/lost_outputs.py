@@ -1,0 +1,34 @@
+"""Warns of handlers whose outputs may be lost: they are sent after a transaction has settled the
+record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reactive_kafka.handlers.signature import name_and_place
+from reactive_kafka.planning.method_calls import calls_method
+from reactive_kafka.planning.plans import IncomingPlan
+
+
+def may_lose_outputs(plan: IncomingPlan) -> Iterator[str]:
+    """Yield a warning for each handler that opens a transaction of the checkpoint store and sends.
+
+    The rows and the position are stored when the block ends, and the output is sent after that. A
+    crash in between loses the output, and so does an output that cannot be written.
+    """
+    settings = plan.settings
+    if settings.commit_strategy != "checkpoint" or settings.checkpoint is None:
+        return
+    for handler_plan in plan.handlers:
+        function = handler_plan.handler.function
+        if handler_plan.outgoing and calls_method(function, "transaction"):
+            where = settings.place("commit_strategy", settings.commit_strategy)
+            names = ", ".join(f"@app.outgoing({name!r})" for name in handler_plan.outgoing)
+            yield (
+                f"{where}, with {names} of {name_and_place(function)}: transaction() stores the "
+                "rows and the position before the output is sent, so that a crash, or an output "
+                "that cannot be written, loses it; write the output to a table in the "
+                "transaction, and send it from there (an outbox: docs/checkpoints.md); an outbox "
+                "of our own comes later"
+            )

@@ -1,0 +1,108 @@
+"""Plans a memory channel, and checks that memory channels are fed, handled, and in no circle.
+
+No I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, NamedTuple
+
+from reactive_kafka.channel.blueprint import RecordReading
+from reactive_kafka.config.settings import MemorySettings, OutgoingSettings
+from reactive_kafka.formats import checker_for, refused_tombstone
+from reactive_kafka.planning.channel_handlers import ChannelHandler, in_order, names_of
+from reactive_kafka.planning.handler_plans import handler_plans
+from reactive_kafka.planning.handler_settings import settings_with_handlers
+from reactive_kafka.planning.plans import MemoryPlan
+from reactive_kafka.planning.problems import ProblemReport
+from reactive_kafka.planning.sharing import shared_payload
+from reactive_kafka.planning.transaction_rules import transactional_outputs_of_memory
+
+
+def plan_memory(
+    handlers: Sequence[ChannelHandler],
+    memory: MemorySettings,
+    outgoing: Mapping[str, OutgoingSettings],
+) -> MemoryPlan:
+    """Plan one memory channel that has handlers. Its values come as objects and are only checked.
+
+    Raises:
+        ConfigError: All problems of the channel.
+    """
+    report = ProblemReport()
+    configured = memory.as_incoming
+    in_turn = in_order(handlers, configured)
+    payload = shared_payload(in_turn, None, are_objects=True)
+    settings = settings_with_handlers(in_turn, configured, report)
+    names = names_of(in_turn, settings)
+    # Where each handler reads its own payload, the channel itself checks nothing.
+    payload_type = Any if payload.is_read_by_each else payload.payload_type
+
+    def own_reading(handler: ChannelHandler) -> RecordReading:
+        return _checking(handler.who, handler.payload_type, report)
+
+    plan = MemoryPlan(
+        settings,
+        _checking(names, payload_type, report),
+        handler_plans(in_turn, payload, configured.retry, own_reading),
+    )
+    for handler in handlers:
+        report.add(*transactional_outputs_of_memory(handler, outgoing))
+    report.raise_if_any()
+    return plan
+
+
+def _checking(who: str, payload_type: Any, report: ProblemReport) -> RecordReading:
+    check = report.attempt(who, checker_for, payload_type)
+    refusal = refused_tombstone(payload_type) if check is None else None
+    return RecordReading(decode=check, refusal=refusal, payload_type=payload_type)
+
+
+class MemoryUse(NamedTuple):
+    """The channels that one function is decorated with."""
+
+    takes: tuple[str, ...]
+    sends: tuple[str, ...]
+
+
+def memory_problems(
+    memory: Mapping[str, MemorySettings], uses: Sequence[MemoryUse], emitters: Collection[str]
+) -> Iterator[str]:
+    """Yield what keeps memory channels from working.
+
+    Args:
+        emitters: The channels that the application sends to with ``app.emitter()``.
+    """
+    fed = {name for use in uses for name in use.sends}.union(emitters)
+    taken = {name for use in uses for name in use.takes}
+    for name, settings in memory.items():
+        if name not in fed:
+            yield (
+                f"{settings.place}: nobody feeds it: it needs an @app.outgoing({name!r}) or "
+                f"app.emitter({name!r})"
+            )
+        if name not in taken:
+            yield (
+                f"{settings.place}: nobody handles what goes in: it needs an "
+                f"@app.incoming({name!r})"
+            )
+    if circle := _circle(memory, uses):
+        way = " -> ".join(f"[memory.{name}]" for name in circle)
+        yield f"{memory[circle[0]].place}: {way} is a circle: each ack would wait for itself"
+
+
+def _circle(memory: Collection[str], uses: Sequence[MemoryUse]) -> Sequence[str]:
+    """Return the channels on a way from one of them back to it. Empty: there is no such way."""
+    sorter: TopologicalSorter[str] = TopologicalSorter()
+    for use in uses:
+        takes = [name for name in use.takes if name in memory]
+        for name in use.sends:
+            if name in memory:
+                sorter.add(name, *takes)
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return ()

@@ -1,0 +1,172 @@
+"""Makes the workers of a channel with handlers: its calls, what is around them, where results go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import Context
+from dataclasses import dataclass, replace
+from functools import partial
+from math import inf
+
+from anyio import CapacityLimiter
+
+from reactive_kafka.channel.blueprint import MakeWorkers
+from reactive_kafka.delivery.attempts import BatchDispatcher
+from reactive_kafka.delivery.calls import Invocation
+from reactive_kafka.delivery.records import Dispatcher
+from reactive_kafka.delivery.several import (
+    Branch,
+    BroadcastDispatcher,
+    ChoosingDispatcher,
+    FilteringBatches,
+)
+from reactive_kafka.delivery.skipping import Skipping
+from reactive_kafka.delivery.workers import Workers, WorkerSetup, WorkerSignals
+from reactive_kafka.handlers.blocking_calls import as_async
+from reactive_kafka.handlers.dependencies.filling import Dependencies
+from reactive_kafka.handlers.middleware import around_send, generating, in_middleware, takes_message
+from reactive_kafka.handlers.signature import Shape
+from reactive_kafka.outgoing.handler_outputs import Outputs, TransactionalOutputs
+from reactive_kafka.outgoing.memory import Target
+from reactive_kafka.outgoing.transactions.exactly_once import ExactlyOnce
+from reactive_kafka.planning.plans import HandlerPlan, IncomingPlan, MemoryPlan, is_chosen
+from reactive_kafka.tracing.call_spans import CallSpans
+from reactive_kafka.verdicts.delivery_hook import Call
+from reactive_kafka.verdicts.unawaited import checking
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandlerSurroundings:
+    """What the handlers of one run share."""
+
+    dependencies: Dependencies
+    # Name of an outgoing channel -> the channel.
+    target: Callable[[str], Target]
+    # Handlers run in it. A worker's task would otherwise inherit the context of whoever wakes it:
+    # of a handler that resumes a channel, or that acks what another handler waits for.
+    context: Context
+    # The application has emitters: calls raise if a send was not awaited.
+    has_emitters: bool
+
+
+def handler_workers(
+    plan: IncomingPlan | MemoryPlan,
+    surroundings: HandlerSurroundings,
+    skipping: Skipping,
+    *,
+    awaits_commits: bool,
+    spans: CallSpans | None,
+) -> MakeWorkers:
+    """Return what makes the workers of a channel with handlers, for each of its sessions.
+
+    Args:
+        awaits_commits: Each record is settled by itself when its handler has returned.
+        spans: Makes a span of each call. None: there are no spans.
+    """
+    handlers = [
+        replace(each, handler=surroundings.dependencies.fill(each.handler))
+        for each in plan.handlers
+    ]
+    reading = plan.reading
+    common = Invocation(
+        call=_call_of(handlers[0], surroundings),
+        decode=reading.decode,
+        decode_record=reading.decode_record,
+        wants_message=False,
+        ack=plan.settings.ack,
+        refusal=reading.refusal,
+        decodes_keys=reading.decode_key is not None,
+        is_blocking=not all(each.handler.is_async for each in plan.handlers),
+        leaves_threads=not all(each.handler.is_async for each in handlers),
+        around=None if spans is None else spans.around,
+        awaits_commits=awaits_commits,
+    )
+    invocations = [_invocation(common, each, surroundings) for each in handlers]
+    is_batch = handlers[0].handler.shape is Shape.BATCH
+    chooses = is_chosen(plan.handlers) or skipping.is_needed
+
+    def make(signals: WorkerSignals, setup: WorkerSetup) -> Workers:
+        setup = replace(setup, context=surroundings.context)
+        made = [invocation(setup) for invocation in invocations]
+        # Where the only handler takes every record, nothing is asked for each record.
+        if not chooses and is_batch:
+            return BatchDispatcher(setup, made[0], signals)
+        if not chooses:
+            return Dispatcher(setup, made[0], signals)
+        if is_batch:
+            return FilteringBatches(setup, made[0], signals, skipping)
+        branches = [
+            Branch(invocation, each.retry, each.when, each.payload_types, each.read)
+            for invocation, each in zip(made, handlers, strict=True)
+        ]
+        if plan.is_broadcast:
+            return BroadcastDispatcher(setup, branches, signals, skipping)
+        return ChoosingDispatcher(setup, branches, signals, skipping)
+
+    return make
+
+
+def _invocation(
+    common: Invocation, plan: HandlerPlan, surroundings: HandlerSurroundings
+) -> Callable[[WorkerSetup], Invocation]:
+    """Return what makes the calls of one handler, for each of the channel's sessions."""
+    handler = plan.handler
+    targets = [surroundings.target(name) for name in plan.outgoing]
+    around = around_send(plan.send_middleware)
+    outputs = None
+    if targets:
+        outputs = Outputs(
+            targets,
+            settles=common.ack == "post",
+            yields=handler.yields,
+            around=around,
+            returns=handler.returns,
+        )
+    make_transactional = partial(
+        TransactionalOutputs,
+        targets,
+        yields=handler.yields,
+        around=around,
+        returns=handler.returns,
+    )
+    invocation = replace(
+        common,
+        call=_call_of(plan, surroundings),
+        wants_message=takes_message(handler, plan.middleware),
+        emit=outputs,
+    )
+
+    def make(setup: WorkerSetup) -> Invocation:
+        made = replace(invocation, around=_both(setup.around, invocation.around))
+        # Transactions belong to a session, as its partitions do.
+        if targets and isinstance(setup.hook, ExactlyOnce):
+            return replace(made, emit=make_transactional(transactions=setup.hook))
+        return made
+
+    return make
+
+
+def _both(
+    outer: Callable[[Call], Call] | None, inner: Callable[[Call], Call] | None
+) -> Callable[[Call], Call] | None:
+    """Return what puts *outer* around what *inner* puts around a call; either may be missing."""
+    if outer is None or inner is None:
+        return outer or inner
+    return lambda call: outer(inner(call))
+
+
+def _call_of(plan: HandlerPlan, surroundings: HandlerSurroundings) -> Call:
+    """Return the call of a handler, with its middleware around it."""
+    handler = plan.handler
+    has_emitters = surroundings.has_emitters
+    if handler.yields:
+        return generating(handler, plan.middleware, has_emitters=has_emitters)
+    function = handler.function
+    if not handler.is_async:
+        # The workers are the limit of calls in threads. With a limit on the threads, one that never
+        # returns would keep a place from other channels.
+        function = as_async(handler.function, CapacityLimiter(inf))
+    call = in_middleware(handler, plan.middleware, function)
+    if not has_emitters:
+        return call
+    return checking(call, f"handler {handler.name}", in_thread=not handler.is_async)
