@@ -10,29 +10,29 @@ from dataclasses import replace
 
 import anyio
 
+from reactive_kafka.assignment.assignment import Assignment
+from reactive_kafka.assignment.client_parts import ClientParts
+from reactive_kafka.assignment.deadlines import without_group
+from reactive_kafka.assignment.lifeline import Lifeline
+from reactive_kafka.assignment.position_lookup import PositionLookup
 from reactive_kafka.broker.client import Consumer
 from reactive_kafka.broker.transactional import TransactionId
 from reactive_kafka.channel.caught_up import CatchUp
 from reactive_kafka.channel.connection import Connection
 from reactive_kafka.channel.signals import ChannelSignals, ClientSignals
 from reactive_kafka.channel.spec import Role, is_exact, starts_of
+from reactive_kafka.commit.committer import Committer
+from reactive_kafka.commit.engine import CommitEngine
 from reactive_kafka.commit.every import every_of
-from reactive_kafka.commit.metadata.pending import MetadataPolicy, PendingCommit
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.commit.uncommitted import UncommittedBound
 from reactive_kafka.errors import TransientBrokerError
-from reactive_kafka.partitions.assignment import Assignment
-from reactive_kafka.partitions.committer import Committer
-from reactive_kafka.partitions.deadlines import without_group
-from reactive_kafka.partitions.engine import CommitEngine
-from reactive_kafka.partitions.fetcher import Fetcher
-from reactive_kafka.partitions.lifeline import Lifeline
-from reactive_kafka.partitions.locate import StartPositions
-from reactive_kafka.partitions.owned import OwnedPartitions
-from reactive_kafka.partitions.parts import ClientParts
+from reactive_kafka.fetching.fetcher import Fetcher
+from reactive_kafka.partitions.client_partitions import ClientPartitions
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.tasks import each
+from reactive_kafka.tracking.metadata.pending import MetadataPolicy, PendingCommit
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.hook import NoHook
 from reactive_kafka.verdicts.partition import verdicts_of
 
@@ -88,10 +88,10 @@ class ChannelConsumer:
             refused=self.engine.refused_unstored,
             is_strict=settings.max_uncommitted is not None,
         )
-        self.owned = OwnedPartitions(
+        self.owned = ClientPartitions(
             role.name, self.table, parts.lanes, parts.acknowledger, parts.workers.abandon
         )
-        self.starts = StartPositions(
+        self.starts = PositionLookup(
             parts,
             self.owned,
             self.committer,

@@ -8,21 +8,21 @@ import asyncio
 from collections.abc import Callable, Mapping
 from math import inf
 
+from reactive_kafka.assignment.assignment import Assignment
+from reactive_kafka.assignment.client_parts import ClientParts
+from reactive_kafka.assignment.lifeline import Lifeline
+from reactive_kafka.assignment.position_lookup import PositionLookup
 from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.client import Consumer
 from reactive_kafka.channel.reach import Reach
 from reactive_kafka.channel.signals import ClientSignals
 from reactive_kafka.channel.stable import StableOffsets
+from reactive_kafka.commit.committer import Committer
 from reactive_kafka.config.checks import GroupTimes
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import BrokerError, FatalBrokerError, FencedError
-from reactive_kafka.partitions.assignment import Assignment
-from reactive_kafka.partitions.budget import NOTHING, Asked
-from reactive_kafka.partitions.committer import Committer
-from reactive_kafka.partitions.fetcher import Fetcher
-from reactive_kafka.partitions.lifeline import Lifeline
-from reactive_kafka.partitions.locate import StartPositions
-from reactive_kafka.partitions.parts import ClientParts
+from reactive_kafka.fetching.budget import EMPTY_POLL, PollRequest
+from reactive_kafka.fetching.fetcher import Fetcher
 from reactive_kafka.tasks import Handle, ends_with_others, is_set_within
 
 POLL_S = 0.5
@@ -68,7 +68,7 @@ class Connection:
         name: str,
         parts: ClientParts,
         assignment: Assignment,
-        starts: StartPositions,
+        starts: PositionLookup,
         committer: Committer,
         fetcher: Fetcher,
         lifeline: Lifeline,
@@ -240,7 +240,7 @@ class Connection:
         if not self._starts.are_done:
             await self._starts.find()
             self._fetcher.room.look_again()
-        asked = self._fetcher.asks(consumer) if self._signals.is_taking() else NOTHING
+        asked = self._fetcher.asks(consumer) if self._signals.is_taking() else EMPTY_POLL
         poll = await consumer.poll(asked.budgets, self._wait_s(asked), asked.most)
         self._is_idle = not poll.chunks and not poll.errors
         self._fetcher.take(poll)
@@ -252,7 +252,7 @@ class Connection:
             if (fatal := await self._fetcher.failures.cannot_read(partition, error)) is not None:
                 self._signals.fail(fatal)
 
-    def _wait_s(self, asked: Asked) -> float:
+    def _wait_s(self, asked: PollRequest) -> float:
         """How long a poll may wait for records."""
         if asked.again_s is not None:
             return asked.again_s

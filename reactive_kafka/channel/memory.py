@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from reactive_kafka.channel.spec import MakeWorkers, RunServices
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.delivery.current import Place
 from reactive_kafka.delivery.lanes import Lanes
@@ -19,6 +18,7 @@ from reactive_kafka.observe.events import RecordHandedBack
 from reactive_kafka.observe.facts import PartitionTotals
 from reactive_kafka.outgoing.memory import LeftError, MemoryRecord, MemoryTarget
 from reactive_kafka.records import Record, TopicPartition
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.acknowledge import Acknowledger
 from reactive_kafka.verdicts.ageing import Origin
 from reactive_kafka.verdicts.batch import Batch

@@ -13,13 +13,13 @@ from reactive_kafka.broker.client import Consumer
 from reactive_kafka.channel.clients import ChannelClients, ChannelConsumer
 from reactive_kafka.channel.functions import MetadataReader
 from reactive_kafka.channel.lifecycle import ChannelLifecycle
-from reactive_kafka.commit.metadata.codec import decode
-from reactive_kafka.commit.metadata.user import check_metadata
 from reactive_kafka.errors import BrokerError, NotOwnerError, TransientBrokerError
 from reactive_kafka.partitions.partition import lag_begins
-from reactive_kafka.partitions.start import Where, check_where
+from reactive_kafka.partitions.start_choice import Where, check_where
 from reactive_kafka.records import PartitionLike, TopicPartition, as_partition
 from reactive_kafka.tasks import HomeLoop
+from reactive_kafka.tracking.metadata.codec import decode
+from reactive_kafka.tracking.metadata.user import check_metadata
 from reactive_kafka.verdicts.message import Message
 from reactive_kafka.verdicts.partition import verdicts_of
 

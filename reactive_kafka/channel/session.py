@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AsyncExitStack
 from typing import Any
 
+from reactive_kafka.assignment.client_parts import ClientParts
 from reactive_kafka.channel.clients import ChannelClients, ChannelConsumer
 from reactive_kafka.channel.connection import CONNECTING
 from reactive_kafka.channel.functions import HEADER
@@ -17,8 +18,6 @@ from reactive_kafka.channel.spec import ChannelSpec, ChannelTotals, roles
 from reactive_kafka.channel.status import ChannelStatus
 from reactive_kafka.checkpoint.hook import CheckpointHook
 from reactive_kafka.checkpoint.rows import CheckpointRows
-from reactive_kafka.commit.poison import oldest_started
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.delivery.lanes import CappedLanes, Lanes
 from reactive_kafka.delivery.limit import LimitedCappedLanes, LimitedLanes
@@ -30,9 +29,10 @@ from reactive_kafka.observe.outages import OutageReports
 from reactive_kafka.outgoing.exactly_once import ExactlyOnce
 from reactive_kafka.outgoing.letters import Failures
 from reactive_kafka.partitions.partition import Partition, is_done, lag_begins
-from reactive_kafka.partitions.parts import ClientParts
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import Spawn
+from reactive_kafka.tracking.poison import oldest_started
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.acknowledge import Acknowledger
 from reactive_kafka.verdicts.ageing import Held
 from reactive_kafka.verdicts.hook import DeliveryHook, NoHook, SharedHook

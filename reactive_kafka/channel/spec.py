@@ -9,11 +9,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from reactive_kafka.assignment.history import AssignmentHistory
+from reactive_kafka.assignment.rebalance_hooks import RebalanceHooks
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.checkpoint.states import Codec
 from reactive_kafka.checkpoint.store import CheckpointStore
 from reactive_kafka.clock import Clock
-from reactive_kafka.commit.strategy import CommitStrategy, Throttled
+from reactive_kafka.commit.outcomes import CommitOutcomes
+from reactive_kafka.commit.strategy import CommitStrategy, ThrottledCommits
 from reactive_kafka.config.incoming_values import AssignedPartition
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.config.tables import DelayedRetrySettings
@@ -28,9 +31,7 @@ from reactive_kafka.formats import Schemas
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.observe.facts import PartitionTotals
 from reactive_kafka.outgoing.transactions import TransactionalProducers
-from reactive_kafka.partitions.hooks import Hooks
-from reactive_kafka.partitions.partition import Choice
-from reactive_kafka.partitions.parts import AssignmentFacts, CommitFacts
+from reactive_kafka.partitions.start_choice import StartChoice
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.tasks import Tasks
 
@@ -69,7 +70,7 @@ class ChannelSpec:
     settings: IncomingSettings
     strategy: CommitStrategy
     services: RunServices
-    hooks: Hooks = field(default_factory=Hooks)
+    hooks: RebalanceHooks = field(default_factory=RebalanceHooks)
     # Of each session; None: the application iterates over the channel.
     make_workers: MakeWorkers | None = None
     checkpoint: CheckpointSpec | None = None
@@ -109,8 +110,8 @@ class ChannelTotals:
     totals: defaultdict[TopicPartition, PartitionTotals] = field(
         default_factory=lambda: defaultdict(PartitionTotals)
     )
-    commits: CommitFacts = field(default_factory=CommitFacts)
-    history: AssignmentFacts = field(default_factory=AssignmentFacts)
+    commits: CommitOutcomes = field(default_factory=CommitOutcomes)
+    history: AssignmentHistory = field(default_factory=AssignmentHistory)
     # Where the last session ended, in partitions that no group assigns. The next one goes on there:
     # at the start that the settings choose it would pass records that were not settled.
     resume: dict[TopicPartition, int] = field(default_factory=dict)
@@ -152,7 +153,7 @@ class Role:
     most_uncommitted: int
     strategy: CommitStrategy
     # Frozen.
-    hooks: Hooks = Hooks()  # noqa: RUF009
+    hooks: RebalanceHooks = RebalanceHooks()  # noqa: RUF009
     # Retry topic -> how long after its timestamp a record is due, in ms.
     delays: Mapping[str, int] | None = None
 
@@ -162,7 +163,9 @@ class Role:
         return self.delays is not None
 
 
-def roles(settings: IncomingSettings, strategy: CommitStrategy, hooks: Hooks) -> list[Role]:
+def roles(
+    settings: IncomingSettings, strategy: CommitStrategy, hooks: RebalanceHooks
+) -> list[Role]:
     """The clients that a channel needs: its consumers, and one more where records are retried with
     a delay.
     """
@@ -211,7 +214,7 @@ def _for_retries(settings: IncomingSettings, most: int, delayed: DelayedRetrySet
             client=delayed.client,
         ),
         most_uncommitted=most,
-        strategy=Throttled(settings.commit_interval_s),
+        strategy=ThrottledCommits(settings.commit_interval_s),
         delays={topic: delay_of(topic) or 0 for topic in delayed.topics},
     )
 
@@ -226,7 +229,7 @@ def is_exact(settings: IncomingSettings) -> bool:
 
 def starts_of(
     settings: IncomingSettings, resume: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, Choice]:
+) -> dict[TopicPartition, StartChoice]:
     """Where the settings, or the end of the session before, have the first reading of a partition
     start.
     """
@@ -236,5 +239,7 @@ def starts_of(
         if isinstance(one, AssignedPartition) and one.start is not None
     ]
     # The first range's.
-    given = {one.partition: Choice(one.start) for one in reversed(named) if one.start is not None}
-    return given | {one: Choice(where, is_resumed=True) for one, where in resume.items()}
+    given = {
+        one.partition: StartChoice(one.start) for one in reversed(named) if one.start is not None
+    }
+    return given | {one: StartChoice(where, is_resumed=True) for one, where in resume.items()}

@@ -12,7 +12,6 @@ from reactive_kafka.checkpoint.owned_row import OwnedRow
 from reactive_kafka.checkpoint.rows import CheckpointRows
 from reactive_kafka.checkpoint.states import Codec, States
 from reactive_kafka.checkpoint.transaction import Transactions
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import (
     AlreadyStoredError,
@@ -23,6 +22,7 @@ from reactive_kafka.errors import (
     StoreAwayError,
 )
 from reactive_kafka.tasks import HomeLoop
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.delivery import D, Delivery, is_open
 from reactive_kafka.verdicts.hook import Call, CallAgain, MessageCheckpoint
 from reactive_kafka.verdicts.partition import verdicts_of

@@ -10,8 +10,6 @@ from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.checkpoint.owned_row import OwnedRow, Sending
 from reactive_kafka.checkpoint.rows import CheckpointRows
 from reactive_kafka.checkpoint.store import Write
-from reactive_kafka.commit.metadata.pending import PendingCommit
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import (
     AlreadyStoredError,
     CheckpointError,
@@ -19,6 +17,8 @@ from reactive_kafka.errors import (
     StoreAwayError,
 )
 from reactive_kafka.records import Committed
+from reactive_kafka.tracking.metadata.pending import PendingCommit
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.delivery import Delivery
 from reactive_kafka.verdicts.partition import verdicts_of
 

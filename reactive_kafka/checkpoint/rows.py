@@ -14,8 +14,6 @@ from typing import Protocol, TypeVar
 from reactive_kafka.checkpoint.owned_row import OwnedRow, Sending, Share
 from reactive_kafka.checkpoint.store import Checkpoint, CheckpointStore
 from reactive_kafka.clock import Clock
-from reactive_kafka.commit.metadata.pending import PendingCommit
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import (
     BrokerError,
@@ -33,6 +31,8 @@ from reactive_kafka.observe.events import (
     StoreUnavailable,
 )
 from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.tracking.metadata.pending import PendingCommit
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.partition import verdicts_of
 
 T = TypeVar("T")

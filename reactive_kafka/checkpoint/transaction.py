@@ -18,7 +18,6 @@ from reactive_kafka.checkpoint.open_transactions import BACKOFF, OpenTransaction
 from reactive_kafka.checkpoint.owned_row import OwnedRow
 from reactive_kafka.checkpoint.rows import CheckpointRows
 from reactive_kafka.checkpoint.store import TransactionalStore, Write
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import (
     CheckpointError,
     CheckpointRefusedError,
@@ -28,6 +27,7 @@ from reactive_kafka.errors import (
     StoreAwayError,
 )
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.delivery import Delivery, is_open
 from reactive_kafka.verdicts.partition import verdicts_of
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import inf
 
-from reactive_kafka.commit.strategy import CommitStrategy, Throttled
+from reactive_kafka.commit.strategy import CommitStrategy, ThrottledCommits
 from reactive_kafka.config.schema import IncomingSettings
 
 Ahead = Callable[[], tuple[int, int]]
@@ -68,6 +68,6 @@ def every_of(
     """What one client of a channel goes by; None: it is not told to, or its strategy says itself
     when.
     """
-    if settings.commit_every is None or type(strategy) is not Throttled:
+    if settings.commit_every is None or type(strategy) is not ThrottledCommits:
         return None
     return CommitEvery(max(1, settings.commit_every // settings.consumers), ahead)

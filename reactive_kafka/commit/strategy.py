@@ -69,7 +69,7 @@ class CommitStrategy(Protocol):
         """
 
 
-class Throttled:
+class ThrottledCommits:
     """Every *interval_s*, commits as far as nothing unsettled lies before it."""
 
     commits_at_ack = False
@@ -81,7 +81,7 @@ class Throttled:
         return progress.safe
 
 
-class Latest:
+class LatestCommits:
     """Commits at each ack, one request at a time: acks that come while one is on its way go with
     the next.
     """
@@ -98,7 +98,7 @@ class Latest:
         return progress.highest if self.is_unsafe else progress.safe
 
 
-class Ignore:
+class NoCommits:
     """Commits nothing: acks only make room. With ``enable_auto_commit`` the client commits."""
 
     interval_s: float | None = None
@@ -115,11 +115,11 @@ def strategy_for(settings: IncomingSettings) -> CommitStrategy:
     name = settings.commit_strategy
     interval_s = settings.commit_interval_s
     if name in ("throttled", "checkpoint"):
-        return Throttled(interval_s)
+        return ThrottledCommits(interval_s)
     if name == "latest":
-        return Latest(interval_s, is_unsafe=settings.commit_latest_unsafe)
+        return LatestCommits(interval_s, is_unsafe=settings.commit_latest_unsafe)
     if name == "ignore":
-        return Ignore()
+        return NoCommits()
     try:
         strategy = made_strategy(load_custom(settings), "position", settings)
     except FormatError as error:

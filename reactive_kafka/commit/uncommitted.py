@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from math import inf
 
-from reactive_kafka.commit.strategy import CommitStrategy, Latest, Throttled
+from reactive_kafka.commit.strategy import CommitStrategy, LatestCommits, ThrottledCommits
 from reactive_kafka.records import TopicPartition
 
 TELL_AFTER_S = 1.0
@@ -68,7 +68,7 @@ class UncommittedBound:
         self.since: float | None = None
         # A custom strategy may commit as rarely as it likes: nothing of it is late until a commit
         # has failed. What is ignored is never committed, and no commit of it fails.
-        self._is_always = type(strategy) in (Throttled, Latest)
+        self._is_always = type(strategy) in (ThrottledCommits, LatestCommits)
         self._ahead = ahead
         self._request = request
         self._failing = failing

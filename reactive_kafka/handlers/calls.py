@@ -15,12 +15,12 @@ from typing import Any, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 
+from reactive_kafka.assignment.rebalance_hooks import RebalanceHooks, RevokedHook
 from reactive_kafka.config.schema import Settings
 from reactive_kafka.handlers.jobs import JobSpec, misfit
 from reactive_kafka.handlers.parameters import positional_of
 from reactive_kafka.handlers.registry import unknown
 from reactive_kafka.handlers.signature import RAISED_BY, name_and_place
-from reactive_kafka.partitions.hooks import Hooks, RevokedHook
 from reactive_kafka.tasks import outcome_of, told_of
 from reactive_kafka.verdicts.unawaited import checked_alone
 
@@ -128,9 +128,9 @@ class HookSet:
         problems += [misfit(job, settings) for job in self.jobs]
         return [problem for problem in problems if problem is not None]
 
-    def of(self, channel: str) -> Hooks:
+    def of(self, channel: str) -> RebalanceHooks:
         """The hooks of one channel, each awaitable."""
-        return Hooks(
+        return RebalanceHooks(
             tuple(checked_hook("on_assigned", hook) for hook in self.assigned.get(channel, ())),
             tuple(_revoked(hook) for hook in self.revoked.get(channel, ())),
             tuple(checked_hook("on_caught_up", hook) for hook in self.caught_up.get(channel, ())),

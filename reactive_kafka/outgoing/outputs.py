@@ -11,7 +11,6 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import (
     BrokerError,
     ConfigError,
@@ -31,6 +30,7 @@ from reactive_kafka.outgoing.transactions import Transaction
 from reactive_kafka.outgoing.waiting import Settling, Telling
 from reactive_kafka.outgoing.writer import settle
 from reactive_kafka.records import RawRecord, Record
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.ageing import HOLDER, not_ageing
 from reactive_kafka.verdicts.batch import Batch
 from reactive_kafka.verdicts.delivery import Delivery

@@ -13,8 +13,6 @@ from typing import Protocol
 
 from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.transactional import TransactionId
-from reactive_kafka.commit.metadata.pending import PendingCommit
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import (
     BrokerError,
     MetadataTooLargeError,
@@ -26,6 +24,8 @@ from reactive_kafka.errors import (
 from reactive_kafka.outgoing.outbox import Outbound
 from reactive_kafka.outgoing.transactions import Sender, Transaction
 from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.tracking.metadata.pending import PendingCommit
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.delivery import Delivery, is_open
 from reactive_kafka.verdicts.partition import verdicts_of
 

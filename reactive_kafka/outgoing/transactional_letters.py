@@ -8,12 +8,12 @@ import asyncio
 from collections.abc import Callable
 
 from reactive_kafka.backoff import Waits
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import BrokerError, RejectedRecordError
 from reactive_kafka.outgoing.outbox import Outbound
 from reactive_kafka.outgoing.positions import BACKOFF, LOOK_S, Letter, Part, Positions
 from reactive_kafka.outgoing.transactions import TransactionalProducers
 from reactive_kafka.tasks import Spawn
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.delivery import Delivery
 
 

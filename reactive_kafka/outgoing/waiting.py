@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.records import HeaderPairs, RawRecord, TopicPartition
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.message import new_message
 from reactive_kafka.verdicts.partition import ack_range, verdicts_of
 

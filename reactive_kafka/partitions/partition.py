@@ -4,21 +4,21 @@ I/O, no clock.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
-from reactive_kafka.commit.metadata.pending import (
+from reactive_kafka.delivery.lane import Lane
+from reactive_kafka.partitions.readable_search import UnreadablePlace
+from reactive_kafka.partitions.start_choice import StartChoice
+from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.subscription import Ranges
+from reactive_kafka.tracking.metadata.pending import (
     MetadataPolicy,
     OffsetMetadata,
     PendingCommit,
     may_be_due,
 )
-from reactive_kafka.commit.tracker import OffsetTracker, UnknownCommits
-from reactive_kafka.delivery.lane import Lane
-from reactive_kafka.partitions.start import Where
-from reactive_kafka.partitions.unreadable import Unreadable
-from reactive_kafka.records import Committed, TopicPartition
-from reactive_kafka.subscription import Ranges
+from reactive_kafka.tracking.tracker import OffsetTracker
+from reactive_kafka.tracking.unknown_commits import UnknownCommits
 
 
 class PartitionState(Enum):
@@ -120,17 +120,6 @@ class IllegalStateError(Exception):
         super().__init__(f"{partition} is {state.name}: {event!r} cannot come now")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Choice:
-    """Where somebody wants reading to start; two of the same place are two."""
-
-    where: Where
-    # It is where the channel stood when it was restarted.
-    is_resumed: bool = False
-    # Why what the group has says nothing: the topic was made anew, and is read from there.
-    void: str | None = None
-
-
 class Partition:
     """What one client knows of one of its partitions."""
 
@@ -166,7 +155,7 @@ class Partition:
         self,
         id: TopicPartition,
         policy: MetadataPolicy,
-        chosen: Choice | None = None,
+        chosen: StartChoice | None = None,
         ranges: Ranges | None = None,
     ) -> None:
         self.id = id
@@ -197,7 +186,7 @@ class Partition:
         # By the settings or a restart, until it has.
         self.chosen = chosen
         # By a seek in this assignment that has not been carried out.
-        self.sought: Choice | None = None
+        self.sought: StartChoice | None = None
         # The hooks of the assignment have run.
         self.is_open = False
         # The assigned hooks have run for it, the revoked ones have not.
@@ -208,7 +197,7 @@ class Partition:
         # It may hold records that take room.
         self.holds = False
         # What of its log cannot be read now.
-        self.unreadable: Unreadable | None = None
+        self.unreadable: UnreadablePlace | None = None
         # Why its leader does not answer, and since when.
         self.silent: tuple[str, float] | None = None
         # where an open transaction holds it up: the last stable offset, the log's end, since when,
@@ -269,7 +258,7 @@ class Partition:
         return self.state in PENDING
 
     @property
-    def choice(self) -> Choice | None:
+    def choice(self) -> StartChoice | None:
         """Where reading is to start, if somebody has said so: in the last seek, else in the
         settings, or a restart.
         """

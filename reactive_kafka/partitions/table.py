@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from reactive_kafka.commit.metadata.pending import MetadataPolicy
-from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.partitions.partition import Choice, Partition, PartitionState
+from reactive_kafka.partitions.partition import Partition, PartitionState
+from reactive_kafka.partitions.start_choice import StartChoice
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.subscription import Ranges
+from reactive_kafka.tracking.metadata.pending import MetadataPolicy
+from reactive_kafka.tracking.tracker import OffsetTracker
 
 
 class PartitionTable:
@@ -27,7 +28,7 @@ class PartitionTable:
         is_static: bool = False,
         policy: MetadataPolicy | None = None,
         # By the settings, or a restart.
-        starts: Mapping[TopicPartition, Choice] | None = None,
+        starts: Mapping[TopicPartition, StartChoice] | None = None,
         # What is read of those that have an end.
         ranges: Mapping[TopicPartition, Ranges] | None = None,
     ) -> None:

@@ -13,12 +13,17 @@ from math import inf
 
 from anyio import CapacityLimiter
 
+from reactive_kafka.assignment.rebalance_hooks import (
+    PartitionHook,
+    RebalanceHooks,
+    RevokedHook,
+    as_hook_of,
+)
 from reactive_kafka.channel.spec import RunServices
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.handlers.calls import as_async
 from reactive_kafka.handlers.jobs import JobSpec
 from reactive_kafka.observe.events import JobFailed, JobLate, JobLeft
-from reactive_kafka.partitions.hooks import Hooks, PartitionHook, RevokedHook, as_hook_of
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import Fails, Handle, each, is_set_within, outcome_of, told_of
 from reactive_kafka.verdicts.unawaited import checked_alone
@@ -44,7 +49,7 @@ class Jobs:
         # Told of a bug in a job's task; what a job raises is told as an event.
         self._fails = fails
 
-    def with_hooks(self, settings: IncomingSettings, hooks: Hooks) -> Hooks:
+    def with_hooks(self, settings: IncomingSettings, hooks: RebalanceHooks) -> RebalanceHooks:
         """The hooks of a channel, and those that have its jobs called where their partitions
         are.
         """

@@ -5,13 +5,13 @@ from __future__ import annotations
 from asyncio import Future
 from collections.abc import Callable, Iterator, Sequence
 
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.values import TIME, parse_duration
 from reactive_kafka.errors import BrokerError
 from reactive_kafka.failure.strategies import check_replacement, topic_for
 from reactive_kafka.formats.names import EVENTS
 from reactive_kafka.observe.events import HandlerFailed, OutputLost
 from reactive_kafka.records import Record
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.delivery import D, Delivery, failure_of, is_open
 from reactive_kafka.verdicts.futures import AckFutures, follow
 from reactive_kafka.verdicts.nack import FailureRunner, Strategies, VerdictParts

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from reactive_kafka.clock import Clock
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import ChannelClosedError, HandlerError, RetryLaterError
 from reactive_kafka.failure.decision import Decision, FailedRecord, Skip, Stop, Write
@@ -26,6 +25,7 @@ from reactive_kafka.observe.events import (
 from reactive_kafka.observe.facts import PartitionTotals
 from reactive_kafka.records import RawRecord, Record, TopicPartition
 from reactive_kafka.tasks import Spawn
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.delivery import Delivery, failure_of
 from reactive_kafka.verdicts.futures import AckFutures
 from reactive_kafka.verdicts.hook import DeliveryHook

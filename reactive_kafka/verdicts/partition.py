@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from reactive_kafka.commit.metadata.user import check_metadata
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import ChannelClosedError, NotOwnerError, text_of
+from reactive_kafka.tracking.metadata.user import check_metadata
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.ageing import Held, Origin
 from reactive_kafka.verdicts.futures import follow
 from reactive_kafka.verdicts.hook import NoHook

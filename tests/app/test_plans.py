@@ -14,10 +14,7 @@ import pytest
 from reactive_kafka.channel.channel import Channel
 from reactive_kafka.channel.lifecycle import ChannelLifecycle
 from reactive_kafka.channel.spec import ChannelSpec, RunServices
-from reactive_kafka.commit.metadata.codec import encode, without_topic
-from reactive_kafka.commit.plans import PlannedRange
 from reactive_kafka.commit.strategy import strategy_for
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.incoming_values import AssignedPartition
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import NotOwnerError, OutcomeUnknownError, TransientBrokerError
@@ -25,6 +22,9 @@ from reactive_kafka.observe.events import CommitFailed, PlanDropped
 from reactive_kafka.records import Committed
 from reactive_kafka.tasks import Tasks
 from reactive_kafka.testing import MemoryBroker, VirtualTimeLoop
+from reactive_kafka.tracking.metadata.codec import encode, without_topic
+from reactive_kafka.tracking.plans import PlannedRange
+from reactive_kafka.tracking.tracker import OffsetTracker
 from tests.app.helpers import Recorder, in_virtual_time, make_broker, now, tp, until
 
 FIRST, SECOND, LAST = PlannedRange(0, 10), PlannedRange(10, 20), PlannedRange(20, 30)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from reactive_kafka.cli.errors import Failure
 from reactive_kafka.cli.offsets.plan import Change, Log, To, outside, parse_to, reset
-from reactive_kafka.partitions.start import By
+from reactive_kafka.partitions.start_choice import By
 from reactive_kafka.records import TopicPartition
 
 TP = TopicPartition("orders", 0)

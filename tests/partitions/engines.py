@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from reactive_kafka.commit.metadata.pending import MetadataPolicy
-from reactive_kafka.commit.metadata.user import check_metadata
-from reactive_kafka.commit.strategy import CommitStrategy, Throttled
-from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.partitions import engine
+from reactive_kafka.commit import engine
+from reactive_kafka.commit.strategy import CommitStrategy, ThrottledCommits
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.tracking.metadata.pending import MetadataPolicy
+from reactive_kafka.tracking.metadata.user import check_metadata
+from reactive_kafka.tracking.tracker import OffsetTracker
 
 
 class CommitEngine(engine.CommitEngine):
@@ -25,7 +25,7 @@ class CommitEngine(engine.CommitEngine):
     ) -> None:
         table = PartitionTable(is_static=is_static, policy=metadata)
         super().__init__(
-            Throttled(5.0) if strategy is None else strategy, table, lambda partition: False
+            ThrottledCommits(5.0) if strategy is None else strategy, table, lambda partition: False
         )
 
     @property

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reactive_kafka.commit.metadata.pending import MetadataPolicy
-from reactive_kafka.partitions.budget import (
+from reactive_kafka.fetching.budget import (
     LONGEST_LOOK_S,
     LOOK_AT,
     LOOK_S,
@@ -22,11 +21,11 @@ from reactive_kafka.partitions.budget import (
     TURN_S,
     WAITING,
     WAITING_S,
+    FetchPauses,
     Pace,
     Room,
     Shares,
     Turn,
-    Valves,
     budgets,
     look_s,
     read_ahead,
@@ -36,6 +35,7 @@ from reactive_kafka.partitions.budget import (
 )
 from reactive_kafka.partitions.partition import Partition
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.tracking.metadata.pending import MetadataPolicy
 
 A, B, C = (TopicPartition("orders", number) for number in range(3))
 
@@ -557,7 +557,7 @@ def test_room_that_is_taken_is_looked_at_when_workers_have_little_to_do_or_it_wa
 
 
 def test_a_partition_without_room_is_paused_only_after_a_while() -> None:
-    valves, (_, b) = Valves(), partitions()
+    valves, (_, b) = FetchPauses(), partitions()
     assert valves.update([b], [A], [], 0.0) == ([], [])
     assert valves.update([b], [A], [], PAUSE_AFTER_S / 2) == ([], [])
     assert valves.update([b], [A], [], PAUSE_AFTER_S) == ([B], [])
@@ -566,7 +566,7 @@ def test_a_partition_without_room_is_paused_only_after_a_while() -> None:
 
 
 def test_a_partition_that_had_room_in_between_waits_again_before_it_is_paused() -> None:
-    valves, (a, _) = Valves(), partitions()
+    valves, (a, _) = FetchPauses(), partitions()
     valves.update([a], [], [], 0.0)
     valves.update([], [A], [], 0.9)
     assert valves.update([a], [], [], 1.1) == ([], [])
@@ -575,11 +575,11 @@ def test_a_partition_that_had_room_in_between_waits_again_before_it_is_paused() 
 
 def test_a_stopped_partition_is_paused_at_once() -> None:
     a, _ = partitions()
-    assert Valves().update([a], [B], [A], 0.0) == ([A], [])
+    assert FetchPauses().update([a], [B], [A], 0.0) == ([A], [])
 
 
 def test_a_paused_partition_is_resumed_as_soon_as_there_is_room() -> None:
-    valves, (a, _) = Valves(), partitions()
+    valves, (a, _) = FetchPauses(), partitions()
     valves.update([a], [], [A], 0.0)
     assert valves.update([], [A], [], 0.1) == ([], [A])
     assert not a.is_paused
@@ -588,14 +588,14 @@ def test_a_paused_partition_is_resumed_as_soon_as_there_is_room() -> None:
 def test_a_partition_that_starts_anew_in_the_same_assignment_is_still_paused_and_is_resumed() -> (
     None
 ):
-    valves, (a, b) = Valves(), partitions()
+    valves, (a, b) = FetchPauses(), partitions()
     valves.update([a, b], [], [A, B], 0.0)
     valves.update([b], [], [], 1.0)
     assert valves.update([b], [A], [], 2.0) == ([], [A])
 
 
 def test_what_an_assignment_has_opened_is_paused_again_at_the_client() -> None:
-    valves, (a, _) = Valves(), partitions()
+    valves, (a, _) = FetchPauses(), partitions()
     valves.update([a], [], [A], 0.0)
     # As the table does it when a partition is assigned: the client has forgotten its pauses.
     a.is_paused = False

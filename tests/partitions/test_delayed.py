@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.delivery.workers import Workers
-from reactive_kafka.partitions.delayed import DelayedRecords
+from reactive_kafka.fetching.delayed_records import DelayedRecords
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.testing import FakeClock
+from reactive_kafka.tracking.tracker import OffsetTracker
 
 
 def test_a_record_is_due_by_when_it_is_looked_at_and_not_by_when_its_poll_ended() -> None:

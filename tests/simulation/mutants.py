@@ -72,27 +72,28 @@ class Verdict(NamedTuple):
 
 ENDS = "outgoing/positions.py"
 SEVERAL, SKIPS = "delivery/several.py", "verdicts/skips.py"
-OFFSETS, WINDOW, ENGINE, COMMITTER = (
-    "commit/tracker.py",
-    "commit/window.py",
-    "partitions/engine.py",
-    "partitions/committer.py",
+TRACKER, RUNS, UNKNOWN = (
+    "tracking/tracker.py",
+    "tracking/offset_runs.py",
+    "tracking/unknown_commits.py",
 )
-STRATEGY, POISON, LANES = "commit/strategy.py", "commit/poison.py", "delivery/lanes.py"
+ENGINE, COMMITTER = "commit/engine.py", "commit/committer.py"
+STRATEGY, POISON, LANES = "commit/strategy.py", "tracking/poison.py", "delivery/lanes.py"
 LANE, KEYED, LIMIT = "delivery/lane.py", "delivery/keyed.py", "delivery/limit.py"
 DISPATCH, SHARED, NACKS = "delivery/records.py", "delivery/shared.py", "verdicts/nack.py"
-PARTITION, TABLE, OWNED = "partitions/partition.py", "partitions/table.py", "partitions/owned.py"
+PARTITION, TABLE = "partitions/partition.py", "partitions/table.py"
+OWNED = "partitions/client_partitions.py"
 ASSIGNMENT, LOCATE, FETCHER = (
-    "partitions/assignment.py",
-    "partitions/locate.py",
-    "partitions/fetcher.py",
+    "assignment/assignment.py",
+    "assignment/position_lookup.py",
+    "fetching/fetcher.py",
 )
 SETTLEMENT, RETRIES, HANDLING = (
     "verdicts/acknowledge.py",
     "failure/retries.py",
     "outgoing/letters.py",
 )
-PLANS, METADATA, CUTS = "commit/plans.py", "commit/metadata/codec.py", "spark/batches/cuts.py"
+PLANS, METADATA, CUTS = "tracking/plans.py", "tracking/metadata/codec.py", "spark/batches/cuts.py"
 SPARK_DISPATCH, SPARK_JOB = "spark/channel/dispatcher.py", "spark/channel/job.py"
 SPARK_VERDICTS, ATTEMPTS, BISECTION = (
     "spark/channel/settle.py",
@@ -103,12 +104,13 @@ STORE, STATES, CLAIM = "checkpoint/store.py", "checkpoint/states.py", "checkpoin
 CONSUMER, TRANSACTION = "checkpoint/consumer.py", "checkpoint/transaction.py"
 KEEPER = "checkpoint/rows.py"
 BESIDE, TEXTS, DONE = (
-    "commit/metadata/pending.py",
-    "commit/metadata/user.py",
-    "commit/metadata/done.py",
+    "tracking/metadata/pending.py",
+    "tracking/metadata/user.py",
+    "tracking/metadata/done.py",
 )
-STARTING = "partitions/starting.py"
-BUDGET, HEALTH, POSITIONS = "partitions/budget.py", "observe/health.py", "partitions/start.py"
+STARTING, HANDOVER = "assignment/partition_starter.py", "assignment/handover.py"
+TRIM = "fetching/trim.py"
+BUDGET, HEALTH, POSITIONS = "fetching/budget.py", "observe/health.py", "assignment/start_policy.py"
 PLACES, STRATEGIES, HEADERS = "delivery/places.py", "failure/strategies.py", "failure/headers.py"
 MEMBER, CONNECTION = "channel/clients.py", "channel/connection.py"
 MIDDLEWARE = "handlers/middleware.py"
@@ -135,7 +137,7 @@ MUTANTS = (
     ),
     Mutant(
         "a position that is not told keeps all others waiting",
-        "partitions/locate.py",
+        "assignment/position_lookup.py",
         "            return error.found, error.unknown",
         "            raise",
     ),
@@ -148,19 +150,19 @@ MUTANTS = (
     ),
     Mutant(
         "a topic whose log is not told keeps all others waiting",
-        "partitions/starting.py",
+        "assignment/log_ends.py",
         "        if len(by_topic) == 1:",
         "        if by_topic:",
     ),
     Mutant(
         "records before a poison one wait behind it",
-        "commit/poison.py",
+        "tracking/poison.py",
         "tracker.unsettled - tracker.unsettled_up_to(index)",
         "tracker.unsettled - 1",
     ),
     Mutant(
         "a stop counts from the revocation before it",
-        "partitions/assignment.py",
+        "assignment/assignment.py",
         "self._waits_since.get(during, now)",
         "min(self._waits_since.values(), default=now)",
     ),
@@ -213,69 +215,71 @@ MUTANTS = (
     # which position is safe
     Mutant(
         "commit the maximum",
-        OFFSETS,
+        TRACKER,
         "return self.offset_of(self.base) if self.flags else self.position",
         "return self.offset_of(self.base + max(self.flags.rfind(SETTLED), 0)) if self.flags else self.position",
     ),
     Mutant(
         "commit the position",
-        OFFSETS,
+        TRACKER,
         "return self.offset_of(self.base) if self.flags else self.position",
         "return self.position",
     ),
     Mutant(
         "off by one",
-        OFFSETS,
+        TRACKER,
         "return self.offset_of(self.base) if self.flags else self.position",
         "return self.offset_of(self.base) + 1 if self.flags else self.position",
     ),
     Mutant(
         "one too few",
-        OFFSETS,
+        TRACKER,
         "return self.offset_of(self.base) if self.flags else self.position",
         "return self.offset_of(self.base) if self.flags else self.position - 1",
     ),
     Mutant(
         "gaps at the end are not passed",
-        WINDOW,
+        TRACKER,
         "self.position = max(self.position, next_offset)",
         "pass",
     ),
     Mutant(
         "a run counts as done up to where it stands",
-        WINDOW,
-        "            self._settle_window(self.run_first, at)\n            self.run_first = at",
-        "            self._settle_window(self.run_first, at + 1)\n            self.run_first = at",
+        TRACKER,
+        "            self._settle_window(self.run_first, run_at)\n            self.run_first = run_at",
+        "            self._settle_window(self.run_first, run_at + 1)\n            self.run_first = run_at",
     ),
     Mutant(
         "a run that ends takes the failed record along",
-        WINDOW,
+        TRACKER,
         "self._settle_window(first, until)",
         "self._settle_window(first, until + 1)",
     ),
-    Mutant("a nack settles", WINDOW, "self.flags[at] = NACKED\n", "self.flags[at] = SETTLED\n"),
+    Mutant(
+        "a nack settles", TRACKER, "self.flags[place] = NACKED\n", "self.flags[place] = SETTLED\n"
+    ),
     Mutant(
         "a second verdict counts",
-        WINDOW,
-        "        if at < 0 or self.flags[at] != NACKED:",
-        "        if at < 0:",
+        TRACKER,
+        "        if place < 0 or self.flags[place] != NACKED:",
+        "        if place < 0:",
     ),
-    Mutant("a closed tracker takes verdicts", OFFSETS, "        self.base = CLOSED_BASE\n", ""),
+    Mutant("a closed tracker takes verdicts", TRACKER, "        self.base = CLOSED_BASE\n", ""),
     Mutant(
         "gaps are forgotten",
-        WINDOW,
+        RUNS,
         "if offset != previous + 1 or index == first:",
         "if index == first:",
     ),
     Mutant(
         "settled records are let go with the run before them",
-        WINDOW,
+        RUNS,
         "        if behind > 0:\n",
         "        if behind >= 0:\n            behind += 1\n",
     ),
     Mutant(
         "records not acked count as acked",
-        OFFSETS,
+        TRACKER,
         "acked = self.settled - self.failed",
         "acked = self.settled",
     ),
@@ -323,7 +327,7 @@ MUTANTS = (
     ),
     Mutant(
         "the first success ends what is unknown",
-        OFFSETS,
+        UNKNOWN,
         "self._repeats = _Repeats(now, now + REPEAT_AFTER_S)",
         "self.end()",
     ),
@@ -406,7 +410,7 @@ MUTANTS = (
     Mutant(
         "unsafe for every strategy",
         ENGINE,
-        "self._is_unsafe = type(strategy) is Latest and strategy.is_unsafe",
+        "self._is_unsafe = type(strategy) is LatestCommits and strategy.is_unsafe",
         "self._is_unsafe = True",
     ),
     # poison
@@ -737,9 +741,9 @@ MUTANTS = (
     ),
     Mutant(
         "a repeated commit without an answer is not sent again",
-        OFFSETS,
-        "self._must_repeat = self._must_repeat or (is_repeated and self._repeats is not None)",
-        "pass",
+        UNKNOWN,
+        "            self._must_repeat = True\n        self._is_unknown = True",
+        "            pass\n        self._is_unknown = True",
     ),
     Mutant(
         "reading starts one too late",
@@ -762,7 +766,7 @@ MUTANTS = (
     ),
     Mutant(
         "delayed records that are due stay held",
-        "partitions/delayed.py",
+        "fetching/delayed_records.py",
         "        self.release_due(now)\n        self.changed.set()\n",
         "",
     ),
@@ -808,13 +812,13 @@ MUTANTS = (
     ),
     Mutant(
         "a store is not told the topic",
-        "commit/metadata/pending.py",
+        "tracking/metadata/pending.py",
         "if plans or self._policy.tells_topic else",
         "if plans else",
     ),
     Mutant(
         "the next owner forgets the plans",
-        STARTING,
+        HANDOVER,
         "            if planned.until <= log_end:\n",
         "            if False:\n",
         "spark",
@@ -1087,7 +1091,7 @@ MUTANTS = (
     ),
     Mutant(
         "an open record is kept as done",
-        WINDOW,
+        TRACKER,
         "NOT_SETTLED = bytes(flag != SETTLED for flag",
         "NOT_SETTLED = bytes(flag == 0 for flag",
         "keep",
@@ -1108,7 +1112,7 @@ MUTANTS = (
     ),
     Mutant(
         "the next owner does not look at what was kept",
-        STARTING,
+        HANDOVER,
         "        tracker.kept = acks\n",
         "        pass\n",
         "keep",
@@ -1198,7 +1202,7 @@ MUTANTS = (
     ),
     Mutant(
         "what is settled and not committed has no bound",
-        "partitions/fetcher.py",
+        "fetching/fetcher.py",
         "if self._uncommitted.is_reached:",
         "if False:",
     ),
@@ -1543,7 +1547,7 @@ MUTANTS = (
     # lost
     Mutant(
         "the timer of a client that was replaced goes on",
-        "partitions/lifeline.py",
+        "assignment/lifeline.py",
         "        if self._timer is not None:\n            self._timer.cancel()\n        self._timer = self.over_since = None",
         "        self._timer = self.over_since = None",
         "rounds",
@@ -1564,8 +1568,8 @@ MUTANTS = (
     ),
     Mutant(
         "a record ages while it waits for what is not its handler",
-        "commit/window.py",
-        "            self.started[at] += max(0.0, now - stood_since)\n",
+        "tracking/tracker.py",
+        "            self.started[place] += max(0.0, now - stopped_since)\n",
         "",
         "outages",
     ),
@@ -1583,7 +1587,7 @@ MUTANTS = (
     ),
     Mutant(
         "what was looked up in one assignment begins the next",
-        "partitions/recreated.py",
+        "assignment/recreated_topics.py",
         "one.assignment != at[one] or ",
         "",
     ),
@@ -1614,7 +1618,7 @@ MUTANTS = (
     ),
     Mutant(
         "handlers of lanes that were replaced are forgotten at a stop",
-        "partitions/assignment.py",
+        "assignment/assignment.py",
         "not (waits_for_remains and self._owned.has_remains()) and not",
         "not",
     ),
@@ -1683,14 +1687,14 @@ MUTANTS = (
     # ends of reading
     Mutant(
         "the hole between two ranges is passed",
-        OFFSETS,
+        TRACKER,
         "return min(self.outside_plans(self.safe), self.limit)",
         "return self.outside_plans(self.safe)",
         "ends",
     ),
     Mutant(
         "what lies between two ranges is handled",
-        POSITIONS,
+        TRIM,
         "_replace(records=_within(chunk.records, ranges), next",
         "_replace(next",
         "ends",

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from reactive_kafka.clock import SYSTEM_CLOCK
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import ChannelClosedError
 from reactive_kafka.failure.decision import Decision, FailedRecord, Skip, Write
@@ -20,6 +19,7 @@ from reactive_kafka.observe.facts import PartitionTotals
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import Spawn
 from reactive_kafka.testing import record
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.acknowledge import Acknowledger
 from reactive_kafka.verdicts.hook import NoHook
 from reactive_kafka.verdicts.message import Message, new_message

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 from reactive_kafka.cli.offsets.plan import Change
 from reactive_kafka.cli.options import aligned, counted
 from reactive_kafka.cli.positions import GroupView, Position, shown
-from reactive_kafka.commit.metadata.acks import AckMap
-from reactive_kafka.commit.metadata.codec import LIMIT, Metadata, decode, units
 from reactive_kafka.observe.text import first_of, one_line
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.tracking.metadata.acks import AckMap
+from reactive_kafka.tracking.metadata.codec import LIMIT, Metadata, decode, units
 
 FORMAT = "reactive-kafka offsets"
 VERSION = 1

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, log2
 
-from reactive_kafka.commit.plans import PlannedRange
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery.lane import Lane, Slice
 from reactive_kafka.errors import OffloadError
 from reactive_kafka.spark.batches.batch import BatchPart, SparkRange, spark_range
+from reactive_kafka.tracking.plans import PlannedRange
+from reactive_kafka.tracking.tracker import OffsetTracker
 
 
 @dataclass(frozen=True, slots=True)

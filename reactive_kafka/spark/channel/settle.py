@@ -12,7 +12,6 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.delivery.workers import WorkerSignals
 from reactive_kafka.errors import DataLossError, OffloadError, TransientBrokerError
@@ -24,6 +23,7 @@ from reactive_kafka.spark.batches.failures import Failed
 from reactive_kafka.spark.batches.runs import RecordRun
 from reactive_kafka.spark.channel.refetch import Fetch, raw_records
 from reactive_kafka.spark.channel.runner import SparkRunner
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.delivery import Delivery
 from reactive_kafka.verdicts.message import new_message
 

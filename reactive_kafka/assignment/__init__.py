@@ -1,0 +1,1 @@
+"""What a rebalance brings and takes: an assignment's hooks, its deadlines, and where reading starts."""
