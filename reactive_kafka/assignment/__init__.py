@@ -1,1 +1,1 @@
-"""What a rebalance brings and takes: an assignment's hooks, its deadlines, and where reading starts."""
+"""What a rebalance brings and takes: hooks, deadlines, and where reading starts."""

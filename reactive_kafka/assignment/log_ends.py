@@ -1,6 +1,4 @@
-"""Starts to read one partition: what its log is like, and what its last owner has left beside the
-group's position.
-"""
+"""Asks the broker where the logs of partitions begin and end."""
 
 from __future__ import annotations
 
@@ -27,48 +25,57 @@ class LogEnds:
 async def ask_log_ends(
     consumer: Consumer, partitions: list[TopicPartition], chosen: Mapping[TopicPartition, Where]
 ) -> dict[TopicPartition, LogEnds]:
-    """partition -> its log; with the offset of a chosen time. BrokerError: a question was not
-    answered.
+    """Ask for the ends of these logs, and for the offsets of the chosen times.
+
+    Raises:
+        BrokerError: A question was not answered.
     """
-    times = {
-        one: timestamp_ms(where)
-        for one in partitions
-        if isinstance(where := chosen.get(one), datetime)
-    }
+    times: dict[TopicPartition, int] = {}
+    for partition in partitions:
+        where = chosen.get(partition)
+        if isinstance(where, datetime):
+            times[partition] = timestamp_ms(where)
     starts, ends = await asyncio.gather(
         consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
     )
-    found = await consumer.offsets_for_times(times) if times else {}
-    return {one: LogEnds(starts[one], ends[one], found.get(one)) for one in partitions}
+    at_times = await consumer.offsets_for_times(times) if times else {}
+    return {
+        partition: LogEnds(starts[partition], ends[partition], at_times.get(partition))
+        for partition in partitions
+    }
 
 
 async def ask_log_ends_by_topic(
     consumer: Consumer, partitions: list[TopicPartition], chosen: Mapping[TopicPartition, Where]
 ) -> tuple[dict[TopicPartition, LogEnds], dict[TopicPartition, BrokerError]]:
-    """As :func:`ask_log_ends`; a topic that cannot be asked for (it is gone, say) keeps no other
-    topic waiting.
+    """Ask as :func:`ask_log_ends` does, topic by topic if one question for all of them fails.
+
+    So a topic that is gone, for example, does not keep the others waiting.
 
     Returns:
-        partition -> its log, and partition -> why that is not known. BrokerError: nothing is known
-        of any.
+        partition -> the ends of its log, and partition -> why they are not known.
+
+    Raises:
+        BrokerError: Nothing is known of any partition.
     """
     try:
         return await ask_log_ends(consumer, partitions, chosen), {}
     except BrokerError:
         by_topic: dict[str, list[TopicPartition]] = {}
-        for one in partitions:
-            by_topic.setdefault(one.topic, []).append(one)
+        for partition in partitions:
+            by_topic.setdefault(partition.topic, []).append(partition)
         if len(by_topic) == 1:
             raise
-    asked = list(by_topic.values())
+    questions = list(by_topic.values())
     answers = await asyncio.gather(
-        *(ask_log_ends(consumer, part, chosen) for part in asked), return_exceptions=True
+        *(ask_log_ends(consumer, question, chosen) for question in questions),
+        return_exceptions=True,
     )
     logs: dict[TopicPartition, LogEnds] = {}
     unknown: dict[TopicPartition, BrokerError] = {}
-    for part, answer in zip(asked, answers, strict=True):
+    for question, answer in zip(questions, answers, strict=True):
         if isinstance(answer, BrokerError):
-            unknown |= dict.fromkeys(part, answer)
+            unknown |= dict.fromkeys(question, answer)
         elif isinstance(answer, BaseException):
             raise answer
         else:

@@ -1,13 +1,10 @@
-"""Where reading begins: after an assignment, after a seek, and where the position is not in the log
-any more.
-"""
+"""Looks up where to read: after an assignment, after a seek, and if the log lost the position."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
 
-from reactive_kafka.assignment.client_parts import ClientParts
 from reactive_kafka.assignment.log_ends import ask_log_ends, ask_log_ends_by_topic
 from reactive_kafka.assignment.new_partitions import NewPartitions
 from reactive_kafka.assignment.partition_starter import PartitionStarter
@@ -18,92 +15,104 @@ from reactive_kafka.broker.client import Consumer, SomePositionsUnknownError
 from reactive_kafka.commit.committer import Committer
 from reactive_kafka.errors import BrokerError, NotOwnerError, StoreAwayError, TransientBrokerError
 from reactive_kafka.observe.events import PositionsKnown, PositionsUnknown
+from reactive_kafka.partitions.client_context import ClientContext
 from reactive_kafka.partitions.client_partitions import ClientPartitions
 from reactive_kafka.partitions.partition import Partition, PartitionState
 from reactive_kafka.partitions.start_choice import StartChoice, Where
 from reactive_kafka.records import Committed, TopicPartition
 
 BACKOFF = Backoff(0.5, 3.0)
-"""How soon what could not be told is asked again, unless partitions came or somebody sought
-meanwhile.
-"""
-
+"""How soon a question without an answer is repeated, unless partitions came or somebody sought
+meanwhile."""
 
 Unknown = dict[TopicPartition, BrokerError]
 """partition -> why it cannot start now, where others can."""
 
 
 class PositionLookup:
-    """Finds where to read from in the partitions of one client."""
+    """Finds where to read in the partitions of one client, and starts them.
+
+    While the broker is asked, a seek, a revocation or another assignment may come. So a caller
+    remembers the number of the assignment, and drops an answer that does not fit any more.
+
+    Args:
+        resumed: Called when partitions were retained, so that workers may take their records again.
+        keeps_positions: The positions are in a checkpoint store.
+    """
 
     def __init__(
         self,
-        parts: ClientParts,
+        context: ClientContext,
         owned: ClientPartitions,
         committer: Committer,
-        fail: Callable[[BaseException], bool],
+        starter: PartitionStarter,
+        recreated: RecreatedTopics,
+        new_partitions: NewPartitions,
         resumed: Callable[[], None],
         *,
-        tells_topics: bool,
+        keeps_positions: bool,
     ) -> None:
-        self._settings = parts.settings
-        # In a checkpoint store.
-        self.keeps_positions = parts.hook.keeps_positions
+        self._context = context
+        self._settings = context.settings
+        self._clock = context.clock
+        self.keeps_positions = keeps_positions
         self._owned = owned
         self.table = owned.table
         self._committer = committer
-        # Called when partitions were retained, and what waited in them may be taken again.
         self._resumed = resumed
-        self._observer = parts.observer
-        self._starter = PartitionStarter(parts, owned, fail)
-        self._recreated = RecreatedTopics(parts, owned, committer, self._starter)
-        self._first_look = NewPartitions(parts, tells_topics=tells_topics)
+        self._starter = starter
+        self._recreated = recreated
+        self._new_partitions = new_partitions
         self._one_at_a_time = asyncio.Lock()
-        self._told: PositionsUnknown | None = None
-        self._clock = parts.clock
+        # What was reported last; None: all positions were known since.
+        self._reported: PositionsUnknown | None = None
         self._waits = Waits(BACKOFF)
+        # What the last question without an answer was for, and when it is repeated.
         self._asked_in_vain: frozenset[tuple[TopicPartition, int, StartChoice | None]] = frozenset()
-        # When that is asked again.
         self._again_at = 0.0
         self.consumer: Consumer | None = None
-        # None: it has, everywhere.
+        # Why reading has not begun everywhere; None: it has.
         self.not_begun: str | None = "reading has not begun yet"
 
-    def is_retained(self, partition: TopicPartition, committed: int | None) -> bool:
+    def is_retained(self, name: TopicPartition, committed: int | None) -> bool:
         """Whether a partition will go on where it stood, if this is what the group has."""
-        one = self.table.get(partition)
-        return one is not None and one.choice is None and self.table.is_retained(one, committed)
+        partition = self.table.get(name)
+        if partition is None or partition.start.choice is not None:
+            return False
+        return self.table.is_retained(partition, committed)
 
     @property
     def are_done(self) -> bool:
-        """Whether reading has started in every partition of the assignment, and the topics have
-        been looked at.
-        """
+        """Whether reading has started in the whole assignment, and the topics were looked at."""
         was_assigned = self.table.generation >= 0
-        return (self._first_look.is_done or not was_assigned) and not self.table.pending
+        if was_assigned and not self._new_partitions.has_looked:
+            return False
+        return not self.table.pending
+
+    # -- starting an assignment
 
     async def find(self) -> None:
-        """Start to read wherever that has not been done; what the broker cannot tell now stays for
-        the next call.
+        """Start to read wherever reading has not started.
 
-        Before the hooks of their assignment have run partitions do not start, and those that are
-        retained only commit.
+        What the broker cannot say now stays for the next call. Before the hooks of their assignment
+        have run, partitions do not start, and those that are retained only commit.
         """
         consumer = self.consumer
         if consumer is None:
             return
         async with self._one_at_a_time:
-            if self.are_done or (
-                self._asked_in_vain == self._wanted() and self._clock.monotonic() < self._again_at
-            ):
+            if self.are_done:
+                return
+            is_early = self._clock.monotonic() < self._again_at
+            if is_early and self._asked_in_vain == self._wanted():
                 return
             try:
                 await self._find_all(consumer)
             except NotOwnerError:
-                # The next assignment begins anew.
+                # Another assignment will come, and start anew.
                 return
             except BrokerError as error:
-                self._tell_unknown(error)
+                self._report_unknown(error)
                 self._asked_in_vain = self._wanted()
                 self._again_at = self._clock.monotonic() + self._waits.next_s()
             else:
@@ -112,306 +121,354 @@ class PositionLookup:
                     self._waits.progressed()
 
     def _wanted(self) -> frozenset[tuple[TopicPartition, int, StartChoice | None]]:
-        """The partitions in which reading has not begun, with the number of their assignment, and
-        what was chosen.
-        """
-        return frozenset((one.id, one.assignment, one.choice) for one in self.table.pending)
+        """What is asked for: another assignment or another choice makes it another question."""
+        return frozenset(
+            (partition.id, partition.assignment, partition.start.choice)
+            for partition in self.table.pending
+        )
 
     async def _find_all(self, consumer: Consumer) -> None:
-        """Start wherever reading has not; once more where somebody sought while the broker was
-        asked.
-        """
-        unknown = await self._look_back(consumer)
-        # the hooks have run: go on where it stood, if nothing else was chosen
-        retained = [one for one in self.table if one.state is PartitionState.RETAINED]
-        self._resume(consumer, [one for one in retained if one.is_open and one.choice is None])
-        # What is retained has not waited for this question, whose answer may come behind that of a
-        # fetch that waits for records. A topic made anew meanwhile is noticed by it all the same,
-        # as while reading.
-        if not self._first_look.is_done or any(one.is_open for one in self.table.pending):
-            await self._recreated.ask_before_reading(consumer)
-            await self._recreated.begin_anew(consumer)
-        # Who asks for a partition whose leader is away gets no answer for the others that he asks
-        # for with it.
-        able = [one for one in self.table.pending if one.is_open and not _lacks_leader(one)]
-        pending = {one: one.assignment for one in able}
-        if not (pending or self._first_look.is_done or self.table.pending):
-            await self._first_look.look(consumer)
+        unknown = await self._retain_before_hooks(consumer)
+        # The hooks of these have run: they go on where they stood, unless somebody has chosen
+        # another place.
+        self._resume(
+            consumer,
+            [
+                partition
+                for partition in self.table
+                if partition.state is PartitionState.RETAINED
+                and partition.start.is_allowed
+                and partition.start.choice is None
+            ],
+        )
+        await self._look_at_topics_before_reading(consumer)
+        # A question that names a partition whose leader is away gets no answer for the others
+        # either.
+        pending = {
+            partition: partition.assignment
+            for partition in self.table.pending
+            if partition.start.is_allowed and not _lacks_leader(partition)
+        }
+        if not (pending or self._new_partitions.has_looked or self.table.pending):
+            await self._new_partitions.look(consumer)
         while pending:
             unknown |= await self._find(consumer, pending)
-            again = [
-                one for one, at in pending.items() if _is_of(one, at) and one.sought is not None
-            ]
-            pending = {one: pending[one] for one in again if one.id not in unknown}
-        away = {one.silent[0] for one in self.table.pending if one.silent is not None}
-        away |= {f"{one.id}: {unknown[one.id]}" for one in self.table.pending if one.id in unknown}
-        if away:
-            raise TransientBrokerError("; ".join(sorted(away)))
+            # Once more where somebody has sought while the broker was asked.
+            pending = {
+                partition: assignment
+                for partition, assignment in pending.items()
+                if partition.awaits_start(assignment)
+                and partition.start.sought is not None
+                and partition.id not in unknown
+            }
+        self._raise_if_away(unknown)
         if self.table.pending:
             return
         self.not_begun = None
-        if self._told is not None:
-            self._told = None
-            self._observer.on(PositionsKnown(channel=self._settings.name))
-        # A poll that began before is for no partition, and would go on waiting.
+        if self._reported is not None:
+            self._reported = None
+            self._context.observer.on(PositionsKnown(channel=self._context.channel))
+        # A poll that began before this asks for no partition, and would go on waiting.
         consumer.wake()
 
-    def _tell_unknown(self, error: BrokerError) -> None:
-        # Its keeper has told of it.
+    async def _look_at_topics_before_reading(self, consumer: Consumer) -> None:
+        # What is retained does not wait for this question: its answer may come behind that of a
+        # fetch that waits for records. If its topic was recreated meanwhile, a later look notices
+        # it, as it does while reading.
+        is_needed = not self._new_partitions.has_looked or any(
+            partition.start.is_allowed for partition in self.table.pending
+        )
+        if is_needed:
+            await self._recreated.ask_before_reading(consumer)
+            await self._recreated.restart(consumer)
+
+    def _raise_if_away(self, unknown: Unknown) -> None:
+        reasons = set()
+        for partition in self.table.pending:
+            if partition.log.leader_away is not None:
+                reasons.add(partition.log.leader_away.reason)
+            if partition.id in unknown:
+                reasons.add(f"{partition.id}: {unknown[partition.id]}")
+        if reasons:
+            raise TransientBrokerError("; ".join(sorted(reasons)))
+
+    def _report_unknown(self, error: BrokerError) -> None:
         is_store = isinstance(error, StoreAwayError)
         reason = f"the checkpoint store is away: {error}" if is_store else str(error)
-        pending = frozenset(one.id for one in self.table.pending)
-        told = PositionsUnknown(channel=self._settings.name, partitions=pending, reason=reason)
-        self.not_begun = told.what()
+        names = frozenset(partition.id for partition in self.table.pending)
+        unknown = PositionsUnknown(channel=self._context.channel, partitions=names, reason=reason)
+        self.not_begun = unknown.what()
         if is_store:
+            # Those who ask the store have reported it.
             return
-        if self._told is None or self._told.what() != self.not_begun:
-            self._observer.on(told)
-        self._told = told
+        if self._reported is None or self._reported.what() != self.not_begun:
+            self._context.observer.on(unknown)
+        self._reported = unknown
 
     async def _find(self, consumer: Consumer, pending: Mapping[Partition, int]) -> Unknown:
-        """Start these partitions, but for those whose choice is another one by the time the broker
-        has answered.
+        """Start these partitions, unless their choice is another one when the broker has answered.
 
         Returns:
-            Those that cannot start now, because the broker tells of the others only.
+            Those that cannot start now, because the broker has answered for others only.
         """
-        choices = {one: one.choice for one in pending}
-        committed, unknown = await self._committed(consumer, frozenset(one.id for one in pending))
-        same = [one for one in pending if _is_of(one, pending[one]) and one.choice is choices[one]]
-        same = [one for one in same if one.id not in unknown]
-        if self.keeps_positions:
-            for one in same:
-                if (
-                    committed[one.id] is not None
-                    and one.choice is not None
-                    and one.choice.is_resumed
-                ):
-                    # The store may be further: a transaction's answer was lost.
-                    one.chosen = None
-        fresh = [one for one in same if not self._retain(one, committed[one.id])]
-        self._resume(consumer, [one for one in same if one.state is PartitionState.RETAINED])
-        led = {one: pending[one] for one in fresh if not _lacks_leader(one)}
+        choices = {partition: partition.start.choice for partition in pending}
+        names = frozenset(partition.id for partition in pending)
+        committed, unknown = await self._committed(consumer, names)
+        fresh = []
+        retained = []
+        for partition, assignment in pending.items():
+            if not partition.awaits_start(assignment) or partition.id in unknown:
+                continue
+            choice = partition.start.choice
+            if choice is not choices[partition]:
+                continue
+            found = committed[partition.id]
+            if self.keeps_positions and found is not None and choice and choice.is_resumed:
+                # The store may be further than the session before knew: the answer to a
+                # transaction may have been lost.
+                partition.start.leave_to_group()
+            if not self._retain(partition, found):
+                fresh.append(partition)
+            if partition.state is PartitionState.RETAINED:
+                retained.append(partition)
+        self._resume(consumer, retained)
+        led = {partition: pending[partition] for partition in fresh if not _lacks_leader(partition)}
         if led:
-            unknown |= await self._start_afresh(consumer, led, committed)
+            unknown |= await self._start_fresh(consumer, led, committed)
         return unknown
 
-    async def _look_back(self, consumer: Consumer) -> Unknown:
-        """Let what is retained commit, and no more: what waits for the hooks is still suspended,
-        and not fetched.
+    async def _retain_before_hooks(self, consumer: Consumer) -> Unknown:
+        """Let retained partitions commit while the hooks run; they are not read yet.
+
+        Hooks may wait for verdicts on their records.
         """
-        closed = [one for one in self.table.pending if not one.is_open]
-        waiting = {one: one.assignment for one in closed if one.left is not None}
+        waiting = {
+            partition: partition.assignment
+            for partition in self.table.pending
+            if not partition.start.is_allowed and partition.left is not None
+        }
         if not waiting:
             return {}
-        committed, unknown = await self._committed(consumer, frozenset(one.id for one in waiting))
-        for one, at in waiting.items():
-            if one.id in committed and _is_of(one, at) and one.left is not None:
-                self._retain(one, committed[one.id])
+        names = frozenset(partition.id for partition in waiting)
+        committed, unknown = await self._committed(consumer, names)
+        for partition, assignment in waiting.items():
+            if partition.id not in committed or partition.left is None:
+                continue
+            if partition.awaits_start(assignment):
+                self._retain(partition, committed[partition.id])
         return unknown
 
-    def _resume(self, consumer: Consumer, retained: list[Partition]) -> None:
-        positions = {}
-        for one in retained:
-            self._owned.resume(one)
-            # It was retained with it.
-            assert one.tracker is not None  # noqa: S101
-            positions[one.id] = one.tracker.position
-        if retained:
-            consumer.start_at(positions)
-            self._resumed()
-
-    def _retain(self, one: Partition, stored: Committed | None) -> bool:
-        """Whether a partition is retained: it is tracked where it stood then, and verdicts are
-        answered.
-        """
-        if one.choice is not None:
+    def _retain(self, partition: Partition, stored: Committed | None) -> bool:
+        """Let a partition go on where it stood, if it is retained; returns whether it is."""
+        if partition.start.choice is not None:
             offset = None if stored is None else stored.offset
-            if one.left is not None:
-                self._owned.drop(one, is_ours=self.table.is_retained(one, offset))
+            if partition.left is not None:
+                is_ours = self.table.is_retained(partition, offset)
+                self._owned.drop(partition, is_ours=is_ours)
             return False
-        if self._settings.enable_auto_commit and one.left is not None:
+        if self._settings.enable_auto_commit and partition.left is not None:
             # The client commits what it has handed out.
-            one.left.attempted = one.left.position
-        is_retained = self._owned.retain(one, stored)
-        if one.metadata.lost_plans:
-            # Until they are there again, a crash would have their records cut anew.
+            partition.left.attempted = partition.left.position
+        is_retained = self._owned.retain(partition, stored)
+        if partition.commits.metadata.lost_plans:
+            # Until the group has the plans again, a crash would have their records cut anew.
             self._committer.request()
         return is_retained
 
+    def _resume(self, consumer: Consumer, retained: list[Partition]) -> None:
+        if not retained:
+            return
+        positions = {}
+        for partition in retained:
+            self._owned.resume(partition)
+            # It was retained with its tracker.
+            assert partition.tracker is not None  # noqa: S101
+            positions[partition.id] = partition.tracker.position
+        consumer.start_at(positions)
+        self._resumed()
+
     async def _committed(
-        self, consumer: Consumer, partitions: frozenset[TopicPartition]
+        self, consumer: Consumer, names: frozenset[TopicPartition]
     ) -> tuple[Mapping[TopicPartition, Committed | None], Unknown]:
-        """partition -> the group's position; and those whose position the broker does not tell
-        now.
-        """
+        """The positions of the group, and why the others are not known now."""
         if self._settings.group_id is None and not self.keeps_positions:
-            return dict.fromkeys(partitions), {}
+            return dict.fromkeys(names), {}
         try:
-            return await consumer.committed(partitions), {}
+            return await consumer.committed(names), {}
         except SomePositionsUnknownError as error:
             return error.found, error.unknown
 
-    async def _start_afresh(
+    async def _start_fresh(
         self,
         consumer: Consumer,
         fresh: Mapping[Partition, int],
         committed: Mapping[TopicPartition, Committed | None],
     ) -> Unknown:
-        choices = {one: one.choice for one in fresh}
-        names = [one.id for one in fresh]
-        wanted = {one.id: choice.where for one, choice in choices.items() if choice is not None}
+        choices = {partition: partition.start.choice for partition in fresh}
+        names = [partition.id for partition in fresh]
+        wanted = {
+            partition.id: choice.where
+            for partition, choice in choices.items()
+            if choice is not None
+        }
         logs, unknown = await ask_log_ends_by_topic(consumer, names, wanted)
-        new = await self._first_look.new_ones(consumer, names)
+        new = await self._new_partitions.among(consumer, names)
         started: dict[Partition, Start] = {}
-        for one, choice in choices.items():
-            if one.id not in logs:
+        for partition, choice in choices.items():
+            name = partition.id
+            if name not in logs:
                 continue
             # The broker was asked in between: a seek, a revocation or another assignment may have
             # come. What was looked up is used only if it is still what is wanted, else the next
-            # round of _find_all looks it up anew. A StartChoice is compared by identity, for a second
-            # seek to the same place is a wish of its own.
-            if not _is_of(one, fresh[one]) or one.choice is not choice:
+            # round of _find_all looks it up again. Choices are compared by identity, for a second
+            # seek to the same place is another wish.
+            if not partition.awaits_start(fresh[partition]):
+                continue
+            if partition.start.choice is not choice:
                 continue
             start = self._starter.start_found(
-                one, committed[one.id], choice, logs[one.id], is_new=one.id in new
+                partition, committed[name], choice, logs[name], is_new=name in new
             )
             if start is not None:
-                started[one] = start
-        await self._let_flow(consumer, started, fresh)
+                started[partition] = start
+        await self._read(consumer, started, fresh)
         return unknown
 
-    async def _go_on(self, consumer: Consumer, one: Partition, start: Start) -> None:
-        """Read from somewhere else at once: what comes from where it was read before would pass for
-        a gap.
-        """
-        consumer.start_at({one.id: start.read_from})
-        consumer.wake()
-        if start.commit:
-            await self._committer.commit()
-
-    async def _let_flow(
+    async def _read(
         self,
         consumer: Consumer,
         started: Mapping[Partition, Start],
-        numbers: Mapping[Partition, int],
+        assignments: Mapping[Partition, int],
     ) -> None:
-        """Start reading. A start that the policy chose is committed before: who comes after a crash
-        begins there too.
+        """Read from these starts on; a start that the policy chose is committed before.
 
-        Where that cannot be done now, the next tick tries again; reading does not wait for it. What
-        was sought during that commit does not begin here.
+        So the next owner begins there too after a crash. If that commit fails, the next tick tries
+        again; reading does not wait for it.
         """
         if any(start.commit for start in started.values()):
             await self._committer.commit()
         flows = {}
-        for one, start in started.items():
-            is_wanted = one.assignment == numbers[one] and one.sought is None
-            if is_wanted and one.state is PartitionState.STARTING:
-                self.table.move(one, "read")
-                flows[one.id] = start.read_from
+        for partition, start in started.items():
+            # During that commit the partition may have gone, or somebody may have sought.
+            is_current = partition.assignment == assignments[partition]
+            is_wanted = is_current and partition.start.sought is None
+            if is_wanted and partition.state is PartitionState.STARTING:
+                self.table.move(partition, "read")
+                flows[partition.id] = start.read_from
         consumer.start_at(flows)
 
+    # -- while reading
+
+    async def _go_on(self, consumer: Consumer, partition: Partition, start: Start) -> None:
+        # At once: records from where it was read before would pass for those behind a gap.
+        consumer.start_at({partition.id: start.read_from})
+        consumer.wake()
+        if start.commit:
+            await self._committer.commit()
+
     async def look_at_topics(self) -> None:
-        """Begin anew where a topic was deleted and made anew: what is known of its partitions is of
-        other records.
+        """Restart the partitions of recreated topics.
 
-        Its log may be longer by now than the position, so that nothing else would tell.
-        BrokerError: no answer.
-        """
-        if (consumer := self.consumer) is not None:
-            # Without the lock: an assignment must not wait for the answer.
-            await self._recreated.ask(consumer)
-            async with self._one_at_a_time:
-                await self._recreated.begin_anew(consumer)
+        The log of a new topic may be longer by now than the position, so that nothing else would
+        show it.
 
-    async def reset(self, partition: TopicPartition, position: int) -> None:
-        """The position of a partition is not in its log any more: start where the policy says, with
-        a new tracker.
-
-        Where the log still has what is unsettled (its end was cut off), that is read again, and no
-        policy passes it. BrokerError: the log's ends could not be asked for.
+        Raises:
+            BrokerError: No broker answers.
         """
         consumer = self.consumer
-        one = self.table.get(partition)
-        if consumer is None or one is None:
+        if consumer is None:
             return
-        at = one.assignment
-        logs = await ask_log_ends(consumer, [partition], {})
-        old = one.live
-        if one.assignment != at or old is None or (old.position != position and one.ranges is None):
-            return
-        log = logs[partition]
-        # By now.
-        is_there = log.start <= position <= log.end
-        start = Start(position) if is_there else self._starter.start_again(one, old, log)
-        if start is not None:
-            await self._go_on(consumer, one, start)
+        # Without the lock: an assignment must not wait for the answer.
+        await self._recreated.ask(consumer)
+        async with self._one_at_a_time:
+            await self._recreated.restart(consumer)
 
-    async def seek(self, partition: TopicPartition, where: Where) -> None:
-        """Go on from somewhere else. Where reading has not started yet, it starts there.
+    async def reset(self, name: TopicPartition, position: int) -> None:
+        """Start where the policy says: the position of a partition is not in its log any more.
 
-        NotOwnerError: the partition is not ours, or was taken away meanwhile. BrokerError: no
-        answer about its log.
+        If the log still has unsettled records (its end was cut off), these are read again, and no
+        policy passes them.
+
+        Raises:
+            BrokerError: The ends of the log could not be asked for.
         """
-        one = self.table.get(partition)
-        if one is None or not one.is_ours:
-            raise _not_ours(self._settings.name, partition)
-        at = one.assignment
-        if one.is_pending:
-            one.sought = StartChoice(where)
-            if one.state is PartitionState.RETAINED:
-                # Its records in flight are not.
-                self._owned.drop(one, is_ours=True)
+        consumer = self.consumer
+        partition = self.table.get(name)
+        if consumer is None or partition is None:
+            return
+        assignment = partition.assignment
+        logs = await ask_log_ends(consumer, [name], {})
+        old = partition.live
+        if partition.assignment != assignment or old is None:
+            return
+        if old.position != position and partition.ranges is None:
+            return
+        log = logs[name]
+        if log.start <= position <= log.end:
+            # By now it is there.
+            start: Start | None = Start(position)
         else:
-            await self._seek(one, where, at)
-        if one.assignment == at and one.is_pending:
-            await self.find()
-        # In a later assignment it may be ours still.
-        if one.assignment != at:
-            raise _not_ours(self._settings.name, partition)
+            start = self._starter.start_again(partition, old, log)
+        if start is not None:
+            await self._go_on(consumer, partition, start)
 
-    async def _seek(self, one: Partition, where: Where, at: int) -> None:
-        """Go on from somewhere else where reading has started; if it has to start anew meanwhile,
-        it starts there.
+    # -- seeks
+
+    async def seek(self, name: TopicPartition, where: Where) -> None:
+        """Read a partition from somewhere else; if reading has not started, it starts there.
+
+        Raises:
+            NotOwnerError: The partition is not ours, or was taken away meanwhile.
+            BrokerError: The broker did not answer for its log.
         """
+        partition = self.table.get(name)
+        if partition is None or not partition.is_ours:
+            raise _not_ours(self._context.channel, name)
+        assignment = partition.assignment
+        if partition.is_pending:
+            partition.start.seek(StartChoice(where))
+            if partition.state is PartitionState.RETAINED:
+                # Its records in flight are not handled to the end.
+                self._owned.drop(partition, is_ours=True)
+        else:
+            await self._seek_while_reading(partition, where, assignment)
+        if partition.awaits_start(assignment):
+            await self.find()
+        # In a later assignment it may be ours still, but the seek was for this one.
+        if partition.assignment != assignment:
+            raise _not_ours(self._context.channel, name)
+
+    async def _seek_while_reading(
+        self, partition: Partition, where: Where, assignment: int
+    ) -> None:
         async with self._one_at_a_time:
             consumer = self.consumer
-            partition = one.id
-            if consumer is None or one.assignment != at:
-                raise _not_ours(self._settings.name, partition)
-            logs = (
-                {}
-                if one.is_pending
-                else await ask_log_ends(consumer, [partition], {partition: where})
-            )
-            if one.assignment != at:
+            if consumer is None or partition.assignment != assignment:
+                raise _not_ours(self._context.channel, partition.id)
+            logs = {}
+            if not partition.is_pending:
+                logs = await ask_log_ends(consumer, [partition.id], {partition.id: where})
+            if partition.assignment != assignment:
                 return
-            if one.is_pending:
-                # Unless somebody has sought after us.
-                one.sought = one.sought or StartChoice(where)
+            if partition.is_pending:
+                # It has to start anew meanwhile, and starts there; unless somebody has sought after
+                # us.
+                if partition.start.sought is None:
+                    partition.start.seek(StartChoice(where))
                 return
-            if one.live is None:
-                raise _not_ours(self._settings.name, partition)
+            if partition.live is None:
+                raise _not_ours(self._context.channel, partition.id)
             start = self._starter.start_where_chosen(
-                one, one.stored, StartChoice(where), logs[partition]
+                partition, partition.commits.stored, StartChoice(where), logs[partition.id]
             )
             if start is not None:
-                await self._go_on(consumer, one, start)
+                await self._go_on(consumer, partition, start)
 
 
-def _is_of(one: Partition, assignment: int) -> bool:
-    """Whether a partition still waits for the start that was looked up for it: not if it went
-    meanwhile.
-    """
-    return one.assignment == assignment and one.is_pending
-
-
-def _lacks_leader(one: Partition) -> bool:
-    """Whether the ends of a partition's log cannot be asked for; if it may be retained that does
-    not matter.
-    """
-    return one.silent is not None and one.left is None
+def _lacks_leader(partition: Partition) -> bool:
+    """Whether the ends of a partition's log cannot be asked for, although they are needed."""
+    # A partition that may be retained does not need them.
+    return partition.log.leader_away is not None and partition.left is None
 
 
 def _not_ours(channel: str, partition: TopicPartition) -> NotOwnerError:

@@ -1,12 +1,10 @@
-"""Notices topics that were deleted and made anew, and begins their partitions anew; and partitions
-that appear.
-"""
+"""Notices topics that were deleted and created again, and restarts their partitions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from reactive_kafka.assignment.client_parts import ClientParts
+from reactive_kafka.assignment.incarnations import Incarnations
 from reactive_kafka.assignment.log_ends import ask_log_ends
 from reactive_kafka.assignment.partition_starter import PartitionStarter
 from reactive_kafka.broker.client import Consumer
@@ -18,25 +16,32 @@ from reactive_kafka.partitions.start_choice import StartChoice
 
 
 class RecreatedTopics:
-    """Of the topics that one client reads."""
+    """Watches the ids of the topics that one client reads.
+
+    Args:
+        topics: The topics that the channel names; also those of which other members have all
+            partitions.
+    """
 
     def __init__(
         self,
-        parts: ClientParts,
+        topics: Iterable[str],
+        incarnations: Incarnations,
         owned: ClientPartitions,
         committer: Committer,
         starter: PartitionStarter,
     ) -> None:
-        # Also those of which other members have all.
-        self._topics = parts.settings.subscription.topics
-        self._incarnations = parts.history.incarnations
+        self._topics = topics
+        self._incarnations = incarnations
         self._owned = owned
         self._committer = committer
         self._starter = starter
 
     async def ask(self, consumer: Consumer) -> None:
         """Ask a broker for the ids of the topics, and all brokers if it says something new.
-        BrokerError: no answer.
+
+        Raises:
+            BrokerError: No broker answers.
         """
         topics = self._read_topics()
         known = self._incarnations
@@ -47,55 +52,65 @@ class RecreatedTopics:
             known.told_by_all(question, await consumer.topic_ids(topics, of_all=True))
 
     async def ask_before_reading(self, consumer: Consumer) -> None:
-        """As :meth:`ask`; what was read must belong to one id, so BrokerError as well where brokers
-        disagree.
+        """Ask as :meth:`ask` does, before reading starts: what is read must belong to one id.
+
+        Raises:
+            BrokerError: No broker answers, or brokers disagree.
         """
         await self.ask(consumer)
-        if (why := self._incarnations.why_undecided(self._read_topics())) is not None:
+        why = self._incarnations.why_undecided(self._read_topics())
+        if why is not None:
             raise TransientBrokerError(why)
 
     def _read_topics(self) -> set[str]:
-        return {one.id.topic for one in self._owned.table if one.is_ours}.union(self._topics)
+        ours = {partition.id.topic for partition in self._owned.table if partition.is_ours}
+        return ours.union(self._topics)
 
-    async def begin_anew(self, consumer: Consumer) -> None:
-        """Void what is known of partitions whose topic has another id by now, and begin those that
-        are read.
+    async def restart(self, consumer: Consumer) -> None:
+        """Restart the partitions whose topic has another id by now.
 
-        BrokerError: no answer. Called by one at a time, with :class:`PositionLookup`' lock.
+        The state of the old topic does not apply to them. Call it with the lock of
+        :class:`PositionLookup`.
+
+        Raises:
+            BrokerError: No broker answers.
         """
-        anew = {}
-        for one in [one for one in self._owned.table if one.is_ours]:
-            why = self._starter.why_void(one)
+        read: dict[Partition, str] = {}
+        for partition in list(self._owned.table):
+            if not partition.is_ours:
+                continue
+            why = self._starter.why_void(partition)
             if why is None:
                 continue
-            if not one.is_pending:
-                anew[one] = why
-            else:
-                # It begins with the others that wait.
-                one.sought = StartChoice("beginning", void=why)
-                if one.state is PartitionState.RETAINED:
-                    self._owned.drop(one, is_ours=True)
-        if anew:
-            await self._begin(consumer, anew)
+            if not partition.is_pending:
+                read[partition] = why
+                continue
+            # It starts with the others that wait for their start.
+            partition.start.seek(StartChoice("beginning", void=why))
+            if partition.state is PartitionState.RETAINED:
+                self._owned.drop(partition, is_ours=True)
+        if read:
+            await self._restart_read(consumer, read)
 
-    async def _begin(self, consumer: Consumer, anew: Mapping[Partition, str]) -> None:
-        """Begin those that are read; each by itself, for a partition that is not there any more
-        answers for none.
-        """
-        at = {one: one.assignment for one in anew}
-        has_begun = False
-        for one, why in anew.items():
+    async def _restart_read(self, consumer: Consumer, read: Mapping[Partition, str]) -> None:
+        """Restart partitions that are read. A question for each: one may be gone by now."""
+        assignments = {partition: partition.assignment for partition in read}
+        has_restarted = False
+        for partition, why in read.items():
             try:
-                logs = await ask_log_ends(consumer, [one.id], {})
+                logs = await ask_log_ends(consumer, [partition.id], {})
             except TransientBrokerError:
-                # The next look begins it, if it is ours then.
+                # The next look restarts it, if it is ours then.
                 continue
-            if one.assignment != at[one] or one.live is None or self._starter.why_void(one) is None:
+            # The broker was asked meanwhile: the partition may have gone, or have restarted.
+            if partition.assignment != assignments[partition] or partition.live is None:
                 continue
-            start = self._starter.start_anew(one, why, logs[one.id])
+            if self._starter.why_void(partition) is None:
+                continue
+            start = self._starter.start_recreated(partition, why, logs[partition.id])
             if start is not None:
-                consumer.start_at({one.id: start.position})
-                has_begun = True
-        if has_begun:
+                consumer.start_at({partition.id: start.position})
+                has_restarted = True
+        if has_restarted:
             consumer.wake()
             await self._committer.commit()

@@ -105,7 +105,8 @@ def no_position(
     had = "no committed position" if wanted is None else f"position {wanted}"
     return FatalBrokerError(
         f"channel {channel!r}: {partition} has {had}, its log goes from {log[0]} to {log[1]}, and "
-        "auto_offset_reset = 'none' lets nobody choose: set a position, or auto_offset_reset = 'earliest' or 'latest'"
+        "auto_offset_reset = 'none' lets nobody choose: "
+        "set a position, or auto_offset_reset = 'earliest' or 'latest'"
     )
 
 
@@ -116,6 +117,7 @@ def recreated_topic(channel: str, partition: TopicPartition, why: str) -> FatalB
         why: What was noticed.
     """
     return FatalBrokerError(
-        f"channel {channel!r}: {partition} cannot be read on: {why}. on_recreated_topic = 'fail' lets nobody choose: "
-        "set the group's position and restart, or have it read from its beginning: on_recreated_topic = 'beginning'"
+        f"channel {channel!r}: {partition} cannot be read on: {why}. "
+        "on_recreated_topic = 'fail' lets nobody choose: set the group's position and restart, "
+        "or have it read from its beginning: on_recreated_topic = 'beginning'"
     )

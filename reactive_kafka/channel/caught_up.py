@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 from math import inf
 
-from reactive_kafka.assignment.client_parts import ClientParts
 from reactive_kafka.assignment.rebalance_hooks import PartitionHook, as_hook_of
 from reactive_kafka.broker.client import Consumer
+from reactive_kafka.channel.client_parts import ClientParts
 from reactive_kafka.errors import BrokerError
 from reactive_kafka.observe.events import HookFailed
 from reactive_kafka.partitions.table import PartitionTable

@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from math import inf
 
 from reactive_kafka.assignment.assignment import Assignment
-from reactive_kafka.assignment.client_parts import ClientParts
 from reactive_kafka.assignment.lifeline import Lifeline
 from reactive_kafka.assignment.position_lookup import PositionLookup
 from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.client import Consumer
+from reactive_kafka.channel.client_parts import ClientParts
 from reactive_kafka.channel.reach import Reach
 from reactive_kafka.channel.signals import ClientSignals
 from reactive_kafka.channel.stable import StableOffsets
@@ -240,16 +240,18 @@ class Connection:
         if not self._starts.are_done:
             await self._starts.find()
             self._fetcher.room.look_again()
-        asked = self._fetcher.asks(consumer) if self._signals.is_taking() else EMPTY_POLL
+        asked = self._fetcher.plan_poll(consumer) if self._signals.is_taking() else EMPTY_POLL
         poll = await consumer.poll(asked.budgets, self._wait_s(asked), asked.most)
         self._is_idle = not poll.chunks and not poll.errors
-        self._fetcher.take(poll)
+        self._fetcher.intake.take(poll)
         if poll.chunks:
             self._committer.records_came()
             # The workers first: then one poll fills all that they have emptied.
             await asyncio.sleep(0)
         for partition, error in poll.errors.items():
-            if (fatal := await self._fetcher.failures.cannot_read(partition, error)) is not None:
+            if (
+                fatal := await self._fetcher.stops.failures.cannot_read(partition, error)
+            ) is not None:
                 self._signals.fail(fatal)
 
     def _wait_s(self, asked: PollRequest) -> float:
@@ -296,11 +298,11 @@ class Connection:
         silent = {
             one.id: one
             for one in table
-            if one.live is not None and (one.is_paused or one.end is None)
+            if one.live is not None and (one.fetch.is_paused or one.log.end is None)
         }
         if silent:
             for partition, end in (await consumer.end_offsets(list(silent))).items():
-                silent[partition].end = end
+                silent[partition].log.note_end(end)
 
     def _is_away(self, reason: str) -> None:
         """No broker answers."""

@@ -101,7 +101,9 @@ class ChannelOffsets:
         found: dict[TopicPartition, int | None] = {}
         for client, partitions in self._shares():
             asked = [partition for partition in partitions if self._asks(client, partition)]
-            found.update({one.id: one.stored for one in client.table if one.id in partitions})
+            found.update(
+                {one.id: one.commits.stored for one in client.table if one.id in partitions}
+            )
             if asked:
                 stored = await self._consumer(client).committed(asked)
                 found.update({one: None if at is None else at.offset for one, at in stored.items()})

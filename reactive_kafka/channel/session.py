@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AsyncExitStack
 from typing import Any
 
-from reactive_kafka.assignment.client_parts import ClientParts
+from reactive_kafka.channel.client_parts import ClientParts
 from reactive_kafka.channel.clients import ChannelClients, ChannelConsumer
 from reactive_kafka.channel.connection import CONNECTING
 from reactive_kafka.channel.functions import HEADER
@@ -398,11 +398,11 @@ def partition_facts(
     """
     found: list[PartitionFacts] = []
     for client in session.clients:
-        stopped = client.fetcher.stopped(now)
+        stopped = client.fetcher.stops.now(now)
         for one in client.table:
             tracker = one.tracker if also_left else one.live
             if tracker is not None:
-                is_paused = (one.is_paused or one.id in stopped) and not one.is_read_out
+                is_paused = (one.fetch.is_paused or one.id in stopped) and not one.is_read_out
                 found.append(_partition(session, one, tracker, now, is_paused=is_paused))
     return tuple(found)
 
@@ -416,15 +416,15 @@ def _partition(
         partition=one.id,
         position=tracker.position,
         committed=tracker.committed,
-        log_end=one.end,
-        lag=None if one.end is None else max(0, one.end - behind),
+        log_end=one.log.end,
+        lag=None if one.log.end is None else max(0, one.log.end - behind),
         in_flight=one.in_flight,
         queued=one.queued,
         oldest_unacked_s=None
         if oldest is None
         else max(0.0, session.guard.watch.age_s(oldest[1], now)),
         paused=is_paused,
-        metadata_units=one.metadata.units(tracker),
+        metadata_units=one.commits.metadata.units(tracker),
         done=is_done(one),
     )
 
@@ -432,7 +432,7 @@ def _partition(
 def _not_ready(session: ChannelSession, state: ChannelState, now: float) -> Iterator[str]:
     for client in session.clients:
         yield from filter(None, (client.uncommitted.not_ready(now), client.lifeline.not_ready(now)))
-        yield from client.fetcher.failures.reasons
+        yield from client.fetcher.stops.failures.reasons
         yield from client.connection.reach.not_ready
         if client.starts.not_begun is not None and not client.starts.are_done:
             yield client.starts.not_begun

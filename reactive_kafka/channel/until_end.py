@@ -133,7 +133,7 @@ class UntilEnd:
         their stable ends.
         """
         consumer = client.starts.consumer
-        new = {one.id: one for one in client.table if one.noted_end is None}
+        new = {one.id: one for one in client.table if one.log.run_end is None}
         if consumer is None or (self._has_topics and not new):
             return
         # Else it has no partitions because there is no topic, and that is no end.
@@ -147,7 +147,7 @@ class UntilEnd:
             raise BrokerError("a topic is missing")
         ends = await consumer.end_offsets(list(new)) if new else {}
         for partition, end in read_up_to(client.table.ranges, ends).items():
-            new[partition].noted_end = end
+            new[partition].log.note_run_end(end)
             ranges = new[partition].ranges
             if ranges is not None and end < ranges.end:
                 told = RangeBeyondEnd(
@@ -212,4 +212,4 @@ class UntilEnd:
 
 def _end(one: Partition) -> float:
     """Where reading ends; nowhere, as long as nobody has asked."""
-    return inf if one.noted_end is None else one.noted_end
+    return inf if one.log.run_end is None else one.log.run_end

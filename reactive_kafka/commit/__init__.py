@@ -1,1 +1,1 @@
-"""When and how far a client commits: the strategies, the engine that decides, the committing task."""
+"""When and how far a client commits: strategies, the engine that decides, the committing task."""

@@ -1,13 +1,13 @@
-"""The partitions of a client: what to commit, and what a commit's outcome means. No I/O, no clock.
+"""Decides what to commit for the partitions of a client. No I/O, no clock.
 
 Three marks a partition: ``committable`` (no unsettled record before it), ``attempted`` (the highest
-ever sent) and ``committed`` (the broker said so). A commit that fails moves nothing, so the next
-one carries it.
+position ever sent) and ``committed`` (the broker confirmed it). A commit that fails moves nothing,
+so the next one carries it.
 
-With each position goes a string (:mod:`reactive_kafka.tracking.metadata`): plans, the user's string,
-kept acks. Where only it has changed, the position that the group has is committed again: at the
-next tick, and for plans as soon as somebody asks for it, or an assignment finds others there; see
-:meth:`Partition.lacks_plans`.
+A string goes with each position (:mod:`reactive_kafka.tracking.metadata`): plans, the user's
+string, kept acks. If only the string has changed, the position that the group has is committed
+again: at the next tick; for plans as soon as somebody asks for it, or an assignment finds others
+there (:meth:`CommitState.lacks_plans`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from reactive_kafka.errors import (
     NotOwnerError,
     describe,
 )
-from reactive_kafka.partitions.partition import Partition, rests
+from reactive_kafka.partitions.partition import Partition
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.tracking.metadata.pending import PendingCommit
@@ -36,23 +36,26 @@ from reactive_kafka.tracking.tracker import OffsetTracker
 
 @dataclass(frozen=True, slots=True)
 class CommitRequest:
-    """One commit request: positions of the trackers of one generation, and of no other."""
+    """One commit request: positions of the trackers of one generation."""
 
     generation: int
     due: tuple[PendingCommit, ...]
-    # Where it goes over one of unknown outcome once more.
+    # Partitions whose position is sent once more, because a commit of unknown outcome may have
+    # landed after it.
     repeated: frozenset[TopicPartition] = frozenset()
     is_last: bool = False
 
     @property
     def offsets(self) -> dict[TopicPartition, Committed]:
         """partition -> what to store."""
-        return {one.partition: one.stored for one in self.due}
+        return {pending.partition: pending.stored for pending in self.due}
 
 
 class CommitEngine:
-    """Says what to commit of the partitions of one client, and what a commit's outcome means for
-    them.
+    """Plans the commits of one client, and notes what their outcome means for its partitions.
+
+    Args:
+        is_left_alone: Whether the position of a tracker is stored by a transaction that is open.
     """
 
     def __init__(
@@ -63,15 +66,14 @@ class CommitEngine:
     ) -> None:
         self.strategy = strategy
         self.table = table
-        # An answer of the strategy's could not be followed.
+        # Why an answer of the strategy could not be followed.
         self.refused: CommitStrategyError | None = None
-        # Whether the position of a tracker comes with a transaction that is open.
         self._is_left_alone = is_left_alone
-        # Of no other class, not even a derived one: only the setting's own name says what may be
-        # lost.
+        self._commits = not isinstance(strategy, NoCommits)
+        # Only this very class, not even a derived one: only the setting's own name may lose
+        # records.
         self._is_unsafe = type(strategy) is LatestCommits and strategy.is_unsafe
-        # what may be committed: up to what is settled without a gap, or behind the highest settled
-        # record
+        # Up to where may be committed: what is settled without a gap, or all that is settled.
         self.reached: Callable[[OffsetTracker], int] = attrgetter(
             "highest" if self._is_unsafe else "committable"
         )
@@ -79,58 +81,62 @@ class CommitEngine:
         self.refusals = Refusals()
 
     def end_request(self) -> None:
-        """The assignment is over: the request in flight says nothing of the next one."""
+        """The assignment is over: the request in flight says nothing about the next one."""
         self._in_flight = None
 
+    # -- what is settled and not stored
+
     def unstored(self, partitions: Iterable[Partition]) -> dict[TopicPartition, int]:
-        """partition -> how many offsets the position that is due is ahead of the one that is
-        stored, where it is.
+        """partition -> the number of offsets that are settled and not stored, where there are any.
+
+        Only offsets up to the position that may be committed are counted.
         """
-        trackers = [one.tracker for one in partitions if one.tracker is not None]
-        ahead = {one.partition: self._unstored(one) for one in trackers}
-        return {partition: offsets for partition, offsets in ahead.items() if offsets > 0}
+        ahead = {
+            partition.id: self._unstored(partition.tracker)
+            for partition in partitions
+            if partition.tracker is not None
+        }
+        return {name: offsets for name, offsets in ahead.items() if offsets > 0}
 
     def _unstored(self, tracker: OffsetTracker) -> int:
         return self.reached(tracker) - max(tracker.start, tracker.uncommitted_from)
 
     def ahead(self) -> tuple[int, int]:
-        """How many offsets the positions that are due are ahead of those that are stored, in all
-        partitions of ours.
+        """The offsets that are settled and not stored, and the records in the windows behind them.
 
-        And how many records are behind those positions: unsettled ones, and settled ones behind
-        them. Partitions whose positions are refused are left out: :meth:`refused_unstored` has
-        them.
+        Of all partitions that are ours but those whose positions are refused, which
+        :meth:`refused_unstored` has.
         """
-        ahead = window = 0
+        ahead = 0
+        window = 0
         refusals = self.refusals
-        for one in self.table:
-            # Where nothing has come since the last commit the window needs no look, which costs the
-            # most here.
-            if (tracker := one.live) and (
-                tracker.flags or tracker.position != tracker.uncommitted_from
-            ):
-                if refusals and refusals.has(tracker):
-                    continue
-                ahead += max(0, self._unstored(tracker))
-                window += tracker.window
+        for partition in self.table:
+            tracker = partition.live
+            if tracker is None:
+                continue
+            # Without this check each look would compact all windows, although in most of them
+            # nothing has come since the last commit.
+            if not tracker.flags and tracker.position == tracker.uncommitted_from:
+                continue
+            if refusals and refusals.has(tracker):
+                continue
+            ahead += max(0, self._unstored(tracker))
+            window += tracker.window
         return ahead, window
 
     def refused_unstored(self) -> dict[TopicPartition, int]:
-        """partition -> how many offsets its position that is due is ahead of the stored one, where
-        it is refused.
-        """
+        """partition -> offsets that are settled and not stored, where its position is refused."""
         if not self.refusals:
             return {}
-        trackers = [
-            one.live for one in self.table if one.live is not None and self.refusals.has(one.live)
-        ]
-        return {one.partition: self._unstored(one) for one in trackers}
+        return {
+            partition.id: self._unstored(partition.live)
+            for partition in self.table
+            if partition.live is not None and self.refusals.has(partition.live)
+        }
 
     @property
     def refused_at(self) -> float:
-        """When a partition whose position was refused is to be committed again; infinite: none
-        was.
-        """
+        """When to commit a refused position again; infinite if none was refused."""
         return self.refusals.again_at(self.table.trackers.values()) if self.refusals else inf
 
     @property
@@ -139,82 +145,109 @@ class CommitEngine:
         return self.refusals.reasons(self.table.trackers.values()) if self.refusals else {}
 
     def left_unstored(self) -> list[TopicPartition]:
-        """The partitions that may be retained, and where something is settled that is not
-        stored.
-        """
-        if isinstance(self.strategy, NoCommits):
+        """The partitions in a rebalance for which something is settled and not stored."""
+        if not self._commits:
             return []
-        return sorted(self.unstored(one for one in self.table if one.left is not None))
+        return sorted(
+            self.unstored(partition for partition in self.table if partition.left is not None)
+        )
 
     def left_to_transactions(self) -> list[TopicPartition]:
-        """The partitions where something is settled, and an open transaction is to store the
-        position.
-        """
+        """The partitions whose settled records an open transaction is to store."""
         return sorted(
-            self.unstored(one for one in self.table if one.live and self._is_left_alone(one.live))
+            self.unstored(
+                partition
+                for partition in self.table
+                if partition.live and self._is_left_alone(partition.live)
+            )
         )
+
+    # -- planning a request
 
     def plan(
         self,
         now: float,
         *,
-        # The assignment of those that are *going* is about to end.
         is_last: bool = False,
-        # None: all.
         going: Collection[TopicPartition] | None = None,
-        # Their plans are to be stored, moved or not.
         wanted: Collection[OffsetTracker] = (),
-        # What acks have brought without moving a position is to be stored, too.
         is_tick: bool = True,
-        # Somebody wants all of it stored: also what was refused a moment ago.
         is_asked: bool = False,
     ) -> CommitRequest | None:
-        """The commit that is due: positions that moved since the last confirmed one; None if there
-        is nothing new.
+        """The request that is due: what has changed since the last confirmed one; None: nothing.
 
-        At most one is in flight: None until the last one was confirmed, failed, or its assignment
-        ended.
+        At most one is in flight: None until the last one was confirmed or failed, or its assignment
+        has ended.
+
+        Args:
+            is_last: The assignment of the partitions that are *going* (None: of all) ends.
+            wanted: Store the plans of these trackers, even if no position has moved.
+            is_tick: Store also what acks have brought without moving a position.
+            is_asked: Somebody wants everything stored, also what was refused a moment ago.
         """
-        # One request at a time: a second one could overtake the first, whose outcome nobody knows
-        # yet. It names trackers and not only partitions, so an answer that comes after the
-        # assignment has ended finds closed ones and moves nothing.
+        # A second request could overtake the first, whose outcome nobody knows yet. A request names
+        # trackers and not only partitions, so an answer that comes after the assignment has ended
+        # finds closed ones and moves nothing.
         if self._in_flight is not None:
             return None
-        commits = not isinstance(self.strategy, NoCommits)
-        restates = is_tick and commits
         due = list[PendingCommit]()
         repeated = set[TopicPartition]()
-        for one in self.table:
-            tracker = one.live
-            if tracker is None or (rests(one) and tracker not in wanted):
+        for partition in self.table:
+            tracker = partition.live
+            if tracker is None:
                 continue
-            ends = is_last and (going is None or one.id in going)
-            is_resting = self.refusals.is_resting(tracker, now)
-            if is_resting and not (ends or is_asked or tracker in wanted):
+            is_wanted = tracker in wanted
+            if not is_wanted and partition.commits.rests(tracker):
                 continue
-            if one.unknown and one.unknown.is_due(now, is_last=ends):
-                repeated.add(one.id)
-            position = None
-            if (to := self.reached(tracker)) > tracker.uncommitted_from:
-                position = self._ask(one, tracker, to, now, is_last=ends)
-            if position is not None:
-                due.append(one.metadata.due(tracker, position, is_new=True))
-            elif one.id in repeated:
-                due.append(one.metadata.due(tracker, tracker.uncommitted_from, is_new=False))
-            elif (tracker in wanted or (commits and one.metadata.lost_plans)) and one.lacks_plans(
-                tracker
-            ):
-                due.append(
-                    one.metadata.due(
-                        tracker, one.unmoved(tracker), is_new=one.may_be_stored(tracker)
-                    )
-                )
-            elif restates and (restated := one.restated(tracker)) is not None:
-                due.append(restated)
-        due = [one for one in due if is_last or not self._is_left_alone(one.tracker)]
+            ends = is_last and (going is None or partition.id in going)
+            if self.refusals.is_resting(tracker, now) and not (ends or is_asked or is_wanted):
+                continue
+            unknown = partition.commits.unknown
+            is_repeated = bool(unknown) and unknown.is_due(now, is_last=ends)
+            if is_repeated:
+                repeated.add(partition.id)
+            pending = self._due(
+                partition,
+                tracker,
+                now,
+                ends=ends,
+                is_repeated=is_repeated,
+                is_wanted=is_wanted,
+                is_tick=is_tick,
+            )
+            if pending is not None:
+                due.append(pending)
+        if not is_last:
+            due = [pending for pending in due if not self._is_left_alone(pending.tracker)]
         if self.refusals:
-            self.refusals.keep({one.partition for one in due}, now)
+            self.refusals.keep({pending.partition for pending in due}, now)
         return self._send(due, frozenset(repeated), is_last=is_last)
+
+    def _due(
+        self,
+        partition: Partition,
+        tracker: OffsetTracker,
+        now: float,
+        *,
+        ends: bool,
+        is_repeated: bool,
+        is_wanted: bool,
+        is_tick: bool,
+    ) -> PendingCommit | None:
+        commits = partition.commits
+        reached = self.reached(tracker)
+        if reached > tracker.uncommitted_from:
+            position = self._ask(partition, tracker, reached, now, is_last=ends)
+            if position is not None:
+                return commits.metadata.due(tracker, position, is_new=True)
+        if is_repeated:
+            return commits.metadata.due(tracker, tracker.uncommitted_from, is_new=False)
+        needs_plans = is_wanted or (self._commits and commits.metadata.lost_plans)
+        if needs_plans and commits.lacks_plans(tracker):
+            return commits.pending_plans(tracker)
+        if is_tick and self._commits:
+            return commits.restated(tracker)
+        return None
 
     def _send(
         self,
@@ -228,72 +261,86 @@ class CommitEngine:
         for pending in due:
             if pending.is_new or pending.partition in repeated:
                 pending.tracker.attempted = max(pending.tracker.attempted, pending.position)
-        for one in self.table:
-            one.is_void = False
+        for partition in self.table:
+            partition.commits.send()
         self._in_flight = CommitRequest(self.table.generation, tuple(due), repeated, is_last)
         return self._in_flight
 
     def _ask(
-        self, one: Partition, tracker: OffsetTracker, reached: int, now: float, *, is_last: bool
+        self,
+        partition: Partition,
+        tracker: OffsetTracker,
+        reached: int,
+        now: float,
+        *,
+        is_last: bool,
     ) -> int | None:
-        """What the strategy wants committed, as far as that is allowed: up to *reached*."""
+        """What the strategy wants committed, lowered to what is allowed: up to *reached*."""
         safe = tracker.committable if self._is_unsafe else reached
         highest = tracker.highest if tracker.window else safe
+        progress = Progress(partition.id, tracker.committed, safe, highest, is_last)
         try:
-            position = self.strategy.position(
-                Progress(one.id, tracker.committed, safe, highest, is_last), now
-            )
+            position = self.strategy.position(progress, now)
         except BaseException as error:
-            # A custom one may raise anything; who commits fails the channel with it.
-            self.refused = CommitStrategyError(one.id, describe(error))
+            # A custom strategy may raise anything. The committer fails the channel with it.
+            self.refused = CommitStrategyError(partition.id, describe(error))
             self.refused.__cause__ = error
             return None
         if position is None:
             return None
         if not is_position(position):
             what = f"it answered {position!r}; allowed are a position (an int from 0 on) and None"
-            self.refused = CommitStrategyError(one.id, what)
+            self.refused = CommitStrategyError(partition.id, what)
             return None
-        # A strategy only wishes: none can pass an unsettled record, cut a planned range or go back.
-        # The one exception is the class LatestCommits itself with commit_latest_unsafe, whose *reached* is
-        # the highest settled record.
+        # A strategy only wishes: it cannot pass an unsettled record, cut a planned range or go
+        # back. The one exception is the class LatestCommits itself with commit_latest_unsafe, whose
+        # *reached* is the highest settled record.
         position = min(position, reached)
-        # Also of those that are done: they come again as they were.
+        # Not inside of plans that are done either: after a crash their records come again, and have
+        # to be cut as they were.
         position = tracker.outside_plans(position)
-        # What failed for sure may be followed by less; what may still land must not be.
-        least = max(tracker.uncommitted_from + 1, tracker.attempted if one.unknown else 0)
+        # A lower position may follow a commit that failed for sure. It must not follow one that may
+        # still land.
+        least = tracker.uncommitted_from + 1
+        if partition.commits.unknown:
+            least = max(least, tracker.attempted)
         return position if position >= least else None
 
     @property
     def repeat_at(self) -> float | None:
-        """When a commit is to be sent once more, because one of unknown outcome may have landed
-        after it.
-        """
-        unknown = [
-            one
-            for one in self.table
-            if one.unknown and one.live and not self._is_left_alone(one.live)
-        ]
-        return min((at for one in unknown if (at := one.unknown.next_at) is not None), default=None)
+        """When to send a commit once more that one of unknown outcome may have overtaken."""
+        times = []
+        for partition in self.table:
+            unknown = partition.commits.unknown
+            if unknown and partition.live and not self._is_left_alone(partition.live):
+                times.append(unknown.next_at)
+        return min((at for at in times if at is not None), default=None)
+
+    # -- positions of the application's own
 
     def plan_positions(self, offsets: Mapping[TopicPartition, int]) -> CommitRequest | None:
-        """The commit of exactly these positions, which are checked first; None: the group has them,
-        with strings.
+        """The request for exactly these positions; None: the group has them, strings included.
+
+        Raises as :meth:`check_positions` does.
         """
         due = []
-        for one, tracker, offset in self.check_positions(offsets):
-            pending = one.metadata.due(tracker, offset, is_new=True)
-            if pending.number or not tracker.uncommitted_from == offset == one.stored:
+        for partition, tracker, position in self.check_positions(offsets):
+            pending = partition.commits.metadata.due(tracker, position, is_new=True)
+            is_stored = tracker.uncommitted_from == position == partition.commits.stored
+            if pending.number or not is_stored:
                 due.append(pending)
         return self._send(due)
 
     def check_positions(
         self, offsets: Mapping[TopicPartition, int]
     ) -> list[tuple[Partition, OffsetTracker, int]]:
-        """Check that these positions may be committed now; each with what it is of.
+        """Check that these positions may be committed now; returns each with what it is of.
 
-        NotOwnerError: a partition is not ours. ValueError: it is no offset. CommitRefusedError: a
-        position would pass an unsettled record, lies inside of a planned range, or goes back.
+        Raises:
+            NotOwnerError: A partition is not ours.
+            ValueError: A position is no offset.
+            CommitRefusedError: A position would pass an unsettled record, lies inside of a planned
+                range, or goes back.
         """
         found = []
         for name, position in offsets.items():
@@ -301,56 +348,69 @@ class CommitEngine:
                 raise ValueError(
                     f"a position to commit is an offset from 0 on, not {position!r} (for {name})"
                 )
-            one = self.table.get(name)
-            if one is None or not one.is_ours:
+            partition = self.table.get(name)
+            if partition is None or not partition.is_ours:
                 raise NotOwnerError(f"{TopicPartition(*name)} is not ours")
-            found.append((one, position))
-        return [(one, self._check(one, position), position) for one, position in found]
+            found.append((partition, position))
+        return [
+            (partition, self._check(partition, position), position) for partition, position in found
+        ]
 
-    def _check(self, one: Partition, position: int) -> OffsetTracker:
-        if one.tracker is not None and self._is_left_alone(one.tracker):
-            raise CommitRefusedError(f"{one.id} has an open transaction: it stores its position")
-        tracker = one.live
+    def _check(self, partition: Partition, position: int) -> OffsetTracker:
+        if partition.tracker is not None and self._is_left_alone(partition.tracker):
+            raise CommitRefusedError(
+                f"{partition.id} has an open transaction: it stores its position"
+            )
+        tracker = partition.live
         why = "reading has not begun there yet"
         if tracker is not None:
-            why = _why_not(tracker, position, is_in_doubt=bool(one.unknown))
+            why = _why_not(tracker, position, is_in_doubt=bool(partition.commits.unknown))
         if tracker is None or why:
-            raise CommitRefusedError(f"{one.id}: position {position} was not committed: {why}")
+            raise CommitRefusedError(
+                f"{partition.id}: position {position} was not committed: {why}"
+            )
         return tracker
+
+    # -- the outcome of a request
 
     def confirm(
         self,
-        plan: CommitRequest,
+        request: CommitRequest,
         now: float,
         refused: Mapping[TopicPartition, BrokerError] | None = None,
     ) -> list[tuple[OffsetTracker, int]]:
-        """The broker has stored it, but for what it has *refused*; what moved.
+        """The broker has stored the request, but for what it has *refused*.
 
         A tracker whose assignment ended meanwhile is left alone. What was refused is tried again
         after a pause.
+
+        Returns:
+            The trackers that moved, with the positions that are stored for them.
         """
-        is_believed = self._in_flight is plan
-        if is_believed:
+        is_current = self._in_flight is request
+        if is_current:
             self._in_flight = None
         moved = []
-        for pending in plan.due:
+        for pending in request.due:
             if refused is not None and pending.partition in refused:
                 self._note_refusal(pending, refused[pending.partition], now)
                 continue
             self.refusals.remove(pending.partition)
-            if (one := self.table.get(pending.partition)) is None:
+            partition = self.table.get(pending.partition)
+            if partition is None:
                 continue
-            is_ours = one.tracker is pending.tracker
+            commits = partition.commits
+            is_same = partition.tracker is pending.tracker
             is_news = _is_of(pending.tracker, pending.position)
-            # Ends what is unknown where it was repeated for that.
-            if is_believed and is_ours and is_news:
-                one.unknown.stored(now, was_repeated=one.id in plan.repeated, is_last=plan.is_last)
-            # Believed, maybe by another tracker; else of records that went on through a cooperative
-            # assignment.
-            if one.live is not None and not one.is_void and (is_believed or (is_ours and is_news)):
-                one.metadata.stored(pending)
-                one.stored = pending.position
-            if not is_ours:
+            if is_current and is_same and is_news:
+                was_repeated = pending.partition in request.repeated
+                commits.unknown.stored(now, was_repeated=was_repeated, is_last=request.is_last)
+            # The group has it, maybe by the commit of another tracker. Where the assignment has
+            # ended, that holds only for records that went on through a cooperative assignment.
+            holds = is_current or (is_same and is_news)
+            if holds and partition.live is not None and not commits.is_void:
+                commits.confirm(pending)
+            if not is_same:
                 continue
             # Plans alone are stored at the position that the group has, which after a seek is none
             # of the tracker's. Such a commit confirms nothing of what is read now, and ends no
@@ -358,67 +418,69 @@ class CommitEngine:
             if is_news:
                 pending.tracker.committed = pending.position
                 pending.tracker.uncommitted_from = pending.position
-                one.stored = pending.position
+                commits.confirm_position(pending.position)
                 moved.append((pending.tracker, pending.position))
-            one.metadata.used_up(pending)
+            commits.metadata.used_up(pending)
         return moved
 
     def _note_refusal(self, pending: PendingCommit, error: BrokerError, now: float) -> None:
         if isinstance(error, MetadataTooLargeError):
-            # The next plan has less beside the position.
+            # The next request stores less with the position.
             self.table.policy.refused([pending])
         else:
             self.refusals.add(pending.tracker, str(error), now)
 
-    def due_with(self, tracker: OffsetTracker, position: int) -> PendingCommit:
-        """What a transaction of the application's is to store for a position, instead of a
-        commit.
-        """
-        one = self.table.of(tracker)
-        return (
-            one.metadata.due(tracker, position, is_new=True)
-            if one
-            else PendingCommit(tracker, position, True)
-        )
+    def takes_less(self, request: CommitRequest, partitions: Collection[TopicPartition]) -> bool:
+        """The broker refused the strings of these partitions (none named: of any).
 
-    def stored_with(self, pending: PendingCommit) -> None:
-        """A transaction of the application's has stored it."""
-        tracker = pending.tracker
-        one = self.table.of(pending.tracker)
-        if one is None:
-            return
-        tracker.attempted = max(tracker.attempted, pending.position)
-        # Else the next assignment finds it.
-        if one.live is not None:
-            tracker.committed = tracker.uncommitted_from = one.stored = pending.position
-            one.metadata.stored(pending)
-            one.metadata.used_up(pending)
-
-    def takes_less(self, plan: CommitRequest, partitions: Collection[TopicPartition]) -> bool:
-        """The broker refused the strings of these partitions (none: of any); whether the next plan
-        leaves some out.
+        Returns:
+            Whether the next request will leave something out, so that it is worth a try.
         """
-        refused = [one for one in plan.due if not partitions or one.partition in partitions]
-        if self._in_flight is not plan or not self.table.policy.refused(refused):
+        refused = [
+            pending for pending in request.due if not partitions or pending.partition in partitions
+        ]
+        if self._in_flight is not request or not self.table.policy.refused(refused):
             return False
         self._in_flight = None
         return True
 
-    def fail(self, plan: CommitRequest, *, is_unknown: bool) -> None:
-        """It was not stored, or that is not known: nothing moves, and the next plan carries the
-        positions of then.
-        """
-        if self._in_flight is not plan:
+    def fail(self, request: CommitRequest, *, is_unknown: bool) -> None:
+        """The request was not stored, or that is not known: nothing moves."""
+        if self._in_flight is not request:
             return
         self._in_flight = None
-        for pending in plan.due if is_unknown else ():
-            one = self.table.get(pending.partition)
-            if one is not None:
-                one.unknown.add(
-                    pending.position,
-                    is_repeated=pending.position <= pending.tracker.uncommitted_from,
-                )
-                one.metadata.unknown(pending)
+        if not is_unknown:
+            return
+        for pending in request.due:
+            partition = self.table.get(pending.partition)
+            if partition is not None:
+                is_repeated = pending.position <= pending.tracker.uncommitted_from
+                partition.commits.unknown.add(pending.position, is_repeated=is_repeated)
+                partition.commits.metadata.unknown(pending)
+
+    # -- transactions of the application's
+
+    def due_with(self, tracker: OffsetTracker, position: int) -> PendingCommit:
+        """What a transaction of the application's has to store instead of a commit."""
+        partition = self.table.of(tracker)
+        if partition is None:
+            return PendingCommit(tracker, position, True)
+        return partition.commits.metadata.due(tracker, position, is_new=True)
+
+    def stored_with(self, pending: PendingCommit) -> None:
+        """A transaction of the application's has stored it."""
+        tracker = pending.tracker
+        partition = self.table.of(tracker)
+        if partition is None:
+            return
+        tracker.attempted = max(tracker.attempted, pending.position)
+        if partition.live is None:
+            # The next assignment finds it.
+            return
+        tracker.committed = pending.position
+        tracker.uncommitted_from = pending.position
+        partition.commits.confirm(pending)
+        partition.commits.metadata.used_up(pending)
 
 
 def is_position(value: object) -> bool:
@@ -427,8 +489,9 @@ def is_position(value: object) -> bool:
 
 
 def _is_of(tracker: OffsetTracker, position: int) -> bool:
-    """Whether a position that was sent is news for these records: not an older one, nor the group's
-    before a seek.
+    """Whether a position that was sent is news for these records.
+
+    An older one is not, nor is the one that the group had before a seek.
     """
     return tracker.uncommitted_from <= position <= tracker.attempted
 
@@ -441,11 +504,11 @@ def _why_not(tracker: OffsetTracker, position: int, *, is_in_doubt: bool) -> str
         return f"it lies behind {tracker.limit}, and the offsets from there on are not read"
     if position > tracker.safe:
         return f"records from {tracker.position} on have not been read"
-    if (start := tracker.outside_plans(position)) != position:
+    start = tracker.outside_plans(position)
+    if start != position:
         return f"it lies inside of a range that is handled as one, from {start} on"
-    if position < (
-        least := tracker.start if tracker.uncommitted_from < 0 else tracker.uncommitted_from
-    ):
+    least = tracker.start if tracker.uncommitted_from < 0 else tracker.uncommitted_from
+    if position < least:
         return f"that would go back from {least}"
     if is_in_doubt and position < tracker.attempted:
         return f"that would go back from {tracker.attempted}, which may have been stored"

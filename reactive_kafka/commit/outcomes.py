@@ -1,4 +1,4 @@
-"""What one client of a channel works with, and where it counts what happens."""
+"""What became of the commit requests of a channel."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from reactive_kafka.tracking.metadata.user import MetadataLimit
 
 @dataclass(slots=True)
 class CommitOutcomes:
-    """What became of the commit requests of a channel: of all its members, and through its
-    restarts.
-    """
+    """Counts the commit requests of all clients of a channel, through its restarts."""
 
     outcomes: dict[str, int] = field(default_factory=lambda: {"ok": 0, "failed": 0, "unknown": 0})
     durations: DurationHistogram = field(default_factory=DurationHistogram)
-    # How much the broker takes beside a position.
+    # How long a string the broker stores with a position.
     room: MetadataLimit = field(default_factory=MetadataLimit)

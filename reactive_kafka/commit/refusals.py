@@ -1,8 +1,7 @@
-"""Partitions whose positions the broker refuses to store while it stores those of others. No I/O,
-no clock.
+"""Partitions whose positions the broker refuses, while it stores those of others. No I/O, no clock.
 
-A topic was deleted, or the right to read it was withdrawn. Such a partition is committed again by
-itself, after a pause that grows: left in every request, it would make each of them fail.
+Their topic was deleted, or the right to read it was withdrawn. Such a partition is committed again
+by itself, after a pause that grows: in every request it would make each of them fail.
 """
 
 from __future__ import annotations
@@ -20,16 +19,17 @@ BACKOFF = Backoff(0.25, 5.0)
 
 @dataclass(slots=True)
 class _Refusal:
-    """Why positions of a tracker are not stored, and when to try again by the monotonic clock."""
+    """Why a position of a tracker is not stored, and when to try again."""
 
     tracker: OffsetTracker
     waits: Waits
     reason: str = ""
+    # Monotonic.
     again_at: float = -inf
 
 
 class Refusals:
-    """The partitions of one client whose last commit was refused."""
+    """The partitions of one client whose last commit was refused; true if there are any."""
 
     def __init__(self) -> None:
         self._refused: dict[TopicPartition, _Refusal] = {}
@@ -39,28 +39,33 @@ class Refusals:
 
     def add(self, tracker: OffsetTracker, reason: str, now: float) -> None:
         """A position of a tracker was refused at *now*."""
-        known = self._refused.get(tracker.partition)
-        if known is None or known.tracker is not tracker:
-            known = self._refused[tracker.partition] = _Refusal(tracker, Waits(BACKOFF))
-        known.reason = reason
-        known.again_at = now + known.waits.next_s()
+        refusal = self._refused.get(tracker.partition)
+        if refusal is None or refusal.tracker is not tracker:
+            refusal = _Refusal(tracker, Waits(BACKOFF))
+            self._refused[tracker.partition] = refusal
+        refusal.reason = reason
+        refusal.again_at = now + refusal.waits.next_s()
 
     def remove(self, partition: TopicPartition) -> None:
         """A position of a partition was stored."""
         self._refused.pop(partition, None)
 
     def keep(self, planned: Collection[TopicPartition], now: float) -> None:
-        """Forget those that could have been tried again at *now*, and of which nothing is due any
-        more.
+        """Forget the partitions that could be tried again at *now* and have nothing due any more.
+
+        Args:
+            planned: Partitions that have something due.
         """
-        for partition in [one for one, known in self._refused.items() if known.again_at <= now]:
-            if partition not in planned:
-                del self._refused[partition]
+        self._refused = {
+            partition: refusal
+            for partition, refusal in self._refused.items()
+            if refusal.again_at > now or partition in planned
+        }
 
     def has(self, tracker: OffsetTracker) -> bool:
         """Whether the last commit of a tracker was refused."""
-        known = self._refused.get(tracker.partition)
-        return known is not None and known.tracker is tracker
+        refusal = self._refused.get(tracker.partition)
+        return refusal is not None and refusal.tracker is tracker
 
     def is_resting(self, tracker: OffsetTracker, now: float) -> bool:
         """Whether it is too early to try a tracker again."""
@@ -68,13 +73,15 @@ class Refusals:
 
     def again_at(self, trackers: Iterable[OffsetTracker]) -> float:
         """When the first of these trackers is to be tried again; infinite if none was refused."""
-        return min(
-            (self._refused[one.partition].again_at for one in trackers if self.has(one)),
-            default=inf,
-        )
+        times = [
+            self._refused[tracker.partition].again_at for tracker in trackers if self.has(tracker)
+        ]
+        return min(times, default=inf)
 
     def reasons(self, trackers: Iterable[OffsetTracker]) -> Mapping[TopicPartition, str]:
         """partition -> why its position is not stored, of these trackers."""
         return {
-            one.partition: self._refused[one.partition].reason for one in trackers if self.has(one)
+            tracker.partition: self._refused[tracker.partition].reason
+            for tracker in trackers
+            if self.has(tracker)
         }

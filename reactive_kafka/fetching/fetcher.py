@@ -1,4 +1,4 @@
-"""How records come in: what each partition may bring, and what becomes of what a poll brought."""
+"""Decides before each poll what it may bring of each partition: the back-pressure of a client."""
 
 from __future__ import annotations
 
@@ -6,217 +6,283 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from math import inf
 
-from reactive_kafka.assignment.client_parts import ClientParts
-from reactive_kafka.assignment.handover import tell_acks_dropped
-from reactive_kafka.assignment.position_lookup import PositionLookup
-from reactive_kafka.broker.client import Chunk, Consumer, Poll
-from reactive_kafka.commit.uncommitted import UncommittedBound
-from reactive_kafka.delivery.ages import Ages
+from reactive_kafka.broker.client import Consumer
 from reactive_kafka.delivery.lane import Lane
+from reactive_kafka.delivery.lanes import Lanes
+from reactive_kafka.delivery.workers import Workers
 from reactive_kafka.fetching import budget
-from reactive_kafka.fetching.budget import EMPTY_POLL, FetchPauses, Pace, PollRequest, Room, Shares
-from reactive_kafka.fetching.delayed_records import DelayedRecords, is_long
-from reactive_kafka.fetching.read_failures import ReadFailures
-from reactive_kafka.fetching.trim import from_position, in_ranges, without_done
+from reactive_kafka.fetching.budget import EMPTY_POLL, Pace, PollRequest, Room, Shares, Turn
+from reactive_kafka.fetching.delayed_records import awaits_plans
+from reactive_kafka.fetching.fetch_pauses import FetchPauses
+from reactive_kafka.fetching.intake import RecordIntake
+from reactive_kafka.fetching.stops import FetchStops
+from reactive_kafka.partitions.client_context import ClientContext
 from reactive_kafka.partitions.partition import Partition
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.tracking.tracker import OffsetTracker
+from reactive_kafka.verdicts.acknowledge import Acknowledger
+from reactive_kafka.verdicts.hook import DeliveryHook
 
 
 class Fetcher:
-    """The way from the client into the lanes of one channel, under back-pressure.
+    """Divides the room of one client among its partitions.
 
-    A record that is not due is held; when such records fill their partition's room it is paused
-    until then.
+    A record that is not due takes room; when such records fill their partition's room, the
+    partition is paused until then.
+
+    Args:
+        acknowledger: Wakes the poll when there is room for partitions that were left out.
+        hook: Knows which settled records take room all the same, because they are not stored.
     """
 
     def __init__(
         self,
-        parts: ClientParts,
+        context: ClientContext,
         table: PartitionTable,
-        starts: PositionLookup,
-        uncommitted: UncommittedBound,
-        delays: Mapping[str, int],
+        lanes: Lanes,
+        workers: Workers,
+        acknowledger: Acknowledger,
+        stops: FetchStops,
+        intake: RecordIntake,
+        hook: DeliveryHook,
     ) -> None:
-        self._parts = parts
-        self._settings = parts.settings
+        self._settings = context.settings
+        self._clock = context.clock
         self._table = table
-        self._lanes = parts.lanes
-        self._workers = parts.workers
-        self._clock = parts.clock
-        self._valves = FetchPauses()
+        self._lanes = lanes
+        self._workers = workers
+        self._awaited_by = acknowledger.awaited_by
+        self.stops = stops
+        self.intake = intake
+        self._hook = hook
+        self._pauses = FetchPauses()
         self._pace = Pace()
         self._shares = Shares()
         self.room = Room()
-        # Those that were read when all room was free, and that poll.
-        self._free: tuple[object, PollRequest] = None, EMPTY_POLL
-        # The last: room, at the last look at it.
+        # The partitions that were read when all room was free, and what a poll may bring then. With
+        # nothing held and nothing stopped that depends on which partitions are read, and on nothing
+        # else: it holds as long as the table's list of these is the same object.
+        self._all_free: tuple[object, PollRequest] = (None, EMPTY_POLL)
+        # When a turn was given last.
         self._turned_at = -inf
-        self._brought = 0
+        # Records that took room at the last look.
         self._taken = 0
-        # Those that may hold records: no others can.
-        self._holding: list[Partition] = []
-        self._starts = starts
-        self._uncommitted = uncommitted
-        # Reading may end.
-        self._ends = bool(table.ranges)
-        self.failures = ReadFailures(parts, table, starts)
-        self.delayed = DelayedRecords(parts, table, delays, self._arrived)
 
-    def asks(self, consumer: Consumer) -> PollRequest:
-        """What a poll may bring now; whoever is left out is woken for when there is room."""
+    def plan_poll(self, consumer: Consumer) -> PollRequest:
+        """What a poll may bring now. It is woken when there is room for the partitions left out."""
         now = self._clock.monotonic()
-        if self.looks_later and self.room.is_taken(self._brought):
-            # The look before may have left nobody out.
-            self._parts.acknowledger.awaited_by.add(self)
+        brought = self.intake.brought
+        if self.looks_later and self.room.is_taken(brought):
+            # The look before may have left nothing out, so that nothing would wake the poll.
+            self._awaited_by.add(self)
             return PollRequest({}, again_s=max(0.0, self.room.until - now))
-        self._uncommitted.look(self._brought, now)
-        # Also those that are about to go, or may be retained: what they hold takes room, so they
-        # have a share of it.
+        self.stops.uncommitted.look(brought, now)
+        stopped = self.stops.now(now)
+        request = self._divide(stopped, now)
+        left_out = [
+            partition for name in request.left_out if (partition := self._read(name)) is not None
+        ]
+        self._wake_when_there_is_room(left_out, stopped)
+        to_pause, to_resume = self._pauses.update(left_out, request.budgets, stopped, now)
+        consumer.pause(to_pause)
+        consumer.resume(to_resume)
+        return request
+
+    def _divide(self, stopped: set[TopicPartition], now: float) -> PollRequest:
+        settings = self._settings
+        # Partitions that are about to go, or may be retained, count too: what they hold takes room,
+        # so they have a share of it.
         partitions = len(self._table)
-        room = self._settings.max_in_flight
-        stopped = self.stopped(now)
-        batch = (
-            self._settings.batch_max_records // self._settings.consumers
-            if self._workers.takes_batches
-            else 0
-        )
+        room = settings.max_in_flight
+        batch = 0
+        if self._workers.takes_batches:
+            batch = settings.batch_max_records // settings.consumers
         takes_turns = budget.take_turns(
-            partitions, room, batch=batch, concurrency=self._settings.concurrency
+            partitions, room, batch=batch, concurrency=settings.concurrency
         )
-        if takes_turns and not self._workers.works_elsewhere:
-            room = budget.window(room, partitions, is_set=self._settings.max_in_flight_is_set)
-            # Together they fill a batch.
-            asked = self._in_turns(room, partitions, stopped, now, batch // partitions)
-        else:
-            asked = self._at_once(room, stopped)
-        left_out = [one for name in asked.left_out if (one := self._read(name)) is not None]
+        if not takes_turns or self._workers.works_elsewhere:
+            return self._at_once(room, stopped)
+        room = budget.window(room, partitions, is_set=settings.max_in_flight_is_set)
+        # Together their pieces fill a batch.
+        return self._in_turns(room, partitions, stopped, now, batch // partitions)
+
+    def _wake_when_there_is_room(
+        self, left_out: list[Partition], stopped: set[TopicPartition]
+    ) -> None:
         # A partition is asked for again when an eighth of its share is free, or nothing waits in
         # its lane. While it is left out its lane has a low-water mark, and the worker that gets
         # there wakes the poll, if it is time to look again. Without the mark the poll would sleep
         # while workers run dry; with a wake for each record it would run all the time.
-        for lane in [one.lane for one in left_out if one.lane is not None]:
-            low = min(lane.waiting // 2, self._settings.concurrency)
-            lane.low_water = lane.waiting if self._workers.takes_batches else low
-        awaited_by = self._parts.acknowledger.awaited_by
-        (awaited_by.add if left_out else awaited_by.discard)(self)
-        if self._workers.takes_batches and self._is_out_of_room(left_out, stopped):
+        takes_batches = self._workers.takes_batches
+        for partition in left_out:
+            lane = partition.lane
+            if lane is not None and takes_batches:
+                lane.low_water = lane.waiting
+            elif lane is not None:
+                lane.low_water = min(lane.waiting // 2, self._settings.concurrency)
+        if left_out:
+            self._awaited_by.add(self)
+        else:
+            self._awaited_by.discard(self)
+        if takes_batches and self._waits_in_vain(left_out, stopped):
             self._lanes.out_of_room.add(self)
             self._workers.work_is_there()
         else:
             self._lanes.out_of_room.discard(self)
-        to_pause, to_resume = self._valves.update(left_out, asked.budgets, stopped, now)
-        consumer.pause(to_pause)
-        consumer.resume(to_resume)
-        return asked
 
-    def _is_out_of_room(self, left_out: Iterable[Partition], stopped: set[TopicPartition]) -> bool:
-        """Whether a worker waits in vain for a batch to fill: of a partition that waits nothing
-        more may come.
-        """
-        if not (self._workers.idle or self._workers.works_elsewhere):
+    def _waits_in_vain(self, left_out: Iterable[Partition], stopped: set[TopicPartition]) -> bool:
+        """Whether a worker waits for a batch to fill of which nothing more may come."""
+        workers = self._workers
+        if not (workers.idle or workers.works_elsewhere):
             return False
         ready = [lane for lane in self._lanes.whole_lanes() if lane.waiting]
-        if {one.lane for one in left_out if one.id not in stopped}.isdisjoint(ready):
+        out_of_room = {partition.lane for partition in left_out if partition.id not in stopped}
+        if out_of_room.isdisjoint(ready):
             return False
-        # Jobs take long, and small ones cost as much: not while one is running.
-        if self._workers.works_elsewhere:
-            return (
-                sum(lane.waiting for one in self._holding if (lane := one.lane) is not None)
-                == self._taken
+        if workers.works_elsewhere:
+            # Jobs take long, and small ones cost as much: not while one is running.
+            waiting = sum(
+                partition.lane.waiting
+                for partition in self.intake.holding()
+                if partition.lane is not None
             )
+            return waiting == self._taken
         return sum(lane.waiting for lane in ready) < self._settings.batch_max_records
+
+    # -- few partitions
 
     def _at_once(self, room: int, stopped: set[TopicPartition]) -> PollRequest:
         """Few partitions: each poll may bring something of every one of them."""
         # Also of partitions that are about to go, or may be retained.
         trackers = self._table.all_trackers()
-        unstored = dict(self._parts.hook.unstored(lambda: trackers))
+        unstored = dict(self._hook.unstored(lambda: trackers))
         reading = self._table.reading
-        is_free = not (stopped or self.holding() or unstored or self._workers.works_elsewhere)
-        # As most polls find it where few records come at a time.
-        if is_free and self._free[0] is reading:
-            return self._free[1]
+        works_elsewhere = self._workers.works_elsewhere
+        is_free = not (stopped or self.intake.holding() or unstored or works_elsewhere)
+        # Most polls find it so where few records come at a time.
+        if is_free and self._all_free[0] is reading:
+            return self._all_free[1]
         held = {tracker.partition: tracker.unsettled for tracker in trackers} | unstored
         self._taken = sum(held.values())
-        # Where batches run elsewhere the next one is full before its turn, though that takes the
+        # Where batches run elsewhere the next one is full before its turn, even if that takes the
         # last bit of the room.
-        enough = 1 if self._workers.works_elsewhere else max(1, room // (8 * max(1, len(held))))
+        enough = 1 if works_elsewhere else max(1, room // (8 * max(1, len(held))))
         wanted: dict[TopicPartition, int] = {}
         allowed = budget.budgets(held, room)
-        for one in reading:
-            lane = one.lane
-            if lane is None or one.id in stopped or is_long(lane):
+        for partition in reading:
+            lane = partition.lane
+            if lane is None or partition.id in stopped or is_long(lane):
                 continue
-            records = allowed.get(one.id, 0)
-            if wants := self._workers.wants(
-                lane, records if records >= enough or not lane.waiting else 0
-            ):
-                wanted[one.id] = wants
+            records = allowed.get(partition.id, 0)
+            if records < enough and lane.waiting:
+                # Too few to ask for, while something waits.
+                records = 0
+            wants = self._workers.wants(lane, records)
+            if wants:
+                wanted[partition.id] = wants
         self._read_ahead(wanted, held, stopped, room)
-        asked = PollRequest(
-            wanted, None, [partition for partition in held if partition not in wanted]
-        )
-        self._free = reading if is_free else None, asked
-        return asked
+        left_out = [name for name in held if name not in wanted]
+        request = PollRequest(wanted, None, left_out)
+        self._all_free = (reading if is_free else None, request)
+        return request
+
+    # -- many partitions
 
     def _in_turns(
         self, room: int, partitions: int, stopped: set[TopicPartition], now: float, least: int
     ) -> PollRequest:
-        """Many partitions: a poll brings pieces of some, and only those that hold something are
-        looked at for it.
+        """Many partitions: a poll brings pieces of some.
+
+        Only the partitions that hold something are looked at for it.
         """
         held = self._held()
         self._taken = sum(held.values())
         workers = self._settings.concurrency
         is_keyed = self._lanes.is_keyed
-        is_shared = self._lanes.shared and not is_keyed
-        piece = max(least, self._pace.look(self._brought - self._taken, now, partitions))
+        settled = self.intake.brought - self._taken
+        piece = max(least, self._pace.look(settled, now, partitions))
         look_s = budget.look_s(len(held))
         is_urgent = now - self._turned_at >= look_s or self._runs_dry(held)
-        turn = partial(budget.turn, held, partitions, room, piece=piece, is_urgent=is_urgent)
-        if workers == 1 or is_shared or self._workers.takes_batches:
-            this = turn(spread=1 if is_shared else workers)
-        else:
-            alone = self._pace.most_waiting(min(workers // self._settings.consumers, len(held)))
-            waiting = {lane.tracker.partition: lane.waiting for lane in self._lanes_of(held)}
-            busy = 1 if is_keyed else max(1, workers - self._workers.idle)
-            this = turn(waiting=waiting, spread=busy, most_waiting=room if is_keyed else alone)
-        if this.most:
+        turn = self._turn(held, partitions, room, piece, is_urgent=is_urgent)
+        if turn.most:
             self._turned_at = now
-        most = this.most or (self._settings.concurrency if self._is_behind_keys(held) else 0)
-        wanted: dict[TopicPartition, int] = self._shares if most else {}
-        changed = [partition for partition in stopped if self._read(partition) is not None]
-        if most:
-            self._shares.reset(self._table.read_names, max(1, this.each))
-        left_out = list(changed)
-        for partition in left_out:
-            wanted.pop(partition, None)
-        for partition in held.keys() - stopped:
-            if (one := self._read(partition)) is None:
-                continue
-            changed.append(partition)
-            records = this.held.get(partition, 0)
-            lane = one.lane
-            if records and wanted and lane is not None and not is_long(lane):
-                wanted[partition] = records
-            else:
-                wanted.pop(partition, None)
-                left_out.append(partition)
+        most = turn.most
+        if not most and self._is_behind_keys(held):
+            most = workers
+        wanted, left_out, changed = self._pieces(turn, held, stopped, has_room=most > 0)
         more = self._read_ahead(wanted, held, stopped, room)
-        left_out = (
-            [partition for partition in left_out if partition not in wanted] if more else left_out
-        )
+        if more:
+            left_out = [name for name in left_out if name not in wanted]
         if most:
             self._shares.changed(changed)
-        # A worker may look for other keys at any moment. Else a verdict wakes the poll where there
-        # is no room.
-        is_idle = is_urgent and not (is_keyed and self._lanes.ready)
-        # Which may wait for a poll to find that no more can come.
         if not self._workers.takes_batches:
-            self.room.taken(self._brought + this.most, now + look_s, enough=workers)
-        return PollRequest(wanted, most + more, left_out, None if wanted or is_idle else look_s)
+            # Workers that take batches may wait for a poll to find that no more can come.
+            self.room.taken(self.intake.brought + turn.most, now + look_s, enough=workers)
+        # A poll for nothing waits for a verdict that makes room, if workers have nothing to do. But
+        # a worker of keys may look for other keys at any moment.
+        waits_for_verdict = is_urgent and not (is_keyed and self._lanes.ready)
+        again_s = None if wanted or waits_for_verdict else look_s
+        return PollRequest(wanted, most + more, left_out, again_s)
+
+    def _turn(
+        self,
+        held: Mapping[TopicPartition, int],
+        partitions: int,
+        room: int,
+        piece: int,
+        *,
+        is_urgent: bool,
+    ) -> Turn:
+        workers = self._settings.concurrency
+        is_keyed = self._lanes.is_keyed
+        is_shared = self._lanes.shared and not is_keyed
+        turn = partial(budget.turn, held, partitions, room, piece=piece, is_urgent=is_urgent)
+        if workers == 1 or is_shared or self._workers.takes_batches:
+            return turn(spread=1 if is_shared else workers)
+        waiting = {lane.tracker.partition: lane.waiting for lane in self._lanes_of(held)}
+        in_own_partitions = min(workers // self._settings.consumers, len(held))
+        most_waiting = self._pace.most_waiting(in_own_partitions)
+        busy = max(1, workers - self._workers.idle)
+        if is_keyed:
+            busy = 1
+            most_waiting = room
+        return turn(waiting=waiting, spread=busy, most_waiting=most_waiting)
+
+    def _pieces(
+        self,
+        turn: Turn,
+        held: Mapping[TopicPartition, int],
+        stopped: set[TopicPartition],
+        *,
+        has_room: bool,
+    ) -> tuple[dict[TopicPartition, int], list[TopicPartition], list[TopicPartition]]:
+        """What each partition may bring in its turn.
+
+        Returns:
+            partition -> most records; the partitions left out; and those that do not have the
+            number of records that most have.
+        """
+        wanted: dict[TopicPartition, int] = {}
+        if has_room:
+            self._shares.reset(self._table.read_names, max(1, turn.each))
+            wanted = self._shares
+        changed = [name for name in stopped if self._read(name) is not None]
+        left_out = list(changed)
+        for name in left_out:
+            wanted.pop(name, None)
+        for name in held.keys() - stopped:
+            partition = self._read(name)
+            if partition is None:
+                continue
+            changed.append(name)
+            records = turn.held.get(name, 0)
+            lane = partition.lane
+            if records and wanted and lane is not None and not is_long(lane):
+                wanted[name] = records
+            else:
+                wanted.pop(name, None)
+                left_out.append(name)
+        return wanted, left_out, changed
 
     @property
     def looks_later(self) -> bool:
@@ -224,47 +290,44 @@ class Fetcher:
         return self.room.is_early(self._lanes.ready, self._clock.monotonic())
 
     def _runs_dry(self, held: Iterable[TopicPartition]) -> bool:
-        """Whether all that came is with workers, and one of them has nothing, or all will soon."""
-        # One that is woken wakes the next, so lanes may be ready that somebody is on the way to.
-        # Handlers that do not wait are all run by one worker, whatever is ready: that the others
-        # are idle says nothing then.
+        """Whether a worker has nothing to do, or all of them will have nothing soon."""
+        # A worker that is woken wakes the next one, so lanes may be ready that somebody is on the
+        # way to. Handlers that do not wait are all run by one worker, however many lanes are ready:
+        # that the others are idle says nothing then.
         idle = self._workers.idle
         ready = self._lanes.ready
         if ready and ready >= min(idle, self._settings.concurrency - idle):
             return False
         return bool(idle) or not any(lane.waiting for lane in self._lanes_of(held))
 
-    def _lanes_of(self, partitions: Iterable[TopicPartition]) -> Iterator[Lane]:
-        for partition in partitions:
-            one = self._read(partition)
-            if one is not None and one.lane is not None:
-                yield one.lane
+    def _lanes_of(self, names: Iterable[TopicPartition]) -> Iterator[Lane]:
+        for name in names:
+            partition = self._read(name)
+            if partition is not None and partition.lane is not None:
+                yield partition.lane
 
-    def _read(self, partition: TopicPartition) -> Partition | None:
+    def _read(self, name: TopicPartition) -> Partition | None:
         """The partition, if it is read."""
-        one = self._table.get(partition)
-        return one if one is not None and one.is_read else None
+        partition = self._table.get(name)
+        return partition if partition is not None and partition.is_read else None
 
     def _held(self) -> Mapping[TopicPartition, int]:
-        """Partition -> its records that take room, where there are any."""
+        """partition -> its records that take room, where there are any."""
         found = {}
-        for one in self.holding():
-            if one.tracker is not None and (records := one.tracker.unsettled):
-                found[one.id] = records
-            elif one.tracker is not None:
-                # The next time it is not there.
-                one.tracker.compact()
-        unstored = self._parts.hook.unstored(self._table.all_trackers)
-        return found | {partition: records for partition, records in unstored.items() if records}
+        for partition in self.intake.holding():
+            tracker = partition.tracker
+            if tracker is None:
+                continue
+            records = tracker.unsettled
+            if records:
+                found[partition.id] = records
+            else:
+                # Its window is empty then, so the next look passes it over.
+                tracker.compact()
+        unstored = self._hook.unstored(self._table.all_trackers)
+        return found | {name: records for name, records in unstored.items() if records}
 
-    def holding(self) -> list[Partition]:
-        """Those with a record in their window: none, where nothing comes. The settled ones of
-        others were let go of.
-        """
-        for one in self._holding:
-            one.holds = one.tracker is not None and bool(one.tracker.flags)
-        self._holding = [one for one in self._holding if one.holds]
-        return self._holding
+    # -- keys that are busy
 
     def _read_ahead(
         self,
@@ -273,95 +336,28 @@ class Fetcher:
         stopped: set[TopicPartition],
         room: int,
     ) -> int:
-        """Look for other keys where these are busy; how many records more."""
+        """Ask for more records in search of keys that are not busy; returns how many."""
         if not self._is_behind_keys(held):
             return 0
         records = budget.read_ahead(held, room)
+        if not records:
+            return 0
         found = 0
-        for partition in held.keys() - wanted.keys() - stopped if records else ():
-            for lane in self._lanes_of((partition,)):
-                if (
-                    lane.waiting
-                    and lane.tracker.window < budget.MAX_WINDOW_RECORDS
-                    and not self._lanes.is_full(lane)
-                ):
-                    wanted[partition] = records
+        for name in held.keys() - wanted.keys() - stopped:
+            for lane in self._lanes_of((name,)):
+                is_short = lane.tracker.window < budget.MAX_WINDOW_RECORDS
+                if lane.waiting and is_short and not self._lanes.is_full(lane):
+                    wanted[name] = records
                     found += records
         return found
 
     def _is_behind_keys(self, held: Iterable[TopicPartition]) -> bool:
-        """Whether workers have nothing to do, because all that was read waits behind keys that are
-        busy.
-        """
+        """Whether workers have nothing to do because all that was read waits behind busy keys."""
         if not (self._lanes.is_keyed and self._workers.idle) or self._lanes.ready:
             return False
         return any(lane.waiting for lane in self._lanes_of(held))
 
-    def stopped(self, now: float) -> set[TopicPartition]:
-        """Those not to be fetched whatever room there is."""
-        if self._uncommitted.is_reached:
-            return set(self._table.read_names)
-        read_out = {one.id for one in self._table.reading if one.is_read_out} if self._ends else ()
-        held_back = (self._parts.held_back(), self._uncommitted.held_back(), read_out)
-        return self.failures.held_back(now).union(*held_back)
 
-    def take(self, poll: Poll) -> None:
-        """Put what a poll brought into the lanes, and tell who works on them."""
-        now = self._clock.monotonic()
-        for chunk in poll.chunks:
-            one = self._read(chunk.partition)
-            if one is None or one.tracker is None or one.lane is None:
-                continue
-            one.end = chunk.high_watermark
-            if one.unreadable is not None and not self.failures.is_over(one):
-                continue
-            self._deliver(chunk, one, one.tracker, one.lane, now)
-        if poll.chunks:
-            self._lanes.is_at_end |= self._ends and all(one.is_read_out for one in self._table)
-            self._arrived()
-
-    def _arrived(self) -> None:
-        self._workers.work_is_there()
-        self._parts.arrival.set()
-
-    def _deliver(
-        self, chunk: Chunk, one: Partition, tracker: OffsetTracker, lane: Lane, now: float
-    ) -> None:
-        if one.ranges is not None:
-            chunk, go_on_at = in_ranges(chunk, one.ranges, tracker.position)
-            if go_on_at is not None and self._starts.consumer is not None:
-                self._starts.consumer.start_at({chunk.partition: go_on_at})
-        records, offsets = from_position(chunk.records, tracker.position)
-        # What an earlier owner knew as done is left out before the tracker sees it: to everything
-        # behind here it is a gap of the log. The tracker keeps the map until its position has
-        # passed it, because the next map is made of its window and of what was left out.
-        if records and (kept := tracker.kept) is not None and offsets[0] < kept.until:
-            if chunk.high_watermark < kept.until:
-                # the log has been cut off below what was acked: what stands there by now are other
-                # records
-                tracker.kept = None
-                reason = f"they go up to {kept.until}, and the log ends at {chunk.high_watermark}"
-                tell_acks_dropped(self._parts, chunk.partition, reason)
-            else:
-                all_there = len(records)
-                records, offsets = without_done(kept, records, offsets)
-                self._parts.history.replays_avoided += all_there - len(records)
-        if not records:
-            tracker.deliver((), chunk.next_offset)
-            return
-        first = tracker.deliver(offsets, chunk.next_offset)
-        # Of offsets, which executors read.
-        if not isinstance(records, range):
-            tracker.ages = tracker.ages or Ages(self._parts.times, self._clock)
-            tracker.ages.came(first, records)
-        if not one.holds:
-            one.holds = True
-            self._holding.append(one)
-            self._parts.holds()
-        self._brought += len(records)
-        self._parts.received(chunk.partition, len(records))
-        delay_ms = self.delayed.delays.get(chunk.partition.topic)
-        if delay_ms is None:
-            self._lanes.add(lane, self._workers.keep(chunk.partition, records), first, now)
-        else:
-            self.delayed.hold(lane, records, first, now, delay_ms)
+def is_long(lane: Lane) -> bool:
+    """Whether a partition waits for its oldest record. A planned range is read to its end first."""
+    return lane.tracker.window >= budget.MAX_WINDOW_RECORDS and not awaits_plans(lane)

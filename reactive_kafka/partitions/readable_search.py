@@ -1,6 +1,4 @@
-"""A place of a log that cannot be read: when to try it again, and how to find where it ends. No
-I/O, no clock.
-"""
+"""A place of a log that cannot be read: when to retry, how to find its end. No I/O, no clock."""
 
 from __future__ import annotations
 
@@ -9,22 +7,21 @@ from dataclasses import dataclass
 from reactive_kafka.backoff import Backoff
 
 UNREADY_S = 5.0
-"""How long a partition may be unreadable before the channel is not ready: bytes may be broken on
-the way only.
-"""
+"""How long a place may be unreadable before the channel is not ready: the bytes may only have been
+broken on the way."""
 
 PAUSES = Backoff(0.5, 60.0, jitter=0.0)
 """How long a partition is left alone between two attempts."""
 
 
 class ReadableSearch:
-    """Finds where readable offsets begin again, by trying some: all below cannot be read, all from
-    there on can.
+    """Finds where readable offsets begin again, by trying some.
 
-    It is needed only where the bytes of a batch do not say where it ends, or the broker does not
-    hand them out. It tries offsets that are further and further away, then those between the last
-    that failed and the first that did not, so it takes a few fetches, and passes over nothing that
-    can be read.
+    It is needed only if the bytes of a batch do not say where the batch ends, or the broker does
+    not hand them out. It assumes that no offset below the place that it looks for can be read, and
+    every offset from there on can. It tries offsets that are further and further away, then those
+    between the last that failed and the first that did not. So it takes a few fetches, and passes
+    over nothing that can be read.
 
     Args:
         bad: The offset that cannot be read.
@@ -33,11 +30,12 @@ class ReadableSearch:
 
     def __init__(self, bad: int, end: int) -> None:
         self.first = bad
+        # The highest offset known to be unreadable, and the lowest known to be readable.
         self._bad = bad
         self._good = max(end, bad + 1)
         self._step = 1
-        # A readable offset was found: it is searched for below that.
-        self._is_close = False
+        # A readable offset was found: from here on the gap between the two is halved.
+        self._has_found = False
 
     @property
     def until(self) -> int | None:
@@ -47,32 +45,36 @@ class ReadableSearch:
     @property
     def attempt(self) -> int:
         """The offset to try next."""
-        if self._is_close:
+        if self._has_found:
             return (self._bad + self._good) // 2
         return min(self._bad + self._step, self._good - 1)
 
     def failed(self, until: int | None) -> None:
-        """The attempt cannot be read, either; it is known where its batch ends, or None."""
+        """The attempt cannot be read either.
+
+        Args:
+            until: Where its batch ends; None if that is not known.
+        """
         self._bad = max(self.attempt, min(until or 0, self._good) - 1)
         self._step *= 2
 
     def succeeded(self) -> None:
         """The attempt can be read."""
         self._good = self.attempt
-        self._is_close = True
+        self._has_found = True
 
 
 @dataclass(slots=True, eq=False)
 class UnreadablePlace:
-    """What of one partition cannot be read, since when (monotonic), and when that is tried
-    again.
-    """
+    """What of one partition cannot be read, and when to try again."""
 
     offset: int | None
     reason: str
+    # Monotonic.
     since: float
-    # Of the place where it was read.
+    # The tracker of then: after a seek the place does not matter any more.
     tracker: object
+    # Monotonic.
     again_at: float
     search: ReadableSearch | None = None
     attempts: int = 0

@@ -1,8 +1,8 @@
-"""Which record is overdue, and when to look next. No I/O, no clock.
+"""Finds records that are overdue, and says when to look next. No I/O, no clock.
 
-Each partition has one answer, its lowest record that is overdue: looking costs one step a partition
-where records start in order. SmallRye's ``throttled.unprocessed-record-max-age.ms``, judged at the
-limit and not at the next flush.
+Each partition has one answer, its lowest record that is overdue: where records start in order, a
+look costs one step a partition. It is SmallRye's ``throttled.unprocessed-record-max-age.ms``, but
+judged at the limit and not at the next flush.
 """
 
 from __future__ import annotations
@@ -14,24 +14,26 @@ from operator import itemgetter
 from reactive_kafka.tracking.tracker import NOT_STARTED, OffsetTracker
 
 RECHECK_S = 0.25
-"""How soon a poison record that has settled is seen to have settled."""
+"""How soon a look finds that a poison record has settled."""
 
 LOOK_S = 1.0
-"""How long between two looks at most; one that comes late by more than this is late by time that
-did not pass.
-"""
+"""The longest time between two looks. If one comes later by more than this, the process did not run
+meanwhile, and that time does not count."""
 
 
 @dataclass(frozen=True, slots=True)
 class Poison:
-    """A record whose handler has had it for longer than the limit; two of one record are equal."""
+    """A record whose handler has had it for longer than the limit.
+
+    Two of the same record are equal.
+    """
 
     tracker: OffsetTracker
     index: int
     offset: int = field(compare=False)
     # When its handler got it (monotonic), moved on by the time that did not count.
     since: float = field(compare=False)
-    # Records received behind it in its partition, and not settled.
+    # Records of its partition that were received after it and are not settled.
     waiting: int = field(compare=False)
 
     @property
@@ -52,7 +54,7 @@ class CountedTime:
         self._lost: list[tuple[float, float]] = []
 
     def lose(self, since: float, until: float) -> None:
-        """What lies between the two does not count."""
+        """The time between the two does not count."""
         self._lost.append((since, until))
 
     def age_s(self, since: float, now: float) -> float:
@@ -60,9 +62,7 @@ class CountedTime:
         return max(0.0, now - self.due(since, 0.0))
 
     def before(self, age_s: float, now: float) -> float:
-        """The last moment that is *age_s* old at *now*: what began then, or earlier, is at least
-        that old.
-        """
+        """The moment that is *age_s* ago at *now*: what began then or earlier is that old."""
         moment = now - age_s
         for begin, until in reversed(self._lost):
             if until <= moment:
@@ -71,12 +71,9 @@ class CountedTime:
         return moment
 
     def due(self, since: float, age_s: float) -> float:
-        """When what began at *since* will be *age_s* old, if all time counts from now on."""
-        return (
-            since
-            + age_s
-            + sum(until - max(begin, since) for begin, until in self._lost if until > since)
-        )
+        """When something from *since* will be *age_s* old, if all time counts from now on."""
+        lost_s = sum(until - max(begin, since) for begin, until in self._lost if until > since)
+        return since + age_s + lost_s
 
     def forget_before(self, moment: float) -> None:
         """Nothing that began before *moment* is asked about any more."""
@@ -85,38 +82,38 @@ class CountedTime:
 
 
 class PoisonWatch:
-    """Remembers what is overdue, so that each poison record is reported once; a limit of 0 turns it
-    off.
+    """Remembers what is overdue, so that each poison record is reported once.
 
-    It is to be asked when :meth:`next_look` says: where that was not possible, this process did not
-    run, and the time counts for no record's age.
+    It has to be asked when :meth:`next_look` says. If it is asked later, this process did not run,
+    and that time counts for no record's age.
+
+    Args:
+        max_age_s: The limit; 0 turns the watch off.
     """
 
     def __init__(self, max_age_s: float) -> None:
         self._max_age_s = max_age_s
         self._time = CountedTime()
+        # When the next look is to come at the latest.
         self._expected: float | None = None
         self._reported: set[Poison] = set()
         self.current: tuple[Poison, ...] = ()
 
     def begin(self, now: float) -> None:
-        """Something is to be watched from now on, where nothing was: time counts as if this were a
-        look.
-        """
+        """There is something to watch from now on: count the time as if this were a look."""
         self._expected = now + LOOK_S if self._max_age_s else None
 
     def rest(self) -> bool:
-        """Where nothing is in flight: whether nothing needs a look before :meth:`begin`; none is
-        expected then.
-        """
+        """Rest while nothing is in flight, until :meth:`begin`; False if a look is still needed."""
         if self._reported:
             return False
         self._expected = None
         return True
 
     def look(self, trackers: Iterable[OffsetTracker], now: float) -> list[Poison]:
-        """What is overdue at *now* and was not reported before: what a rebalance has put out of
-        sight is not new.
+        """What is overdue at *now* and was not reported before.
+
+        What was out of sight during a rebalance is not reported again.
         """
         if not self._max_age_s:
             return []
@@ -127,40 +124,51 @@ class PoisonWatch:
             self._time.lose(self._expected, now)
         self._expected = None
         before = self._time.before(self._max_age_s, now)
-        found = [poison for tracker in trackers if (poison := self._overdue(tracker, before, now))]
+        found = []
+        for tracker in trackers:
+            poison = self._overdue(tracker, before, now)
+            if poison is not None:
+                found.append(poison)
         new = [poison for poison in found if poison not in self._reported]
         self.current = tuple(found)
-        # As they were found last.
+        # Found ones first: of equal ones the set keeps these, which are up to date.
         self._reported = set(found) | self._reported
         return new
 
     def settled(self) -> list[Poison]:
-        """What was reported and has a verdict by now, each told once; those whose partition has
-        gone are forgotten.
+        """What was reported and has a verdict by now; each is returned once.
+
+        Those whose partition has gone are forgotten.
         """
         over = [poison for poison in self._reported if not poison.is_open]
         self._reported.difference_update(over)
-        return sorted((one for one in over if not one.tracker.is_closed), key=lambda one: one.since)
+        kept = [poison for poison in over if not poison.tracker.is_closed]
+        return sorted(kept, key=lambda poison: poison.since)
 
     def next_look(self, trackers: Iterable[OffsetTracker], now: float) -> float | None:
-        """When to look again; None if the watch is off. Suspended trackers count: what is retained
-        has its age.
+        """When to look again; None if the watch is off.
+
+        Args:
+            trackers: Also suspended ones: the records of a retained partition keep their age.
         """
         if not self._max_age_s:
             return None
-        oldest = min(
-            (found[1] for tracker in trackers if (found := oldest_started(tracker))), default=now
-        )
+        starts = []
+        for tracker in trackers:
+            started = oldest_started(tracker)
+            if started is not None:
+                starts.append(started[1])
+        oldest = min(starts, default=now)
         self._time.forget_before(oldest)
         due = self._time.due(oldest, self._max_age_s)
         if due <= now:
-            # overdue: look soon whether it has settled.
+            # It is overdue: look soon whether it has settled.
             due = now + min(RECHECK_S, self._max_age_s)
         self._expected = min(due, now + LOOK_S)
         return self._expected
 
     def age_s(self, since: float, now: float) -> float:
-        """How long a handler has had a record at *now*, the time that did not count left out."""
+        """How long a handler has had a record at *now*, without the time that did not count."""
         return self._time.age_s(since, now)
 
     def _overdue(self, tracker: OffsetTracker, before: float, now: float) -> Poison | None:
@@ -169,36 +177,37 @@ class PoisonWatch:
             return None
         index, since = found
         moved_on = now - self._time.age_s(since, now)
-        # Records before it may be unsettled, too: with keys, and where their clocks have stood.
-        behind = tracker.unsettled - tracker.unsettled_up_to(index)
-        return Poison(tracker, index, tracker.offset_of(index), moved_on, behind)
+        # Records before it may be unsettled, too: with keys, and where clocks were stopped.
+        waiting = tracker.unsettled - tracker.unsettled_up_to(index)
+        return Poison(tracker, index, tracker.offset_of(index), moved_on, waiting)
 
 
 def oldest_started(tracker: OffsetTracker) -> tuple[int, float] | None:
-    """The record without a verdict that a handler has had for longest: its arrival number, and
-    since when.
-    """
+    """The record that a handler has had for longest: its arrival number, and since when."""
     return min(_with_a_handler(tracker), key=itemgetter(1), default=None)
 
 
 def overdue(tracker: OffsetTracker, before: float) -> tuple[int, float] | None:
     """The lowest record without a verdict that a handler has had since *before* or longer."""
-    return next((found for found in _with_a_handler(tracker) if found[1] <= before), None)
+    for index, since in _with_a_handler(tracker):
+        if since <= before:
+            return index, since
+    return None
 
 
 def _with_a_handler(tracker: OffsetTracker) -> Iterator[tuple[int, float]]:
-    """Arrival number and start of the records that a handler has, ascending."""
+    """The records with a handler whose clock runs: arrival number and start, ascending."""
     tracker.catch_up()
     ageing = tracker.ageing()
-    at = ageing.find(0)
-    while at >= 0:
-        since = tracker.started[at]
+    place = ageing.find(0)
+    while place >= 0:
+        since = tracker.started[place]
         if since != NOT_STARTED:
-            yield tracker.base + at, since
-            # And so no other can be older.
+            yield tracker.base + place, since
             if tracker.in_order and tracker.ages_in_order:
+                # No other can be older.
                 return
         elif tracker.in_order:
-            # None has been started behind the first one that waits.
+            # No record behind the first one that waits has started.
             return
-        at = ageing.find(0, at + 1)
+        place = ageing.find(0, place + 1)

@@ -468,13 +468,13 @@ async def test_batches_fill_from_several_clients_in_narrow_windows(
 async def test_where_handlers_are_slow_a_full_window_is_not_looked_at_again_and_again(
     partitions: int, settings: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    app, looks, asks = make_app(**settings), [0], Fetcher.asks
+    app, looks, asks = make_app(**settings), [0], Fetcher.plan_poll
 
     def counted(fetcher: Fetcher, consumer: Consumer) -> PollRequest:
         looks[0] += 1
         return asks(fetcher, consumer)
 
-    monkeypatch.setattr(Fetcher, "asks", counted)
+    monkeypatch.setattr(Fetcher, "plan_poll", counted)
 
     @app.incoming("orders")
     async def handler(messages: Batch[bytes] if settings else Message[bytes]) -> None:  # type: ignore[valid-type]

@@ -222,7 +222,7 @@ async def test_losing_one_connection_s_partitions_leaves_the_other_s_handlers_an
             await send(test, b"", b"", partition=partition)
         await until(lambda: len(counting.seen) == 2)
         first, second = inside(test.app).session.clients
-        await first.assignment.drain(now())
+        await first.handlers.drain(now())
         (going,), (staying,) = first.table, second.table
         assert (going.state, staying.state) == (PartitionState.DRAINING, PartitionState.READING)
         other = staying.id.partition

@@ -79,11 +79,11 @@ class CommitEngine(engine.CommitEngine):
     def found(self, partition: TopicPartition, stored: Committed | None) -> None:
         one = self.table.get(partition)
         if one is not None:
-            one.metadata.found(one.live, stored)
+            one.commits.metadata.found(one.live, stored)
 
     def stored(self, partition: TopicPartition) -> int | None:
         one = self.table.get(partition)
-        return None if one is None else one.stored
+        return None if one is None else one.commits.stored
 
     def store_metadata(self, partition: TopicPartition, text: str) -> bool:
         check_metadata(text)
@@ -96,12 +96,12 @@ class CommitEngine(engine.CommitEngine):
 
     def metadata_units(self, tracker: OffsetTracker) -> int:
         one = self.table.of(tracker)
-        return 0 if one is None else one.metadata.units(tracker)
+        return 0 if one is None else one.commits.metadata.units(tracker)
 
     def lacks_plans(self, tracker: OffsetTracker) -> bool:
         one = self.table.of(tracker)
-        return one is not None and one.live is tracker and one.lacks_plans(tracker)
+        return one is not None and one.live is tracker and one.commits.lacks_plans(tracker)
 
     def divide(self, tracker: OffsetTracker) -> bool:
         one = self.table.of(tracker)
-        return one is not None and one.live is tracker and one.divide_plan(tracker)
+        return one is not None and one.live is tracker and one.commits.divide_plan(tracker)

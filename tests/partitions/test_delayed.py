@@ -19,12 +19,12 @@ from reactive_kafka.tracking.tracker import OffsetTracker
 
 def test_a_record_is_due_by_when_it_is_looked_at_and_not_by_when_its_poll_ended() -> None:
     clock, lanes = FakeClock(monotonic=100.0), Lanes(shared=False)
-    parts: Any = SimpleNamespace(clock=clock, lanes=lanes, workers=Workers())
     record: Any = SimpleNamespace(offset=0, timestamp=round(clock.wall() * 1000))
     lane = lanes.new(OffsetTracker(TopicPartition("orders_400", 0), 0))
     first, polled_at = lane.tracker.deliver([0], 1), clock.monotonic()
     # Other partitions' records came first.
     clock.advance(0.005)
     table: Any = ()
-    DelayedRecords(parts, table, {}, lambda: None).hold(lane, [record], first, polled_at, 400)
+    delayed = DelayedRecords(clock, table, lanes, Workers(), {}, lambda: None)
+    delayed.hold(lane, [record], first, polled_at, 400)
     assert lane.next_due == pytest.approx(100.4)

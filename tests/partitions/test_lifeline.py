@@ -31,14 +31,13 @@ def watching(ends_in_s: float) -> tuple[Lifeline, Any, list[BaseException]]:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualTimeLoop)
     partitions, failed = owned(A), list[BaseException]()
-    parts: Any = SimpleNamespace(
-        clock=loop.clock,
-        settings=SimpleNamespace(name="orders"),
-        observer=SimpleNamespace(on=lambda event: None),
-        workers=SimpleNamespace(suspended=lambda: None),
-        lanes=partitions._queue,
+    context: Any = SimpleNamespace(
+        clock=loop.clock, channel="orders", observer=SimpleNamespace(on=lambda event: None)
     )
-    lifeline = Lifeline(parts, partitions, lambda: None, failed.append)
+    workers: Any = SimpleNamespace(suspended=lambda: None)
+    lifeline = Lifeline(
+        context, partitions, partitions._lanes, workers, lambda: None, failed.append
+    )
     session: Any = Session(loop.clock.monotonic() + ends_in_s)
     consumer: Consumer = session
     lifeline.begin(consumer)

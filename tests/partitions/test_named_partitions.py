@@ -84,7 +84,7 @@ def test_an_answer_is_void_for_the_request_that_was_in_flight_only() -> None:
     engine.table.start(one, tracker)
     engine.table.move(one, "read")
     assert engine.confirm(before, NOW) == []
-    assert one.stored is None
+    assert one.commits.stored is None
     tracker.deliver(range(1), 1)
     assert tracker.settle(0)
     after = engine.plan(NOW)

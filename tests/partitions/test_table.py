@@ -276,10 +276,10 @@ def test_what_was_sought_in_a_partition_that_goes_is_no_wish_for_its_next_assign
     table.assign(1, [A])
     one = table.get(A)
     assert one is not None
-    one.sought = StartChoice("end")
+    one.start.seek(StartChoice("end"))
     table.drain([A])
     table.revoke([A])
     table.assign(2, [A])
     again = table.get(A)
     assert again is not None
-    assert again.choice is None
+    assert again.start.choice is None

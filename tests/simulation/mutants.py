@@ -109,7 +109,8 @@ BESIDE, TEXTS, DONE = (
     "tracking/metadata/done.py",
 )
 STARTING, HANDOVER = "assignment/partition_starter.py", "assignment/handover.py"
-TRIM = "fetching/trim.py"
+TRIM, INTAKE = "fetching/trim.py", "fetching/intake.py"
+DRAIN = "assignment/drain.py"
 BUDGET, HEALTH, POSITIONS = "fetching/budget.py", "observe/health.py", "assignment/start_policy.py"
 PLACES, STRATEGIES, HEADERS = "delivery/places.py", "failure/strategies.py", "failure/headers.py"
 MEMBER, CONNECTION = "channel/clients.py", "channel/connection.py"
@@ -131,9 +132,9 @@ MUTANTS = (
     ),
     Mutant(
         "what was sought outlives its assignment",
-        "partitions/table.py",
-        "one.assignment = -1  # what is being looked up for it is void\n            one.sought = None",
-        "one.assignment = -1",
+        TABLE,
+        "            partition.start.end_assignment()\n",
+        "",
     ),
     Mutant(
         "a position that is not told keeps all others waiting",
@@ -162,7 +163,7 @@ MUTANTS = (
     ),
     Mutant(
         "a stop counts from the revocation before it",
-        "assignment/assignment.py",
+        DRAIN,
         "self._waits_since.get(during, now)",
         "min(self._waits_since.values(), default=now)",
     ),
@@ -319,11 +320,14 @@ MUTANTS = (
     Mutant(
         "a failed commit counts",
         ENGINE,
-        "        self._in_flight = None\n        for pending in plan.due if is_unknown",
-        "        self._in_flight = None\n        self.confirm(plan, 0.0)\n        for pending in plan.due if is_unknown",
+        "        self._in_flight = None\n        if not is_unknown:",
+        "        self._in_flight = None\n        self.confirm(request, 0.0)\n        if not is_unknown:",
     ),
     Mutant(
-        "an unknown outcome is taken for failure", ENGINE, "plan.due if is_unknown else ()", "()"
+        "an unknown outcome is taken for failure",
+        ENGINE,
+        "        if not is_unknown:\n            return\n",
+        "        return\n",
     ),
     Mutant(
         "the first success ends what is unknown",
@@ -334,8 +338,8 @@ MUTANTS = (
     Mutant(
         "less follows a commit of unknown outcome",
         ENGINE,
-        "tracker.attempted if one.unknown else 0)",
-        "0)",
+        "            least = max(least, tracker.attempted)\n",
+        "            pass\n",
     ),
     Mutant(
         "the strategy may pass unsettled records",
@@ -346,34 +350,37 @@ MUTANTS = (
     Mutant(
         "what is retained may be of any generation",
         TABLE,
-        "self._is_next(one, self.generation) and ",
+        "        if not self._may_be_retained(partition, self.generation):\n            return False\n",
         "",
     ),
     Mutant(
         "what was stored meanwhile is not looked at",
         TABLE,
-        " and _is_as_left(one, tracker, committed)",
-        "",
+        "return partition.commits.is_as_left(tracker, committed)",
+        "return True",
     ),
-    Mutant("nothing is retained", TABLE, "if not self.is_retained(one, committed):", "if True:"),
+    Mutant(
+        "nothing is retained",
+        TABLE,
+        "if not self.is_retained(partition, committed):",
+        "if True:",
+    ),
     Mutant(
         "what has gone stays open",
         TABLE,
-        "        if one.tracker is not None:\n            one.tracker.close()\n        return one",
-        "        return one",
+        "        if partition.tracker is not None:\n            partition.tracker.close()\n        return partition",
+        "        return partition",
     ),
     Mutant(
         "a reset leaves the old tracker open",
         TABLE,
-        "            old.close()\n        one.unknown",
-        "        one.unknown",
+        "        if old is not None:\n            old.close()\n",
+        "",
     ),
     Mutant(
         "a commit is never confirmed",
         ENGINE,
-        "pending.tracker.committed = pending.position\n"
-        "                pending.tracker.uncommitted_from = pending.position\n"
-        "                one.stored = pending.position",
+        "pending.tracker.committed = pending.position\n                pending.tracker.uncommitted_from = pending.position\n                commits.confirm_position(pending.position)",
         "pass",
     ),
     Mutant(
@@ -398,8 +405,8 @@ MUTANTS = (
     Mutant(
         "readiness remembers a failed commit for ever",
         COMMITTER,
-        "self.failing = self._retry_at = None",
-        "self._retry_at = None",
+        "        self.failing = None\n        self._retry_at = None\n        self._waits",
+        "        self._retry_at = None\n        self._waits",
     ),
     Mutant(
         "latest leaves the last record out",
@@ -449,7 +456,10 @@ MUTANTS = (
         "if not self._behind:",
     ),
     Mutant(
-        "a retained lane is not offered", OWNED, "            self._queue.offer(one.lane)\n", ""
+        "a retained lane is not offered",
+        OWNED,
+        "            self._lanes.offer(partition.lane)\n",
+        "",
     ),
     Mutant(
         "who waits for a commit that was stored unheard is not told",
@@ -457,7 +467,12 @@ MUTANTS = (
         "verdicts_of(tracker).confirmed(tracker.committed)",
         "pass",
     ),
-    Mutant("a retained lane stays suspended", OWNED, '            one.lane.change("retain")\n', ""),
+    Mutant(
+        "a retained lane stays suspended",
+        OWNED,
+        '            partition.lane.change("retain")\n',
+        "",
+    ),
     Mutant(
         "what has gone is still handed out",
         LANE,
@@ -597,7 +612,7 @@ MUTANTS = (
     Mutant(
         "handlers are not waited for",
         ASSIGNMENT,
-        "        await self.drain(min(deadlines.grace, deadlines.drain_end), partitions, most=deadlines.drain_end)\n",
+        "        await self.handlers.drain(min(deadlines.grace, deadlines.drain_end), partitions, most=deadlines.drain_end)\n",
         "",
     ),
     Mutant(
@@ -615,38 +630,38 @@ MUTANTS = (
     Mutant(
         "what drains still gives out records",
         OWNED,
-        '            if one.lane is not None:\n                one.lane.change("suspend")\n',
+        '            if partition.lane is not None:\n                partition.lane.change("suspend")\n',
         "            pass\n",
     ),
     Mutant(
         "what is started while it drains gives out records",
         OWNED,
-        "if one.state is PartitionState.DRAINING or self.is_alone:",
+        "if partition.state is PartitionState.DRAINING or self.is_alone:",
         "if self.is_alone:",
     ),
     Mutant(
         "what is started while it is alone gives out records",
         OWNED,
-        "if one.state is PartitionState.DRAINING or self.is_alone:",
-        "if one.state is PartitionState.DRAINING:",
+        "if partition.state is PartitionState.DRAINING or self.is_alone:",
+        "if partition.state is PartitionState.DRAINING:",
     ),
     Mutant(
         "a stop retains what comes back",
-        ASSIGNMENT,
+        DRAIN,
         "            self._owned.is_ending = True",
         "            pass",
     ),
     Mutant(
         "a drain is of all partitions",
         TABLE,
-        "in self._named(partitions):\n            one.assignment",
-        "in self._named(None):\n            one.assignment",
+        "in self._ours_among(names):\n            partition.assignment",
+        "in self._ours_among(None):\n            partition.assignment",
     ),
     Mutant(
         "a revocation is of all partitions",
         TABLE,
-        "in self._named(partitions):\n            was_committing",
-        "in self._named(None):\n            was_committing",
+        "in self._ours_among(names):\n            was_committing",
+        "in self._ours_among(None):\n            was_committing",
     ),
     Mutant(
         "an assignment revokes what it does not name",
@@ -663,14 +678,14 @@ MUTANTS = (
     Mutant(
         "a last commit is the last of all partitions",
         ENGINE,
-        "is_last and (going is None or one.id in going)",
+        "is_last and (going is None or partition.id in going)",
         "is_last",
     ),
     Mutant(
         "the hooks of a revocation run for all partitions",
         ASSIGNMENT,
-        "for one in self._owned.named(partitions) if one.has_hooks",
-        "for one in self._owned.named(None) if one.has_hooks",
+        "for partition in self._owned.among(partitions) if partition in self._await_revoked_hooks",
+        "for partition in self._owned.among(None) if partition in self._await_revoked_hooks",
     ),
     Mutant(
         "a revoked partition is committed",
@@ -687,14 +702,14 @@ MUTANTS = (
     Mutant(
         "what was looked up before a revocation is used",
         TABLE,
-        "            one.assignment = -1  # what",
-        "            # what",
+        "            partition.assignment = -1\n",
+        "",
     ),
     Mutant("assignments have one number", TABLE, "self._assignments += 1", "self._assignments = 1"),
     Mutant(
         "an answer is void for ever",
         ENGINE,
-        "        for one in self.table:\n            one.is_void = False\n",
+        "        for partition in self.table:\n            partition.commits.send()\n",
         "",
     ),
     Mutant(
@@ -706,7 +721,7 @@ MUTANTS = (
     Mutant(
         "delayed records that are retained are forgotten",
         MEMBER,
-        "        self.fetcher.delayed.changed.set()  # records that are not due yet are retained, too\n",
+        "        self.fetcher.intake.delayed.changed.set()\n",
         "",
     ),
     Mutant(
@@ -748,19 +763,19 @@ MUTANTS = (
     Mutant(
         "reading starts one too late",
         LOCATE,
-        "flows[one.id] = start.read_from",
-        "flows[one.id] = start.read_from + 1",
+        "flows[partition.id] = start.read_from",
+        "flows[partition.id] = start.read_from + 1",
     ),
     Mutant(
         "a position that is out of range is kept",
         LOCATE,
-        "(old.position != position and one.ranges is None)",
-        "True",
+        "        if old.position != position and partition.ranges is None:\n            return\n",
+        "        return\n",
     ),
     # fetcher
     Mutant(
         "delayed records are handed out at once",
-        FETCHER,
+        INTAKE,
         "        if delay_ms is None:\n",
         "        if True:\n",
     ),
@@ -777,20 +792,20 @@ MUTANTS = (
     Mutant(
         "a position inside of a plan is committed",
         PLANS,
-        "return next((one.start for one in (*self.plans, *self._done) if one.start < position < one.until), position)",
-        "return position",
+        "            if planned.start < position < planned.until:\n                return planned.start\n",
+        "            pass\n",
     ),
     Mutant(
         "what is done holds the position no longer in its range",
         PLANS,
-        "for one in (*self.plans, *self._done) if one.start < position",
-        "for one in self.plans if one.start < position",
+        "        for planned in (*self.plans, *self._done):\n",
+        "        for planned in self.plans:\n",
     ),
     Mutant(
         "plans that are done are not stored",
         PLANS,
-        "sorted(one for one in (*self.plans, *self._done) if one.start >= position)",
-        "sorted(one for one in self.plans if one.start >= position)",
+        "        both = (*self.plans, *self._done)\n",
+        "        both = self.plans\n",
     ),
     Mutant(
         "plans are not stored",
@@ -807,7 +822,7 @@ MUTANTS = (
     Mutant(
         "what the last owner has left counts for any topic of the name",
         STARTING,
-        "void = self._why_left_void(one.id, found) if choice is None else choice.void",
+        "void = self._why_void(partition.id, found) if choice is None else choice.void",
         "void = choice and choice.void",
     ),
     Mutant(
@@ -819,8 +834,8 @@ MUTANTS = (
     Mutant(
         "the next owner forgets the plans",
         HANDOVER,
-        "            if planned.until <= log_end:\n",
-        "            if False:\n",
+        "            elif planned.until <= log_end:\n                tracker.plan(planned)",
+        "            elif planned.until <= log_end:\n                pass",
         "spark",
     ),
     Mutant(
@@ -1064,15 +1079,15 @@ MUTANTS = (
     Mutant(
         "a void answer is believed",
         ENGINE,
-        " and not one.is_void and (is_believed",
-        " and (is_believed",
+        " and not commits.is_void:",
+        ":",
     ),
     # strings and kept acks
     Mutant(
         "a string is used up by a commit that failed",
         ENGINE,
-        "    def fail(self, plan: CommitRequest, *, is_unknown: bool) -> None:\n",
-        "    def fail(self, plan: CommitRequest, *, is_unknown: bool) -> None:\n        [one.metadata.used_up(due) for due in plan.due if (one := self.table.get(due.partition))]\n",
+        "    def fail(self, request: CommitRequest, *, is_unknown: bool) -> None:\n",
+        "    def fail(self, request: CommitRequest, *, is_unknown: bool) -> None:\n        [one.commits.metadata.used_up(due) for due in request.due if (one := self.table.get(due.partition))]\n",
     ),
     Mutant(
         "a string is never used up", TEXTS, "        self._used = max(self._used, number)\n", ""
@@ -1113,8 +1128,8 @@ MUTANTS = (
     Mutant(
         "the next owner does not look at what was kept",
         HANDOVER,
-        "        tracker.kept = acks\n",
-        "        pass\n",
+        "            tracker.kept = acks\n",
+        "            pass\n",
         "keep",
     ),
     # what letters hold, and how many there are
@@ -1164,8 +1179,8 @@ MUTANTS = (
     Mutant(
         "the window is twice as large",
         FETCHER,
-        "room = self._settings.max_in_flight\n        stopped =",
-        "room = 2 * self._settings.max_in_flight\n        stopped =",
+        "room = settings.max_in_flight\n        batch",
+        "room = 2 * settings.max_in_flight\n        batch",
     ),
     Mutant(
         "what is about to go takes no room",
@@ -1183,15 +1198,15 @@ MUTANTS = (
     Mutant(
         "a string outlives another owner",
         TABLE,
-        "if not one.is_ours and not self._is_next(one, generation):",
+        "if not partition.is_ours and not self._may_be_retained(partition, generation):",
         "if False:",
         "strings",
     ),
     Mutant(
         "a string is lost with every rebalance before reading starts",
         TABLE,
-        "if not one.is_ours and not self._is_next(one, generation):",
-        "if not one.is_ours:",
+        "if not partition.is_ours and not self._may_be_retained(partition, generation):",
+        "if not partition.is_ours:",
         "strings",
     ),
     Mutant(
@@ -1202,14 +1217,14 @@ MUTANTS = (
     ),
     Mutant(
         "what is settled and not committed has no bound",
-        "fetching/fetcher.py",
-        "if self._uncommitted.is_reached:",
+        "fetching/stops.py",
+        "if self.uncommitted.is_reached:",
         "if False:",
     ),
     Mutant(
         "nothing is committed before the bound is reached",
         "commit/uncommitted.py",
-        "if self._is_always and (ahead >= self._urgent or (ahead >= self._half and now >= self._early_at)):",
+        "if self._is_always and (ahead >= self._urgent or is_early):",
         "if False:",
     ),
     Mutant(
@@ -1496,9 +1511,8 @@ MUTANTS = (
     Mutant(
         "a last commit is sent twice",
         COMMITTER,
-        "            await consumer.commit(plan.offsets, plan.generation)\n",
-        "            await consumer.commit(plan.offsets, plan.generation)\n"
-        "            plan.is_last and await consumer.commit(plan.offsets, plan.generation)\n",
+        "            await consumer.commit(request.offsets, request.generation)\n",
+        "            await consumer.commit(request.offsets, request.generation)\n            request.is_last and await consumer.commit(request.offsets, request.generation)\n",
         "graceful",
     ),
     Mutant(
@@ -1531,7 +1545,7 @@ MUTANTS = (
     ),
     Mutant(
         "what a reset passes is told as nothing",
-        STARTING,
+        "assignment/history.py",
         "skipped=start.lost if wanted is not None else None",
         "skipped=0 if wanted is not None else None",
         "retention",
@@ -1548,8 +1562,8 @@ MUTANTS = (
     Mutant(
         "the timer of a client that was replaced goes on",
         "assignment/lifeline.py",
-        "        if self._timer is not None:\n            self._timer.cancel()\n        self._timer = self.over_since = None",
-        "        self._timer = self.over_since = None",
+        "            self._timer.cancel()\n            self._timer = None\n",
+        "            self._timer = None\n",
         "rounds",
     ),
     Mutant(
@@ -1575,7 +1589,7 @@ MUTANTS = (
     ),
     Mutant(
         "the last position before a seek is none of ours",
-        TABLE,
+        "partitions/commit_state.py",
         "old.attempted + 1)",
         "old.attempted)",
     ),
@@ -1588,8 +1602,8 @@ MUTANTS = (
     Mutant(
         "what was looked up in one assignment begins the next",
         "assignment/recreated_topics.py",
-        "one.assignment != at[one] or ",
-        "",
+        "partition.assignment != assignments[partition] or partition.live is None",
+        "partition.live is None",
     ),
     Mutant(
         "the tasks of nacks are kept for ever",
@@ -1618,9 +1632,9 @@ MUTANTS = (
     ),
     Mutant(
         "handlers of lanes that were replaced are forgotten at a stop",
-        "assignment/assignment.py",
-        "not (waits_for_remains and self._owned.has_remains()) and not",
-        "not",
+        DRAIN,
+        "            if waits_for_replaced and self._owned.has_replaced_lanes():\n                return False\n",
+        "",
     ),
     Mutant(
         "a flush leaves those that wait for more records alone",

@@ -144,6 +144,18 @@ class OffsetMetadata:
         if self.early is None:
             self.early = tracker.texts.later
 
+    def store_early(self, text: str) -> None:
+        """Store a string of the user's with the first new position, once reading has started."""
+        self.early = text
+
+    def forget_early(self) -> None:
+        """The partition is not ours any more: the string that waits goes with it."""
+        self.early = None
+
+    def reads_topic(self, topic_id: str | None) -> None:
+        """Records of the topic with this id are read from here on; None: it is not known."""
+        self.topic_id = topic_id
+
     def retained(self, tracker: OffsetTracker) -> None:
         """The partition goes on where it stood."""
         if self.early is not None:
