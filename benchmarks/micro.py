@@ -16,7 +16,6 @@ from operator import attrgetter
 from typing import Any, Literal, cast
 
 from reactive_kafka.clock import SYSTEM_CLOCK
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.delivery.calls import Invocation
 from reactive_kafka.delivery.lane import Lane
@@ -25,6 +24,7 @@ from reactive_kafka.delivery.records import Dispatcher
 from reactive_kafka.delivery.workers import Worker, WorkerSetup
 from reactive_kafka.formats import record_decoder_for
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.delivery_hook import NoHook
 
 PARTITION = TopicPartition("orders", 0)

@@ -42,7 +42,7 @@ from reactive_kafka.observe.events import Event, Observer
 from reactive_kafka.observe.health import Health
 from reactive_kafka.outgoing.emitter import Emitter, RecordMetadata, Sending
 from reactive_kafka.outgoing.transactions.emitter_transaction import EmitterTransaction
-from reactive_kafka.partitions.start import by
+from reactive_kafka.partitions.start_choice import by
 from reactive_kafka.records import Committed, Headers, Record, TopicPartition
 from reactive_kafka.spark.batches.batch import SparkBatch, SparkRange
 from reactive_kafka.verdicts.batch import Batch

@@ -9,9 +9,9 @@ from typing import Any
 
 from reactive_kafka.broker.client import Connector, Inspector, inspecting
 from reactive_kafka.channel.named_functions import MetadataReader
-from reactive_kafka.commit.metadata.codec import decode
 from reactive_kafka.config.settings import IncomingSettings, Settings
 from reactive_kafka.records import Committed, PartitionLike, TopicPartition, as_partition
+from reactive_kafka.tracking.metadata.codec import decode
 
 
 class GroupOffsets:

@@ -23,10 +23,13 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("formats",),
     ("config",),
     ("broker", "observe"),
-    ("schemas", "commit", "failure", "http", "events"),
+    ("schemas", "tracking", "failure", "http", "events"),
     ("verdicts",),
     ("outgoing", "checkpoint", "delivery"),
     ("nacks", "partitions", "tracing"),
+    ("commit",),
+    ("assignment",),
+    ("fetching",),
     ("channel",),
     ("spark", "group_offsets"),
     ("handlers",),
@@ -40,7 +43,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
 own file, the public names. A module imports from its own room and from lower floors; only the
 values on the ground import each other."""
 
-PURE_ROOMS = {"commit", "failure", "spark.batches"}
+PURE_ROOMS = {"tracking", "failure", "spark.batches"}
 """Every module of theirs is pure: it does no I/O, reads no clock, awaits nothing. Elsewhere a
 module that is pure says so in its docstring, and is held to it."""
 

@@ -9,9 +9,9 @@ import time
 from benchmarks.figures import Figures
 from benchmarks.gauges.job import Job
 from benchmarks.gauges.plan import TICK_MS, WORST_TICK_MS
-from reactive_kafka.commit.metadata.pending import MetadataPolicy
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.tracking.metadata.pending import MetadataPolicy
+from reactive_kafka.tracking.tracker import OffsetTracker
 from tests.partitions.engines import CommitEngine
 
 PARTITION = TopicPartition("orders", 0)

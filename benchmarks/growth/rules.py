@@ -14,12 +14,12 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 from benchmarks.growth.model import least_ms
 from reactive_kafka import TopicPartition
 from reactive_kafka.broker.aiokafka.offset_requests import commit_request
-from reactive_kafka.commit.poison import PoisonWatch
-from reactive_kafka.commit.strategy import Throttled
-from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.partitions.engine import CommitEngine
+from reactive_kafka.commit.engine import CommitEngine
+from reactive_kafka.commit.strategy import ThrottledCommits
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import Committed
+from reactive_kafka.tracking.poison import PoisonWatch
+from reactive_kafka.tracking.tracker import OffsetTracker
 
 GROUP = "orders-of-the-shop"
 MEMBER = "orders-7c9e6679-7425-40de-944b-e07fc1f90ae7"
@@ -42,7 +42,7 @@ class _Assigned:
 
     def __init__(self, count: int) -> None:
         table = PartitionTable()
-        self.engine = CommitEngine(Throttled(1.0), table, lambda tracker: False)
+        self.engine = CommitEngine(ThrottledCommits(1.0), table, lambda tracker: False)
         table.assign(1, _names(count))
         for one in list(table):
             table.move(one, "open")

@@ -32,17 +32,26 @@ STAGES = (
 
 FETCH, TRACKER, DISPATCH, HANDLER, COMMIT, METRICS, CHANNEL, LOOP = STAGES
 
+MOVED = (
+    ("reactive_kafka/commit/metadata/", TRACKER),
+    ("reactive_kafka/commit/tracker.py", TRACKER),
+    ("reactive_kafka/commit/window.py", TRACKER),
+    ("reactive_kafka/fetching/fetcher.py", TRACKER),
+    ("reactive_kafka/fetching/budget.py", TRACKER),
+    ("reactive_kafka/commit/committer.py", COMMIT),
+    ("reactive_kafka/commit/engine.py", COMMIT),
+)
+"""Where code was when the kept figures were measured: they name files by their old paths."""
+
 FOLDERS = (
     ("aiokafka/", FETCH),
     ("reactive_kafka/broker/", FETCH),
-    ("reactive_kafka/partitions/fetcher.py", TRACKER),
-    ("reactive_kafka/partitions/budget.py", TRACKER),
-    ("reactive_kafka/commit/", TRACKER),
+    ("reactive_kafka/fetching/", TRACKER),
+    ("reactive_kafka/tracking/", TRACKER),
+    ("reactive_kafka/commit/", COMMIT),
     ("reactive_kafka/delivery/", DISPATCH),
     ("reactive_kafka/verdicts/", DISPATCH),
     ("reactive_kafka/formats/", DISPATCH),
-    ("reactive_kafka/partitions/committer.py", COMMIT),
-    ("reactive_kafka/partitions/engine.py", COMMIT),
     ("reactive_kafka/observe/", METRICS),
     ("reactive_kafka/http/", METRICS),
     ("reactive_kafka/", CHANNEL),
@@ -116,7 +125,7 @@ def stage_of(stack: Stack) -> str:
     for name in reversed(stack):
         if THE_HANDLER.match(name):
             return HANDLER
-        for folder, stage in FOLDERS:
+        for folder, stage in (*MOVED, *FOLDERS):
             if name.startswith(folder):
                 return stage
     return LOOP

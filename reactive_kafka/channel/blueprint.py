@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from reactive_kafka.assignment.rebalance_hooks import RebalanceHooks
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.channel.positions import PositionKeeping, PositionsInGroup
 from reactive_kafka.channel.run_services import RunServices
@@ -16,7 +17,6 @@ from reactive_kafka.delivery.skipping import Skipping
 from reactive_kafka.delivery.workers import Workers, WorkerSetup, WorkerSignals
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.formats import ChannelSchemas
-from reactive_kafka.partitions.hooks import Hooks
 from reactive_kafka.records import RawRecord
 
 Decode = Callable[[bytes | None], Any]
@@ -87,7 +87,7 @@ class ChannelBlueprint:
     strategy: CommitStrategy
     consumption: ByWorkers | ByIteration = ByIteration()
     reading: RecordReading = RecordReading()
-    hooks: Hooks = field(default_factory=Hooks)
+    hooks: RebalanceHooks = field(default_factory=RebalanceHooks)
     # Where its positions are kept, besides what the group commits.
     positions: PositionKeeping = field(default_factory=PositionsInGroup)
     # Makes the clients that read the channel's own topics. None: the connector of the run does.

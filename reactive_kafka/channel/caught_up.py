@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from math import inf
 
+from reactive_kafka.assignment.rebalance_hooks import PartitionHook, as_hook_of
 from reactive_kafka.broker.client import Consumer
+from reactive_kafka.channel.client_parts import ClientParts
 from reactive_kafka.errors import BrokerError
 from reactive_kafka.observe.events import HookFailed
-from reactive_kafka.partitions.hooks import PartitionHook, as_hook_of
-from reactive_kafka.partitions.parts import ClientParts
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.subscription import read_up_to

@@ -12,15 +12,15 @@ from reactive_kafka.channel.clients import ChannelClients, ChannelConsumer
 from reactive_kafka.channel.iteration import messages
 from reactive_kafka.channel.lifecycle import ChannelLifecycle
 from reactive_kafka.channel.named_functions import MetadataReader
-from reactive_kafka.commit.metadata.codec import decode
-from reactive_kafka.commit.metadata.user import check_metadata
 from reactive_kafka.delivery.lanes import Pauses
 from reactive_kafka.errors import BrokerError, NotOwnerError, TransientBrokerError
 from reactive_kafka.observe.facts import ChannelFacts
 from reactive_kafka.partitions.partition import lag_begins
-from reactive_kafka.partitions.start import Where, check_where
+from reactive_kafka.partitions.start_choice import Where, check_where
 from reactive_kafka.records import PartitionLike, TopicPartition, as_partition
 from reactive_kafka.tasks import HomeLoop
+from reactive_kafka.tracking.metadata.codec import decode
+from reactive_kafka.tracking.metadata.user import check_metadata
 from reactive_kafka.verdicts.acks import verdicts_of
 from reactive_kafka.verdicts.message import Message
 
@@ -195,7 +195,9 @@ class Channel:
         found: dict[TopicPartition, int | None] = {}
         for client, partitions in self._shares():
             asked = [partition for partition in partitions if self._asks(client, partition)]
-            found.update({one.id: one.stored for one in client.table if one.id in partitions})
+            found.update(
+                {one.id: one.commits.stored for one in client.table if one.id in partitions}
+            )
             if asked:
                 stored = await self._consumer(client).committed(asked)
                 found.update({one: None if at is None else at.offset for one, at in stored.items()})

@@ -8,12 +8,12 @@ from reactive_kafka.channel.channel_session import ChannelSession
 from reactive_kafka.channel.connection import CONNECTING
 from reactive_kafka.channel.status import ChannelStatus
 from reactive_kafka.channel.totals import ChannelTotals
-from reactive_kafka.commit.poison import oldest_started
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.observe.events import ConsumersIdle
 from reactive_kafka.observe.facts import ChannelFacts, ChannelState, PartitionFacts
 from reactive_kafka.partitions.partition import Partition, is_done, lag_begins
+from reactive_kafka.tracking.poison import oldest_started
+from reactive_kafka.tracking.tracker import OffsetTracker
 
 MOST_ERRORS = 3
 """How many errors of a channel's clients are named in one reason."""
@@ -140,11 +140,11 @@ def partition_facts(
     """
     found: list[PartitionFacts] = []
     for client in session.clients:
-        stopped = client.fetcher.stopped(now)
+        stopped = client.fetcher.stops.now(now)
         for one in client.table:
             tracker = one.tracker if also_left else one.live
             if tracker is not None:
-                is_paused = (one.is_paused or one.id in stopped) and not one.is_read_out
+                is_paused = (one.fetch.is_paused or one.id in stopped) and not one.is_read_out
                 found.append(_partition(session, one, tracker, now, is_paused=is_paused))
     return tuple(found)
 
@@ -158,15 +158,15 @@ def _partition(
         partition=one.id,
         position=tracker.position,
         committed=tracker.committed,
-        log_end=one.end,
-        lag=None if one.end is None else max(0, one.end - behind),
+        log_end=one.log.end,
+        lag=None if one.log.end is None else max(0, one.log.end - behind),
         in_flight=one.in_flight,
         queued=one.queued,
         oldest_unacked_s=None
         if oldest is None
         else max(0.0, session.guard.watch.age_s(oldest[1], now)),
         paused=is_paused,
-        metadata_units=one.metadata.units(tracker),
+        metadata_units=one.commits.metadata.units(tracker),
         done=is_done(one),
     )
 
@@ -174,7 +174,7 @@ def _partition(
 def _not_ready(session: ChannelSession, state: ChannelState, now: float) -> Iterator[str]:
     for client in session.clients:
         yield from filter(None, (client.uncommitted.not_ready(now), client.lifeline.not_ready(now)))
-        yield from client.fetcher.failures.reasons
+        yield from client.fetcher.stops.failures.reasons
         yield from client.connection.reach.not_ready
         if client.starts.not_begun is not None and not client.starts.are_done:
             yield client.starts.not_begun

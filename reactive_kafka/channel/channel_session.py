@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from reactive_kafka.channel.blueprint import ByIteration, ByWorkers, ChannelBlueprint
+from reactive_kafka.channel.client_parts import ClientParts
 from reactive_kafka.channel.client_roles import client_roles
 from reactive_kafka.channel.clients import ChannelClients, ChannelConsumer
 from reactive_kafka.channel.named_functions import HEADER
@@ -24,7 +25,6 @@ from reactive_kafka.failure.strategies import ChannelStrategies
 from reactive_kafka.nacks.handling import FailureHandling
 from reactive_kafka.nacks.letter_writer import LetterWriter
 from reactive_kafka.observe.outages import OutageReports
-from reactive_kafka.partitions.parts import ClientParts
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import Spawn
 from reactive_kafka.verdicts.acks import Acknowledger

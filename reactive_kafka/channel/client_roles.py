@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from reactive_kafka.commit.strategy import CommitStrategy, Throttled
+from reactive_kafka.assignment.rebalance_hooks import RebalanceHooks
+from reactive_kafka.commit.strategy import CommitStrategy, ThrottledCommits
 from reactive_kafka.config.incoming_kinds import AssignedPartition
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.config.tables import DelayedRetrySettings
 from reactive_kafka.failure.headers import delay_of
-from reactive_kafka.partitions.hooks import Hooks
-from reactive_kafka.partitions.partition import Choice
+from reactive_kafka.partitions.start_choice import StartChoice
 from reactive_kafka.records import TopicPartition
 
 
@@ -26,7 +26,7 @@ class ClientRole:
     # Its share of max_uncommitted.
     most_uncommitted: int
     strategy: CommitStrategy
-    hooks: Hooks = Hooks()  # noqa: RUF009 (it is frozen)
+    hooks: RebalanceHooks = RebalanceHooks()  # noqa: RUF009 (it is frozen)
     # Retry topic -> how long after its timestamp a record is due, in ms. None: it reads no retry
     # topics.
     delays: Mapping[str, int] | None = None
@@ -38,7 +38,7 @@ class ClientRole:
 
 
 def client_roles(
-    settings: IncomingSettings, strategy: CommitStrategy, hooks: Hooks
+    settings: IncomingSettings, strategy: CommitStrategy, hooks: RebalanceHooks
 ) -> list[ClientRole]:
     """Return the clients that a channel needs.
 
@@ -90,7 +90,7 @@ def _for_retries(
             client=delayed.client,
         ),
         most_uncommitted=most,
-        strategy=Throttled(settings.commit_interval_s),
+        strategy=ThrottledCommits(settings.commit_interval_s),
         delays={topic: delay_of(topic) or 0 for topic in delayed.topics},
     )
 
@@ -106,18 +106,18 @@ def is_exact(settings: IncomingSettings) -> bool:
 
 def starts_of(
     settings: IncomingSettings, resume: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, Choice]:
+) -> dict[TopicPartition, StartChoice]:
     """Return where reading starts in partitions for which that is decided already.
 
     Args:
         resume: Partition -> position at which the session before this one has ended. It wins over
             the start that ``assign`` names.
     """
-    chosen: dict[TopicPartition, Choice] = {}
+    chosen: dict[TopicPartition, StartChoice] = {}
     for assigned in settings.assign:
         if isinstance(assigned, AssignedPartition) and assigned.start is not None:
             # A partition may have several ranges. They are read in order, so the first one counts.
-            chosen.setdefault(assigned.partition, Choice(assigned.start))
+            chosen.setdefault(assigned.partition, StartChoice(assigned.start))
     for partition, position in resume.items():
-        chosen[partition] = Choice(position, is_resumed=True)
+        chosen[partition] = StartChoice(position, is_resumed=True)
     return chosen

@@ -8,29 +8,41 @@ from dataclasses import replace
 
 import anyio
 
+from reactive_kafka.assignment.assignment import Assignment
+from reactive_kafka.assignment.deadlines import without_group
+from reactive_kafka.assignment.drain import HandlerDrain
+from reactive_kafka.assignment.handover import Handover
+from reactive_kafka.assignment.history import AssignmentReports
+from reactive_kafka.assignment.lifeline import Lifeline
+from reactive_kafka.assignment.new_partitions import NewPartitions
+from reactive_kafka.assignment.partition_starter import PartitionStarter
+from reactive_kafka.assignment.position_lookup import PositionLookup
+from reactive_kafka.assignment.rebalance_hooks import HookRunner
+from reactive_kafka.assignment.recreated_topics import RecreatedTopics
 from reactive_kafka.broker.client import Consumer
 from reactive_kafka.broker.transactional import TransactionId
 from reactive_kafka.channel.caught_up import CatchUp
+from reactive_kafka.channel.client_parts import ClientParts
 from reactive_kafka.channel.client_roles import ClientRole, is_exact, starts_of
 from reactive_kafka.channel.connection import ClientConnection
 from reactive_kafka.channel.session_signals import ChannelSignals, ClientSignals
+from reactive_kafka.commit.committer import Committer
+from reactive_kafka.commit.engine import CommitEngine
 from reactive_kafka.commit.every import every_of
-from reactive_kafka.commit.metadata.pending import MetadataPolicy, PendingCommit
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.commit.uncommitted import UncommittedBound
 from reactive_kafka.errors import TransientBrokerError
-from reactive_kafka.partitions.assignment import Assignment
-from reactive_kafka.partitions.committer import Committer
-from reactive_kafka.partitions.deadlines import without_group
-from reactive_kafka.partitions.engine import CommitEngine
-from reactive_kafka.partitions.fetcher import Fetcher
-from reactive_kafka.partitions.lifeline import Lifeline
-from reactive_kafka.partitions.locate import StartPositions
-from reactive_kafka.partitions.owned import OwnedPartitions
-from reactive_kafka.partitions.parts import ClientParts
+from reactive_kafka.fetching.delayed_records import DelayedRecords
+from reactive_kafka.fetching.fetcher import Fetcher
+from reactive_kafka.fetching.intake import IntakeListeners, RecordIntake
+from reactive_kafka.fetching.read_failures import ReadFailures
+from reactive_kafka.fetching.stops import FetchStops
+from reactive_kafka.partitions.client_context import ClientContext
+from reactive_kafka.partitions.client_partitions import ClientPartitions
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.tasks import each
+from reactive_kafka.tracking.metadata.pending import MetadataPolicy, PendingCommit
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.acks import verdicts_of
 from reactive_kafka.verdicts.delivery_hook import NoHook
 
@@ -44,13 +56,42 @@ class ChannelConsumer:
         if role.is_for_retries and not hook.covers_retries:
             hook = NoHook(role.settings.name)
             reader = shared.connector
-        settings = role.settings
         parts = replace(shared, settings=role.settings, hook=hook, reader=reader)
         self.name = role.name
         self.is_for_retries = role.is_for_retries
         self._parts = parts
         self.signals = ClientSignals(signals)
         self._scopes: list[anyio.CancelScope] = []
+        self.group_id = role.settings.group_id
+        context = ClientContext(parts.settings, parts.clock, parts.observer)
+        reports = AssignmentReports(context.channel, parts.observer, parts.history)
+
+        self.table = self._make_table(role)
+        self.owned = ClientPartitions(
+            role.name, self.table, parts.lanes, parts.acknowledger, parts.workers.abandon
+        )
+        self._make_commits(role, context)
+        self._make_assignment(role, context, reports)
+        self._make_fetching(role, context, reports)
+        self.connection = ClientConnection(
+            role.name,
+            parts,
+            self.assignment,
+            self.starts,
+            self.committer,
+            self.fetcher,
+            self.lifeline,
+            self.signals,
+        )
+        # These and the methods below are what a checkpoint store, or a transaction of Kafka's, asks
+        # of a client.
+        self.reads_with = self.table.has
+        self.retains = self.starts.is_retained
+        self.due = self.engine.due_with
+        self.stored = self.engine.stored_with
+
+    def _make_table(self, role: ClientRole) -> PartitionTable:
+        settings = role.settings
         policy = MetadataPolicy(
             is_exact=is_exact(settings),
             keeps_acks=settings.keep_out_of_order_acks,
@@ -59,16 +100,21 @@ class ChannelConsumer:
             # is to fail then must know it in the next process, too.
             tells_topic=settings.on_recreated_topic == "fail"
             or (settings.checkpoint is not None and not role.is_for_retries),
-            room=parts.commits.room,
+            room=self._parts.commits.room,
         )
-        starts = starts_of(settings, parts.resume)
-        is_static = bool(settings.assign)
-        self.table = PartitionTable(
-            is_static=is_static, policy=policy, starts=starts, ranges=settings.ranges
+        return PartitionTable(
+            is_static=bool(settings.assign),
+            policy=policy,
+            starts=starts_of(settings, self._parts.resume),
+            ranges=settings.ranges,
         )
-        self.engine = CommitEngine(role.strategy, self.table, hook.is_in_transaction)
+
+    def _make_commits(self, role: ClientRole, context: ClientContext) -> None:
+        parts = self._parts
+        settings = context.settings
+        self.engine = CommitEngine(role.strategy, self.table, parts.hook.is_in_transaction)
         self.committer = Committer(
-            settings.name,
+            context.channel,
             self.engine,
             parts.clock,
             parts.observer,
@@ -86,48 +132,76 @@ class ChannelConsumer:
             refused=self.engine.refused_unstored,
             is_strict=settings.max_uncommitted is not None,
         )
-        self.owned = OwnedPartitions(
-            role.name, self.table, parts.lanes, parts.acknowledger, parts.workers.abandon
+
+    def _make_assignment(
+        self, role: ClientRole, context: ClientContext, reports: AssignmentReports
+    ) -> None:
+        parts = self._parts
+        settings = context.settings
+        incarnations = parts.history.incarnations
+        handover = Handover(
+            reports, keeps_plans=parts.keeps_plans, keeps_acks=settings.keep_out_of_order_acks
         )
-        self.starts = StartPositions(
-            parts,
+        starter = PartitionStarter(settings, self.owned, reports, handover, self.signals.fail)
+        topics = settings.subscription.topics
+        self.starts = PositionLookup(
+            context,
             self.owned,
             self.committer,
-            self.signals.fail,
+            starter,
+            RecreatedTopics(topics, incarnations, self.owned, self.committer, starter),
+            NewPartitions(context, incarnations, reports_topics=role.name == settings.name),
             self._retained,
-            tells_topics=role.name == settings.name,
+            keeps_positions=parts.hook.keeps_positions,
         )
+        self.handlers = HandlerDrain(context, self.owned, parts.workers, parts.acknowledger)
         self.assignment = Assignment(
-            parts,
+            context,
             self.owned,
             self.starts,
             self.committer,
-            role.hooks,
-            self.signals.exit,
+            self.handlers,
+            HookRunner(context, role.hooks, self.signals.exit),
+            reports,
             self._joined,
+        )
+        self.lifeline = Lifeline(
+            context, self.owned, parts.lanes, parts.workers, self._retained, self.signals.fail
         )
         hooks = role.hooks.on_caught_up
         self.catch_up = CatchUp(
             parts, self.table, hooks, lambda: self.committer.consumer, self.signals.exit
         )
-        self.fetcher = Fetcher(parts, self.table, self.starts, self.uncommitted, role.delays or {})
-        self.lifeline = Lifeline(parts, self.owned, self._retained, self.signals.fail)
-        self.connection = ClientConnection(
-            role.name,
-            parts,
-            self.assignment,
-            self.starts,
-            self.committer,
-            self.fetcher,
-            self.lifeline,
-            self.signals,
+
+    def _make_fetching(
+        self, role: ClientRole, context: ClientContext, reports: AssignmentReports
+    ) -> None:
+        parts = self._parts
+        failures = ReadFailures(context, self.starts, reports, parts.arrival.set)
+        delayed = DelayedRecords(
+            parts.clock, self.table, parts.lanes, parts.workers, role.delays or {}, self._arrived
         )
-        self.group_id = settings.group_id
-        # Checkpoint stores and Kafka transactions call these, and the methods below.
-        self.reads_with = self.table.has
-        self.retains = self.starts.is_retained
-        self.due = self.engine.due_with
-        self.stored = self.engine.stored_with
+        listeners = IntakeListeners(self._arrived, parts.received, parts.holds, parts.times)
+        intake = RecordIntake(
+            parts.clock,
+            self.starts,
+            parts.lanes,
+            parts.workers,
+            delayed,
+            failures,
+            reports,
+            listeners,
+        )
+        self.fetcher = Fetcher(
+            context,
+            self.table,
+            parts.lanes,
+            parts.workers,
+            parts.acknowledger,
+            FetchStops(self.table, self.uncommitted, failures, parts.held_back),
+            intake,
+            parts.hook,
+        )
 
     def start(self, after: Callable[[], Awaitable[None]] | None = None) -> None:
         """Start its tasks. They connect, and keep trying while no broker answers.
@@ -143,7 +217,9 @@ class ChannelConsumer:
         if self.catch_up.is_wanted:
             spawn(self._until_closed(self.catch_up.run), f"catching up of {self.name}")
         if self.is_for_retries:
-            spawn(self._until_closed(self.fetcher.delayed.run), f"delayed retries of {channel}")
+            spawn(
+                self._until_closed(self.fetcher.intake.delayed.run), f"delayed retries of {channel}"
+            )
 
     def _connecting(self, after: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
         first = self._until_closed(after)
@@ -180,8 +256,8 @@ class ChannelConsumer:
             self.assignment.close()
 
     def progress(self) -> None:
-        """Note that there may be room for new records, or that a drain may be over."""
-        self.assignment.changed()
+        """There may be room for new records, or a drain may be over."""
+        self.handlers.changed()
         self.connection.made_progress()
 
     def knows(self, tracker: OffsetTracker) -> bool:
@@ -238,13 +314,17 @@ class ChannelConsumer:
         if self.uncommitted.is_reached:
             self.connection.wake()
 
+    def _arrived(self) -> None:
+        """Records can be handled: wake workers, and the application that iterates."""
+        self._parts.workers.work_is_there()
+        self._parts.arrival.set()
+
     def _retained(self) -> None:
         """Let workers take the records that waited in partitions which are retained."""
         self.committer.records_came()
-        self._parts.workers.work_is_there()
-        self._parts.arrival.set()
-        # Records that are not due yet wait in such partitions, too.
-        self.fetcher.delayed.changed.set()
+        self._arrived()
+        # Records that are not due yet are retained, too.
+        self.fetcher.intake.delayed.changed.set()
 
 
 class ChannelClients(list[ChannelConsumer]):
@@ -298,7 +378,7 @@ class ChannelClients(list[ChannelConsumer]):
         Args:
             also_left: Those of suspended partitions are among them.
         """
-        held = [one for client in self for one in client.fetcher.holding()]
+        held = [one for client in self for one in client.fetcher.intake.holding()]
         found = [one.tracker if also_left else one.live for one in held]
         return [tracker for tracker in found if tracker is not None]
 
@@ -314,11 +394,11 @@ class ChannelClients(list[ChannelConsumer]):
     def take_nothing_new(self) -> None:
         """Call no handler any more."""
         for client in self:
-            client.assignment.take_nothing_new(for_good=True)
+            client.handlers.take_nothing_new(for_good=True)
 
     async def drain(self, deadline: float, *, to_the_end: bool = False) -> None:
-        """Take no new records, and wait for the handlers that run until *deadline* (monotonic)."""
-        await each(*(client.assignment.drain(deadline, to_the_end=to_the_end) for client in self))
+        """Take nothing new, and wait for the handlers that run, until *deadline* (monotonic)."""
+        await each(*(client.handlers.drain(deadline, to_the_end=to_the_end) for client in self))
 
     async def release(self, deadline: float) -> None:
         """Run the hooks, wait for unsettled records until *deadline* (monotonic), and commit."""

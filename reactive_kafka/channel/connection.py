@@ -6,21 +6,21 @@ import asyncio
 from collections.abc import Callable, Mapping
 from math import inf
 
+from reactive_kafka.assignment.assignment import Assignment
+from reactive_kafka.assignment.lifeline import Lifeline
+from reactive_kafka.assignment.position_lookup import PositionLookup
 from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.client import Consumer
+from reactive_kafka.channel.client_parts import ClientParts
 from reactive_kafka.channel.reach import Reach
 from reactive_kafka.channel.session_signals import ClientSignals
 from reactive_kafka.channel.stable import StableOffsets
+from reactive_kafka.commit.committer import Committer
 from reactive_kafka.config.checks import GroupTimes
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import BrokerError, FatalBrokerError, FencedError
-from reactive_kafka.partitions.assignment import Assignment
-from reactive_kafka.partitions.budget import NOTHING, Asked
-from reactive_kafka.partitions.committer import Committer
-from reactive_kafka.partitions.fetcher import Fetcher
-from reactive_kafka.partitions.lifeline import Lifeline
-from reactive_kafka.partitions.locate import StartPositions
-from reactive_kafka.partitions.parts import ClientParts
+from reactive_kafka.fetching.budget import EMPTY_POLL, PollRequest
+from reactive_kafka.fetching.fetcher import Fetcher
 from reactive_kafka.tasks import Handle, ends_with_others, is_set_within
 
 POLL_S = 0.5
@@ -67,7 +67,7 @@ class ClientConnection:
         name: str,
         parts: ClientParts,
         assignment: Assignment,
-        starts: StartPositions,
+        starts: PositionLookup,
         committer: Committer,
         fetcher: Fetcher,
         lifeline: Lifeline,
@@ -239,21 +239,23 @@ class ClientConnection:
         if not self._starts.are_done:
             await self._starts.find()
             self._fetcher.room.look_again()
-        asked = self._fetcher.asks(consumer) if self._signals.is_taking() else NOTHING
+        asked = self._fetcher.plan_poll(consumer) if self._signals.is_taking() else EMPTY_POLL
         poll = await consumer.poll(asked.budgets, self._wait_s(asked), asked.most)
         self._is_idle = not poll.chunks and not poll.errors
-        self._fetcher.take(poll)
+        self._fetcher.intake.take(poll)
         if poll.chunks:
             self._committer.records_came()
             # The workers run first, so that the next poll knows what room there is, and fills all
             # of it at once.
             await asyncio.sleep(0)
         for partition, error in poll.errors.items():
-            if (fatal := await self._fetcher.failures.cannot_read(partition, error)) is not None:
+            if (
+                fatal := await self._fetcher.stops.failures.cannot_read(partition, error)
+            ) is not None:
                 self._signals.fail(fatal)
 
-    def _wait_s(self, asked: Asked) -> float:
-        """Return how long a poll may wait for records."""
+    def _wait_s(self, asked: PollRequest) -> float:
+        """How long a poll may wait for records."""
         if asked.again_s is not None:
             return asked.again_s
         is_steady = self._starts.are_done and self._signals.is_taking() and not asked.left_out
@@ -297,11 +299,11 @@ class ClientConnection:
         silent = {
             one.id: one
             for one in table
-            if one.live is not None and (one.is_paused or one.end is None)
+            if one.live is not None and (one.fetch.is_paused or one.log.end is None)
         }
         if silent:
             for partition, end in (await consumer.end_offsets(list(silent))).items():
-                silent[partition].end = end
+                silent[partition].log.note_end(end)
 
     def _is_away(self, reason: str) -> None:
         """Note that no broker answers, and why."""

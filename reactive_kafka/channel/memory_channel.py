@@ -8,7 +8,6 @@ from typing import Any, cast
 
 from reactive_kafka.channel.blueprint import MakeWorkers
 from reactive_kafka.channel.run_services import RunServices
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.delivery.current import Place
 from reactive_kafka.delivery.lanes import Lanes
@@ -19,6 +18,7 @@ from reactive_kafka.observe.events import RecordHandedBack
 from reactive_kafka.observe.facts import PartitionTotals
 from reactive_kafka.outgoing.memory import LeftError, MemoryRecord, MemoryTarget
 from reactive_kafka.records import Record, TopicPartition
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.acks import Acknowledger, verdicts_of
 from reactive_kafka.verdicts.batch import Batch
 from reactive_kafka.verdicts.channel_context import ChannelContext

@@ -13,6 +13,7 @@ from reactive_kafka.observe.events import (
     TopicMissing,
 )
 from reactive_kafka.observe.wording import first_of
+from reactive_kafka.partitions.log_state import LeaderAway
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import TopicPartition
 
@@ -55,7 +56,7 @@ class Reach:
     def is_unsure(self) -> bool:
         """Whether something is newly missing or silent, so that the next look should come soon."""
         is_new = any(topic not in self._told_missing for topic in self._missing)
-        return is_new or (not self._told_away and any(one.silent for one in self._table))
+        return is_new or (not self._told_away and any(one.log.leader_away for one in self._table))
 
     def found(self, sight: Sight, asked_at: float, now: float) -> None:
         """Note the result of a look that began at *asked_at*. What it does not name can be read."""
@@ -64,14 +65,16 @@ class Reach:
             for topic, why in _why_missing(sight).items()
         }
         for one in self._table:
-            since = asked_at if one.silent is None else one.silent[1]
-            one.silent = (
-                (_why_silent(sight.silent[one.id]), since) if one.id in sight.silent else None
-            )
+            before = one.log.leader_away
+            since = asked_at if before is None else before.since
+            away_now = None
+            if one.id in sight.silent:
+                away_now = LeaderAway(_why_silent(sight.silent[one.id]), since)
+            one.log.note_leader(away_now)
         away = {
-            one.id: one.silent[0]
+            one.id: one.log.leader_away.reason
             for one in self._table
-            if one.silent and now - one.silent[1] >= AWAY_S
+            if one.log.leader_away and now - one.log.leader_away.since >= AWAY_S
         }
         self.not_ready = [why for why, _ in self._missing.values()] + _by_reason(away)
         self._tell_topics(now)
@@ -80,7 +83,7 @@ class Reach:
     def over(self) -> None:
         """Forget the partitions, because the client is being replaced. The next one looks anew."""
         for one in self._table:
-            one.silent = None
+            one.log.note_leader(None)
 
     def _tell_topics(self, now: float) -> None:
         for topic, (reason, since) in self._missing.items():

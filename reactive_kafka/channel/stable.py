@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from reactive_kafka.observe.events import Observer, TransactionHangs
+from reactive_kafka.partitions.log_state import OpenTransactionHold
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import TopicPartition
 
@@ -35,14 +36,15 @@ class StableOffsets:
             asked_at: When the look began (monotonic).
         """
         for one in self._table:
-            stood, _, since, was_told = one.stands or (-1, -1, asked_at, False)
-            one.stands = None
+            before = one.log.held_up or OpenTransactionHold(-1, -1, asked_at, False)
+            one.log.note_hold(None)
             if one.id in held_up:
                 stable, end = held_up[one.id]
-                since = since if stood == stable else asked_at
+                is_same = before.last_stable == stable
+                since = before.since if is_same else asked_at
                 is_long = now - since >= HANGS_S
-                one.stands = (stable, end, since, is_long)
-                if is_long and not (was_told and stood == stable):
+                one.log.note_hold(OpenTransactionHold(stable, end, since, is_long))
+                if is_long and not (before.is_long and is_same):
                     self._observer.on(
                         TransactionHangs(
                             channel=self._channel, partition=one.id, stable=stable, end=end
@@ -52,7 +54,9 @@ class StableOffsets:
     def warnings(self, now: float) -> list[str]:
         """Return a warning for each partition that is held up now, the longest first."""
         found = [
-            (one.stands[2], one.id, one.stands) for one in self._table if one.stands is not None
+            (one.log.held_up.since, one.id, one.log.held_up)
+            for one in self._table
+            if one.log.held_up is not None
         ]
         return [
             f"the last stable offset of {name} has stood at {stable} for {now - since:.0f} s, the "

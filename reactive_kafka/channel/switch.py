@@ -8,9 +8,9 @@ from contextlib import AsyncExitStack, suppress
 from contextvars import copy_context
 from typing import TYPE_CHECKING
 
+from reactive_kafka.assignment.rebalance_hooks import HOOK
 from reactive_kafka.delivery.current import WORKER
 from reactive_kafka.errors import ChannelClosedError
-from reactive_kafka.partitions.hooks import HOOK
 
 if TYPE_CHECKING:
     from reactive_kafka.channel.lifecycle import ChannelLifecycle

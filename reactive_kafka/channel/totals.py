@@ -6,12 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from reactive_kafka.assignment.history import AssignmentHistory
+from reactive_kafka.commit.outcomes import CommitOutcomes
 from reactive_kafka.delivery.ages import RecordTimes
 from reactive_kafka.delivery.lanes import Pauses
 from reactive_kafka.delivery.limit import Bucket
 from reactive_kafka.delivery.workers import HandlerTotals
 from reactive_kafka.observe.facts import PartitionTotals
-from reactive_kafka.partitions.parts import AssignmentFacts, CommitFacts
 from reactive_kafka.records import TopicPartition
 
 MOST_LEFT = 10_000
@@ -29,8 +30,8 @@ class ChannelTotals:
     totals: defaultdict[TopicPartition, PartitionTotals] = field(
         default_factory=lambda: defaultdict(PartitionTotals)
     )
-    commits: CommitFacts = field(default_factory=CommitFacts)
-    history: AssignmentFacts = field(default_factory=AssignmentFacts)
+    commits: CommitOutcomes = field(default_factory=CommitOutcomes)
+    history: AssignmentHistory = field(default_factory=AssignmentHistory)
     # Where the last session ended, in partitions that no group assigns. The next session continues
     # there. At the start that the settings choose it would skip records that were not settled.
     resume: dict[TopicPartition, int] = field(default_factory=dict)

@@ -44,7 +44,7 @@ class UntilEnd:
         # Since when the application holds the same number of unsettled records, and their number.
         self._held_since = inf
         self._held = -1
-        # True: the end is reached. Hooks that are called there may still run.
+        # True: the end is reached. RebalanceHooks that are called there may still run.
         self._is_reached = False
         # True: the channel was not running when this looked last.
         self._stood = False
@@ -139,7 +139,7 @@ class UntilEnd:
             BrokerError: The broker did not answer, or a topic is missing.
         """
         consumer = client.starts.consumer
-        new = {one.id: one for one in client.table if one.noted_end is None}
+        new = {one.id: one for one in client.table if one.log.run_end is None}
         if consumer is None or (self._has_topics and not new):
             return
         # A channel without partitions is at its end only if its topics exist.
@@ -153,7 +153,7 @@ class UntilEnd:
             raise BrokerError("a topic is missing")
         ends = await consumer.end_offsets(list(new)) if new else {}
         for partition, end in read_up_to(client.table.ranges, ends).items():
-            new[partition].noted_end = end
+            new[partition].log.note_run_end(end)
             ranges = new[partition].ranges
             if ranges is not None and end < ranges.end:
                 told = RangeBeyondEnd(
@@ -217,5 +217,5 @@ class UntilEnd:
 
 
 def _end(one: Partition) -> float:
-    """Return where reading ends; infinite until a broker has been asked."""
-    return inf if one.noted_end is None else one.noted_end
+    """Where reading ends; nowhere, as long as nobody has asked."""
+    return inf if one.log.run_end is None else one.log.run_end

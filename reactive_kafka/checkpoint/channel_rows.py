@@ -12,8 +12,6 @@ from typing import Protocol, TypeVar
 from reactive_kafka.checkpoint.owned_row import ClientPartition, OwnedRow, PendingWrite
 from reactive_kafka.checkpoint.store import Checkpoint, CheckpointStore
 from reactive_kafka.clock import Clock
-from reactive_kafka.commit.metadata.pending import PendingCommit
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import (
     BrokerError,
@@ -31,6 +29,8 @@ from reactive_kafka.observe.events import (
     StoreUnavailable,
 )
 from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.tracking.metadata.pending import PendingCommit
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.acks import verdicts_of
 
 T = TypeVar("T")

@@ -16,7 +16,6 @@ from reactive_kafka.broker.passing import CommittingConsumer, Passing
 from reactive_kafka.checkpoint.channel_rows import CheckpointRows
 from reactive_kafka.checkpoint.owned_row import ClientPartition, committed_of
 from reactive_kafka.checkpoint.store import Checkpoint, Write
-from reactive_kafka.commit.metadata.codec import as_in_kafka
 from reactive_kafka.errors import (
     BrokerError,
     MetadataTooLargeError,
@@ -29,6 +28,7 @@ from reactive_kafka.errors import (
 from reactive_kafka.observe.events import CheckpointFound, KafkaCommitFailed
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.subscription import Subscription
+from reactive_kafka.tracking.metadata.codec import as_in_kafka
 
 BACKOFF = Backoff(0.25, 5.0)
 """How soon a store that was away is asked again where reading begins."""

@@ -13,7 +13,6 @@ from reactive_kafka.checkpoint.owned_row import OwnedRow
 from reactive_kafka.checkpoint.state_codec import StateCodec
 from reactive_kafka.checkpoint.state_history import StateHistory
 from reactive_kafka.checkpoint.store_transactions import StoreTransactions
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import (
     AlreadyStoredError,
@@ -24,6 +23,7 @@ from reactive_kafka.errors import (
     StoreAwayError,
 )
 from reactive_kafka.tasks import HomeLoop
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.acks import verdicts_of
 from reactive_kafka.verdicts.delivery import D, Delivery, is_open
 from reactive_kafka.verdicts.delivery_hook import Call, CallAgain, MessageCheckpoint

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 from reactive_kafka.checkpoint.owned_row import OwnedRow, PendingWrite
 from reactive_kafka.checkpoint.store import Write
-from reactive_kafka.commit.metadata.pending import PendingCommit
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import CheckpointError
 from reactive_kafka.records import Committed
+from reactive_kafka.tracking.metadata.pending import PendingCommit
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.delivery import Delivery
 
 _NO_VERDICT_INSIDE = (

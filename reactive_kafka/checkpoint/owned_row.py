@@ -12,8 +12,8 @@ from typing import NamedTuple
 from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.checkpoint.state_history import StateHistory
 from reactive_kafka.checkpoint.store import Checkpoint, Write
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.tracking.tracker import OffsetTracker
 
 FENCED = Backoff(1.0, 30.0)
 """How soon a client claims a row again that another owner has taken over."""

@@ -18,7 +18,6 @@ from reactive_kafka.checkpoint.open_transactions import OpenTransactions, Partit
 from reactive_kafka.checkpoint.owned_row import OwnedRow
 from reactive_kafka.checkpoint.store import TransactionalStore, Write
 from reactive_kafka.checkpoint.transaction_outcomes import BACKOFF, TransactionOutcomes
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import (
     CheckpointError,
     CheckpointRefusedError,
@@ -28,6 +27,7 @@ from reactive_kafka.errors import (
     StoreAwayError,
 )
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.acks import verdicts_of
 from reactive_kafka.verdicts.delivery import Delivery, is_open
 

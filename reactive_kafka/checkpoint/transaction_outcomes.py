@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.checkpoint.channel_rows import CheckpointRows
 from reactive_kafka.checkpoint.open_transactions import PartitionTransaction
-from reactive_kafka.commit.metadata.pending import PendingCommit
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import AlreadyStoredError, CheckpointRefusedError, StoreAwayError
+from reactive_kafka.tracking.metadata.pending import PendingCommit
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.acks import verdicts_of
 from reactive_kafka.verdicts.delivery import Delivery
 

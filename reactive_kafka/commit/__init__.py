@@ -1,1 +1,1 @@
-"""What may be committed, what is overdue, and the one task that commits."""
+"""When and how far a client commits: strategies, the engine that decides, the committing task."""

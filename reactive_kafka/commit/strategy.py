@@ -1,6 +1,4 @@
-"""When an ack is committed, and how far: the commit strategies, built-in and custom. No I/O, no
-clock.
-"""
+"""The commit strategies, built-in and custom: when a channel commits, how far. No I/O, no clock."""
 
 from __future__ import annotations
 
@@ -25,8 +23,8 @@ class Progress(NamedTuple):
         safe: The highest position with no unsettled record before it.
         highest: The position after the highest settled record, whatever lies before it; *safe* or
             higher.
-        is_last: The partition is being let go: what is not committed now is handled again by the
-            next owner.
+        is_last: The partition is about to go: the next owner handles again what is not committed
+            now.
     """
 
     partition: TopicPartition
@@ -37,19 +35,18 @@ class Progress(NamedTuple):
 
 
 class CommitStrategy(Protocol):
-    """Decides when a channel commits, and which positions; the built-in ones are classes of this
-    protocol too.
+    """Decides when a channel commits, and which positions.
 
-    A custom one is named by ``commit_strategy = "module:object"``: an instance, or a class or
-    function that makes one when it is called with the channel's
-    :class:`~reactive_kafka.config.settings.IncomingSettings`. All partitions of the channel share it;
-    it is called on the event loop and must not block.
+    The built-in strategies are classes of this protocol, too. A custom one is named by
+    ``commit_strategy = "module:object"``: an instance, or a class or function that makes one when
+    it is called with the channel's :class:`~reactive_kafka.config.schema.IncomingSettings`. All
+    partitions of the channel share it. It is called on the event loop and must not block.
 
     Attributes:
-        interval_s: How often it is asked, in seconds; None: only when a record settles, or at the
+        interval_s: How often it is asked, in seconds; None: only when a record settles, and at the
             end.
-        commits_at_ack: It is asked as soon as a record settles; while a commit is on its way, after
-            it.
+        commits_at_ack: It is asked as soon as a record settles; or when the commit that is on its
+            way is over.
     """
 
     @property
@@ -60,17 +57,17 @@ class CommitStrategy(Protocol):
     def position(self, progress: Progress, now: float) -> int | None:
         """The position to commit; None: nothing now.
 
-        It is asked about partitions in which something new can be committed. What it says never
-        passes an unsettled record: more than ``safe`` is taken for ``safe``. What is committed
-        already, or less, is no commit.
+        It is asked about partitions in which something new can be committed. Its answer cannot pass
+        an unsettled record: more than ``safe`` counts as ``safe``. A position that is committed
+        already, or a lower one, is no commit.
 
         Args:
             now: Seconds, by the monotonic clock.
         """
 
 
-class Throttled:
-    """Every *interval_s*, commits as far as nothing unsettled lies before it."""
+class ThrottledCommits:
+    """``throttled``: every *interval_s*, commits the highest position without a gap before it."""
 
     commits_at_ack = False
 
@@ -81,25 +78,29 @@ class Throttled:
         return progress.safe
 
 
-class Latest:
-    """Commits at each ack, one request at a time: acks that come while one is on its way go with
-    the next.
+class LatestCommits:
+    """``latest``: commits at each ack, one request at a time.
+
+    Acks that come while a request is on its way go with the next one.
     """
 
     commits_at_ack = True
 
     def __init__(self, interval_s: float, *, is_unsafe: bool = False) -> None:
-        # For what no ack moved: markers behind the last record.
+        # Positions move without an ack too: past markers behind the last record.
         self.interval_s: float | None = interval_s
-        # Commit past unsettled records too: after a crash they are lost.
+        # Commit past unsettled records: after a crash these are lost.
         self.is_unsafe = is_unsafe
 
     def position(self, progress: Progress, now: float) -> int | None:
         return progress.highest if self.is_unsafe else progress.safe
 
 
-class Ignore:
-    """Commits nothing: acks only make room. With ``enable_auto_commit`` the client commits."""
+class NoCommits:
+    """``ignore``: commits nothing. Acks only make room for the next records.
+
+    With ``enable_auto_commit`` the client commits by itself.
+    """
 
     interval_s: float | None = None
     commits_at_ack = False
@@ -109,17 +110,19 @@ class Ignore:
 
 
 def strategy_for(settings: IncomingSettings) -> CommitStrategy:
-    """The commit strategy of a channel; ConfigError where a custom one cannot be loaded, or is
-    none.
+    """The commit strategy of a channel.
+
+    Raises:
+        ConfigError: A custom one cannot be loaded, or is no commit strategy.
     """
     name = settings.commit_strategy
     interval_s = settings.commit_interval_s
     if name in ("throttled", "checkpoint"):
-        return Throttled(interval_s)
+        return ThrottledCommits(interval_s)
     if name == "latest":
-        return Latest(interval_s, is_unsafe=settings.commit_latest_unsafe)
+        return LatestCommits(interval_s, is_unsafe=settings.commit_latest_unsafe)
     if name == "ignore":
-        return Ignore()
+        return NoCommits()
     try:
         strategy = made_strategy(load_custom(settings), "position", settings)
     except FormatError as error:
@@ -133,8 +136,10 @@ def strategy_for(settings: IncomingSettings) -> CommitStrategy:
 
 
 def load_custom(settings: IncomingSettings) -> Any:
-    """The custom strategy that a channel names, or what makes it; None: a built-in one.
-    ConfigError: not loaded.
+    """The custom strategy that a channel names, or what makes it; None: it is a built-in one.
+
+    Raises:
+        ConfigError: It cannot be loaded.
     """
     name = settings.commit_strategy
     if name in BUILT_IN:

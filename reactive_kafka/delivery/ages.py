@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from reactive_kafka.clock import Clock
-from reactive_kafka.commit.window import NOT_STARTED
 from reactive_kafka.observe.facts import AGE_BUCKETS_S, DurationHistogram, age_histogram
 from reactive_kafka.records import RawRecord
+from reactive_kafka.tracking.tracker import NOT_STARTED
 
 
 @dataclass(slots=True)

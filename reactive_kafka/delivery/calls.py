@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from types import CoroutineType, coroutine
 from typing import Any, Protocol
 
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.settings import AckMode
 from reactive_kafka.delivery.returned import ReturnedUnsettled
 from reactive_kafka.delivery.workers import Worker
 from reactive_kafka.errors import DecodeError, describe
 from reactive_kafka.records import RawRecord
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.batch import Batch
 from reactive_kafka.verdicts.delivery import is_open
 from reactive_kafka.verdicts.delivery_hook import Call, DeliveryHook

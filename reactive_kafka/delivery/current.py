@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any, Protocol
 
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.observe.safe_text import one_line
 from reactive_kafka.records import RawRecord
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.ageing import Held
 from reactive_kafka.verdicts.batch import Batch
 from reactive_kafka.verdicts.delivery import Delivery, is_open

@@ -10,10 +10,10 @@ from contextvars import copy_context
 from functools import partial
 from typing import Protocol
 
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery.lane import UNKEYED, KeyOf, Lane
 from reactive_kafka.delivery.states import OPEN
 from reactive_kafka.records import RawRecord
+from reactive_kafka.tracking.tracker import OffsetTracker
 
 
 class Untold:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from math import inf
 from typing import Any, NamedTuple
 
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery.delayed import Delayed
 from reactive_kafka.delivery.states import (
     LANE_TRANSITIONS,
@@ -18,6 +17,7 @@ from reactive_kafka.delivery.states import (
     after,
 )
 from reactive_kafka.records import RawRecord
+from reactive_kafka.tracking.tracker import OffsetTracker
 
 NO_RECORDS: Sequence[RawRecord] = ()
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import Any
 
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery.keyed import KeyedLane
 from reactive_kafka.delivery.lane import KeyOf, Lane, Slice
 from reactive_kafka.delivery.states import OPEN
 from reactive_kafka.records import RawRecord, TopicPartition
+from reactive_kafka.tracking.tracker import OffsetTracker
 
 
 class Pauses:

@@ -7,13 +7,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterable
 
-from reactive_kafka.commit.poison import Poison, PoisonWatch
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery.workers import Workers
 from reactive_kafka.errors import PoisonError
 from reactive_kafka.observe.events import PoisonSettled, RecordPoisoned
 from reactive_kafka.observe.facts import PoisonFacts
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.tracking.poison import Poison, PoisonWatch
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.acks import verdicts_of
 from reactive_kafka.verdicts.ageing import Held
 from reactive_kafka.verdicts.channel_context import ChannelContext

@@ -16,7 +16,6 @@ from contextvars import Context
 from functools import partial
 from itertools import count
 
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery.calls import Isolation
 from reactive_kafka.delivery.current import Place
 from reactive_kafka.delivery.keyed import KeyedLane
@@ -24,6 +23,7 @@ from reactive_kafka.delivery.lane import UNKEYED, Lane
 from reactive_kafka.delivery.places import Places, answer
 from reactive_kafka.delivery.states import IDLE, PARKED_WORKERS, RUNNING
 from reactive_kafka.delivery.workers import Worker, Workers, WorkerSetup, WorkerSignals
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.ageing import Held
 from reactive_kafka.verdicts.delivery import Delivery
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.delivery import Delivery, is_open
 
 

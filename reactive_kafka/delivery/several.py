@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from reactive_kafka.backoff import drawn_chance
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.delivery.attempts import BatchDispatcher, Refused
 from reactive_kafka.delivery.calls import Invocation, deliver_cancellation, record_call, with_key
@@ -23,6 +22,7 @@ from reactive_kafka.errors import DecodeError, UnmatchedRecordError
 from reactive_kafka.failure.routes import after_attempt
 from reactive_kafka.formats import SchemaMissing
 from reactive_kafka.records import RawRecord
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.acks import verdicts_of
 from reactive_kafka.verdicts.batch import Batch
 from reactive_kafka.verdicts.delivery import is_open

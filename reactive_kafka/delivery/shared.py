@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from math import inf
 from typing import Any
 
-from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.commit.window import SETTLED
 from reactive_kafka.delivery.attempts import RetryingPool
 from reactive_kafka.delivery.calls import Invocation, no_key, quick_call, record_call
 from reactive_kafka.delivery.keyed import KeyedLane, Untold
@@ -19,6 +17,7 @@ from reactive_kafka.delivery.workers import Worker, WorkerSetup, WorkerSignals
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.observe.facts import DURATION_BUCKETS_S
 from reactive_kafka.records import RawRecord
+from reactive_kafka.tracking.tracker import SETTLED, OffsetTracker
 from reactive_kafka.verdicts.message import Message, new_message
 
 TURN_S = 0.05

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reactive_kafka.clock import Clock
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.delivery.current import (
     CALL,
@@ -38,6 +37,7 @@ from reactive_kafka.observe.events import AlsoFailed, HandlerRetried
 from reactive_kafka.observe.facts import DurationHistogram
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.tasks import Spawn
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.acks import Acknowledger
 from reactive_kafka.verdicts.ageing import HOLDER, Held
 from reactive_kafka.verdicts.channel_context import ChannelContext

@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from reactive_kafka.assignment.rebalance_hooks import RebalanceHooks, RevokedHook
 from reactive_kafka.config.settings import Settings
 from reactive_kafka.handlers.blocking_calls import as_async
 from reactive_kafka.handlers.declared_jobs import DeclaredJob, why_not_configured
 from reactive_kafka.handlers.parameters import positional_of
 from reactive_kafka.handlers.signature import name_and_place
 from reactive_kafka.handlers.unknown_channels import unknown_channel_problem
-from reactive_kafka.partitions.hooks import Hooks, RevokedHook
 from reactive_kafka.verdicts.unawaited import checked_alone
 
 Hook = Callable[..., Any]
@@ -73,9 +73,9 @@ class DeclaredHooks:
         problems += [why_not_configured(job, settings) for job in self.jobs]
         return [problem for problem in problems if problem is not None]
 
-    def of(self, channel: str) -> Hooks:
+    def of(self, channel: str) -> RebalanceHooks:
         """Return the hooks of one channel, each as a function that is awaited."""
-        return Hooks(
+        return RebalanceHooks(
             tuple(checked_hook("on_assigned", hook) for hook in self.assigned.get(channel, ())),
             tuple(_revoked_hook(hook) for hook in self.revoked.get(channel, ())),
             tuple(checked_hook("on_caught_up", hook) for hook in self.caught_up.get(channel, ())),

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable
 from enum import Enum
 from typing import Any
 
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import BrokerError, ChannelClosedError, HandlerError, RetryLaterError
 from reactive_kafka.failure.decision import Decision, FailedRecord, Skip, Stop, WriteLetter
 from reactive_kafka.failure.headers import delay_of
@@ -31,6 +30,7 @@ from reactive_kafka.observe.events import (
     RecordPutOff,
 )
 from reactive_kafka.records import Record
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.acks import verdicts_of
 from reactive_kafka.verdicts.channel_context import ChannelContext
 from reactive_kafka.verdicts.delivery import Delivery, failure_of, is_open

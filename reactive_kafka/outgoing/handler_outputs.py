@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import (
     BrokerError,
     ConfigError,
@@ -28,6 +27,7 @@ from reactive_kafka.outgoing.transactions.exactly_once import ExactlyOnce
 from reactive_kafka.outgoing.transactions.positions import aborted
 from reactive_kafka.outgoing.transactions.transaction import Transaction
 from reactive_kafka.records import RawRecord, Record
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.acks import ack_range, verdicts_of
 from reactive_kafka.verdicts.ageing import HOLDER, not_ageing
 from reactive_kafka.verdicts.batch import Batch

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.outgoing.queue.record import QueuedRecord
 from reactive_kafka.records import RawRecord, TopicPartition
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.acks import ack_range, verdicts_of
 from reactive_kafka.verdicts.message import new_message
 

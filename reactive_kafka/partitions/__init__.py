@@ -1,3 +1,1 @@
-"""One partition from assignment to revocation: where reading starts, what is fetched, what is
-committed.
-"""
+"""The partitions of one client: their states, their lanes, and what is known of each."""

@@ -1,45 +1,49 @@
-"""The partitions of one client: which are ours, retained after a rebalance, or gone. No I/O, no
-clock.
-"""
+"""The partitions of one client, and how a rebalance moves them. No I/O, no clock."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from reactive_kafka.commit.metadata.pending import MetadataPolicy
-from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.partitions.partition import Choice, Partition, PartitionState
+from reactive_kafka.partitions.partition import Partition, PartitionState
+from reactive_kafka.partitions.start_choice import StartChoice
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.subscription import Ranges
+from reactive_kafka.tracking.metadata.pending import MetadataPolicy
+from reactive_kafka.tracking.tracker import OffsetTracker
 
 
 class PartitionTable:
     """Every partition that a client has, or had in its last assignment and may retain.
 
     A revocation names its partitions, and an assignment those that it brings; the others are not
-    touched.
+    touched. Lanes and verdicts follow in
+    :class:`~reactive_kafka.partitions.client_partitions.ClientPartitions`.
+
+    Args:
+        is_static: The partitions are ours without a group's assignment, so they are always
+            retained.
+        policy: What is stored with their positions.
+        starts: partition -> where its first reading starts, by the settings or a restart.
+        ranges: partition -> what is read of it, for those that are read up to an end.
     """
 
     def __init__(
         self,
         *,
-        # Ours without a group's assignment, so they are always retained.
         is_static: bool = False,
         policy: MetadataPolicy | None = None,
-        # By the settings, or a restart.
-        starts: Mapping[TopicPartition, Choice] | None = None,
-        # What is read of those that have an end.
+        starts: Mapping[TopicPartition, StartChoice] | None = None,
         ranges: Mapping[TopicPartition, Ranges] | None = None,
     ) -> None:
         self.ranges = {} if ranges is None else ranges
+        self.policy = MetadataPolicy() if policy is None else policy
         # Of the last assignment.
         self.generation = -1
         self._starts = {} if starts is None else starts
         self._is_static = is_static
-        self.policy = MetadataPolicy() if policy is None else policy
         self._partitions: dict[TopicPartition, Partition] = {}
         self._assignments = 0
-        # Made again when one has moved, as the next two.
+        # Lists that each poll needs: they are made again when a partition has moved.
         self._reading: list[Partition] | None = None
         self._read_names: tuple[TopicPartition, ...] = ()
         self._pending: list[Partition] | None = None
@@ -50,232 +54,229 @@ class PartitionTable:
     def __len__(self) -> int:
         return len(self._partitions)
 
-    def get(self, partition: TopicPartition) -> Partition | None:
+    def get(self, name: TopicPartition) -> Partition | None:
         """The partition, if the client has it or may retain it."""
-        return self._partitions.get(partition)
+        return self._partitions.get(name)
 
     @property
     def reading(self) -> list[Partition]:
-        """Those that are read, which is what each poll asks for."""
+        """The partitions that polls ask for; the same list until a partition moves."""
         if self._reading is None:
-            self._reading = [one for one in self if one.is_read]
-            self._read_names = tuple(one.id for one in self._reading)
+            self._reading = [partition for partition in self if partition.is_read]
+            self._read_names = tuple(partition.id for partition in self._reading)
         return self._reading
 
     @property
     def read_names(self) -> tuple[TopicPartition, ...]:
-        """The names of those that are read."""
+        """The names of the partitions that polls ask for."""
         return self._read_names if self.reading else ()
 
     @property
     def pending(self) -> list[Partition]:
-        """Those that are ours and where reading has not started."""
+        """The partitions that are ours and where reading has not started."""
         if self._pending is None:
-            self._pending = [one for one in self if one.is_pending]
+            self._pending = [partition for partition in self if partition.is_pending]
         return self._pending
 
     @property
     def trackers(self) -> dict[TopicPartition, OffsetTracker]:
-        """partition -> its tracker, of those whose positions are committed. Made anew by each
-        call.
-        """
-        return {name: one.live for name, one in self._partitions.items() if one.live is not None}
+        """partition -> its tracker, where its positions are committed. A new dict each time."""
+        return {partition.id: partition.live for partition in self if partition.live is not None}
 
     def all_trackers(self) -> list[OffsetTracker]:
-        """Also those of partitions that may be retained."""
-        return [one.tracker for one in self if one.tracker is not None]
+        """All trackers, also those of partitions that may be retained."""
+        return [partition.tracker for partition in self if partition.tracker is not None]
 
     def of(self, tracker: OffsetTracker) -> Partition | None:
-        """The partition of a tracker; None: another tracker has taken its place, or the partition
-        has gone.
-        """
-        one = self._partitions.get(tracker.partition)
-        return one if one is not None and one.tracker is tracker else None
+        """The partition that this tracker is of; None if it has another one or has gone."""
+        partition = self._partitions.get(tracker.partition)
+        if partition is None or partition.tracker is not tracker:
+            return None
+        return partition
 
     def has(self, tracker: OffsetTracker) -> bool:
         """Whether the positions of a tracker are committed."""
-        one = self.of(tracker)
-        return one is not None and one.live is tracker
+        partition = self.of(tracker)
+        return partition is not None and partition.live is tracker
 
     @property
     def ours(self) -> frozenset[TopicPartition]:
-        """Those of the assignment, also where reading has not started."""
-        return frozenset(name for name, one in self._partitions.items() if one.is_ours)
+        """The assignment, with the partitions where reading has not started."""
+        return frozenset(partition.id for partition in self if partition.is_ours)
 
-    def move(self, one: Partition, event: str) -> None:
-        """Move a partition to the state that an event leads to. Raises as :meth:`Partition.go`
-        does.
-        """
-        one.go(event)
-        self._reading = self._pending = None
+    def move(self, partition: Partition, event: str) -> None:
+        """Move a partition to the state that *event* leads to; raises as :meth:`Partition.go`."""
+        partition.go(event)
+        self._reading = None
+        self._pending = None
 
-    def assign(self, generation: int, partitions: Iterable[TopicPartition]) -> list[Partition]:
-        """An assignment brings these; the partitions that have gone with it are returned, their
-        trackers closed.
+    # -- rebalances
+
+    def assign(self, generation: int, names: Iterable[TopicPartition]) -> list[Partition]:
+        """Bring these partitions into the assignment.
+
+        Returns:
+            Those that have gone with it: they were revoked and are not assigned again. Their
+            trackers are closed.
         """
-        added = frozenset(partitions)
+        added = frozenset(names)
         self._assignments += 1
         gone = []
-        # Where no revocation came before.
+        # A client names what is new to it. If it names one that it had, no revocation was told.
         self.revoke(added)
-        for one in list(self):
-            if not one.is_ours and not self._is_next(one, generation):
-                one.metadata.early = None
+        for partition in list(self):
+            if not partition.is_ours and not self._may_be_retained(partition, generation):
+                partition.commits.metadata.forget_early()
             if not self._is_static:
                 # The broker refuses what comes late from an earlier generation.
-                one.unknown.end()
-            if one.state is PartitionState.SUSPENDED and one.id not in added:
-                gone.append(self._lose(one))
+                partition.commits.unknown.end()
+            if partition.state is PartitionState.SUSPENDED and partition.id not in added:
+                gone.append(self._lose(partition))
         self.generation = generation
         for name in sorted(added):
-            found = self._partitions.get(name)
-            if found is None:
-                its = self.ranges.get(name)
-                found = self._partitions[name] = Partition(
-                    name, self.policy, self._starts.get(name), its
-                )
-                self._pending = None
-            else:
-                self.move(found, "assign")
-            found.assignment = self._assignments
-            found.is_open = found.is_paused = False
-            found.unreadable = None
-            found.left_out_in = -1
+            self._add(name)
         return gone
 
-    def drain(self, partitions: Collection[TopicPartition] | None = None) -> list[Partition]:
-        """These (None: all) are about to go: those that are read, which take no record any more."""
+    def _add(self, name: TopicPartition) -> None:
+        partition = self._partitions.get(name)
+        if partition is None:
+            partition = Partition(name, self.policy, self._starts.get(name), self.ranges.get(name))
+            self._partitions[name] = partition
+            self._pending = None
+        else:
+            self.move(partition, "assign")
+        partition.assignment = self._assignments
+        partition.start.begin_assignment()
+        partition.fetch.begin_assignment()
+
+    def drain(self, names: Collection[TopicPartition] | None = None) -> list[Partition]:
+        """These partitions (None: all) are about to go: take no record of them any more.
+
+        Returns:
+            Those whose records may finish and be committed.
+        """
         draining = []
-        for one in self._named(partitions):
-            # What is being looked up for it is void.
-            one.assignment = -1
-            one.sought = None
-            self.move(one, "drain")
-            if one.state is PartitionState.DRAINING:
-                draining.append(one)
+        for partition in self._ours_among(names):
+            # Answers to what is being asked about it do not apply any more.
+            partition.assignment = -1
+            partition.start.end_assignment()
+            self.move(partition, "drain")
+            if partition.state is PartitionState.DRAINING:
+                draining.append(partition)
             else:
-                one.generation = self.generation
-                if one.tracker is not None:
+                partition.generation = self.generation
+                if partition.tracker is not None:
                     # It is still not known whether the partition is retained, and now it goes
                     # again: a string supplied meanwhile shares the fate of the tracker, and is not
                     # lost if that is retained in the end.
-                    one.metadata.retained(one.tracker)
+                    partition.commits.metadata.retained(partition.tracker)
         return draining
 
-    def revoke(self, partitions: Collection[TopicPartition] | None = None) -> list[Partition]:
-        """These (None: all) are revoked, and not committed from here on; those that wait now to be
-        retained.
+    def revoke(self, names: Collection[TopicPartition] | None = None) -> list[Partition]:
+        """These partitions (None: all) are revoked: commit nothing for them from here on.
+
+        Returns:
+            Those that wait now to hear whether they are retained.
         """
         waiting = []
-        for one in self._named(partitions):
-            was_committing = one.live is not None
-            one.generation = self.generation
-            self.move(one, "revoke")
+        for partition in self._ours_among(names):
+            was_committing = partition.live is not None
+            partition.generation = self.generation
+            self.move(partition, "revoke")
             if was_committing:
-                waiting.append(one)
-            elif one.tracker is not None:
-                one.metadata.retained(one.tracker)
+                waiting.append(partition)
+            elif partition.tracker is not None:
+                partition.commits.metadata.retained(partition.tracker)
         return waiting
 
-    def _named(self, partitions: Collection[TopicPartition] | None) -> list[Partition]:
-        return [one for one in self if one.is_ours and (partitions is None or one.id in partitions)]
+    def _ours_among(self, names: Collection[TopicPartition] | None) -> list[Partition]:
+        return [
+            partition
+            for partition in self
+            if partition.is_ours and (names is None or partition.id in names)
+        ]
 
-    def _lose(self, one: Partition) -> Partition:
-        self.move(one, "lose")
-        del self._partitions[one.id]
-        if one.tracker is not None:
-            one.tracker.close()
-        return one
+    def _lose(self, partition: Partition) -> Partition:
+        self.move(partition, "lose")
+        del self._partitions[partition.id]
+        if partition.tracker is not None:
+            partition.tracker.close()
+        return partition
 
-    def is_retained(self, one: Partition, committed: int | None) -> bool:
-        """Whether the partition goes on where it stood: no other member can have owned it in
-        between.
+    def close(self) -> list[Partition]:
+        """No assignment will follow: every tracker refuses verdicts from now on."""
+        return [self._lose(partition) for partition in list(self)]
+
+    # -- one partition
+
+    def is_retained(self, partition: Partition, committed: int | None) -> bool:
+        """Whether the partition goes on where it stood: no other member can have had it meanwhile.
+
+        Args:
+            committed: The group's position.
         """
-        tracker = one.left
-        if tracker is None or self._is_static:
-            return tracker is not None
+        tracker = partition.left
+        if tracker is None:
+            return False
+        if self._is_static:
+            return True
         # It is ours again in the next generation, and the group's committed position is one that we
         # wrote. Both halves are needed. An older generation: somebody may have owned it in between.
         # Another position: somebody has, or an operator has moved it. "As we left it" is a range,
         # for a commit whose answer was lost may have been stored. Without this rule each rebalance
         # of an eager client would deliver all records in flight once more.
-        return self._is_next(one, self.generation) and _is_as_left(one, tracker, committed)
+        if not self._may_be_retained(partition, self.generation):
+            return False
+        return partition.commits.is_as_left(tracker, committed)
 
-    def _is_next(self, one: Partition, generation: int) -> bool:
-        """Whether no other member can have owned a revoked partition before this generation."""
-        return self._is_static or generation == one.generation + 1
+    def _may_be_retained(self, partition: Partition, generation: int) -> bool:
+        """Whether this is the generation right after the one in which the partition was ours."""
+        return self._is_static or generation == partition.generation + 1
 
-    def retain(self, one: Partition, committed: int | None) -> OffsetTracker | None:
-        """Let a partition that is retained commit again; None if it is not, and its tracker is
-        closed.
+    def retain(self, partition: Partition, committed: int | None) -> OffsetTracker | None:
+        """Let a retained partition commit again; if it is not retained, close its tracker.
+
+        Returns:
+            The tracker; None if the partition is not retained.
         """
-        tracker = one.left
+        tracker = partition.left
         if tracker is None:
             return None
-        if not self.is_retained(one, committed):
-            self.drop(one)
+        if not self.is_retained(partition, committed):
+            self.drop(partition)
             return None
-        if committed != one.stored and committed is not None:
-            one.stored = committed
-            # else it was stored for a place that a seek has left: commits follow the new one
-            if committed not in one.behind or committed <= tracker.uncommitted_from:
-                tracker.committed = tracker.uncommitted_from = committed
-        self.move(one, "retain")
-        one.metadata.retained(tracker)
+        self.move(partition, "retain")
+        partition.commits.retain(tracker, committed)
         return tracker
 
-    def drop(self, one: Partition, *, is_ours: bool = False) -> OffsetTracker | None:
-        """Close the tracker of a partition, which may be tracked afresh; None if it has none."""
-        tracker = one.tracker
+    def drop(self, partition: Partition, *, is_ours: bool = False) -> OffsetTracker | None:
+        """Close the tracker of a partition, which can be tracked from another place then.
+
+        Returns:
+            The tracker; None if it had none.
+        """
+        tracker = partition.tracker
         if tracker is None:
             return None
-        if one.live is not None and not is_ours:
-            one.is_void = True
-        one.behind = range(0)
-        one.unknown.forget()
-        one.metadata.forget()
-        # What waits for its next position goes on waiting.
-        if is_ours:
-            one.metadata.starts_elsewhere(tracker)
+        was_committing = partition.live is not None
+        partition.commits.drop(tracker, was_committing=was_committing, is_ours=is_ours)
         tracker.close()
-        self.move(one, "relocate")
-        one.tracker = None
+        self.move(partition, "relocate")
+        partition.tracker = None
         return tracker
 
-    def start(self, one: Partition, tracker: OffsetTracker, stored: int | None = None) -> None:
-        """Read a partition from the tracker's position on; if it was read (a reset, a seek), the
-        old one is closed.
+    def start(
+        self, partition: Partition, tracker: OffsetTracker, stored: int | None = None
+    ) -> None:
+        """Read a partition from the tracker's position on.
+
+        If it was read (a reset, a seek), the old tracker is closed.
         """
-        if one.left is not None:
-            self.drop(one)
-        old = one.live
-        if old is None:
-            one.behind = range(0)
-        else:
-            one.behind = range(one.unknown.lowest(old.uncommitted_from), old.attempted + 1)
+        if partition.left is not None:
+            self.drop(partition)
+        old = partition.live
+        partition.commits.start(tracker, old, stored)
+        if old is not None:
             old.close()
-        one.unknown.starts_elsewhere()
-        one.metadata.starts(tracker, old)
-        # What the group has may be none of these records'
-        one.stored = tracker.committed if stored is None else stored
-        one.tracker = tracker
-        self.move(one, "start")
-
-    def close(self) -> list[Partition]:
-        """No assignment will follow: every tracker refuses verdicts from now on."""
-        return [self._lose(one) for one in list(self)]
-
-
-def _is_as_left(one: Partition, tracker: OffsetTracker, committed: int | None) -> bool:
-    """Whether the group's position is the one that was known, or one that we may have stored
-    since.
-    """
-    if committed is None or committed == one.stored:
-        return committed == one.stored
-    if committed in one.behind:
-        return True
-    return (
-        max(tracker.start, one.unknown.lowest(tracker.uncommitted_from))
-        <= committed
-        <= tracker.attempted
-    )
+        partition.tracker = tracker
+        self.move(partition, "start")

@@ -11,12 +11,17 @@ from math import inf
 
 from anyio import CapacityLimiter
 
+from reactive_kafka.assignment.rebalance_hooks import (
+    PartitionHook,
+    RebalanceHooks,
+    RevokedHook,
+    as_hook_of,
+)
 from reactive_kafka.channel.run_services import RunServices
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.handlers.blocking_calls import as_async
 from reactive_kafka.handlers.declared_jobs import DeclaredJob
 from reactive_kafka.observe.events import JobFailed, JobLate, JobLeft
-from reactive_kafka.partitions.hooks import Hooks, PartitionHook, RevokedHook, as_hook_of
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import Fails, Handle, each, is_set_within, outcome_of, told_of
 from reactive_kafka.verdicts.unawaited import checked_alone
@@ -40,7 +45,7 @@ class Jobs:
         # Called with a bug in a job's task. What a job itself raises becomes an event.
         self._fails = fails
 
-    def with_hooks(self, settings: IncomingSettings, hooks: Hooks) -> Hooks:
+    def with_hooks(self, settings: IncomingSettings, hooks: RebalanceHooks) -> RebalanceHooks:
         """Return the hooks of a channel, and behind them those that begin and end its jobs."""
         for job in self._jobs:
             if job.owner is None or job.channel != settings.name:

@@ -7,12 +7,12 @@ from asyncio import Future
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
-from reactive_kafka.commit.metadata.user import check_metadata
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import ChannelClosedError, NotOwnerError, text_of
 from reactive_kafka.formats.format_names import EVENTS
 from reactive_kafka.observe.events import HandlerFailed, OutputLost
 from reactive_kafka.records import RawRecord, Record
+from reactive_kafka.tracking.metadata.user import check_metadata
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.channel_context import ChannelContext
 from reactive_kafka.verdicts.delivery import D, Delivery, failure_of
 from reactive_kafka.verdicts.delivery_hook import DeliveryHook, NoHook

@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Protocol
 
-from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.tracking.tracker import OffsetTracker
 
 Held = tuple[OffsetTracker, Sequence[int]]
 """Records of one partition, by arrival number."""

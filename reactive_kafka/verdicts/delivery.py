@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import describe
 from reactive_kafka.records import RawRecord, TopicPartition
+from reactive_kafka.tracking.tracker import OffsetTracker
 
 D = TypeVar("D", bound="Delivery")
 

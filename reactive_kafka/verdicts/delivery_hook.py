@@ -8,9 +8,9 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, NamedTuple, NoReturn, Protocol
 
 from reactive_kafka.broker.client import Connector
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import CheckpointError, CommitRefusedError
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.delivery import D, Delivery
 
 Call = Callable[[Any], Awaitable[Any]]

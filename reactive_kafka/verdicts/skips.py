@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Literal
 
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.observe.events import RecordsSkipped
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.channel_context import ChannelContext
 from reactive_kafka.verdicts.delivery import Delivery
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from reactive_kafka import App, SparkBatch
 from reactive_kafka.broker.memory.broker import MemoryBroker
-from reactive_kafka.commit.metadata.codec import decode
 from reactive_kafka.errors import BadDataError, ClusterError, OffloadError
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.spark.batches.ledger import JobProgress
+from reactive_kafka.tracking.metadata.codec import decode
 from tests.app.helpers import Recorder, tp
 
 LETTERS = "dead-letter-topic-orders"

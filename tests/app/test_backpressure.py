@@ -15,8 +15,8 @@ from reactive_kafka.broker.client import Consumer
 from reactive_kafka.checkpoint.stores.memory import Rows
 from reactive_kafka.commit.strategy import Progress
 from reactive_kafka.errors import TransientBrokerError
-from reactive_kafka.partitions.budget import Asked
-from reactive_kafka.partitions.fetcher import Fetcher
+from reactive_kafka.fetching.budget import PollRequest
+from reactive_kafka.fetching.fetcher import Fetcher
 from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.checkpoints import app_on
 from tests.app.helpers import (
@@ -158,7 +158,7 @@ async def test_a_partition_without_room_for_a_while_is_paused_and_facts_say_so()
         await asyncio.sleep(3)
         assert [known.paused for known in facts(test).partitions] == [True, False]
         assert app.health().status == "UP"
-        # Asked for, because nothing is fetched.
+        # PollRequest for, because nothing is fetched.
         await until(lambda: facts(test).partitions[0].log_end == 5)
         for message in kept:
             message.ack()
@@ -468,13 +468,13 @@ async def test_batches_fill_from_several_clients_in_narrow_windows(
 async def test_where_handlers_are_slow_a_full_window_is_not_looked_at_again_and_again(
     partitions: int, settings: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    app, looks, asks = make_app(**settings), [0], Fetcher.asks
+    app, looks, asks = make_app(**settings), [0], Fetcher.plan_poll
 
-    def counted(fetcher: Fetcher, consumer: Consumer) -> Asked:
+    def counted(fetcher: Fetcher, consumer: Consumer) -> PollRequest:
         looks[0] += 1
         return asks(fetcher, consumer)
 
-    monkeypatch.setattr(Fetcher, "asks", counted)
+    monkeypatch.setattr(Fetcher, "plan_poll", counted)
 
     @app.incoming("orders")
     async def handler(messages: Batch[bytes] if settings else Message[bytes]) -> None:  # type: ignore[valid-type]

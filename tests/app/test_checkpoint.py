@@ -14,7 +14,6 @@ import pytest
 from reactive_kafka import App, Message
 from reactive_kafka.checkpoint.store import Checkpoint, Write
 from reactive_kafka.checkpoint.stores.memory import MemoryStore, Outcome, Rows
-from reactive_kafka.commit.metadata.codec import decode
 from reactive_kafka.errors import CheckpointError, NotOwnerError, TransientBrokerError
 from reactive_kafka.observe.events import (
     CheckpointFenced,
@@ -28,6 +27,7 @@ from reactive_kafka.observe.events import (
 )
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.testing import TestApp
+from reactive_kafka.tracking.metadata.codec import decode
 from tests.app.checkpoints import GROUP, app_on, row, store_of
 from tests.app.helpers import (
     Recorder,

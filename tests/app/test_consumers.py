@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Message, TopicPartition, TransientBrokerError
+from reactive_kafka.assignment.rebalance_hooks import RebalanceHooks
 from reactive_kafka.channel.client_roles import client_roles
-from reactive_kafka.commit.strategy import Throttled
+from reactive_kafka.commit.strategy import ThrottledCommits
 from reactive_kafka.observe.events import ChannelStateChanged, ConsumersIdle
-from reactive_kafka.partitions.hooks import Hooks
 from reactive_kafka.partitions.partition import PartitionState
 from reactive_kafka.testing import TestApp
 from tests.app.helpers import (
@@ -222,7 +222,7 @@ async def test_losing_one_connection_s_partitions_leaves_the_other_s_handlers_an
             await send(test, b"", b"", partition=partition)
         await until(lambda: len(counting.seen) == 2)
         first, second = inside(test.app).session.clients
-        await first.assignment.drain(now())
+        await first.handlers.drain(now())
         (going,), (staying,) = first.table, second.table
         assert (going.state, staying.state) == (PartitionState.DRAINING, PartitionState.READING)
         other = staying.id.partition
@@ -381,13 +381,13 @@ def test_each_connection_has_a_share_of_what_may_be_uncommitted(
     setting: dict[str, int], share: int
 ) -> None:
     app = make_app(consumers=3, **setting)
-    found = client_roles(app.settings.incoming["orders"], Throttled(1.0), Hooks())
+    found = client_roles(app.settings.incoming["orders"], ThrottledCommits(1.0), RebalanceHooks())
     assert [role.most_uncommitted for role in found] == [share] * 3
 
 
 def test_each_connection_has_a_name_and_an_instance_id_of_its_own() -> None:
     app = make_app(consumers=3, group_instance_id="pod-7")
-    found = client_roles(app.settings.incoming["orders"], Throttled(1.0), Hooks())
+    found = client_roles(app.settings.incoming["orders"], ThrottledCommits(1.0), RebalanceHooks())
     assert [(role.name, role.settings.client["group_instance_id"]) for role in found] == [
         ("orders", "pod-7"),
         ("orders-2", "pod-7-2"),

@@ -26,8 +26,6 @@ from reactive_kafka import (
 )
 from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.checkpoint.stores.memory import Rows
-from reactive_kafka.commit.metadata.codec import encode
-from reactive_kafka.commit.plans import PlannedRange
 from reactive_kafka.commit.strategy import Progress
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import (
@@ -36,6 +34,8 @@ from reactive_kafka.errors import (
     OutcomeUnknownError,
     TransientBrokerError,
 )
+from reactive_kafka.tracking.metadata.codec import encode
+from reactive_kafka.tracking.plans import PlannedRange
 from tests.app.checkpoints import app_on, row
 from tests.app.helpers import (
     committed,

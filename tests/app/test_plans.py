@@ -15,10 +15,7 @@ from reactive_kafka.channel.blueprint import ByIteration, ByWorkers, ChannelBlue
 from reactive_kafka.channel.channel import Channel
 from reactive_kafka.channel.lifecycle import ChannelLifecycle
 from reactive_kafka.channel.run_services import RunServices
-from reactive_kafka.commit.metadata.codec import encode, without_topic
-from reactive_kafka.commit.plans import PlannedRange
 from reactive_kafka.commit.strategy import strategy_for
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.incoming_kinds import AssignedPartition
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.delivery.workers import Workers
@@ -27,6 +24,9 @@ from reactive_kafka.observe.events import CommitFailed, PlanDropped
 from reactive_kafka.records import Committed
 from reactive_kafka.tasks import Tasks
 from reactive_kafka.testing import MemoryBroker, VirtualTimeLoop
+from reactive_kafka.tracking.metadata.codec import encode, without_topic
+from reactive_kafka.tracking.plans import PlannedRange
+from reactive_kafka.tracking.tracker import OffsetTracker
 from tests.app.helpers import Recorder, in_virtual_time, make_broker, now, tp, until
 
 FIRST, SECOND, LAST = PlannedRange(0, 10), PlannedRange(10, 20), PlannedRange(20, 30)

@@ -11,10 +11,10 @@ import pytest
 
 from reactive_kafka import App, Message
 from reactive_kafka.broker.memory.broker import MemoryBroker
-from reactive_kafka.commit.metadata import acks as ackmap
-from reactive_kafka.commit.metadata.codec import encode
 from reactive_kafka.observe.events import ChannelFailed, KeptAcksDropped, OffsetReset
 from reactive_kafka.records import Committed
+from reactive_kafka.tracking.metadata import acks as ackmap
+from reactive_kafka.tracking.metadata.codec import encode
 from tests.app.helpers import (
     Recorder,
     committed,

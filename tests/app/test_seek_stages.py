@@ -19,7 +19,7 @@ from reactive_kafka.broker.memory.state import Request
 from reactive_kafka.channel.connection import IDLE_POLL_S
 from reactive_kafka.checkpoint.stores.memory import Rows
 from reactive_kafka.errors import TransientBrokerError
-from reactive_kafka.partitions.start import Where
+from reactive_kafka.partitions.start_choice import Where
 from reactive_kafka.records import Committed
 from reactive_kafka.testing import TestApp
 from tests.app.checkpoints import app_on, row, store_of

@@ -12,7 +12,7 @@ import pytest
 
 from reactive_kafka import App, Message
 from reactive_kafka.broker.client import Poll
-from reactive_kafka.partitions.fetcher import Fetcher
+from reactive_kafka.fetching.fetcher import Fetcher
 from reactive_kafka.partitions.partition import Partition
 from reactive_kafka.testing import MemoryBroker
 from tests.app.helpers import facts, in_virtual_time, make_app, make_broker, now, running, until

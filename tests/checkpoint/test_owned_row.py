@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from reactive_kafka.checkpoint.owned_row import ClientPartition, OwnedRow, PendingWrite
 from reactive_kafka.checkpoint.store import Checkpoint, Write, allows
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.tracking.tracker import OffsetTracker
 
 PARTITION = TopicPartition("orders", 0)
 

@@ -19,13 +19,13 @@ from reactive_kafka.cli.cluster_access import ClusterAccess
 from reactive_kafka.cli.errors import CommandFailed
 from reactive_kafka.cli.offsets.offset_changes import Change
 from reactive_kafka.cli.stored_positions import carry_out, look
-from reactive_kafka.commit.metadata import acks as ackmap
-from reactive_kafka.commit.metadata.codec import encode
-from reactive_kafka.commit.plans import PlannedRange
 from reactive_kafka.config.load import read_settings
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.testing import MemoryBroker, TestApp
+from reactive_kafka.tracking.metadata import acks as ackmap
+from reactive_kafka.tracking.metadata.codec import encode
+from reactive_kafka.tracking.plans import PlannedRange
 from tests.cli.inside import cli_on, commit, fill, make_broker, member_of, positions
 
 

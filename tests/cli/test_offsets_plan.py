@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from reactive_kafka.cli.errors import CommandFailed
 from reactive_kafka.cli.offsets.offset_changes import Change, LogRange, To, outside, parse_to, reset
-from reactive_kafka.partitions.start import By
+from reactive_kafka.partitions.start_choice import By
 from reactive_kafka.records import TopicPartition
 
 TP = TopicPartition("orders", 0)

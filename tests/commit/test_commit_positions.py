@@ -8,7 +8,13 @@ import asyncio
 
 import pytest
 
-from reactive_kafka.commit.strategy import CommitStrategy, Ignore, Latest, Throttled
+from reactive_kafka.commit.outcomes import CommitOutcomes
+from reactive_kafka.commit.strategy import (
+    CommitStrategy,
+    LatestCommits,
+    NoCommits,
+    ThrottledCommits,
+)
 from reactive_kafka.errors import (
     CommitRefusedError,
     MetadataTooLargeError,
@@ -16,7 +22,6 @@ from reactive_kafka.errors import (
     OutcomeUnknownError,
 )
 from reactive_kafka.errors import TransientBrokerError as Transient
-from reactive_kafka.partitions.parts import CommitFacts
 from reactive_kafka.records import Committed
 from tests.app.helpers import in_virtual_time
 from tests.commit.test_engine import A, B
@@ -25,7 +30,7 @@ from tests.partitions.test_committer import LATENCY_S, Bench
 TOO_LARGE = MetadataTooLargeError("too long", [A])
 
 
-@pytest.mark.parametrize("strategy", [Throttled(5.0), Latest(5.0), Ignore()])
+@pytest.mark.parametrize("strategy", [ThrottledCommits(5.0), LatestCommits(5.0), NoCommits()])
 @in_virtual_time
 async def test_a_position_is_committed_at_once_and_ticks_go_on_from_there(
     strategy: CommitStrategy,
@@ -37,12 +42,12 @@ async def test_a_position_is_committed_at_once_and_ticks_go_on_from_there(
         assert bench.at() == [0.0]
         assert bench.confirmed == [4]
         await asyncio.sleep(12)
-        assert bench.broker.positions == ([4] if isinstance(strategy, Ignore) else [4, 10])
+        assert bench.broker.positions == ([4] if isinstance(strategy, NoCommits) else [4, 10])
 
 
 @in_virtual_time
 async def test_a_commit_that_may_not_be_sends_nothing() -> None:
-    bench = Bench(Throttled(5.0))
+    bench = Bench(ThrottledCommits(5.0))
     bench.settle(3)
     with pytest.raises(CommitRefusedError):
         await bench.committer.commit_positions({A: 4})
@@ -53,7 +58,7 @@ async def test_a_commit_that_may_not_be_sends_nothing() -> None:
 
 @in_virtual_time
 async def test_one_that_is_on_its_way_is_waited_for_and_then_looked_at_again() -> None:
-    bench = Bench(Throttled(5.0))
+    bench = Bench(ThrottledCommits(5.0))
     bench.settle(5)
     ticking = asyncio.create_task(bench.committer.commit())
     await asyncio.sleep(LATENCY_S / 2)
@@ -71,7 +76,7 @@ async def test_one_that_is_on_its_way_is_waited_for_and_then_looked_at_again() -
 async def test_what_was_not_stored_is_told_and_the_next_tick_makes_up_for_it(
     error: Transient,
 ) -> None:
-    bench = Bench(Throttled(5.0), error)
+    bench = Bench(ThrottledCommits(5.0), error)
     async with bench.running():
         bench.settle(5)
         with pytest.raises(type(error)):
@@ -85,7 +90,7 @@ async def test_what_was_not_stored_is_told_and_the_next_tick_makes_up_for_it(
 
 @in_virtual_time
 async def test_an_empty_string_takes_the_place_of_the_one_beside_the_same_position() -> None:
-    bench = Bench(Throttled(5.0))
+    bench = Bench(ThrottledCommits(5.0))
     bench.settle(1)
     for text in ("a", ""):
         bench.tracker.texts.store(text)
@@ -97,7 +102,7 @@ async def test_an_empty_string_takes_the_place_of_the_one_beside_the_same_positi
 
 @in_virtual_time
 async def test_without_a_connection_it_is_not_stored() -> None:
-    bench = Bench(Throttled(5.0))
+    bench = Bench(ThrottledCommits(5.0))
     bench.committer.consumer = None
     bench.settle(5)
     with pytest.raises(Transient, match="not connected"):
@@ -110,8 +115,8 @@ async def test_without_a_connection_it_is_not_stored() -> None:
 
 @in_virtual_time
 async def test_a_string_that_the_broker_does_not_take_is_left_out_at_once() -> None:
-    facts = CommitFacts()
-    bench = Bench(Throttled(5.0), TOO_LARGE, facts=facts)
+    facts = CommitOutcomes()
+    bench = Bench(ThrottledCommits(5.0), TOO_LARGE, facts=facts)
     bench.settle(1)
     bench.tracker.texts.supply(0, "x" * 600)
     assert await bench.committer.commit()
@@ -122,7 +127,7 @@ async def test_a_string_that_the_broker_does_not_take_is_left_out_at_once() -> N
 
 @in_virtual_time
 async def test_a_commit_by_hand_leaves_it_out_too() -> None:
-    bench = Bench(Throttled(5.0), TOO_LARGE)
+    bench = Bench(ThrottledCommits(5.0), TOO_LARGE)
     bench.settle(1)
     bench.tracker.texts.supply(0, "x" * 600)
     await bench.committer.commit_positions({A: 1})
@@ -131,7 +136,7 @@ async def test_a_commit_by_hand_leaves_it_out_too() -> None:
 
 @in_virtual_time
 async def test_where_nothing_can_be_left_out_it_is_a_failure_like_any_other() -> None:
-    bench = Bench(Throttled(5.0), TOO_LARGE)
+    bench = Bench(ThrottledCommits(5.0), TOO_LARGE)
     bench.settle(1)
     assert not await bench.committer.commit()
     assert bench.committer.failing == "too long"
@@ -140,7 +145,7 @@ async def test_where_nothing_can_be_left_out_it_is_a_failure_like_any_other() ->
 
 @in_virtual_time
 async def test_what_a_tick_has_failed_to_store_beside_an_unmoved_position_is_tried_again() -> None:
-    bench = Bench(Latest(5.0), Transient("away"))
+    bench = Bench(LatestCommits(5.0), Transient("away"))
     async with bench.running():
         bench.tracker.settle(5)
         bench.tracker.texts.supply(5, "of five")

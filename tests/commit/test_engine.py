@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from reactive_kafka.commit.tracker import REPEAT_AFTER_S, OffsetTracker
-from reactive_kafka.partitions.engine import CommitRequest
-from reactive_kafka.partitions.partition import rests
+from reactive_kafka.commit.engine import CommitRequest
 from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.tracking.tracker import OffsetTracker
+from reactive_kafka.tracking.unknown_commits import REPEAT_AFTER_S
 from tests.partitions.engines import CommitEngine
 
 NOW = 100.0
@@ -600,12 +600,12 @@ class GroupModel(RuleBasedStateMachine):
     @invariant()
     def what_rests_has_nothing_that_could_be_due(self) -> None:
         one = self.engine.table.get(A) if hasattr(self, "engine") else None
-        if one is None or one.live is None or not rests(one):
+        if one is None or one.live is None or not one.commits.rests(one.live):
             return
         assert self.engine.reached(one.live) <= one.live.uncommitted_from
-        assert not one.unknown
-        assert not one.metadata.lost_plans
-        assert one.restated(one.live) is None
+        assert not one.commits.unknown
+        assert not one.commits.metadata.lost_plans
+        assert one.commits.restated(one.live) is None
 
     def teardown(self) -> None:
         """However it went, with a broker that answers everything settled gets committed."""

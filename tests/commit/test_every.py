@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka.commit.every import LEAST_S, MOST_S, CommitEvery, every_of
-from reactive_kafka.commit.strategy import Ignore, Latest, Throttled
+from reactive_kafka.commit.strategy import LatestCommits, NoCommits, ThrottledCommits
 from reactive_kafka.config.settings import IncomingSettings
 
 
@@ -89,12 +89,14 @@ def test_what_stands_is_looked_at_ten_times_a_second() -> None:
 
 def test_only_strategies_that_commit_by_the_clock_go_by_a_number() -> None:
     settings = IncomingSettings(name="a", topics=("a",), group_id="g", commit_every=7, consumers=3)
-    assert every_of(settings, Throttled(5), lambda: (2, 0)) is not None
-    for strategy in (Latest(5), Ignore(), type("Own", (Throttled,), {})(5)):
+    assert every_of(settings, ThrottledCommits(5), lambda: (2, 0)) is not None
+    for strategy in (LatestCommits(5), NoCommits(), type("Own", (ThrottledCommits,), {})(5)):
         assert every_of(settings, strategy, lambda: (2, 0)) is None
     assert (
         every_of(
-            IncomingSettings(name="a", topics=("a",), group_id="g"), Throttled(5), lambda: (2, 0)
+            IncomingSettings(name="a", topics=("a",), group_id="g"),
+            ThrottledCommits(5),
+            lambda: (2, 0),
         )
         is None
     )
@@ -102,7 +104,7 @@ def test_only_strategies_that_commit_by_the_clock_go_by_a_number() -> None:
 
 def test_several_consumers_share_the_number() -> None:
     settings = IncomingSettings(name="a", topics=("a",), group_id="g", commit_every=6, consumers=3)
-    every = every_of(settings, Throttled(5), lambda: (2, 0))
+    every = every_of(settings, ThrottledCommits(5), lambda: (2, 0))
     assert every is not None
     every.came(0.0)
     assert every.due_at(1.0) == -inf

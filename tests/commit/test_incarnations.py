@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reactive_kafka.commit.incarnations import Incarnations
+from reactive_kafka.assignment.incarnations import Incarnations
 from reactive_kafka.records import TopicIds, TopicPartition
 
 ORDERS = TopicPartition("orders", 0)

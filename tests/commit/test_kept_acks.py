@@ -7,9 +7,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.commit.metadata.acks import AckMap, decode, encode
-from reactive_kafka.commit.metadata.done import KnownDone
-from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.tracking.metadata.acks import AckMap, decode, encode
+from reactive_kafka.tracking.metadata.done import KnownDone
+from reactive_kafka.tracking.tracker import OffsetTracker
 from tests.app.helpers import tp
 
 

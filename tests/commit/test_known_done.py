@@ -11,10 +11,9 @@ from typing import SupportsIndex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.commit.metadata.acks import AckMap
-from reactive_kafka.commit.metadata.done import KnownDone
-from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.commit.window import SETTLED
+from reactive_kafka.tracking.metadata.acks import AckMap
+from reactive_kafka.tracking.metadata.done import KnownDone
+from reactive_kafka.tracking.tracker import SETTLED, OffsetTracker
 from tests.app.helpers import tp
 
 PIECE = 4096

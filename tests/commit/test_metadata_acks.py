@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.commit.metadata import codec as metadata
-from reactive_kafka.commit.metadata.acks import MOST_OPEN, AckMap, bound, decode, encode
+from reactive_kafka.tracking.metadata import codec as metadata
+from reactive_kafka.tracking.metadata.acks import MOST_OPEN, AckMap, bound, decode, encode
 
 PLENTY = 10**6
 

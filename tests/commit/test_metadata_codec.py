@@ -8,8 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.commit.metadata import acks as ackmap
-from reactive_kafka.commit.metadata.codec import (
+from reactive_kafka.delivery.lane import Lane
+from reactive_kafka.errors import BadDataError
+from reactive_kafka.records import TopicPartition
+from reactive_kafka.spark.batches.bisection import Bisection
+from reactive_kafka.spark.batches.runs import run_of
+from reactive_kafka.tracking.metadata import acks as ackmap
+from reactive_kafka.tracking.metadata.codec import (
     LIMIT,
     Metadata,
     as_in_kafka,
@@ -19,13 +24,8 @@ from reactive_kafka.commit.metadata.codec import (
     units,
     without_topic,
 )
-from reactive_kafka.commit.plans import PlannedRange, Plans
-from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.delivery.lane import Lane
-from reactive_kafka.errors import BadDataError
-from reactive_kafka.records import TopicPartition
-from reactive_kafka.spark.batches.bisection import Bisection
-from reactive_kafka.spark.batches.runs import run_of
+from reactive_kafka.tracking.plans import PlannedRange, Plans
+from reactive_kafka.tracking.tracker import OffsetTracker
 
 OFFSETS = st.integers(0, 2**62)
 
@@ -129,7 +129,7 @@ def test_the_users_string_can_be_read_in_later_versions() -> None:
 )
 def test_plans_that_are_none_are_lost_and_the_users_string_is_kept(planned: str) -> None:
     # As another program would write it.
-    from reactive_kafka.commit.metadata.codec import _crc
+    from reactive_kafka.tracking.metadata.codec import _crc
 
     covered = f"100 {len(planned)} 4 {planned} mine"
     assert decode(f"rk1 {_crc(covered)} {covered}", 100) == Metadata(
@@ -138,7 +138,7 @@ def test_plans_that_are_none_are_lost_and_the_users_string_is_kept(planned: str)
 
 
 def test_what_is_kept_behind_the_users_string_is_not_part_of_it() -> None:
-    from reactive_kafka.commit.metadata.codec import _crc
+    from reactive_kafka.tracking.metadata.codec import _crc
 
     covered = "100 7 4 100-150 mine AbC="
     lost = Metadata("mine", (PlannedRange(100, 150),), lost="it cannot be read")

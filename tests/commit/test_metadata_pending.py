@@ -11,15 +11,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from reactive_kafka.commit.metadata.codec import LIMIT, Metadata, decode, encode, units
-from reactive_kafka.commit.metadata.pending import MetadataPolicy
-from reactive_kafka.commit.metadata.user import MetadataLimit
-from reactive_kafka.commit.plans import PlannedRange
-from reactive_kafka.commit.strategy import CommitStrategy, Ignore, Latest
-from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.commit.engine import CommitRequest
+from reactive_kafka.commit.strategy import CommitStrategy, LatestCommits, NoCommits
 from reactive_kafka.errors import CommitRefusedError, NotOwnerError
-from reactive_kafka.partitions.engine import CommitRequest
 from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.tracking.metadata.codec import LIMIT, Metadata, decode, encode, units
+from reactive_kafka.tracking.metadata.pending import MetadataPolicy
+from reactive_kafka.tracking.metadata.user import MetadataLimit
+from reactive_kafka.tracking.plans import PlannedRange
+from reactive_kafka.tracking.tracker import OffsetTracker
 from tests.commit.test_metadata_user import Model
 from tests.commit.test_plan_commits import Lagging
 from tests.partitions.engines import CommitEngine
@@ -153,7 +153,7 @@ def test_a_string_stays_beside_its_position_though_others_came_and_went_while_it
 
 
 def test_what_only_a_tick_commits_waits_for_one() -> None:
-    engine = engine_with(Committed(0), strategy=Latest(5.0))
+    engine = engine_with(Committed(0), strategy=LatestCommits(5.0))
     ack(engine, 5, metadata="of five")
     assert engine.plan(NOW, is_tick=False) is None
     assert store(engine) == Committed(0, "of five")
@@ -263,7 +263,7 @@ def test_a_string_that_was_stored_unheard_is_used_up_when_the_next_assignment_fi
 
 
 def test_under_ignore_strings_go_only_with_commits_that_somebody_asks_for() -> None:
-    engine = engine_with(Committed(0), strategy=Ignore())
+    engine = engine_with(Committed(0), strategy=NoCommits())
     ack(engine, 0, 5, metadata="of five")
     assert engine.plan(NOW, is_last=True) is None
     plan = engine.plan_positions({A: 1})

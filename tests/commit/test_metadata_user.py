@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.commit.metadata.codec import LIMIT, decode, encode, units
-from reactive_kafka.commit.metadata.user import (
+from reactive_kafka.tracking.metadata.codec import LIMIT, decode, encode, units
+from reactive_kafka.tracking.metadata.user import (
     MetadataLimit,
     Supplied,
     UserMetadata,

@@ -9,12 +9,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from reactive_kafka.commit.metadata.codec import decode, encode
-from reactive_kafka.commit.plans import PlannedRange, Plans
-from reactive_kafka.commit.strategy import CommitStrategy, Latest, Progress
-from reactive_kafka.commit.tracker import REPEAT_AFTER_S, OffsetTracker
-from reactive_kafka.partitions.engine import CommitRequest
+from reactive_kafka.commit.engine import CommitRequest
+from reactive_kafka.commit.strategy import CommitStrategy, LatestCommits, Progress
 from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.tracking.metadata.codec import decode, encode
+from reactive_kafka.tracking.plans import PlannedRange, Plans
+from reactive_kafka.tracking.tracker import OffsetTracker
+from reactive_kafka.tracking.unknown_commits import REPEAT_AFTER_S
 from tests.partitions.engines import CommitEngine
 
 NOW = 100.0
@@ -183,7 +184,7 @@ def test_a_custom_position_inside_of_a_plan_is_put_before_it() -> None:
 
 
 def test_latest_unsafe_commits_up_to_the_start_of_a_plan_that_runs() -> None:
-    engine = engine_with(PlannedRange(5, 15), strategy=Latest(1.0, is_unsafe=True))
+    engine = engine_with(PlannedRange(5, 15), strategy=LatestCommits(1.0, is_unsafe=True))
     engine.trackers[A].settle(12)
     plan = engine.plan(NOW)
     assert plan is not None

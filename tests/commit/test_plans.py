@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from reactive_kafka.commit.plans import PlannedRange, check_plan, holding, still_to_come
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.tracking.plans import PlannedRange, check_plan, holding, still_to_come
+from reactive_kafka.tracking.tracker import OffsetTracker
 
 TP = TopicPartition("clicks", 0)
 FIRST, SECOND, THIRD = PlannedRange(0, 10), PlannedRange(10, 20), PlannedRange(25, 30)

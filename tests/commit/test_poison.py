@@ -9,9 +9,15 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reactive_kafka.commit.poison import LOOK_S, RECHECK_S, CountedTime, PoisonWatch, oldest_started
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.tracking.poison import (
+    LOOK_S,
+    RECHECK_S,
+    CountedTime,
+    PoisonWatch,
+    oldest_started,
+)
+from reactive_kafka.tracking.tracker import OffsetTracker
 from tests.partitions.engines import CommitEngine
 
 LIMIT_S = 60.0
@@ -452,7 +458,7 @@ def test_what_was_settled_while_its_clock_stood_leaves_nothing_behind() -> None:
     tracker.compact()
     tracker.start_clock([0, 1], 6.0)
     assert tracker.started[0] == 3.0
-    assert tracker._stood_since == {}
+    assert tracker._stopped_since == {}
 
 
 def test_a_record_whose_clock_has_stood_hides_no_older_one_behind_it() -> None:

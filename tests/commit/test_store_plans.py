@@ -8,13 +8,13 @@ import asyncio
 
 import pytest
 
-from reactive_kafka.commit.metadata.codec import encode
-from reactive_kafka.commit.plans import PlannedRange
-from reactive_kafka.commit.strategy import Ignore, Latest, Throttled
+from reactive_kafka.commit.committer import BACKOFF
+from reactive_kafka.commit.strategy import LatestCommits, NoCommits, ThrottledCommits
 from reactive_kafka.errors import NotOwnerError, OutcomeUnknownError
 from reactive_kafka.errors import TransientBrokerError as Transient
-from reactive_kafka.partitions.committer import BACKOFF
 from reactive_kafka.records import Committed
+from reactive_kafka.tracking.metadata.codec import encode
+from reactive_kafka.tracking.plans import PlannedRange
 from tests.app.helpers import in_virtual_time, now, until
 from tests.partitions.test_committer import LATENCY_S, Bench
 
@@ -24,7 +24,7 @@ AWAY = Transient("away")
 
 def planned(*errors: Exception | None, strategy: object = None) -> Bench:
     """A committer whose tracker has a plan that the group does not have."""
-    bench = Bench(strategy or Throttled(5.0), *errors)  # type: ignore[arg-type]
+    bench = Bench(strategy or ThrottledCommits(5.0), *errors)  # type: ignore[arg-type]
     bench.tracker.plan(FIRST)
     return bench
 
@@ -44,7 +44,7 @@ async def test_plans_are_stored_without_waiting_for_a_tick() -> None:
 
 @in_virtual_time
 async def test_a_position_that_may_move_goes_with_them() -> None:
-    bench = Bench(Throttled(5.0))
+    bench = Bench(ThrottledCommits(5.0))
     bench.settle(10)
     bench.tracker.plan(SECOND)
     assert await bench.committer.store_plans([bench.tracker])
@@ -52,7 +52,9 @@ async def test_a_position_that_may_move_goes_with_them() -> None:
     assert bench.confirmed == [10]
 
 
-@pytest.mark.parametrize("strategy", [Throttled(5.0), Throttled(0.1), Latest(5.0)])
+@pytest.mark.parametrize(
+    "strategy", [ThrottledCommits(5.0), ThrottledCommits(0.1), LatestCommits(5.0)]
+)
 @pytest.mark.parametrize("error", [AWAY, OutcomeUnknownError("no answer")])
 @in_virtual_time
 async def test_they_are_tried_again_and_again_while_that_fails(
@@ -112,7 +114,7 @@ async def test_it_is_over_when_the_broker_says_that_we_are_no_owner() -> None:
 
 @in_virtual_time
 async def test_where_nothing_is_committed_nothing_is_stored() -> None:
-    bench = planned(strategy=Ignore())
+    bench = planned(strategy=NoCommits())
     assert await bench.committer.store_plans([bench.tracker])
     assert bench.broker.sent == []
 
@@ -131,7 +133,7 @@ async def test_it_waits_for_a_client() -> None:
 
 @in_virtual_time
 async def test_a_commit_on_its_way_is_waited_for_and_does_not_count() -> None:
-    bench = Bench(Throttled(5.0))
+    bench = Bench(ThrottledCommits(5.0))
     bench.settle(10)
     earlier = asyncio.create_task(bench.committer.commit())
     await asyncio.sleep(LATENCY_S / 2)
@@ -159,7 +161,7 @@ async def test_a_store_that_is_cancelled_on_its_way_counts_for_nothing() -> None
 
 @in_virtual_time
 async def test_a_tick_stores_for_whoever_waits() -> None:
-    bench = planned(*[AWAY] * 3, strategy=Throttled(0.3))
+    bench = planned(*[AWAY] * 3, strategy=ThrottledCommits(0.3))
     async with bench.running():
         assert await bench.committer.store_plans([bench.tracker])
         # The waiter itself would have come again after 2 s.

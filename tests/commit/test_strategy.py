@@ -11,19 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reactive_kafka.commit.engine import CommitRequest
 from reactive_kafka.commit.strategy import (
     CommitStrategy,
-    Ignore,
-    Latest,
+    LatestCommits,
+    NoCommits,
     Progress,
-    Throttled,
+    ThrottledCommits,
     strategy_for,
 )
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import ConfigError
-from reactive_kafka.partitions.engine import CommitRequest
 from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.tracking.tracker import OffsetTracker
 from tests.partitions.engines import CommitEngine
 
 A = TopicPartition("orders", 0)
@@ -44,7 +44,7 @@ class Custom:
         return answer
 
 
-class Derived(Latest):
+class Derived(LatestCommits):
     """Not the built-in one any more."""
 
 
@@ -81,7 +81,7 @@ def settings(commit_strategy: str, **more: Any) -> IncomingSettings:
 
 
 def test_latest_commits_no_further_than_the_first_unsettled_record() -> None:
-    engine, tracker = tracked(Latest(5.0))
+    engine, tracker = tracked(LatestCommits(5.0))
     tracker.settle(0)
     tracker.settle(2)
     assert planned(engine) == 1
@@ -90,7 +90,7 @@ def test_latest_commits_no_further_than_the_first_unsettled_record() -> None:
 
 
 def test_unsafe_latest_commits_after_the_highest_settled_record() -> None:
-    engine, tracker = tracked(Latest(5.0, is_unsafe=True))
+    engine, tracker = tracked(LatestCommits(5.0, is_unsafe=True))
     tracker.settle(4)
     assert planned(engine) == 5
     tracker.settle(2)
@@ -106,7 +106,7 @@ def test_a_strategy_that_is_derived_from_latest_is_kept_safe() -> None:
 
 
 def test_ignore_commits_nothing_even_at_the_end() -> None:
-    engine, tracker = tracked(Ignore())
+    engine, tracker = tracked(NoCommits())
     tracker.settle_range(0, 10)
     assert planned(engine) is None
     assert planned(engine, is_last=True) is None
@@ -115,9 +115,9 @@ def test_ignore_commits_nothing_even_at_the_end() -> None:
 @pytest.mark.parametrize(
     ("name", "kind", "interval_s", "commits_at_ack"),
     [
-        ("throttled", Throttled, 7.0, False),
-        ("latest", Latest, 7.0, True),
-        ("ignore", Ignore, None, False),
+        ("throttled", ThrottledCommits, 7.0, False),
+        ("latest", LatestCommits, 7.0, True),
+        ("ignore", NoCommits, None, False),
     ],
 )
 def test_the_built_in_ones_go_by_their_names(
@@ -131,7 +131,7 @@ def test_the_built_in_ones_go_by_their_names(
 @pytest.mark.parametrize("is_unsafe", [False, True])
 def test_latest_is_unsafe_where_the_setting_says_so(is_unsafe: bool) -> None:
     strategy = strategy_for(settings("latest", commit_latest_unsafe=is_unsafe))
-    assert isinstance(strategy, Latest)
+    assert isinstance(strategy, LatestCommits)
     assert strategy.is_unsafe is is_unsafe
 
 
@@ -397,10 +397,10 @@ def test_no_strategy_passes_what_is_unsettled_or_goes_back(
     kind: str, steps: list[int | str], data: Any
 ) -> None:
     strategies: dict[str, CommitStrategy] = {
-        "throttled": Throttled(5.0),
-        "latest": Latest(5.0),
-        "unsafe": Latest(5.0, is_unsafe=True),
-        "ignore": Ignore(),
+        "throttled": ThrottledCommits(5.0),
+        "latest": LatestCommits(5.0),
+        "unsafe": LatestCommits(5.0, is_unsafe=True),
+        "ignore": NoCommits(),
         "custom": Custom(lambda progress, now: data.draw(ANSWERS)),
     }
     engine, tracker = tracked(strategies[kind])

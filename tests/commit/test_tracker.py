@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from reactive_kafka.commit.poison import oldest_started, overdue
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import DeliveryOrderError
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.tracking.poison import oldest_started, overdue
+from reactive_kafka.tracking.tracker import OffsetTracker
 from tests.commit.test_known_done import Counted
 
 TP = TopicPartition("orders", 0)
@@ -181,7 +181,7 @@ def test_settled_records_before_the_first_unsettled_one_take_no_memory() -> None
         tracker.settle_range(start, start + 1000)
     assert tracker.committable == 100_000
     assert tracker.window == 0
-    assert len(tracker.runs) <= 1
+    assert len(tracker.offsets.runs) <= 1
 
 
 def test_acks_are_counted_once_and_without_what_failed() -> None:
@@ -346,7 +346,7 @@ class Impatient(OffsetTracker):
     """Notes which records are not settled where few are counted."""
 
     __slots__ = ()
-    LONG = 4
+    LONG_WINDOW = 4
 
 
 class TrackerAgainstModel(RuleBasedStateMachine):

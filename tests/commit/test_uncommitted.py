@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reactive_kafka.commit.strategy import Latest, Progress, Throttled
+from reactive_kafka.commit.strategy import LatestCommits, Progress, ThrottledCommits
 from reactive_kafka.commit.uncommitted import AT_ANY_MOMENT, TELL_AFTER_S, UncommittedBound
 
 IN_FLIGHT = 10
@@ -82,7 +82,9 @@ STEPS = st.lists(
 
 @settings(max_examples=1000)
 @given(
-    most=st.integers(1, 60), strategy=st.sampled_from([Throttled(1.0), Latest(1.0)]), steps=STEPS
+    most=st.integers(1, 60),
+    strategy=st.sampled_from([ThrottledCommits(1.0), LatestCommits(1.0)]),
+    steps=STEPS,
 )
 def test_no_more_is_repeated_than_the_bound_and_what_is_in_flight(
     most: int, strategy: Any, steps: list[Any]
@@ -94,7 +96,9 @@ def test_no_more_is_repeated_than_the_bound_and_what_is_in_flight(
 
 
 @given(
-    most=st.integers(1, 60), strategy=st.sampled_from([Throttled(1.0), Latest(1.0)]), steps=STEPS
+    most=st.integers(1, 60),
+    strategy=st.sampled_from([ThrottledCommits(1.0), LatestCommits(1.0)]),
+    steps=STEPS,
 )
 def test_a_commit_that_is_answered_lets_the_next_poll_fetch(
     most: int, strategy: Any, steps: list[Any]
@@ -125,7 +129,9 @@ def test_a_strategy_of_ones_own_is_bounded_while_commits_fail_and_only_then(
 
 @settings(max_examples=1000)
 @given(
-    most=st.integers(1, 60), strategy=st.sampled_from([Throttled(1.0), Latest(1.0)]), steps=STEPS
+    most=st.integers(1, 60),
+    strategy=st.sampled_from([ThrottledCommits(1.0), LatestCommits(1.0)]),
+    steps=STEPS,
 )
 def test_where_it_is_not_strict_it_holds_while_commits_fail_or_are_late(
     most: int, strategy: Any, steps: list[Any]
@@ -143,7 +149,7 @@ def test_where_it_is_not_strict_it_holds_while_commits_fail_or_are_late(
 
 
 def test_who_is_fast_does_not_wait_for_each_commit_and_sends_few_before_their_time() -> None:
-    partition, early = Partition(1_000, Throttled(1.0), is_strict=False), 0
+    partition, early = Partition(1_000, ThrottledCommits(1.0), is_strict=False), 0
     for number in range(1000):
         assert partition.poll(IN_FLIGHT)
         partition.now += 0.001 - 1
@@ -160,7 +166,7 @@ def test_who_is_fast_does_not_wait_for_each_commit_and_sends_few_before_their_ti
 def test_where_no_commit_is_answered_ten_times_as_many_are_the_most_however_fast_they_come() -> (
     None
 ):
-    partition, early = Partition(20, Throttled(1.0), is_strict=False), list[int]()
+    partition, early = Partition(20, ThrottledCommits(1.0), is_strict=False), list[int]()
     while partition.poll(IN_FLIGHT):
         # No time passes.
         partition.now -= 1
@@ -178,7 +184,7 @@ def test_where_no_commit_is_answered_ten_times_as_many_are_the_most_however_fast
 
 
 def test_it_is_told_once_it_has_lasted() -> None:
-    partition = Partition(20, Throttled(1.0))
+    partition = Partition(20, ThrottledCommits(1.0))
     while partition.poll(IN_FLIGHT):
         partition.settle(IN_FLIGHT)
     since = partition.now
@@ -198,7 +204,7 @@ def test_while_a_commit_is_on_its_way_the_partitions_are_looked_through_a_few_ti
 
     bound = UncommittedBound(
         10_000,
-        Throttled(5.0),
+        ThrottledCommits(5.0),
         ahead,
         lambda: None,
         failing=lambda: None,

@@ -10,11 +10,11 @@ from collections import Counter
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery.ages import Ages, RecordTimes
 from reactive_kafka.observe.facts import AGE_BUCKETS_S, DurationHistogram
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.testing import FakeClock, record
+from reactive_kafka.tracking.tracker import OffsetTracker
 
 AGES_S = st.sampled_from([0.0, 0.001, 0.02, 0.3, 7.0, 4000.0, 200_000.0]) | st.floats(-10, 1e6)
 WALL = 1_700_000_000.0

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery.keyed import KeyedLane
 from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.delivery.lanes import CappedLanes
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.testing import record
+from reactive_kafka.tracking.tracker import OffsetTracker
 
 
 class Taking:

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery.keyed import KeyedLane, Untold
 from reactive_kafka.delivery.lane import UNKEYED, KeyOf, Lane
 from reactive_kafka.delivery.lanes import Lanes, Pauses
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.testing import record
+from reactive_kafka.tracking.tracker import OffsetTracker
 
 
 def lane_of(partition: int = 0) -> Lane:

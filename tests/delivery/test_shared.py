@@ -13,12 +13,12 @@ from typing import Any, cast
 import pytest
 
 from reactive_kafka.clock import SYSTEM_CLOCK
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.delivery.calls import Invocation
 from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.delivery.records import Dispatcher
 from reactive_kafka.delivery.workers import WorkerSetup
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.delivery_hook import NoHook
 from tests.app.helpers import settle_down, tp
 from tests.delivery.test_lanes import records

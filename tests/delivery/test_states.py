@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.delivery.states import (
     ABANDONED_WORKERS,
@@ -31,6 +30,7 @@ from reactive_kafka.delivery.states import (
 )
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.testing import record
+from reactive_kafka.tracking.tracker import OffsetTracker
 
 
 def events(table: Mapping[Any, Mapping[str, Any]]) -> list[str]:

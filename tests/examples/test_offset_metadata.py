@@ -19,9 +19,9 @@ import pytest
 
 from reactive_kafka import TopicPartition
 from reactive_kafka.broker.connect import KafkaConnector
-from reactive_kafka.commit.metadata.codec import decode
 from reactive_kafka.records import Committed
 from reactive_kafka.testing import MemoryBroker, TestApp
+from reactive_kafka.tracking.metadata.codec import decode
 from tests.app.helpers import in_virtual_time, make_broker, running, until
 from tests.cli.process import running as cli_running
 from tests.faults.driver import create_topic

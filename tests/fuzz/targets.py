@@ -24,9 +24,6 @@ from reactive_kafka.checkpoint.store import Checkpoint, Write
 from reactive_kafka.checkpoint.stores.files import FileStore
 from reactive_kafka.cli.dlq.letters import letter_of, own_headers, target_of
 from reactive_kafka.cli.offsets.export_file import read, written
-from reactive_kafka.commit.metadata import acks
-from reactive_kafka.commit.metadata.codec import LIMIT, decode, encode, units
-from reactive_kafka.commit.plans import PlannedRange
 from reactive_kafka.config.tables import DelayedRetrySettings
 from reactive_kafka.errors import CorruptCheckpointError, DecodeError, EncodeError
 from reactive_kafka.failure import DeadLetterQueue, DelayedRetry
@@ -45,6 +42,9 @@ from reactive_kafka.formats import (
 from reactive_kafka.formats.cloudevents_write import Mode
 from reactive_kafka.observe.safe_text import one_line
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.tracking.metadata import acks
+from reactive_kafka.tracking.metadata.codec import LIMIT, decode, encode, units
+from reactive_kafka.tracking.plans import PlannedRange
 from reactive_kafka.wire import fields_problem
 from tests.failure.samples import NOW_MS, Rude, failed
 from tests.formats.types import Colour, OrderData, OrderDict, OrderModel, OrderStruct

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka.clock import SYSTEM_CLOCK
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import ChannelClosedError
 from reactive_kafka.failure.decision import Decision, FailedRecord, Skip, WriteLetter
@@ -25,6 +24,7 @@ from reactive_kafka.observe.facts import PartitionTotals
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import Spawn
 from reactive_kafka.testing import record
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.acks import Acknowledger, verdicts_of
 from reactive_kafka.verdicts.channel_context import ChannelContext
 from reactive_kafka.verdicts.delivery_hook import NoHook

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from reactive_kafka.commit.metadata.pending import MetadataPolicy
-from reactive_kafka.commit.metadata.user import check_metadata
-from reactive_kafka.commit.strategy import CommitStrategy, Throttled
-from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.partitions import engine
+from reactive_kafka.commit import engine
+from reactive_kafka.commit.strategy import CommitStrategy, ThrottledCommits
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.tracking.metadata.pending import MetadataPolicy
+from reactive_kafka.tracking.metadata.user import check_metadata
+from reactive_kafka.tracking.tracker import OffsetTracker
 
 
 class CommitEngine(engine.CommitEngine):
@@ -25,7 +25,7 @@ class CommitEngine(engine.CommitEngine):
     ) -> None:
         table = PartitionTable(is_static=is_static, policy=metadata)
         super().__init__(
-            Throttled(5.0) if strategy is None else strategy, table, lambda partition: False
+            ThrottledCommits(5.0) if strategy is None else strategy, table, lambda partition: False
         )
 
     @property
@@ -79,11 +79,11 @@ class CommitEngine(engine.CommitEngine):
     def found(self, partition: TopicPartition, stored: Committed | None) -> None:
         one = self.table.get(partition)
         if one is not None:
-            one.metadata.found(one.live, stored)
+            one.commits.metadata.found(one.live, stored)
 
     def stored(self, partition: TopicPartition) -> int | None:
         one = self.table.get(partition)
-        return None if one is None else one.stored
+        return None if one is None else one.commits.stored
 
     def store_metadata(self, partition: TopicPartition, text: str) -> bool:
         check_metadata(text)
@@ -96,12 +96,12 @@ class CommitEngine(engine.CommitEngine):
 
     def metadata_units(self, tracker: OffsetTracker) -> int:
         one = self.table.of(tracker)
-        return 0 if one is None else one.metadata.units(tracker)
+        return 0 if one is None else one.commits.metadata.units(tracker)
 
     def lacks_plans(self, tracker: OffsetTracker) -> bool:
         one = self.table.of(tracker)
-        return one is not None and one.live is tracker and one.lacks_plans(tracker)
+        return one is not None and one.live is tracker and one.commits.lacks_plans(tracker)
 
     def divide(self, tracker: OffsetTracker) -> bool:
         one = self.table.of(tracker)
-        return one is not None and one.live is tracker and one.divide_plan(tracker)
+        return one is not None and one.live is tracker and one.commits.divide_plan(tracker)

@@ -10,12 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reactive_kafka.commit.metadata.pending import MetadataPolicy
-from reactive_kafka.partitions.budget import (
+from reactive_kafka.fetching.budget import (
     LONGEST_LOOK_S,
     LOOK_AT,
     LOOK_S,
-    PAUSE_AFTER_S,
     PIECE,
     READ_AHEAD,
     ROUND_S,
@@ -26,7 +24,6 @@ from reactive_kafka.partitions.budget import (
     Room,
     Shares,
     Turn,
-    Valves,
     budgets,
     look_s,
     read_ahead,
@@ -34,8 +31,10 @@ from reactive_kafka.partitions.budget import (
     turn,
     window,
 )
+from reactive_kafka.fetching.fetch_pauses import PAUSE_AFTER_S, FetchPauses
 from reactive_kafka.partitions.partition import Partition
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.tracking.metadata.pending import MetadataPolicy
 
 A, B, C = (TopicPartition("orders", number) for number in range(3))
 
@@ -527,7 +526,7 @@ def test_shares_are_those_of_a_poll_before_which_nobody_changed_any(
         shares.changed(changed)
 
 
-# -- valves
+# -- pauses
 
 
 def partitions() -> tuple[Partition, Partition]:
@@ -557,47 +556,47 @@ def test_room_that_is_taken_is_looked_at_when_workers_have_little_to_do_or_it_wa
 
 
 def test_a_partition_without_room_is_paused_only_after_a_while() -> None:
-    valves, (_, b) = Valves(), partitions()
-    assert valves.update([b], [A], [], 0.0) == ([], [])
-    assert valves.update([b], [A], [], PAUSE_AFTER_S / 2) == ([], [])
-    assert valves.update([b], [A], [], PAUSE_AFTER_S) == ([B], [])
-    assert b.is_paused
-    assert valves.update([b], [A], [], PAUSE_AFTER_S + 1) == ([], [])
+    pauses, (_, b) = FetchPauses(), partitions()
+    assert pauses.update([b], [A], [], 0.0) == ([], [])
+    assert pauses.update([b], [A], [], PAUSE_AFTER_S / 2) == ([], [])
+    assert pauses.update([b], [A], [], PAUSE_AFTER_S) == ([B], [])
+    assert b.fetch.is_paused
+    assert pauses.update([b], [A], [], PAUSE_AFTER_S + 1) == ([], [])
 
 
 def test_a_partition_that_had_room_in_between_waits_again_before_it_is_paused() -> None:
-    valves, (a, _) = Valves(), partitions()
-    valves.update([a], [], [], 0.0)
-    valves.update([], [A], [], 0.9)
-    assert valves.update([a], [], [], 1.1) == ([], [])
-    assert valves.update([a], [], [], 2.1) == ([A], [])
+    pauses, (a, _) = FetchPauses(), partitions()
+    pauses.update([a], [], [], 0.0)
+    pauses.update([], [A], [], 0.9)
+    assert pauses.update([a], [], [], 1.1) == ([], [])
+    assert pauses.update([a], [], [], 2.1) == ([A], [])
 
 
 def test_a_stopped_partition_is_paused_at_once() -> None:
     a, _ = partitions()
-    assert Valves().update([a], [B], [A], 0.0) == ([A], [])
+    assert FetchPauses().update([a], [B], [A], 0.0) == ([A], [])
 
 
 def test_a_paused_partition_is_resumed_as_soon_as_there_is_room() -> None:
-    valves, (a, _) = Valves(), partitions()
-    valves.update([a], [], [A], 0.0)
-    assert valves.update([], [A], [], 0.1) == ([], [A])
-    assert not a.is_paused
+    pauses, (a, _) = FetchPauses(), partitions()
+    pauses.update([a], [], [A], 0.0)
+    assert pauses.update([], [A], [], 0.1) == ([], [A])
+    assert not a.fetch.is_paused
 
 
 def test_a_partition_that_starts_anew_in_the_same_assignment_is_still_paused_and_is_resumed() -> (
     None
 ):
-    valves, (a, b) = Valves(), partitions()
-    valves.update([a, b], [], [A, B], 0.0)
-    valves.update([b], [], [], 1.0)
-    assert valves.update([b], [A], [], 2.0) == ([], [A])
+    pauses, (a, b) = FetchPauses(), partitions()
+    pauses.update([a, b], [], [A, B], 0.0)
+    pauses.update([b], [], [], 1.0)
+    assert pauses.update([b], [A], [], 2.0) == ([], [A])
 
 
 def test_what_an_assignment_has_opened_is_paused_again_at_the_client() -> None:
-    valves, (a, _) = Valves(), partitions()
-    valves.update([a], [], [A], 0.0)
+    pauses, (a, _) = FetchPauses(), partitions()
+    pauses.update([a], [], [A], 0.0)
     # As the table does it when a partition is assigned: the client has forgotten its pauses.
-    a.is_paused = False
-    assert valves.update([a], [], [A], 0.5) == ([A], [])
-    assert valves.update([], [A], [], 0.6) == ([], [A])
+    a.fetch.begin_assignment()
+    assert pauses.update([a], [], [A], 0.5) == ([A], [])
+    assert pauses.update([], [A], [], 0.6) == ([], [A])

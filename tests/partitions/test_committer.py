@@ -13,9 +13,15 @@ from typing import Any
 import pytest
 
 from reactive_kafka.clock import Clock
-from reactive_kafka.commit.metadata.pending import MetadataPolicy
-from reactive_kafka.commit.strategy import CommitStrategy, Ignore, Latest, Progress, Throttled
-from reactive_kafka.commit.tracker import REPEAT_AFTER_S, OffsetTracker
+from reactive_kafka.commit.committer import BACKOFF, Committer
+from reactive_kafka.commit.outcomes import CommitOutcomes
+from reactive_kafka.commit.strategy import (
+    CommitStrategy,
+    LatestCommits,
+    NoCommits,
+    Progress,
+    ThrottledCommits,
+)
 from reactive_kafka.errors import (
     BrokerError,
     CommitStrategyError,
@@ -24,9 +30,10 @@ from reactive_kafka.errors import (
 )
 from reactive_kafka.errors import TransientBrokerError as Transient
 from reactive_kafka.observe.events import CommitFailed
-from reactive_kafka.partitions.committer import BACKOFF, Committer
-from reactive_kafka.partitions.parts import CommitFacts
 from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.tracking.metadata.pending import MetadataPolicy
+from reactive_kafka.tracking.tracker import OffsetTracker
+from reactive_kafka.tracking.unknown_commits import REPEAT_AFTER_S
 from tests.app.helpers import Recorder, in_virtual_time
 from tests.commit.test_engine import A
 from tests.partitions.engines import CommitEngine
@@ -68,7 +75,7 @@ class Bench:
         self,
         strategy: CommitStrategy,
         *errors: BrokerError | None,
-        facts: CommitFacts | None = None,
+        facts: CommitOutcomes | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.engine = CommitEngine(
@@ -90,7 +97,7 @@ class Bench:
             Clock(self._now, loop.time),
             self.recorder,
             lambda tracker, position: self.confirmed.append(position),
-            CommitFacts() if facts is None else facts,
+            CommitOutcomes() if facts is None else facts,
         )
         self.committer.consumer = self.broker  # type: ignore[assignment]
         self.began = loop.time()
@@ -149,7 +156,7 @@ class Never:
 
 @in_virtual_time
 async def test_ticks_come_at_the_interval_and_do_not_drift() -> None:
-    bench = Bench(Throttled(5.0))
+    bench = Bench(ThrottledCommits(5.0))
     bench.broker.latency_s = 1.0
     async with bench.running():
         for _ in range(4):
@@ -160,7 +167,7 @@ async def test_ticks_come_at_the_interval_and_do_not_drift() -> None:
 
 @in_virtual_time
 async def test_a_commit_that_takes_longer_than_the_interval_leaves_ticks_out() -> None:
-    bench = Bench(Throttled(5.0))
+    bench = Bench(ThrottledCommits(5.0))
     bench.broker.latency_s = 7.0
     async with bench.running():
         for _ in range(26):
@@ -171,7 +178,7 @@ async def test_a_commit_that_takes_longer_than_the_interval_leaves_ticks_out() -
 
 @in_virtual_time
 async def test_throttled_tries_a_failed_commit_again_at_the_next_tick() -> None:
-    bench = Bench(Throttled(5.0), Transient("coordinator moved"))
+    bench = Bench(ThrottledCommits(5.0), Transient("coordinator moved"))
     async with bench.running():
         bench.settle()
         await asyncio.sleep(30)
@@ -182,7 +189,7 @@ async def test_throttled_tries_a_failed_commit_again_at_the_next_tick() -> None:
 
 @in_virtual_time
 async def test_nothing_new_asks_the_broker_nothing() -> None:
-    bench = Bench(Throttled(5.0))
+    bench = Bench(ThrottledCommits(5.0))
     async with bench.running():
         bench.settle()
         await asyncio.sleep(60)
@@ -191,7 +198,7 @@ async def test_nothing_new_asks_the_broker_nothing() -> None:
 
 @in_virtual_time
 async def test_ignore_asks_the_broker_nothing() -> None:
-    bench = Bench(Ignore())
+    bench = Bench(NoCommits())
     async with bench.running():
         bench.settle(5, request=True)
         await asyncio.sleep(60)
@@ -204,7 +211,7 @@ async def test_ignore_asks_the_broker_nothing() -> None:
 
 @in_virtual_time
 async def test_a_request_is_sent_at_once() -> None:
-    bench = Bench(Latest(5.0))
+    bench = Bench(LatestCommits(5.0))
     async with bench.running():
         await asyncio.sleep(1)
         bench.settle(request=True)
@@ -217,7 +224,7 @@ async def test_a_request_is_sent_at_once() -> None:
 
 @in_virtual_time
 async def test_acks_that_come_while_a_commit_is_on_its_way_go_with_the_next() -> None:
-    bench = Bench(Latest(5.0))
+    bench = Bench(LatestCommits(5.0))
     async with bench.running():
         for _ in range(20):
             bench.settle(request=True)
@@ -229,7 +236,7 @@ async def test_acks_that_come_while_a_commit_is_on_its_way_go_with_the_next() ->
 
 @in_virtual_time
 async def test_a_failed_commit_at_an_ack_is_tried_again_soon_and_then_less_often() -> None:
-    bench = Bench(Latest(100.0), *[Transient("no coordinator")] * 7)
+    bench = Bench(LatestCommits(100.0), *[Transient("no coordinator")] * 7)
     bench.broker.latency_s = 0.0
     async with bench.running():
         bench.settle(request=True)
@@ -244,7 +251,7 @@ async def test_a_failed_commit_at_an_ack_is_tried_again_soon_and_then_less_often
 
 @in_virtual_time
 async def test_acks_do_not_hurry_a_broker_that_refuses() -> None:
-    bench = Bench(Latest(100.0), *[Transient("no coordinator")] * 100)
+    bench = Bench(LatestCommits(100.0), *[Transient("no coordinator")] * 100)
     async with bench.running():
         for _ in range(100):
             bench.settle(request=True)
@@ -255,7 +262,7 @@ async def test_acks_do_not_hurry_a_broker_that_refuses() -> None:
 
 @in_virtual_time
 async def test_latest_passes_what_no_ack_moved_at_the_next_tick() -> None:
-    bench = Bench(Latest(5.0))
+    bench = Bench(LatestCommits(5.0))
     async with bench.running():
         bench.settle(100, request=True)
         await asyncio.sleep(1)
@@ -284,7 +291,11 @@ async def test_a_strategy_without_an_interval_is_asked_at_requests_and_tried_aga
 
 @in_virtual_time
 async def test_after_an_unknown_outcome_the_next_commit_is_sent_again_for_a_minute() -> None:
-    for strategy in (Throttled(5.0), Latest(5.0), Never(lambda progress: progress.safe)):
+    for strategy in (
+        ThrottledCommits(5.0),
+        LatestCommits(5.0),
+        Never(lambda progress: progress.safe),
+    ):
         bench = Bench(strategy, OutcomeUnknownError("no answer"))
         async with bench.running():
             bench.settle(request=True)
@@ -298,7 +309,8 @@ async def test_after_an_unknown_outcome_the_next_commit_is_sent_again_for_a_minu
 async def test_without_a_client_nothing_is_tried_over_and_over(doubtful: bool) -> None:
     error = OutcomeUnknownError("no answer")
     bench = Bench(
-        Latest(5.0), *([error, None, error] if doubtful else [Transient("no coordinator")] * 9)
+        LatestCommits(5.0),
+        *([error, None, error] if doubtful else [Transient("no coordinator")] * 9),
     )
     async with bench.running():
         bench.settle(request=True)
@@ -314,7 +326,7 @@ async def test_without_a_client_nothing_is_tried_over_and_over(doubtful: bool) -
 @in_virtual_time
 async def test_a_repeated_commit_that_fails_waits_for_the_tick_too() -> None:
     bench = Bench(
-        Throttled(5.0), OutcomeUnknownError("no answer"), None, Transient("no coordinator")
+        ThrottledCommits(5.0), OutcomeUnknownError("no answer"), None, Transient("no coordinator")
     )
     async with bench.running():
         bench.settle()
@@ -325,10 +337,10 @@ async def test_a_repeated_commit_that_fails_waits_for_the_tick_too() -> None:
 
 @in_virtual_time
 async def test_counters_are_the_channels_and_what_fails_is_the_clients() -> None:
-    facts = CommitFacts()
+    facts = CommitOutcomes()
     good, bad = (
-        Bench(Throttled(5.0), facts=facts),
-        Bench(Throttled(5.0), OutcomeUnknownError("no answer"), facts=facts),
+        Bench(ThrottledCommits(5.0), facts=facts),
+        Bench(ThrottledCommits(5.0), OutcomeUnknownError("no answer"), facts=facts),
     )
     for bench in (bad, good):
         bench.settle()
@@ -367,7 +379,7 @@ async def test_a_strategy_that_fails_at_the_end_ends_the_flush_and_the_task() ->
 
 @in_virtual_time
 async def test_what_failed_is_forgotten_when_nothing_is_due_any_more() -> None:
-    bench = Bench(Throttled(5.0), Transient("no coordinator"))
+    bench = Bench(ThrottledCommits(5.0), Transient("no coordinator"))
     bench.settle()
     await bench.committer.commit()
     assert bench.committer.failing is not None
@@ -378,7 +390,7 @@ async def test_what_failed_is_forgotten_when_nothing_is_due_any_more() -> None:
 
 @in_virtual_time
 async def test_a_commit_that_was_not_ours_to_make_is_no_trouble_of_the_brokers() -> None:
-    bench = Bench(Latest(100.0), *[NotOwnerError("illegal generation")] * 3)
+    bench = Bench(LatestCommits(100.0), *[NotOwnerError("illegal generation")] * 3)
     async with bench.running():
         for _ in range(10):
             bench.settle(request=True)
@@ -392,7 +404,7 @@ async def test_a_commit_that_was_not_ours_to_make_is_no_trouble_of_the_brokers()
 
 @in_virtual_time
 async def test_a_commit_that_is_not_answered_is_left_at_the_deadline() -> None:
-    bench = Bench(Throttled(5.0))
+    bench = Bench(ThrottledCommits(5.0))
     bench.broker.latency_s = 1000.0
     bench.settle()
     said, took_s = await bench.flushed(0.2)
@@ -403,7 +415,7 @@ async def test_a_commit_that_is_not_answered_is_left_at_the_deadline() -> None:
 
 @in_virtual_time
 async def test_a_commit_that_fails_is_tried_again_before_the_deadline() -> None:
-    bench = Bench(Throttled(5.0), Transient("coordinator moved"))
+    bench = Bench(ThrottledCommits(5.0), Transient("coordinator moved"))
     bench.settle()
     assert (await bench.flushed(5.0))[0]
     assert bench.broker.positions == [1, 1]
@@ -411,7 +423,7 @@ async def test_a_commit_that_fails_is_tried_again_before_the_deadline() -> None:
 
 @in_virtual_time
 async def test_nothing_is_tried_again_for_partitions_that_are_not_ours_any_more() -> None:
-    bench = Bench(Throttled(5.0), NotOwnerError("illegal generation"))
+    bench = Bench(ThrottledCommits(5.0), NotOwnerError("illegal generation"))
     bench.settle()
     assert not (await bench.flushed(5.0))[0]
     assert bench.broker.positions == [1]
@@ -420,7 +432,7 @@ async def test_nothing_is_tried_again_for_partitions_that_are_not_ours_any_more(
 
 @in_virtual_time
 async def test_a_flush_repeats_a_commit_behind_an_unknown_one_once() -> None:
-    bench = Bench(Throttled(5.0), OutcomeUnknownError("no answer"))
+    bench = Bench(ThrottledCommits(5.0), OutcomeUnknownError("no answer"))
     bench.settle()
     assert (await bench.flushed(5.0))[0]
     assert bench.broker.positions == [1, 1, 1]
@@ -440,7 +452,7 @@ async def test_a_flush_tells_the_strategy_that_it_is_the_last_time() -> None:
 
 @in_virtual_time
 async def test_without_a_client_a_flush_says_that_what_is_settled_is_not_stored() -> None:
-    bench = Bench(Throttled(5.0))
+    bench = Bench(ThrottledCommits(5.0))
     bench.committer.consumer = None
     assert await bench.flushed(1.0) == (True, 0.0), "nothing is to be stored"
     bench.settle()

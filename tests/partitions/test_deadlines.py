@@ -10,8 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from reactive_kafka.config.checks import LAST_COMMIT_S, GroupTimes
-from reactive_kafka.partitions.deadlines import (
+from reactive_kafka.assignment.deadlines import (
     CLEANUP_S,
     HOOK_S,
     Deadlines,
@@ -20,6 +19,7 @@ from reactive_kafka.partitions.deadlines import (
     of_revocation,
     without_group,
 )
+from reactive_kafka.config.checks import LAST_COMMIT_S, GroupTimes
 
 USUAL = GroupTimes(heartbeat_s=3, session_s=45, rebalance_s=60)
 LONG_AGO = LastAssignment()

@@ -6,9 +6,9 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+from reactive_kafka.assignment.lifeline import Lifeline
 from reactive_kafka.broker.client import Consumer
 from reactive_kafka.delivery.states import LaneState
-from reactive_kafka.partitions.lifeline import Lifeline
 from reactive_kafka.testing import VirtualTimeLoop
 from tests.app.helpers import in_virtual_time, now
 from tests.partitions.test_owned import A, of, owned
@@ -31,14 +31,13 @@ def watching(ends_in_s: float) -> tuple[Lifeline, Any, list[BaseException]]:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualTimeLoop)
     partitions, failed = owned(A), list[BaseException]()
-    parts: Any = SimpleNamespace(
-        clock=loop.clock,
-        settings=SimpleNamespace(name="orders"),
-        observer=SimpleNamespace(on=lambda event: None),
-        workers=SimpleNamespace(suspended=lambda: None),
-        lanes=partitions._queue,
+    context: Any = SimpleNamespace(
+        clock=loop.clock, channel="orders", observer=SimpleNamespace(on=lambda event: None)
     )
-    lifeline = Lifeline(parts, partitions, lambda: None, failed.append)
+    workers: Any = SimpleNamespace(suspended=lambda: None)
+    lifeline = Lifeline(
+        context, partitions, partitions._lanes, workers, lambda: None, failed.append
+    )
     session: Any = Session(loop.clock.monotonic() + ends_in_s)
     consumer: Consumer = session
     lifeline.begin(consumer)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from reactive_kafka.commit.strategy import Progress, Throttled
-from reactive_kafka.commit.tracker import REPEAT_AFTER_S, OffsetTracker
-from reactive_kafka.partitions.engine import CommitEngine
+from reactive_kafka.commit.engine import CommitEngine
+from reactive_kafka.commit.strategy import Progress, ThrottledCommits
 from reactive_kafka.partitions.partition import Partition
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.tracking.tracker import OffsetTracker
+from reactive_kafka.tracking.unknown_commits import REPEAT_AFTER_S
 
 NOW = 100.0
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
-class Asked(Throttled):
+class Asked(ThrottledCommits):
     """Remembers which partitions it was told to be the last commit of."""
 
     def __init__(self) -> None:
@@ -26,7 +27,7 @@ class Asked(Throttled):
         return super().position(progress, now)
 
 
-def engine_with(*names: TopicPartition, strategy: Throttled | None = None) -> CommitEngine:
+def engine_with(*names: TopicPartition, strategy: ThrottledCommits | None = None) -> CommitEngine:
     """An engine of partitions that are read, each with one record that is settled."""
     table = PartitionTable()
     table.assign(1, names)
@@ -37,7 +38,7 @@ def engine_with(*names: TopicPartition, strategy: Throttled | None = None) -> Co
         tracker.deliver(range(1), 1)
         assert tracker.settle(0)
     return CommitEngine(
-        Throttled(5.0) if strategy is None else strategy, table, lambda partition: False
+        ThrottledCommits(5.0) if strategy is None else strategy, table, lambda partition: False
     )
 
 
@@ -83,7 +84,7 @@ def test_an_answer_is_void_for_the_request_that_was_in_flight_only() -> None:
     engine.table.start(one, tracker)
     engine.table.move(one, "read")
     assert engine.confirm(before, NOW) == []
-    assert one.stored is None
+    assert one.commits.stored is None
     tracker.deliver(range(1), 1)
     assert tracker.settle(0)
     after = engine.plan(NOW)

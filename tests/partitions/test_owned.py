@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.delivery.states import LaneState
-from reactive_kafka.partitions.owned import OwnedPartitions
+from reactive_kafka.partitions.client_partitions import ClientPartitions
 from reactive_kafka.partitions.partition import Partition, PartitionState
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.tracking.tracker import OffsetTracker
 from tests.nacks.test_handling import make_acknowledger
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
-def owned(*names: TopicPartition) -> OwnedPartitions:
+def owned(*names: TopicPartition) -> ClientPartitions:
     """Partitions that are read."""
-    found = OwnedPartitions(
+    found = ClientPartitions(
         "orders", PartitionTable(), Lanes(shared=False), make_acknowledger()[0], lambda lane: None
     )
     found.assign(1, frozenset(names))
@@ -27,7 +27,7 @@ def owned(*names: TopicPartition) -> OwnedPartitions:
     return found
 
 
-def of(partitions: OwnedPartitions, name: TopicPartition) -> tuple[Partition, Lane]:
+def of(partitions: ClientPartitions, name: TopicPartition) -> tuple[Partition, Lane]:
     one = partitions.table.get(name)
     assert one is not None
     assert one.lane is not None

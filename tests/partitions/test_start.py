@@ -11,16 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reactive_kafka.assignment.start_policy import NoPositionError, Start, start_position
 from reactive_kafka.config.settings import OffsetReset
-from reactive_kafka.partitions.start import (
-    NoPositionError,
-    Start,
+from reactive_kafka.partitions.start_choice import (
     Where,
     by,
     check_where,
     chosen_position,
-    milliseconds,
-    start_position,
+    timestamp_ms,
 )
 
 # Its first record, and its end.
@@ -125,10 +123,10 @@ def test_a_number_of_records_is_whole(records: Any) -> None:
 @given(st.integers(-6 * 10**13, 2 * 10**14))
 def test_milliseconds_are_exact_before_and_after_the_epoch(ms: int) -> None:
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
-    assert milliseconds(moment) == ms
+    assert timestamp_ms(moment) == ms
 
 
 def test_a_time_between_two_milliseconds_is_the_later_one_s_so_that_no_earlier_record_comes() -> (
     None
 ):
-    assert milliseconds(NOON + timedelta(microseconds=1)) == milliseconds(NOON) + 1
+    assert timestamp_ms(NOON + timedelta(microseconds=1)) == timestamp_ms(NOON) + 1

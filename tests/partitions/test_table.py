@@ -9,20 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from reactive_kafka.commit.metadata.pending import MetadataPolicy
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.partitions.partition import (
     COMMITTING,
     OURS,
     PENDING,
     TRANSITIONS,
-    Choice,
     IllegalStateError,
     Partition,
     PartitionState,
 )
+from reactive_kafka.partitions.start_choice import StartChoice
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.tracking.metadata.pending import MetadataPolicy
+from reactive_kafka.tracking.tracker import OffsetTracker
 
 NAMES = [TopicPartition("orders", number) for number in range(4)]
 A, B, *_ = NAMES
@@ -276,10 +276,10 @@ def test_what_was_sought_in_a_partition_that_goes_is_no_wish_for_its_next_assign
     table.assign(1, [A])
     one = table.get(A)
     assert one is not None
-    one.sought = Choice("end")
+    one.start.seek(StartChoice("end"))
     table.drain([A])
     table.revoke([A])
     table.assign(2, [A])
     again = table.get(A)
     assert again is not None
-    assert again.choice is None
+    assert again.start.choice is None

@@ -7,7 +7,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reactive_kafka.partitions.unreadable import PAUSES, Search, Unreadable
+from reactive_kafka.partitions.readable_search import PAUSES, ReadableSearch, UnreadablePlace
 
 
 @given(st.integers(0, 2**40), st.integers(1, 5_000), st.integers(0, 5_000), st.booleans())
@@ -18,7 +18,7 @@ def test_it_ends_at_the_first_offset_that_can_be_read(
     first: int, bad: int, behind: int, is_told: bool
 ) -> None:
     good = first + bad
-    search, attempts = Search(first, good + behind), 0
+    search, attempts = ReadableSearch(first, good + behind), 0
     while search.until is None:
         attempts += 1
         assert first < search.attempt < good + behind
@@ -31,13 +31,13 @@ def test_it_ends_at_the_first_offset_that_can_be_read(
 
 
 def test_at_the_end_of_the_log_nothing_is_tried() -> None:
-    assert Search(5, 6).until == 6
+    assert ReadableSearch(5, 6).until == 6
     # One offset at least: that one cannot be read.
-    assert Search(5, 5).until == 6
+    assert ReadableSearch(5, 5).until == 6
 
 
 def test_the_waits_between_attempts_grow_up_to_a_minute() -> None:
-    what, now, waits = Unreadable(5, "", 0.0, None, 0.0), 0.0, []
+    what, now, waits = UnreadablePlace(5, "", 0.0, None, 0.0), 0.0, []
     for _ in range(9):
         what.again("broken", now)
         waits.append(what.again_at - now)

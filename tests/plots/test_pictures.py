@@ -214,14 +214,14 @@ def test_ticks_are_round(axis: Axis, values: list[float], ticks: list[float]) ->
         (
             [
                 "reactive_kafka/channel/connection.py:poll",
-                "reactive_kafka/partitions/fetcher.py:Fetcher.take",
+                "reactive_kafka/fetching/fetcher.py:Fetcher.take",
             ],
             "tracker",
         ),
         (
             [
-                "reactive_kafka/partitions/fetcher.py:Fetcher.take",
-                "reactive_kafka/commit/window.py:deliver",
+                "reactive_kafka/fetching/fetcher.py:Fetcher.take",
+                "reactive_kafka/tracking/tracker.py:deliver",
             ],
             "tracker",
         ),
@@ -234,9 +234,9 @@ def test_ticks_are_round(axis: Axis, values: list[float], ticks: list[float]) ->
             "handler",
         ),
         (["benchmarks/plots/work.py:main", "asyncio/runners.py:run"], "event loop"),
-        (["reactive_kafka/partitions/committer.py:Committer.commit"], "commit"),
+        (["reactive_kafka/commit/committer.py:Committer.commit"], "commit"),
         (
-            ["reactive_kafka/partitions/committer.py:commit", "aiokafka/client.py:send"],
+            ["reactive_kafka/commit/committer.py:commit", "aiokafka/client.py:send"],
             "fetch and parse",
         ),
         (["reactive_kafka/observe/prometheus.py:collect"], "metrics and health"),

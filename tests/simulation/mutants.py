@@ -76,23 +76,28 @@ class Verdict(NamedTuple):
 
 ENDS = "outgoing/transactions/positions.py"
 SEVERAL, SKIPS = "delivery/several.py", "verdicts/skips.py"
-OFFSETS, WINDOW, ENGINE, COMMITTER = (
-    "commit/tracker.py",
-    "commit/window.py",
-    "partitions/engine.py",
-    "partitions/committer.py",
+TRACKER, RUNS, UNKNOWN = (
+    "tracking/tracker.py",
+    "tracking/offset_runs.py",
+    "tracking/unknown_commits.py",
 )
-STRATEGY, POISON, LANES = "commit/strategy.py", "commit/poison.py", "delivery/lanes.py"
+ENGINE, COMMITTER = "commit/engine.py", "commit/committer.py"
+STRATEGY, POISON, LANES = "commit/strategy.py", "tracking/poison.py", "delivery/lanes.py"
 LANE, KEYED, LIMIT = "delivery/lane.py", "delivery/keyed.py", "delivery/limit.py"
 DISPATCH, SHARED, NACKS = "delivery/records.py", "delivery/shared.py", "nacks/handling.py"
-PARTITION, TABLE, OWNED = "partitions/partition.py", "partitions/table.py", "partitions/owned.py"
+PARTITION, TABLE = "partitions/partition.py", "partitions/table.py"
+OWNED = "partitions/client_partitions.py"
 ASSIGNMENT, LOCATE, FETCHER = (
-    "partitions/assignment.py",
-    "partitions/locate.py",
-    "partitions/fetcher.py",
+    "assignment/assignment.py",
+    "assignment/position_lookup.py",
+    "fetching/fetcher.py",
 )
-RETRIES = "failure/routes.py"
-PLANS, METADATA, CUTS = "commit/plans.py", "commit/metadata/codec.py", "spark/batches/cuts.py"
+SETTLEMENT, RETRIES, HANDLING = (
+    "verdicts/acknowledge.py",
+    "failure/routes.py",
+    "nacks/letter_writer.py",
+)
+PLANS, METADATA, CUTS = "tracking/plans.py", "tracking/metadata/codec.py", "spark/batches/cuts.py"
 SPARK_DISPATCH, SPARK_JOB = "spark/channel/dispatcher.py", "spark/channel/batch_job.py"
 SPARK_VERDICTS, ATTEMPTS, BISECTION = (
     "spark/channel/settle.py",
@@ -107,12 +112,14 @@ STORE, STATES, CLAIM = (
 CONSUMER, TRANSACTION = "checkpoint/consumer.py", "checkpoint/store_transactions.py"
 KEEPER = "checkpoint/channel_rows.py"
 BESIDE, TEXTS, DONE = (
-    "commit/metadata/pending.py",
-    "commit/metadata/user.py",
-    "commit/metadata/done.py",
+    "tracking/metadata/pending.py",
+    "tracking/metadata/user.py",
+    "tracking/metadata/done.py",
 )
-STARTING = "partitions/starting.py"
-BUDGET, HEALTH, POSITIONS = "partitions/budget.py", "observe/health.py", "partitions/start.py"
+STARTING, HANDOVER = "assignment/partition_starter.py", "assignment/handover.py"
+TRIM, INTAKE = "fetching/trim.py", "fetching/intake.py"
+DRAIN = "assignment/drain.py"
+BUDGET, HEALTH, POSITIONS = "fetching/budget.py", "observe/health.py", "assignment/start_policy.py"
 PLACES, STRATEGIES, HEADERS = "delivery/places.py", "failure/strategies.py", "failure/headers.py"
 MEMBER, CONNECTION = "channel/clients.py", "channel/connection.py"
 MIDDLEWARE = "handlers/middleware.py"
@@ -133,13 +140,13 @@ MUTANTS = (
     ),
     Mutant(
         "what was sought outlives its assignment",
-        "partitions/table.py",
-        "one.assignment = -1  # what is being looked up for it is void\n            one.sought = None",
-        "one.assignment = -1",
+        TABLE,
+        "            partition.start.end_assignment()\n",
+        "",
     ),
     Mutant(
         "a position that is not told keeps all others waiting",
-        "partitions/locate.py",
+        "assignment/position_lookup.py",
         "            return error.found, error.unknown",
         "            raise",
     ),
@@ -152,19 +159,19 @@ MUTANTS = (
     ),
     Mutant(
         "a topic whose log is not told keeps all others waiting",
-        "partitions/starting.py",
+        "assignment/log_ends.py",
         "        if len(by_topic) == 1:",
         "        if by_topic:",
     ),
     Mutant(
         "records before a poison one wait behind it",
-        "commit/poison.py",
+        "tracking/poison.py",
         "tracker.unsettled - tracker.unsettled_up_to(index)",
         "tracker.unsettled - 1",
     ),
     Mutant(
         "a stop counts from the revocation before it",
-        "partitions/assignment.py",
+        DRAIN,
         "self._waits_since.get(during, now)",
         "min(self._waits_since.values(), default=now)",
     ),
@@ -217,69 +224,71 @@ MUTANTS = (
     # which position is safe
     Mutant(
         "commit the maximum",
-        OFFSETS,
+        TRACKER,
         "return self.offset_of(self.base) if self.flags else self.position",
         "return self.offset_of(self.base + max(self.flags.rfind(SETTLED), 0)) if self.flags else self.position",
     ),
     Mutant(
         "commit the position",
-        OFFSETS,
+        TRACKER,
         "return self.offset_of(self.base) if self.flags else self.position",
         "return self.position",
     ),
     Mutant(
         "off by one",
-        OFFSETS,
+        TRACKER,
         "return self.offset_of(self.base) if self.flags else self.position",
         "return self.offset_of(self.base) + 1 if self.flags else self.position",
     ),
     Mutant(
         "one too few",
-        OFFSETS,
+        TRACKER,
         "return self.offset_of(self.base) if self.flags else self.position",
         "return self.offset_of(self.base) if self.flags else self.position - 1",
     ),
     Mutant(
         "gaps at the end are not passed",
-        WINDOW,
+        TRACKER,
         "self.position = max(self.position, next_offset)",
         "pass",
     ),
     Mutant(
         "a run counts as done up to where it stands",
-        WINDOW,
-        "            self._settle_window(self.run_first, at)\n            self.run_first = at",
-        "            self._settle_window(self.run_first, at + 1)\n            self.run_first = at",
+        TRACKER,
+        "            self._settle_window(self.run_first, run_at)\n            self.run_first = run_at",
+        "            self._settle_window(self.run_first, run_at + 1)\n            self.run_first = run_at",
     ),
     Mutant(
         "a run that ends takes the failed record along",
-        WINDOW,
+        TRACKER,
         "self._settle_window(first, until)",
         "self._settle_window(first, until + 1)",
     ),
-    Mutant("a nack settles", WINDOW, "self.flags[at] = NACKED\n", "self.flags[at] = SETTLED\n"),
+    Mutant(
+        "a nack settles", TRACKER, "self.flags[place] = NACKED\n", "self.flags[place] = SETTLED\n"
+    ),
     Mutant(
         "a second verdict counts",
-        WINDOW,
-        "        if at < 0 or self.flags[at] != NACKED:",
-        "        if at < 0:",
+        TRACKER,
+        "        if place < 0 or self.flags[place] != NACKED:",
+        "        if place < 0:",
     ),
-    Mutant("a closed tracker takes verdicts", OFFSETS, "        self.base = CLOSED_BASE\n", ""),
+    Mutant("a closed tracker takes verdicts", TRACKER, "        self.base = CLOSED_BASE\n", ""),
     Mutant(
         "gaps are forgotten",
-        WINDOW,
+        RUNS,
         "if offset != previous + 1 or index == first:",
         "if index == first:",
     ),
     Mutant(
         "settled records are let go with the run before them",
-        WINDOW,
+        RUNS,
         "        if behind > 0:\n",
         "        if behind >= 0:\n            behind += 1\n",
     ),
     Mutant(
         "records not acked count as acked",
-        OFFSETS,
+        TRACKER,
         "acked = self.settled - self.failed",
         "acked = self.settled",
     ),
@@ -319,23 +328,26 @@ MUTANTS = (
     Mutant(
         "a failed commit counts",
         ENGINE,
-        "        self._in_flight = None\n        for pending in plan.due if is_unknown",
-        "        self._in_flight = None\n        self.confirm(plan, 0.0)\n        for pending in plan.due if is_unknown",
+        "        self._in_flight = None\n        if not is_unknown:",
+        "        self._in_flight = None\n        self.confirm(request, 0.0)\n        if not is_unknown:",
     ),
     Mutant(
-        "an unknown outcome is taken for failure", ENGINE, "plan.due if is_unknown else ()", "()"
+        "an unknown outcome is taken for failure",
+        ENGINE,
+        "        if not is_unknown:\n            return\n",
+        "        return\n",
     ),
     Mutant(
         "the first success ends what is unknown",
-        OFFSETS,
+        UNKNOWN,
         "self._repeats = _Repeats(now, now + REPEAT_AFTER_S)",
         "self.end()",
     ),
     Mutant(
         "less follows a commit of unknown outcome",
         ENGINE,
-        "tracker.attempted if one.unknown else 0)",
-        "0)",
+        "            least = max(least, tracker.attempted)\n",
+        "            pass\n",
     ),
     Mutant(
         "the strategy may pass unsettled records",
@@ -346,34 +358,37 @@ MUTANTS = (
     Mutant(
         "what is retained may be of any generation",
         TABLE,
-        "self._is_next(one, self.generation) and ",
+        "        if not self._may_be_retained(partition, self.generation):\n            return False\n",
         "",
     ),
     Mutant(
         "what was stored meanwhile is not looked at",
         TABLE,
-        " and _is_as_left(one, tracker, committed)",
-        "",
+        "return partition.commits.is_as_left(tracker, committed)",
+        "return True",
     ),
-    Mutant("nothing is retained", TABLE, "if not self.is_retained(one, committed):", "if True:"),
+    Mutant(
+        "nothing is retained",
+        TABLE,
+        "if not self.is_retained(partition, committed):",
+        "if True:",
+    ),
     Mutant(
         "what has gone stays open",
         TABLE,
-        "        if one.tracker is not None:\n            one.tracker.close()\n        return one",
-        "        return one",
+        "        if partition.tracker is not None:\n            partition.tracker.close()\n        return partition",
+        "        return partition",
     ),
     Mutant(
         "a reset leaves the old tracker open",
         TABLE,
-        "            old.close()\n        one.unknown",
-        "        one.unknown",
+        "        if old is not None:\n            old.close()\n",
+        "",
     ),
     Mutant(
         "a commit is never confirmed",
         ENGINE,
-        "pending.tracker.committed = pending.position\n"
-        "                pending.tracker.uncommitted_from = pending.position\n"
-        "                one.stored = pending.position",
+        "pending.tracker.committed = pending.position\n                pending.tracker.uncommitted_from = pending.position\n                commits.confirm_position(pending.position)",
         "pass",
     ),
     Mutant(
@@ -398,8 +413,8 @@ MUTANTS = (
     Mutant(
         "readiness remembers a failed commit for ever",
         COMMITTER,
-        "self.failing = self._retry_at = None",
-        "self._retry_at = None",
+        "        self.failing = None\n        self._retry_at = None\n        self._waits",
+        "        self._retry_at = None\n        self._waits",
     ),
     Mutant(
         "latest leaves the last record out",
@@ -410,7 +425,7 @@ MUTANTS = (
     Mutant(
         "unsafe for every strategy",
         ENGINE,
-        "self._is_unsafe = type(strategy) is Latest and strategy.is_unsafe",
+        "self._is_unsafe = type(strategy) is LatestCommits and strategy.is_unsafe",
         "self._is_unsafe = True",
     ),
     # poison
@@ -449,7 +464,10 @@ MUTANTS = (
         "if not self._behind:",
     ),
     Mutant(
-        "a retained lane is not offered", OWNED, "            self._queue.offer(one.lane)\n", ""
+        "a retained lane is not offered",
+        OWNED,
+        "            self._lanes.offer(partition.lane)\n",
+        "",
     ),
     Mutant(
         "who waits for a commit that was stored unheard is not told",
@@ -457,7 +475,12 @@ MUTANTS = (
         "verdicts_of(tracker).confirmed(tracker.committed)",
         "pass",
     ),
-    Mutant("a retained lane stays suspended", OWNED, '            one.lane.change("retain")\n', ""),
+    Mutant(
+        "a retained lane stays suspended",
+        OWNED,
+        '            partition.lane.change("retain")\n',
+        "",
+    ),
     Mutant(
         "what has gone is still handed out",
         LANE,
@@ -596,7 +619,7 @@ MUTANTS = (
     Mutant(
         "handlers are not waited for",
         ASSIGNMENT,
-        "        await self.drain(min(deadlines.grace, deadlines.drain_end), partitions, most=deadlines.drain_end)\n",
+        "        await self.handlers.drain(min(deadlines.grace, deadlines.drain_end), partitions, most=deadlines.drain_end)\n",
         "",
     ),
     Mutant(
@@ -614,38 +637,38 @@ MUTANTS = (
     Mutant(
         "what drains still gives out records",
         OWNED,
-        '            if one.lane is not None:\n                one.lane.change("suspend")\n',
+        '            if partition.lane is not None:\n                partition.lane.change("suspend")\n',
         "            pass\n",
     ),
     Mutant(
         "what is started while it drains gives out records",
         OWNED,
-        "if one.state is PartitionState.DRAINING or self.is_alone:",
+        "if partition.state is PartitionState.DRAINING or self.is_alone:",
         "if self.is_alone:",
     ),
     Mutant(
         "what is started while it is alone gives out records",
         OWNED,
-        "if one.state is PartitionState.DRAINING or self.is_alone:",
-        "if one.state is PartitionState.DRAINING:",
+        "if partition.state is PartitionState.DRAINING or self.is_alone:",
+        "if partition.state is PartitionState.DRAINING:",
     ),
     Mutant(
         "a stop retains what comes back",
-        ASSIGNMENT,
+        DRAIN,
         "            self._owned.is_ending = True",
         "            pass",
     ),
     Mutant(
         "a drain is of all partitions",
         TABLE,
-        "in self._named(partitions):\n            one.assignment",
-        "in self._named(None):\n            one.assignment",
+        "in self._ours_among(names):\n            partition.assignment",
+        "in self._ours_among(None):\n            partition.assignment",
     ),
     Mutant(
         "a revocation is of all partitions",
         TABLE,
-        "in self._named(partitions):\n            was_committing",
-        "in self._named(None):\n            was_committing",
+        "in self._ours_among(names):\n            was_committing",
+        "in self._ours_among(None):\n            was_committing",
     ),
     Mutant(
         "an assignment revokes what it does not name",
@@ -662,14 +685,14 @@ MUTANTS = (
     Mutant(
         "a last commit is the last of all partitions",
         ENGINE,
-        "is_last and (going is None or one.id in going)",
+        "is_last and (going is None or partition.id in going)",
         "is_last",
     ),
     Mutant(
         "the hooks of a revocation run for all partitions",
         ASSIGNMENT,
-        "for one in self._owned.named(partitions) if one.has_hooks",
-        "for one in self._owned.named(None) if one.has_hooks",
+        "for partition in self._owned.among(partitions) if partition in self._await_revoked_hooks",
+        "for partition in self._owned.among(None) if partition in self._await_revoked_hooks",
     ),
     Mutant(
         "a revoked partition is committed",
@@ -686,14 +709,14 @@ MUTANTS = (
     Mutant(
         "what was looked up before a revocation is used",
         TABLE,
-        "            one.assignment = -1  # what",
-        "            # what",
+        "            partition.assignment = -1\n",
+        "",
     ),
     Mutant("assignments have one number", TABLE, "self._assignments += 1", "self._assignments = 1"),
     Mutant(
         "an answer is void for ever",
         ENGINE,
-        "        for one in self.table:\n            one.is_void = False\n",
+        "        for partition in self.table:\n            partition.commits.send()\n",
         "",
     ),
     Mutant(
@@ -705,7 +728,7 @@ MUTANTS = (
     Mutant(
         "delayed records that are retained are forgotten",
         MEMBER,
-        "        self.fetcher.delayed.changed.set()  # records that are not due yet are retained, too\n",
+        "        self.fetcher.intake.delayed.changed.set()\n",
         "",
     ),
     Mutant(
@@ -740,32 +763,32 @@ MUTANTS = (
     ),
     Mutant(
         "a repeated commit without an answer is not sent again",
-        OFFSETS,
-        "self._must_repeat = self._must_repeat or (is_repeated and self._repeats is not None)",
-        "pass",
+        UNKNOWN,
+        "            self._must_repeat = True\n        self._is_unknown = True",
+        "            pass\n        self._is_unknown = True",
     ),
     Mutant(
         "reading starts one too late",
         LOCATE,
-        "flows[one.id] = start.read_from",
-        "flows[one.id] = start.read_from + 1",
+        "flows[partition.id] = start.read_from",
+        "flows[partition.id] = start.read_from + 1",
     ),
     Mutant(
         "a position that is out of range is kept",
         LOCATE,
-        "(old.position != position and one.ranges is None)",
-        "True",
+        "        if old.position != position and partition.ranges is None:\n            return\n",
+        "        return\n",
     ),
     # fetcher
     Mutant(
         "delayed records are handed out at once",
-        FETCHER,
+        INTAKE,
         "        if delay_ms is None:\n",
         "        if True:\n",
     ),
     Mutant(
         "delayed records that are due stay held",
-        "partitions/delayed.py",
+        "fetching/delayed_records.py",
         "        self.release_due(now)\n        self.changed.set()\n",
         "",
     ),
@@ -776,20 +799,20 @@ MUTANTS = (
     Mutant(
         "a position inside of a plan is committed",
         PLANS,
-        "return next((one.start for one in (*self.plans, *self._done) if one.start < position < one.until), position)",
-        "return position",
+        "            if planned.start < position < planned.until:\n                return planned.start\n",
+        "            pass\n",
     ),
     Mutant(
         "what is done holds the position no longer in its range",
         PLANS,
-        "for one in (*self.plans, *self._done) if one.start < position",
-        "for one in self.plans if one.start < position",
+        "        for planned in (*self.plans, *self._done):\n",
+        "        for planned in self.plans:\n",
     ),
     Mutant(
         "plans that are done are not stored",
         PLANS,
-        "sorted(one for one in (*self.plans, *self._done) if one.start >= position)",
-        "sorted(one for one in self.plans if one.start >= position)",
+        "        both = (*self.plans, *self._done)\n",
+        "        both = self.plans\n",
     ),
     Mutant(
         "plans are not stored",
@@ -806,20 +829,20 @@ MUTANTS = (
     Mutant(
         "what the last owner has left counts for any topic of the name",
         STARTING,
-        "void = self._why_left_void(one.id, found) if choice is None else choice.void",
+        "void = self._why_void(partition.id, found) if choice is None else choice.void",
         "void = choice and choice.void",
     ),
     Mutant(
         "a store is not told the topic",
-        "commit/metadata/pending.py",
+        "tracking/metadata/pending.py",
         "if plans or self._policy.tells_topic else",
         "if plans else",
     ),
     Mutant(
         "the next owner forgets the plans",
-        STARTING,
-        "            if planned.until <= log_end:\n",
-        "            if False:\n",
+        HANDOVER,
+        "            elif planned.until <= log_end:\n                tracker.plan(planned)",
+        "            elif planned.until <= log_end:\n                pass",
         "spark",
     ),
     Mutant(
@@ -1063,15 +1086,15 @@ MUTANTS = (
     Mutant(
         "a void answer is believed",
         ENGINE,
-        " and not one.is_void and (is_believed",
-        " and (is_believed",
+        " and not commits.is_void:",
+        ":",
     ),
     # strings and kept acks
     Mutant(
         "a string is used up by a commit that failed",
         ENGINE,
-        "    def fail(self, plan: CommitRequest, *, is_unknown: bool) -> None:\n",
-        "    def fail(self, plan: CommitRequest, *, is_unknown: bool) -> None:\n        [one.metadata.used_up(due) for due in plan.due if (one := self.table.get(due.partition))]\n",
+        "    def fail(self, request: CommitRequest, *, is_unknown: bool) -> None:\n",
+        "    def fail(self, request: CommitRequest, *, is_unknown: bool) -> None:\n        [one.commits.metadata.used_up(due) for due in request.due if (one := self.table.get(due.partition))]\n",
     ),
     Mutant(
         "a string is never used up", TEXTS, "        self._used = max(self._used, number)\n", ""
@@ -1090,7 +1113,7 @@ MUTANTS = (
     ),
     Mutant(
         "an open record is kept as done",
-        WINDOW,
+        TRACKER,
         "NOT_SETTLED = bytes(flag != SETTLED for flag",
         "NOT_SETTLED = bytes(flag == 0 for flag",
         "keep",
@@ -1111,9 +1134,9 @@ MUTANTS = (
     ),
     Mutant(
         "the next owner does not look at what was kept",
-        STARTING,
-        "        tracker.kept = acks\n",
-        "        pass\n",
+        HANDOVER,
+        "            tracker.kept = acks\n",
+        "            pass\n",
         "keep",
     ),
     # what letters hold, and how many there are
@@ -1163,8 +1186,8 @@ MUTANTS = (
     Mutant(
         "the window is twice as large",
         FETCHER,
-        "room = self._settings.max_in_flight\n        stopped =",
-        "room = 2 * self._settings.max_in_flight\n        stopped =",
+        "room = settings.max_in_flight\n        batch",
+        "room = 2 * settings.max_in_flight\n        batch",
     ),
     Mutant(
         "what is about to go takes no room",
@@ -1182,15 +1205,15 @@ MUTANTS = (
     Mutant(
         "a string outlives another owner",
         TABLE,
-        "if not one.is_ours and not self._is_next(one, generation):",
+        "if not partition.is_ours and not self._may_be_retained(partition, generation):",
         "if False:",
         "strings",
     ),
     Mutant(
         "a string is lost with every rebalance before reading starts",
         TABLE,
-        "if not one.is_ours and not self._is_next(one, generation):",
-        "if not one.is_ours:",
+        "if not partition.is_ours and not self._may_be_retained(partition, generation):",
+        "if not partition.is_ours:",
         "strings",
     ),
     Mutant(
@@ -1201,14 +1224,14 @@ MUTANTS = (
     ),
     Mutant(
         "what is settled and not committed has no bound",
-        "partitions/fetcher.py",
-        "if self._uncommitted.is_reached:",
+        "fetching/stops.py",
+        "if self.uncommitted.is_reached:",
         "if False:",
     ),
     Mutant(
         "nothing is committed before the bound is reached",
         "commit/uncommitted.py",
-        "if self._is_always and (ahead >= self._urgent or (ahead >= self._half and now >= self._early_at)):",
+        "if self._is_always and (ahead >= self._urgent or is_early):",
         "if False:",
     ),
     Mutant(
@@ -1495,9 +1518,8 @@ MUTANTS = (
     Mutant(
         "a last commit is sent twice",
         COMMITTER,
-        "            await consumer.commit(plan.offsets, plan.generation)\n",
-        "            await consumer.commit(plan.offsets, plan.generation)\n"
-        "            plan.is_last and await consumer.commit(plan.offsets, plan.generation)\n",
+        "            await consumer.commit(request.offsets, request.generation)\n",
+        "            await consumer.commit(request.offsets, request.generation)\n            request.is_last and await consumer.commit(request.offsets, request.generation)\n",
         "graceful",
     ),
     Mutant(
@@ -1530,7 +1552,7 @@ MUTANTS = (
     ),
     Mutant(
         "what a reset passes is told as nothing",
-        STARTING,
+        "assignment/history.py",
         "skipped=start.lost if wanted is not None else None",
         "skipped=0 if wanted is not None else None",
         "retention",
@@ -1546,9 +1568,9 @@ MUTANTS = (
     # lost
     Mutant(
         "the timer of a client that was replaced goes on",
-        "partitions/lifeline.py",
-        "        if self._timer is not None:\n            self._timer.cancel()\n        self._timer = self.over_since = None",
-        "        self._timer = self.over_since = None",
+        "assignment/lifeline.py",
+        "            self._timer.cancel()\n            self._timer = None\n",
+        "            self._timer = None\n",
         "rounds",
     ),
     Mutant(
@@ -1567,14 +1589,14 @@ MUTANTS = (
     ),
     Mutant(
         "a record ages while it waits for what is not its handler",
-        "commit/window.py",
-        "            self.started[at] += max(0.0, now - stood_since)\n",
+        "tracking/tracker.py",
+        "            self.started[place] += max(0.0, now - stopped_since)\n",
         "",
         "outages",
     ),
     Mutant(
         "the last position before a seek is none of ours",
-        TABLE,
+        "partitions/commit_state.py",
         "old.attempted + 1)",
         "old.attempted)",
     ),
@@ -1586,9 +1608,9 @@ MUTANTS = (
     ),
     Mutant(
         "what was looked up in one assignment begins the next",
-        "partitions/recreated.py",
-        "one.assignment != at[one] or ",
-        "",
+        "assignment/recreated_topics.py",
+        "partition.assignment != assignments[partition] or partition.live is None",
+        "partition.live is None",
     ),
     Mutant(
         "the tasks of nacks are kept for ever",
@@ -1617,9 +1639,9 @@ MUTANTS = (
     ),
     Mutant(
         "handlers of lanes that were replaced are forgotten at a stop",
-        "partitions/assignment.py",
-        "not (waits_for_remains and self._owned.has_remains()) and not",
-        "not",
+        DRAIN,
+        "            if waits_for_replaced and self._owned.has_replaced_lanes():\n                return False\n",
+        "",
     ),
     Mutant(
         "a flush leaves those that wait for more records alone",
@@ -1686,14 +1708,14 @@ MUTANTS = (
     # ends of reading
     Mutant(
         "the hole between two ranges is passed",
-        OFFSETS,
+        TRACKER,
         "return min(self.outside_plans(self.safe), self.limit)",
         "return self.outside_plans(self.safe)",
         "ends",
     ),
     Mutant(
         "what lies between two ranges is handled",
-        POSITIONS,
+        TRIM,
         "_replace(records=_within(chunk.records, ranges), next",
         "_replace(next",
         "ends",

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from functools import cache
 
 from reactive_kafka import App, Channel
-from reactive_kafka.commit.metadata.codec import Metadata
 from reactive_kafka.partitions.partition import Partition
+from reactive_kafka.tracking.metadata.codec import Metadata
 from tests.simulation.around import with_around
 from tests.simulation.checker import Violation, between, check
 from tests.simulation.loop import run_seeded

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka.commit.metadata import acks as ackmap
-from reactive_kafka.commit.metadata.codec import encode
+from reactive_kafka.tracking.metadata import acks as ackmap
+from reactive_kafka.tracking.metadata.codec import encode
 from tests.simulation.checker import Case, Promise, Stored, check
 from tests.simulation.history import Event
 from tests.simulation.offset_rules import Beside, beside, done_since_seeks

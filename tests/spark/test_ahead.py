@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.commit.plans import PlannedRange
 from reactive_kafka.config.settings import IncomingSettings, SparkSettings
 from reactive_kafka.config.tables import SparkChannelSettings
 from reactive_kafka.delivery.lanes import Lanes
@@ -21,6 +20,7 @@ from reactive_kafka.spark.batches.cuts import BatchQueue
 from reactive_kafka.spark.batches.runs import plan
 from reactive_kafka.spark.session.spark_engine import SparkEngine
 from reactive_kafka.spark.session.supervisor import LIMITS, SessionLimits
+from reactive_kafka.tracking.plans import PlannedRange
 from tests.app.helpers import facts, in_virtual_time, make_broker, running, send, tp, until
 from tests.app.spark_stage import (
     DEAD,

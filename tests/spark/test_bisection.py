@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.commit.plans import PlannedRange, check_plan
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.errors import BadDataError, JobTimeoutError, OffloadError
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.bisection import Bisection, jobs_for
 from reactive_kafka.spark.batches.runs import RecordRun, run_of
+from reactive_kafka.tracking.plans import PlannedRange, check_plan
+from reactive_kafka.tracking.tracker import OffsetTracker
 
 A, B = TopicPartition("clicks", 0), TopicPartition("clicks", 1)
 BAD = BadDataError("bad data")

@@ -11,8 +11,6 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.commit.plans import PlannedRange
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.cuts import (
@@ -24,6 +22,8 @@ from reactive_kafka.spark.batches.cuts import (
 )
 from reactive_kafka.spark.batches.runs import RecordRun
 from reactive_kafka.testing import record
+from reactive_kafka.tracking.plans import PlannedRange
+from reactive_kafka.tracking.tracker import OffsetTracker
 
 
 def lane_with(

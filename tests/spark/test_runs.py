@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Collection, Sequence
 from typing import Any
 
-from reactive_kafka.commit.plans import PlannedRange
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.spark.batches.columns import record_batch
 from reactive_kafka.spark.batches.runs import RecordRun, give_back, run_of
 from reactive_kafka.spark.channel import refetch as raw
+from reactive_kafka.tracking.plans import PlannedRange
+from reactive_kafka.tracking.tracker import OffsetTracker
 
 from .records import CLICKS_0, Raw
 

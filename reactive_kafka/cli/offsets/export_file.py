@@ -9,8 +9,8 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from reactive_kafka.commit.metadata.codec import LIMIT, units
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.tracking.metadata.codec import LIMIT, units
 
 FORMAT = "reactive-kafka offsets"
 VERSION = 1

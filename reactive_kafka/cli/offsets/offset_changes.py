@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import click
 
 from reactive_kafka.cli.errors import CommandFailed
-from reactive_kafka.partitions.start import By, chosen_position
+from reactive_kafka.partitions.start_choice import By, chosen_position
 from reactive_kafka.records import TopicPartition
 
 EXPECTED = "expected earliest, latest, an offset, a time with its zone (2026-11-21T08:00:00Z), or by:N (by:-100)"

@@ -30,9 +30,9 @@ from reactive_kafka.cli.offsets.offsets_output import (
     view_lines,
 )
 from reactive_kafka.cli.stored_positions import GroupView, Position, carry_out, is_of, look
-from reactive_kafka.commit.metadata.codec import without_topic
-from reactive_kafka.partitions.start import milliseconds
+from reactive_kafka.partitions.start_choice import timestamp_ms
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.tracking.metadata.codec import without_topic
 
 _group = click.argument("group", metavar="GROUP")
 
@@ -138,7 +138,7 @@ async def _planned(cluster: ClusterAccess, to: To, chosen: Sequence[Position]) -
     if isinstance(to, datetime):
         async with cluster.clients() as (_, inspector):
             at_time = await inspector.offsets_for_times(
-                {one.partition: milliseconds(to) for one in chosen}
+                {one.partition: timestamp_ms(to) for one in chosen}
             )
     before = {one.partition: one.position for one in chosen if one.position is not None}
     changes = offset_changes.reset(to, {one.partition: one.log for one in chosen}, before, at_time)

@@ -8,10 +8,10 @@ from typing import Any
 from reactive_kafka.cli.console_text import aligned, counted
 from reactive_kafka.cli.offsets.offset_changes import Change
 from reactive_kafka.cli.stored_positions import GroupView, Position, shown
-from reactive_kafka.commit.metadata.acks import AckMap
-from reactive_kafka.commit.metadata.codec import Metadata, decode
 from reactive_kafka.observe.safe_text import one_line
 from reactive_kafka.observe.wording import first_of
+from reactive_kafka.tracking.metadata.acks import AckMap
+from reactive_kafka.tracking.metadata.codec import Metadata, decode
 
 _USER_LIMIT = 60
 _MOST_PLANS = 3

@@ -15,7 +15,6 @@ from functools import partial
 
 from reactive_kafka.broker.client import Connector, Consumer
 from reactive_kafka.broker.passing import Passing
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import (
     BrokerError,
     ChannelClosedError,
@@ -42,6 +41,7 @@ from reactive_kafka.outgoing.transactions.transactional_letters import Transacti
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.subscription import Subscription
 from reactive_kafka.tasks import Spawn, is_set_within
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.acks import verdicts_of
 from reactive_kafka.verdicts.ageing import not_ageing
 from reactive_kafka.verdicts.delivery import Delivery

@@ -11,8 +11,6 @@ from typing import Protocol
 
 from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.transactional import TransactionId
-from reactive_kafka.commit.metadata.pending import PendingCommit
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import (
     BrokerError,
     MetadataTooLargeError,
@@ -24,6 +22,8 @@ from reactive_kafka.errors import (
 from reactive_kafka.outgoing.queue.record import OutgoingRecord
 from reactive_kafka.outgoing.transactions.transaction import Sender, Transaction
 from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.tracking.metadata.pending import PendingCommit
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.acks import verdicts_of
 from reactive_kafka.verdicts.delivery import Delivery, is_open
 

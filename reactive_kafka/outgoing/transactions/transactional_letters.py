@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Callable
 
 from reactive_kafka.backoff import Waits
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import BrokerError, RejectedRecordError
 from reactive_kafka.outgoing.queue.record import OutgoingRecord
 from reactive_kafka.outgoing.transactions.positions import (
@@ -21,6 +20,7 @@ from reactive_kafka.outgoing.transactions.positions import (
 )
 from reactive_kafka.outgoing.transactions.producers import TransactionalProducers
 from reactive_kafka.tasks import Spawn
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.delivery import Delivery
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import ceil, log2
 
-from reactive_kafka.commit.plans import PlannedRange
 from reactive_kafka.errors import OffloadError
 from reactive_kafka.spark.batches.runs import RecordRun
+from reactive_kafka.tracking.plans import PlannedRange
 
 LEAST_JOBS = 64
 JOBS_PER_HALVING = 4

@@ -15,14 +15,14 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, NamedTuple
 
-from reactive_kafka.commit.plans import PlannedRange, still_to_come
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.delivery.lane import Lane, Slice
 from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.delivery.states import OPEN
-from reactive_kafka.partitions.budget import MAX_WINDOW_RECORDS
+from reactive_kafka.fetching.budget import MAX_WINDOW_RECORDS
 from reactive_kafka.spark.batches.columns import PIECE_RECORDS
 from reactive_kafka.spark.batches.runs import RecordRun, end_of, give_back, run_of
+from reactive_kafka.tracking.plans import PlannedRange, still_to_come
 
 # With this many times ``batch_max_bytes`` queued nothing more is fetched.
 WAITING_BATCHES = 2

@@ -6,10 +6,10 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from reactive_kafka.commit.plans import PlannedRange
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery.lane import Lane, Slice
 from reactive_kafka.spark.batches.batch import BatchPart, SparkRange, spark_range
+from reactive_kafka.tracking.plans import PlannedRange
+from reactive_kafka.tracking.tracker import OffsetTracker
 
 
 @dataclass(frozen=True, slots=True)

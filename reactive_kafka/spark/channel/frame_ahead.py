@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from reactive_kafka.commit.plans import PlannedRange
 from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.spark.batches.runs import RecordRun
 from reactive_kafka.spark.channel.runner import BatchFrame
 from reactive_kafka.spark.channel.settle import JobContext
+from reactive_kafka.tracking.plans import PlannedRange
 
 
 class FrameAhead:

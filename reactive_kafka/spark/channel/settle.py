@@ -10,7 +10,6 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.delivery.workers import WorkerSignals
 from reactive_kafka.errors import DataLossError, OffloadError, TransientBrokerError
@@ -22,6 +21,7 @@ from reactive_kafka.spark.batches.columns import ColumnRecord
 from reactive_kafka.spark.batches.runs import RecordRun
 from reactive_kafka.spark.channel.refetch import Fetch, raw_records
 from reactive_kafka.spark.channel.runner import SparkRunner
+from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.delivery import Delivery
 from reactive_kafka.verdicts.message import new_message
 

@@ -1,0 +1,1 @@
+"""What a rebalance brings and takes: hooks, deadlines, and where reading starts."""

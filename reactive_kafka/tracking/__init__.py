@@ -1,0 +1,1 @@
+"""What is known of the records of one partition, from delivery to settlement. Pure."""
