@@ -9,8 +9,8 @@ from reactive_kafka.channel.lifecycle import ChannelLifecycle
 from reactive_kafka.channel.offsets import ChannelOffsets
 from reactive_kafka.channel.session import ChannelSession
 from reactive_kafka.channel.spec import ChannelSpec
-from reactive_kafka.delivery.lane import Lane
-from reactive_kafka.delivery.lanes import Pauses
+from reactive_kafka.delivery.lanes.lane import Lane
+from reactive_kafka.delivery.lanes.pauses import Pauses
 from reactive_kafka.delivery.skipping import Skipping
 from reactive_kafka.errors import ChannelClosedError, DecodeError, text_of
 from reactive_kafka.formats import SchemaMissing
@@ -250,7 +250,7 @@ def _next(session: ChannelSession, lane: Lane, spec: ChannelSpec) -> Message[Any
         raise
     if spec.skipping is not None and _is_skipped(session, message, spec.skipping):
         return None
-    session.workers.returned.add(message)
+    session.workers.handed_out(message)
     return message
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.config.values import did_you_mean
-from reactive_kafka.delivery.lane import KeyOf
+from reactive_kafka.delivery.lanes.lane import KeyOf
 from reactive_kafka.errors import ConfigError, DecodeError, describe
 from reactive_kafka.formats import FormatError
 from reactive_kafka.formats.names import FLOATS, INTEGERS, load_function, unusable

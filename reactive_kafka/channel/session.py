@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AsyncExitStack
-from typing import Any
 
 from reactive_kafka.channel.clients import ChannelClients, ChannelConsumer
 from reactive_kafka.channel.connection import CONNECTING
@@ -20,10 +19,15 @@ from reactive_kafka.checkpoint.rows import CheckpointRows
 from reactive_kafka.commit.poison import oldest_started
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.delivery.lanes import CappedLanes, Lanes
-from reactive_kafka.delivery.limit import LimitedCappedLanes, LimitedLanes
-from reactive_kafka.delivery.poison import PoisonGuard
-from reactive_kafka.delivery.workers import Workers, WorkerSetup, WorkerSignals
+from reactive_kafka.delivery.lanes.limits import StartLimit
+from reactive_kafka.delivery.lanes.queue import LaneQueue
+from reactive_kafka.delivery.poison_guard import PoisonGuard
+from reactive_kafka.delivery.workers.interface import (
+    ChannelWorkers,
+    NoWorkers,
+    WorkerSetup,
+    WorkerSignals,
+)
 from reactive_kafka.observe.events import ConsumersIdle
 from reactive_kafka.observe.facts import ChannelFacts, ChannelState, PartitionFacts
 from reactive_kafka.observe.outages import OutageReports
@@ -140,23 +144,20 @@ class ChannelSession:
         for role in roles(settings, spec.strategy, spec.hooks):
             clients.append(ChannelConsumer(role, shared, signals))
 
-    def _lanes(self, spec: ChannelSpec) -> Lanes:
+    def _lanes(self, spec: ChannelSpec) -> LaneQueue:
         settings = self._settings
         totals = self._totals
-        given: Any = {
-            "shared": settings.ordering == "unordered",
-            "key_of": spec.key_of,
-            "pauses": totals.pauses,
-        }
-        # No function of users.
-        given["keys_are_total"] = settings.key is None or settings.key.startswith(HEADER)
-        limited: Any = (totals.limit, spec.services.clock, self._may_start)
-        most = None if spec.keeps_plans else settings.concurrency_per_partition
-        if most is None:
-            return Lanes(**given) if totals.limit is None else LimitedLanes(*limited, **given)
-        given["most"] = most
-        return (
-            CappedLanes(**given) if totals.limit is None else LimitedCappedLanes(*limited, **given)
+        limit = None
+        if totals.limit is not None:
+            limit = StartLimit(totals.limit, spec.services.clock, self._may_start)
+        return LaneQueue(
+            shared=settings.ordering == "unordered",
+            key_of=spec.key_of,
+            # Keys and headers can always be read; a function of users may fail.
+            keys_are_total=settings.key is None or settings.key.startswith(HEADER),
+            pauses=totals.pauses,
+            most_per_lane=None if spec.keeps_plans else settings.concurrency_per_partition,
+            limit=limit,
         )
 
     def _may_start(self) -> None:
@@ -179,9 +180,9 @@ class ChannelSession:
         duplicates = self._totals.history.dropped
         return CheckpointHook(spec.settings, rows, spec.checkpoint.codec, fail, duplicates)
 
-    def _workers(self, spec: ChannelSpec) -> Workers:
+    def _workers(self, spec: ChannelSpec) -> ChannelWorkers:
         if spec.make_workers is None:
-            return Workers()
+            return NoWorkers()
         clock = spec.services.clock
         is_ending = spec.services.tasks.is_ending
         setup = WorkerSetup(
@@ -314,7 +315,7 @@ def channel_facts(
         has_joined=status.has_joined,
         paused_by=totals.pauses.reasons,
         stopped_by=status.stopped_by,
-        limited_by=str(settings.rate_limit) if session.lanes.holds_back else None,
+        limited_by=str(settings.rate_limit) if session.lanes.waits_for_limit else None,
         broker_error=None if status.stopped_by else _broker_error(session),
         partitions=partitions,
         poison=session.guard.facts(now),

@@ -18,11 +18,16 @@ from reactive_kafka.config.incoming_values import AssignedPartition
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.config.tables import DelayedRetrySettings
 from reactive_kafka.delivery.ages import RecordTimes
-from reactive_kafka.delivery.lane import KeyOf
-from reactive_kafka.delivery.lanes import Pauses
-from reactive_kafka.delivery.limit import Bucket
+from reactive_kafka.delivery.lanes.lane import KeyOf
+from reactive_kafka.delivery.lanes.limits import TokenBucket
+from reactive_kafka.delivery.lanes.pauses import Pauses
 from reactive_kafka.delivery.skipping import Skipping
-from reactive_kafka.delivery.workers import HandlerTotals, Workers, WorkerSetup, WorkerSignals
+from reactive_kafka.delivery.workers.interface import (
+    ChannelWorkers,
+    HandlerTotals,
+    WorkerSetup,
+    WorkerSignals,
+)
 from reactive_kafka.failure.headers import delay_of
 from reactive_kafka.formats import Schemas
 from reactive_kafka.observe.events import Observer
@@ -36,7 +41,7 @@ from reactive_kafka.tasks import Tasks
 
 Decode = Callable[[bytes | None], Any]
 DecodeRecord = Callable[[RawRecord], Any]
-MakeWorkers = Callable[[WorkerSignals, WorkerSetup], Workers]
+MakeWorkers = Callable[[WorkerSignals, WorkerSetup], ChannelWorkers]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +122,7 @@ class ChannelTotals:
     pauses: Pauses = field(default_factory=Pauses)
     handlers: HandlerTotals = field(default_factory=HandlerTotals)
     # Its ``rate_limit``
-    limit: Bucket | None = None
+    limit: TokenBucket | None = None
     times: RecordTimes = field(default_factory=RecordTimes)
 
     def totals_of(self, partition: TopicPartition) -> PartitionTotals:

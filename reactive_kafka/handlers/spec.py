@@ -14,7 +14,7 @@ from reactive_kafka.channel.functions import MetadataReader, key_of
 from reactive_kafka.checkpoint.states import codec_for
 from reactive_kafka.commit import strategy as commits
 from reactive_kafka.config.schema import IncomingSettings, OutgoingSettings
-from reactive_kafka.delivery.lane import KeyOf
+from reactive_kafka.delivery.lanes.lane import KeyOf
 from reactive_kafka.delivery.skipping import Filter, filter_of
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.failure import strategies as failures

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from reactive_kafka.commit.plans import holding, still_to_come
-from reactive_kafka.delivery.lane import Lane
+from reactive_kafka.delivery.lanes.lane import Lane
 from reactive_kafka.failure.headers import due_in_s
 from reactive_kafka.partitions.budget import MAX_WINDOW_RECORDS
 from reactive_kafka.partitions.parts import ClientParts

@@ -10,7 +10,7 @@ from reactive_kafka.broker.client import Chunk, Consumer, Poll
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.commit.uncommitted import UncommittedBound
 from reactive_kafka.delivery.ages import Ages
-from reactive_kafka.delivery.lane import Lane
+from reactive_kafka.delivery.lanes.lane import Lane
 from reactive_kafka.partitions import budget
 from reactive_kafka.partitions.budget import NOTHING, Asked, Pace, Room, Shares, Valves
 from reactive_kafka.partitions.delayed import DelayedRecords, is_long
@@ -117,7 +117,7 @@ class Fetcher:
         """
         if not (self._workers.idle or self._workers.works_elsewhere):
             return False
-        ready = [lane for lane in self._lanes.whole_lanes() if lane.waiting]
+        ready = [lane for lane in self._lanes.takeable_lanes() if lane.waiting]
         if {one.lane for one in left_out if one.id not in stopped}.isdisjoint(ready):
             return False
         # Jobs take long, and small ones cost as much: not while one is running.

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.delivery.lane import Lane
-from reactive_kafka.delivery.lanes import Lanes
+from reactive_kafka.delivery.lanes.lane import Lane
+from reactive_kafka.delivery.lanes.queue import LaneQueue
 from reactive_kafka.partitions.partition import Partition, PartitionState
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import Committed, TopicPartition
@@ -23,7 +23,7 @@ class OwnedPartitions:
         self,
         owner: str,
         table: PartitionTable,
-        lanes: Lanes,
+        lanes: LaneQueue,
         acknowledger: Acknowledger,
         abandon: Callable[[Lane], None],
     ) -> None:

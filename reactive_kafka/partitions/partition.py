@@ -14,7 +14,7 @@ from reactive_kafka.commit.metadata.pending import (
     may_be_due,
 )
 from reactive_kafka.commit.tracker import OffsetTracker, UnknownCommits
-from reactive_kafka.delivery.lane import Lane
+from reactive_kafka.delivery.lanes.lane import Lane
 from reactive_kafka.partitions.start import Where
 from reactive_kafka.partitions.unreadable import Unreadable
 from reactive_kafka.records import Committed, TopicPartition

@@ -13,17 +13,20 @@ from math import inf
 from anyio import CapacityLimiter
 
 from reactive_kafka.channel.spec import MakeWorkers
-from reactive_kafka.delivery.attempts import BatchDispatcher
-from reactive_kafka.delivery.calls import Invocation
-from reactive_kafka.delivery.records import Dispatcher
-from reactive_kafka.delivery.several import (
-    Branch,
-    BroadcastDispatcher,
-    ChoosingDispatcher,
-    FilteringBatches,
+from reactive_kafka.delivery.assembly import (
+    batch_workers,
+    broadcast_workers,
+    first_match_workers,
+    record_workers,
 )
+from reactive_kafka.delivery.invocation import Invocation
+from reactive_kafka.delivery.runners.choosing import Branch
 from reactive_kafka.delivery.skipping import Skipping
-from reactive_kafka.delivery.workers import Workers, WorkerSetup, WorkerSignals
+from reactive_kafka.delivery.workers.interface import (
+    ChannelWorkers,
+    WorkerSetup,
+    WorkerSignals,
+)
 from reactive_kafka.handlers.calls import as_async
 from reactive_kafka.handlers.dependencies.filling import Dependencies
 from reactive_kafka.handlers.matches import BranchSpec
@@ -77,22 +80,22 @@ def handler_workers(
     ]
     is_batch = branches[0].handler.shape is Shape.BATCH
     is_chosen = bool(spec.branches) or skipping.is_needed
-    kind = BroadcastDispatcher if spec.is_shared else ChoosingDispatcher
+    choosing_workers = broadcast_workers if spec.is_shared else first_match_workers
 
-    def make(signals: WorkerSignals, setup: WorkerSetup) -> Workers:
+    def make(signals: WorkerSignals, setup: WorkerSetup) -> ChannelWorkers:
         # A worker's task would otherwise inherit the context of whoever wakes it, which may be a
         # handler that resumes a channel, or acks what another one waits for.
         own = replace(setup, context=context)
         made = [invocation(setup) for invocation in invocations]
-        if not is_chosen:
-            return (BatchDispatcher if is_batch else Dispatcher)(own, made[0], signals)
         if is_batch:
-            return FilteringBatches(own, made[0], signals, skipping)
+            return batch_workers(own, signals, made[0], skipping if is_chosen else None)
+        if not is_chosen:
+            return record_workers(own, signals, made[0])
         several = [
             Branch(invocation, one.retry, one.when, one.kinds, one.read)
             for invocation, one in zip(made, branches, strict=True)
         ]
-        return kind(own, several, signals, skipping)
+        return choosing_workers(own, signals, several, skipping)
 
     return make
 

@@ -14,7 +14,6 @@ from reactive_kafka.broker.client import Connector
 from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.channel.channel import Channel
 from reactive_kafka.channel.spec import RunServices
-from reactive_kafka.delivery.states import after
 from reactive_kafka.errors import ChannelClosedError, describe
 from reactive_kafka.handlers.calls import Hook, checked_hook, run_start_hooks
 from reactive_kafka.handlers.dependencies.filling import Dependencies
@@ -37,6 +36,7 @@ from reactive_kafka.runtime.spec import RunSpec
 from reactive_kafka.runtime.states import TRANSITIONS, RunState
 from reactive_kafka.runtime.told import not_started, oddities
 from reactive_kafka.runtime.until_end import EndOfRun
+from reactive_kafka.state_table import next_state
 from reactive_kafka.tasks import Tasks, outcome_of, told_of
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ class Run:
         return 0
 
     def _change(self, event: str) -> None:
-        self._state = after(TRANSITIONS, self._state, event, "run")
+        self._state = next_state(TRANSITIONS, self._state, event, "run")
 
     async def _supervise(self, started: asyncio.Future[None]) -> None:
         """Owns everything that runs: opened and closed in this one task."""

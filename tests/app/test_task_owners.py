@@ -44,7 +44,7 @@ OWNED = {
     "channel.session.start": ("poison watch of orders",),
     "channel.lifecycle.fail": ("end of orders",),
     "channel.clients.start": ("channel orders", "committer of orders", "delayed retries of orders"),
-    "delivery.pool._start_worker": ("worker 1 of orders",),
+    "delivery.workers.pool._start_worker": ("worker 1 of orders",),
     "verdicts.nack._in_a_task": ("failure of orders-0 offset 0",),
     "verdicts.acknowledge._nack_when_told": ("outcome of orders-0 offset 0",),
     "channel.connection._poll_and_check": ("broker check of orders",),
@@ -72,7 +72,7 @@ PASSED_ON = {"outgoing.letters._in_background", "tasks.start"}
 """They start what others give them."""
 
 AWAITED = {
-    "delivery.calls.in_task": "waited for there",
+    "delivery.workers.isolation.in_task": "waited for there",
     "broker.aiokafka.clients.stop": "whoever disconnects waits for it",
     "broker.aiokafka.membership.assign": "its listener keeps what it raises for the next poll",
     "broker.aiokafka.asking.anybody_answers": "waited for there",

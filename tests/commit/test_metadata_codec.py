@@ -21,7 +21,7 @@ from reactive_kafka.commit.metadata.codec import (
 )
 from reactive_kafka.commit.plans import PlannedRange, Plans
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.delivery.lane import Lane
+from reactive_kafka.delivery.lanes.lane import Lane
 from reactive_kafka.errors import BadDataError
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.runs import Bisection, run_of

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.delivery.lanes import Lanes
-from reactive_kafka.delivery.workers import Workers
+from reactive_kafka.delivery.lanes.queue import LaneQueue
+from reactive_kafka.delivery.workers.interface import NoWorkers
 from reactive_kafka.partitions.delayed import DelayedRecords
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.testing import FakeClock
 
 
 def test_a_record_is_due_by_when_it_is_looked_at_and_not_by_when_its_poll_ended() -> None:
-    clock, lanes = FakeClock(monotonic=100.0), Lanes(shared=False)
-    parts: Any = SimpleNamespace(clock=clock, lanes=lanes, workers=Workers())
+    clock, lanes = FakeClock(monotonic=100.0), LaneQueue(shared=False)
+    parts: Any = SimpleNamespace(clock=clock, lanes=lanes, workers=NoWorkers())
     record: Any = SimpleNamespace(offset=0, timestamp=round(clock.wall() * 1000))
     lane = lanes.new(OffsetTracker(TopicPartition("orders_400", 0), 0))
     first, polled_at = lane.tracker.deliver([0], 1), clock.monotonic()

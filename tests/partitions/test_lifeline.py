@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from reactive_kafka.broker.client import Consumer
-from reactive_kafka.delivery.states import LaneState
+from reactive_kafka.delivery.lanes.lane_states import LaneState
 from reactive_kafka.partitions.lifeline import Lifeline
 from reactive_kafka.testing import VirtualTimeLoop
 from tests.app.helpers import in_virtual_time, now

@@ -71,16 +71,24 @@ class Verdict(NamedTuple):
 
 
 ENDS = "outgoing/positions.py"
-SEVERAL, SKIPS = "delivery/several.py", "verdicts/skips.py"
+CHOOSING, SKIPS = "delivery/runners/choosing.py", "verdicts/skips.py"
 OFFSETS, WINDOW, ENGINE, COMMITTER = (
     "commit/tracker.py",
     "commit/window.py",
     "partitions/engine.py",
     "partitions/committer.py",
 )
-STRATEGY, POISON, LANES = "commit/strategy.py", "commit/poison.py", "delivery/lanes.py"
-LANE, KEYED, LIMIT = "delivery/lane.py", "delivery/keyed.py", "delivery/limit.py"
-DISPATCH, SHARED, NACKS = "delivery/records.py", "delivery/shared.py", "verdicts/nack.py"
+STRATEGY, POISON, LANES = "commit/strategy.py", "commit/poison.py", "delivery/lanes/queue.py"
+LANE, KEYED, LIMIT = (
+    "delivery/lanes/lane.py",
+    "delivery/lanes/keyed.py",
+    "delivery/lanes/limits.py",
+)
+PAUSES, RECORDS, NACKS = (
+    "delivery/lanes/pauses.py",
+    "delivery/runners/records.py",
+    "verdicts/nack.py",
+)
 PARTITION, TABLE, OWNED = "partitions/partition.py", "partitions/table.py", "partitions/owned.py"
 ASSIGNMENT, LOCATE, FETCHER = (
     "partitions/assignment.py",
@@ -109,7 +117,11 @@ BESIDE, TEXTS, DONE = (
 )
 STARTING = "partitions/starting.py"
 BUDGET, HEALTH, POSITIONS = "partitions/budget.py", "observe/health.py", "partitions/start.py"
-PLACES, STRATEGIES, HEADERS = "delivery/places.py", "failure/strategies.py", "failure/headers.py"
+PLACES, STRATEGIES, HEADERS = (
+    "delivery/workers/places.py",
+    "failure/strategies.py",
+    "failure/headers.py",
+)
 MEMBER, CONNECTION = "channel/clients.py", "channel/connection.py"
 MIDDLEWARE = "handlers/middleware.py"
 
@@ -123,7 +135,7 @@ MUTANTS = (
     ),
     Mutant(
         "an idle worker leaves its timer behind",
-        "delivery/places.py",
+        "delivery/workers/places.py",
         "                timer.cancel()",
         "                pass",
     ),
@@ -189,8 +201,8 @@ MUTANTS = (
     Mutant(
         "one handler more than the cap",
         LANES,
-        "if lane.workers < self._most:",
-        "if lane.workers <= self._most:",
+        "if lane.workers < self._most_per_lane:",
+        "if lane.workers <= self._most_per_lane:",
     ),
     Mutant(
         "a commit is due at twice the number",
@@ -283,8 +295,8 @@ MUTANTS = (
     Mutant(
         "what has started counts for nothing",
         LIMIT,
-        "* self._per_second) + records",
-        "* self._per_second)",
+        "self._missing = missing + records",
+        "self._missing = missing",
     ),
     Mutant(
         "a batch does not wait for those before it",
@@ -435,8 +447,8 @@ MUTANTS = (
     Mutant(
         "a lane has two workers",
         LANES,
-        "lane.queued or (lane.workers and not self.shared) or",
-        "lane.queued or",
+        "        if lane.workers and not self.shared:\n            return\n",
+        "",
     ),
     Mutant(
         "a suspended lane gives out records",
@@ -457,7 +469,7 @@ MUTANTS = (
     Mutant(
         "what has gone is still handed out",
         LANE,
-        "        self.records = NO_RECORDS\n        self.cursor = 0\n        self.reading = None\n        self._behind.clear()\n",
+        "        self._drop_current()\n        self._behind.clear()\n",
         "        self.state = OPEN\n",
     ),
     Mutant(
@@ -470,8 +482,8 @@ MUTANTS = (
     Mutant(
         "a record put back goes to the end",
         KEYED,
-        "        queue.appendleft((index, record))",
-        "        queue.append((index, record))",
+        "self._queue_of(key).appendleft((index, record))",
+        "self._queue_of(key).append((index, record))",
     ),
     Mutant("each record is its own key", KEYED, "key = key_of(record)\n", "key = record.offset\n"),
     Mutant(
@@ -496,20 +508,20 @@ MUTANTS = (
     ),
     Mutant(
         "who was alone goes on to the next piece",
-        DISPATCH,
-        "(keyed is None or keyed.sole is worker) and lane.adv",
-        "lane.adv",
+        RECORDS,
+        "if isinstance(lane, KeyedLane) and lane.sole is not worker:",
+        "if False:",
     ),
     Mutant(
         "a released worker keeps its key",
-        "delivery/pool.py",
+        "delivery/workers/pool.py",
         "                lane.free(key)\n",
         "                pass\n",
     ),
     Mutant(
         "a released lane is not queued again",
         LANES,
-        "        lane.leave()\n        self._enqueue(lane)\n",
+        "        lane.leave()\n        self.offer(lane)\n",
         "        lane.leave()\n",
     ),
     Mutant(
@@ -518,28 +530,27 @@ MUTANTS = (
     # handlers
     Mutant(
         "a record counts as handled before its handler ends",
-        SHARED,
-        "                tracker.started[index - tracker.base] = now\n                worker.index",
-        "                tracker.started[index - tracker.base] = now\n                tracker.settle(index)\n"
-        "                worker.index",
+        RECORDS,
+        "                    tracker.started[index - tracker.base] = now\n",
+        "                    tracker.started[index - tracker.base] = now\n                    tracker.settle(index)\n",
     ),
     Mutant(
         "a run counts the running record",
-        DISPATCH,
+        RECORDS,
         "tracker.run_at = index\n",
         "tracker.run_at = index + 1\n",
     ),
     Mutant(
         "a failure is taken for success",
-        "delivery/attempts.py",
-        "                worker.blocked_on += [self._channel.nack(message, error) for message in told]\n",
-        "                for message in told:\n                    message.tracker.settle(message.index)\n",
+        "delivery/retry.py",
+        "        worker.blocked_on += [self._signals.nack(message, error) for message in nacked]\n",
+        "        for message in nacked:\n            message.tracker.settle(message.index)\n",
     ),
     Mutant(
         "the key goes on while its record is tried again",
-        SHARED,
-        "            if failed is not None:\n                await self._failed(worker, message_of(given, record, tracker, index), failed)\n",
-        "            if failed is not None:\n                asyncio.ensure_future(self._failed(worker, message_of(given, record, tracker, index), failed))\n",
+        RECORDS,
+        "await self._failed(worker, message, failed, is_alone=is_alone)",
+        "task.get_loop().create_task(self._failed(worker, message, failed, is_alone=is_alone))",
     ),
     Mutant(
         "one attempt less",
@@ -707,13 +718,13 @@ MUTANTS = (
     ),
     Mutant(
         "the dead letter of another record is written",
-        "delivery/workers.py",
-        "record = self.piece[index - self.first]",
-        "record = self.piece[-1]",
+        "delivery/workers/worker.py",
+        "if self.index != index or self.record is None:",
+        "if self.record is None:",
     ),
     Mutant(
         "a worker that was replaced is taken for the one at the record",
-        "delivery/pool.py",
+        "delivery/workers/pool.py",
         "        lanes = worker.lanes\n        worker.lanes = ()\n",
         "        lanes = worker.lanes\n",
     ),
@@ -725,13 +736,13 @@ MUTANTS = (
     ),
     Mutant(
         "an attempt that a pause has held up is kept",
-        "delivery/pool.py",
+        "delivery/workers/waits.py",
         "            self._paused.pop(worker, None)\n",
         "            pass\n",
     ),
     Mutant(
         "a nack that nobody awaits holds no lane",
-        "delivery/pool.py",
+        "delivery/workers/pool.py",
         "worker.blocked_on.append(verdict)\n                worker.cut",
         "worker.cut",
     ),
@@ -1171,7 +1182,7 @@ MUTANTS = (
     ),
     Mutant(
         "what comes into a paused lane is current",
-        "delivery/lane.py",
+        LANE,
         "if self.state is OPEN and self.cursor >= len(self.records) and not self._behind:",
         "if self.cursor >= len(self.records) and not self._behind:",
         "pause",
@@ -1210,9 +1221,9 @@ MUTANTS = (
     ),
     Mutant(
         "a pause is ignored",
-        LANES,
-        "return bool(self._channel) or any(partition in paused for paused in self._partitions.values())",
-        "return False",
+        PAUSES,
+        "        return bool(self._channel) or any(\n            partition in paused for paused in self._partitions.values()\n        )\n",
+        "        return False\n",
         "pause",
     ),
     Mutant(
@@ -1420,9 +1431,9 @@ MUTANTS = (
     ),
     Mutant(
         "what is filtered is handled, too",
-        SEVERAL,
-        "                self._channel.skip(message, why)\n                return\n            for branch",
-        "                self._channel.skip(message, why)\n            for branch",
+        CHOOSING,
+        "            if self._choice.skips(message):\n                return\n            for branch",
+        "            self._choice.skips(message)\n            for branch",
         "filter",
     ),
     Mutant(
@@ -1455,28 +1466,28 @@ MUTANTS = (
     ),
     Mutant(
         "predicates are not asked",
-        SEVERAL,
+        CHOOSING,
         "        return self.when is None or bool(self.when(message))",
         "        return True",
         "several",
     ),
     Mutant(
         "a broadcast ends with the first handler",
-        SEVERAL,
-        "            progress.at += 1\n            message.attempt = 1\n",
-        "            progress.at += 9\n            message.attempt = 1\n",
+        CHOOSING,
+        "            progress.position += 1\n            message.attempt = 1\n",
+        "            progress.position += 9\n            message.attempt = 1\n",
         "broadcast",
     ),
     Mutant(
         "a broadcast begins anew with each attempt",
-        SEVERAL,
+        CHOOSING,
         "        progress = self._progress.get(place)\n",
         "        progress = None\n",
         "broadcast",
     ),
     Mutant(
         "a broadcast that has failed is acked",
-        SEVERAL,
+        CHOOSING,
         "            raise progress.error\n",
         "            pass\n",
         "broadcast",
@@ -1641,27 +1652,27 @@ MUTANTS = (
     ),
     Mutant(
         "lanes that were looked at are kept",
-        "delivery/pool.py",
+        "delivery/workers/pool.py",
         "        worker.left.clear()\n",
         "        pass\n",
         "rounds",
     ),
     Mutant(
         "a reason for a pause is never withdrawn",
-        LANES,
-        "            self._channel.pop(reason, None)\n        elif",
-        "            pass\n        elif",
+        PAUSES,
+        "            self._channel.pop(reason, None)\n",
+        "            pass\n",
         "rounds",
     ),
     Mutant(
         "an attempt is told by the number of the next one",
-        "delivery/workers.py",
+        "delivery/workers/interface.py",
         "HandlerRetried(**about, attempt=attempt, wait_s=wait_s)",
         "HandlerRetried(**about, attempt=attempt + 1, wait_s=wait_s)",
     ),
     Mutant(
         "a channel that waits once is never ready again",
-        "delivery/attempts.py",
+        "delivery/retry.py",
         "            del self._troubles[worker]\n",
         "            pass\n",
         "rounds",

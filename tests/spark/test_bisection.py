@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from reactive_kafka.commit.plans import PlannedRange, check_plan
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.delivery.lane import Lane
+from reactive_kafka.delivery.lanes.lane import Lane
 from reactive_kafka.errors import BadDataError, JobTimeoutError, OffloadError
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.runs import Bisection, RecordRun, jobs_for, run_of

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from reactive_kafka.commit.plans import PlannedRange
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.delivery.lane import Lane
+from reactive_kafka.delivery.lanes.lane import Lane
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.cuts import (
     BatchLimits,

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Sequence
 
 from reactive_kafka.commit.plans import PlannedRange
-from reactive_kafka.delivery.lane import Lane
+from reactive_kafka.delivery.lanes.lane import Lane
 from reactive_kafka.spark.batches.runs import RecordRun
 from reactive_kafka.spark.channel.runner import Made
 from reactive_kafka.spark.channel.settle import JobContext

@@ -11,8 +11,12 @@ from itertools import count
 from math import inf
 from typing import Any
 
-from reactive_kafka.delivery.lane import Lane
-from reactive_kafka.delivery.workers import Workers, WorkerSetup, WorkerSignals
+from reactive_kafka.delivery.lanes.lane import Lane
+from reactive_kafka.delivery.workers.interface import (
+    ChannelWorkers,
+    WorkerSetup,
+    WorkerSignals,
+)
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.columns import record_batch
@@ -32,7 +36,7 @@ NOT_OURS_S = 0.5
 READY_EVERY_S = 0.2
 
 
-class SparkDispatcher(Workers):
+class SparkDispatcher(ChannelWorkers):
     """Runs Spark jobs on the records in the lanes, at most ``max_concurrent_jobs`` at once.
 
     The pieces in the lanes are Arrow record batches, made as records arrive, or Python ranges of
@@ -51,7 +55,6 @@ class SparkDispatcher(Workers):
         observer: Observer,
         fetch: Fetch,
     ) -> None:
-        super().__init__()
         self._setup = setup
         self._clock = setup.clock
         self._context = JobContext(setup.settings, runner, signals, fetch, observer)
@@ -190,7 +193,7 @@ class SparkDispatcher(Workers):
                 self._context.signals.progress(lane)
 
         records = sum(run.records for run in runs)
-        untold = [self._setup.lanes.whole_taken()] if outcomes is None else []
+        untold = [self._setup.lanes.batch_taken()] if outcomes is None else []
 
         def starts() -> None:
             # Counts for ``rate_limit``, the first time. Not when it was taken: it may have waited

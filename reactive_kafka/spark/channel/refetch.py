@@ -13,7 +13,7 @@ from typing import Any
 from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.client import Connector, Consumer, start_without_group
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.delivery.lane import Slice
+from reactive_kafka.delivery.lanes.lane import LaneSlice
 from reactive_kafka.errors import CorruptRecordError, OffsetOutOfRangeError, TransientBrokerError
 from reactive_kafka.observe.events import Observer, UnreadableSkipped
 from reactive_kafka.records import RawRecord, TopicPartition
@@ -60,7 +60,7 @@ async def raw_records(
                 yield [(at[record.offset], record) for record in records if record.offset in at]
 
 
-def _of_columns(part: Slice, wanted: set[int] | None) -> Iterator[list[tuple[int, RawRecord]]]:
+def _of_columns(part: LaneSlice, wanted: set[int] | None) -> Iterator[list[tuple[int, RawRecord]]]:
     """Whole pieces if all are wanted, else row by row."""
     kept: Any = part.records
     if wanted is None:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.delivery.workers import WorkerSignals
+from reactive_kafka.delivery.workers.interface import WorkerSignals
 from reactive_kafka.errors import DataLossError, OffloadError, TransientBrokerError
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.records import RawRecord
