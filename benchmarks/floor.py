@@ -1,7 +1,7 @@
 """What Python itself costs: ``python -m benchmarks.floor`` times single operations on each Python
 that it finds.
 
-With how often our loop does each of them for a record (``Dispatcher._run`` in order, and the reader
+With how often our loop does each of them for a record (``RecordRunner.run`` in order, and the reader
 before it) they add up to a floor, and the loop itself is timed beside it. A second table has what
 decoding JSON takes. ``--json`` prints the figures of the one Python that runs it.
 """

@@ -17,11 +17,12 @@ from typing import Any, Literal, cast
 
 from reactive_kafka.clock import SYSTEM_CLOCK
 from reactive_kafka.config.settings import IncomingSettings
-from reactive_kafka.delivery.calls import Invocation
-from reactive_kafka.delivery.lane import Lane
-from reactive_kafka.delivery.lanes import Lanes
-from reactive_kafka.delivery.records import Dispatcher
-from reactive_kafka.delivery.workers import Worker, WorkerSetup
+from reactive_kafka.delivery.assembly import record_workers
+from reactive_kafka.delivery.invocation import Invocation
+from reactive_kafka.delivery.lanes.lane import Lane
+from reactive_kafka.delivery.lanes.queue import LaneQueue
+from reactive_kafka.delivery.workers.interface import WorkerSetup
+from reactive_kafka.delivery.workers.worker import Worker
 from reactive_kafka.formats import record_decoder_for
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tracking.tracker import OffsetTracker
@@ -116,19 +117,21 @@ async def dispatch(*, wants_message: bool) -> None:
     )
     # Asked only about failures.
     host: Any = None
-    lanes = Lanes(shared=False)
+    lanes = LaneQueue(shared=False)
     setup = WorkerSetup(
         settings, lanes, SYSTEM_CLOCK, lambda task, name, context=None: None, NoHook("orders")
     )
-    dispatcher = Dispatcher(setup, invocation, host)
-    worker = Worker(dispatcher, copy_context())
+    pool = record_workers(setup, host, invocation)
+    worker = Worker(pool, copy_context())
     worker.follow("take")
+    worker.stretch_end = math.inf
     tracker = OffsetTracker(PARTITION, 0)
     lane = Lane(tracker)
     records = [Raw(offset) for offset in range(CHUNK)]
     for start in range(0, RECORDS, CHUNK):
         lane.add(records, tracker.deliver(range(start, start + CHUNK), start + CHUNK), 0.0)
-        await dispatcher._run(worker, lane, math.inf)
+        worker.lanes = (lane,)
+        await pool._runner.run(worker)
     assert tracker.committable == RECORDS
 
 
@@ -146,13 +149,14 @@ async def dispatch_by_key(keys: int) -> None:
     )
     # Asked only about failures.
     host: Any = None
-    lanes = Lanes(shared=False, key_of=attrgetter("key"), keys_are_total=True)
+    lanes = LaneQueue(shared=False, key_of=attrgetter("key"), keys_are_total=True)
     setup = WorkerSetup(
         settings, lanes, SYSTEM_CLOCK, lambda task, name, context=None: None, NoHook("orders")
     )
-    dispatcher = Dispatcher(setup, invocation, host)
-    worker = Worker(dispatcher, copy_context())
+    pool = record_workers(setup, host, invocation)
+    worker = Worker(pool, copy_context())
     worker.follow("take")
+    worker.stretch_end = math.inf
     tracker = OffsetTracker(PARTITION, 0)
     lane = lanes.new(tracker)
     records = with_keys(keys)
@@ -160,7 +164,8 @@ async def dispatch_by_key(keys: int) -> None:
         first = tracker.deliver(range(start, start + CHUNK), start + CHUNK)
         lanes.add(lane, records[start : start + CHUNK], first, 0.0)
         while (part := lanes.take()) is not None:
-            await dispatcher._run(worker, part, math.inf)
+            worker.lanes = (part,)
+            await pool._runner.run(worker)
             lanes.release(part)
     assert tracker.committable == RECORDS
 
@@ -193,23 +198,23 @@ async def wait_at_once(in_flight: int, ordering: Literal["key", "unordered"]) ->
         concurrency=in_flight,
     )
     keys: Any = {"key_of": attrgetter("key"), "keys_are_total": True} if ordering == "key" else {}
-    lanes = Lanes(shared=ordering == "unordered", **keys)
+    lanes = LaneQueue(shared=ordering == "unordered", **keys)
     running = Running()
     invocation = Invocation(
         call=sleep, decode=None, decode_record=EVENTS, wants_message=True, ack="post"
     )
     setup = WorkerSetup(settings, lanes, SYSTEM_CLOCK, running.spawn, NoHook("orders"))
-    dispatcher = Dispatcher(setup, invocation, cast(Any, running))
+    pool = record_workers(setup, cast(Any, running), invocation)
     tracker = OffsetTracker(PARTITION, 0)
     lane = lanes.new(tracker)
     records = with_keys(RECORDS)
     for start in range(0, WAITING, CHUNK):
         first = tracker.deliver(range(start, start + CHUNK), start + CHUNK)
         lanes.add(lane, records[start : start + CHUNK], first, time.monotonic())
-        dispatcher.work_is_there()
+        pool.work_is_there()
         while tracker.unsettled > (0 if start + CHUNK == WAITING else 2 * in_flight - CHUNK):  # noqa: ASYNC110
             await asyncio.sleep(0.001)
-    dispatcher.close()
+    pool.close()
     await asyncio.gather(*running.tasks)
 
 

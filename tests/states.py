@@ -20,7 +20,8 @@ from types import ModuleType
 from typing import Any
 
 from reactive_kafka.channel import status as channel
-from reactive_kafka.delivery import states as delivery
+from reactive_kafka.delivery.lanes import lane_states
+from reactive_kafka.delivery.workers import worker_states
 from reactive_kafka.nacks import handling as nacks
 from reactive_kafka.observe import facts
 from reactive_kafka.partitions import partition
@@ -180,8 +181,8 @@ def machines() -> dict[str, Machine]:
         "run": machine(runtime, "TRANSITIONS", "RunState"),
         "channel": machine(channel, "TRANSITIONS", "ChannelState", facts),
         "partition": machine(partition, "TRANSITIONS", "PartitionState"),
-        "lane": machine(delivery, "LANE_TRANSITIONS", "LaneState"),
-        "worker": machine(delivery, "WORKER_TRANSITIONS", "WorkerState"),
+        "lane": machine(lane_states, "LANE_TRANSITIONS", "LaneState"),
+        "worker": machine(worker_states, "WORKER_TRANSITIONS", "WorkerState"),
         "nack": machine(nacks, "NACK_TRANSITIONS", "NackState"),
         "job": machine(spark, "JOB_TRANSITIONS", "JobState"),
     }

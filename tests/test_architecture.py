@@ -19,7 +19,7 @@ PACKAGE = "reactive_kafka"
 ROOT = Path(__file__).parent.parent / PACKAGE
 
 FLOORS: tuple[tuple[str, ...], ...] = (
-    ("errors", "records", "clock", "backoff", "subscription", "wire", "tasks"),
+    ("errors", "records", "clock", "backoff", "subscription", "wire", "state_table", "tasks"),
     ("formats",),
     ("config",),
     ("broker", "observe"),

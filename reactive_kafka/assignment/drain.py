@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from math import inf
 
 from reactive_kafka.assignment.history import During
-from reactive_kafka.delivery.workers import Workers
+from reactive_kafka.delivery.workers.interface import ChannelWorkers
 from reactive_kafka.observe.events import StopWaits
 from reactive_kafka.partitions.client_context import ClientContext
 from reactive_kafka.partitions.client_partitions import ClientPartitions
@@ -30,7 +30,7 @@ class HandlerDrain:
         self,
         context: ClientContext,
         owned: ClientPartitions,
-        workers: Workers,
+        workers: ChannelWorkers,
         acknowledger: Acknowledger,
     ) -> None:
         self._context = context

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from math import inf
 
 from reactive_kafka.broker.client import Consumer
-from reactive_kafka.delivery.lanes import Lanes
-from reactive_kafka.delivery.workers import Workers
+from reactive_kafka.delivery.lanes.queue import LaneQueue
+from reactive_kafka.delivery.workers.interface import ChannelWorkers
 from reactive_kafka.observe.events import SessionOver, SessionUp
 from reactive_kafka.partitions.client_context import ClientContext
 from reactive_kafka.partitions.client_partitions import ClientPartitions
@@ -37,8 +37,8 @@ class Lifeline:
         self,
         context: ClientContext,
         owned: ClientPartitions,
-        lanes: Lanes,
-        workers: Workers,
+        lanes: LaneQueue,
+        workers: ChannelWorkers,
         resumed: Callable[[], None],
         fail: Callable[[BaseException], object],
     ) -> None:

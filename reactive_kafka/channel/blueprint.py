@@ -12,16 +12,16 @@ from reactive_kafka.channel.positions import PositionKeeping, PositionsInGroup
 from reactive_kafka.channel.run_services import RunServices
 from reactive_kafka.commit.strategy import CommitStrategy
 from reactive_kafka.config.settings import IncomingSettings
-from reactive_kafka.delivery.lane import KeyOf
+from reactive_kafka.delivery.lanes.lane import KeyOf
 from reactive_kafka.delivery.skipping import Skipping
-from reactive_kafka.delivery.workers import Workers, WorkerSetup, WorkerSignals
+from reactive_kafka.delivery.workers.interface import ChannelWorkers, WorkerSetup, WorkerSignals
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.formats import ChannelSchemas
 from reactive_kafka.records import RawRecord
 
 Decode = Callable[[bytes | None], Any]
 DecodeRecord = Callable[[RawRecord], Any]
-MakeWorkers = Callable[[WorkerSignals, WorkerSetup], Workers]
+MakeWorkers = Callable[[WorkerSignals, WorkerSetup], ChannelWorkers]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from reactive_kafka.channel.clients import ChannelClients, ChannelConsumer
 from reactive_kafka.channel.iteration import messages
 from reactive_kafka.channel.lifecycle import ChannelLifecycle
 from reactive_kafka.channel.named_functions import MetadataReader
-from reactive_kafka.delivery.lanes import Pauses
+from reactive_kafka.delivery.lanes.pauses import Pauses
 from reactive_kafka.errors import BrokerError, NotOwnerError, TransientBrokerError
 from reactive_kafka.observe.facts import ChannelFacts
 from reactive_kafka.partitions.partition import lag_begins

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
-from typing import Any
 
 from reactive_kafka.channel.blueprint import ByIteration, ByWorkers, ChannelBlueprint
 from reactive_kafka.channel.client_parts import ClientParts
@@ -17,10 +16,15 @@ from reactive_kafka.channel.run_services import RunServices
 from reactive_kafka.channel.session_signals import ChannelSignals
 from reactive_kafka.channel.status import ChannelStatus
 from reactive_kafka.channel.totals import ChannelTotals
-from reactive_kafka.delivery.lanes import CappedLanes, Lanes
-from reactive_kafka.delivery.limit import LimitedCappedLanes, LimitedLanes
-from reactive_kafka.delivery.poison import PoisonGuard
-from reactive_kafka.delivery.workers import Workers, WorkerSetup, WorkerSignals
+from reactive_kafka.delivery.lanes.limits import StartLimit
+from reactive_kafka.delivery.lanes.queue import LaneQueue
+from reactive_kafka.delivery.poison_guard import PoisonGuard
+from reactive_kafka.delivery.workers.interface import (
+    ChannelWorkers,
+    NoWorkers,
+    WorkerSetup,
+    WorkerSignals,
+)
 from reactive_kafka.failure.strategies import ChannelStrategies
 from reactive_kafka.nacks.handling import FailureHandling
 from reactive_kafka.nacks.letter_writer import LetterWriter
@@ -150,38 +154,35 @@ class ChannelSession:
         for role in client_roles(settings, blueprint.strategy, blueprint.hooks):
             clients.append(ChannelConsumer(role, shared, signals))
 
-    def _new_lanes(self, consumption: ByWorkers | ByIteration) -> Lanes:
+    def _new_lanes(self, consumption: ByWorkers | ByIteration) -> LaneQueue:
         settings = self._settings
-        limit = self._totals.limit
         key_of = None
         keeps_plans = False
         if isinstance(consumption, ByWorkers):
             key_of = consumption.key_of
             keeps_plans = consumption.keeps_plans
-        arguments: Any = {
-            "shared": settings.ordering == "unordered",
-            "key_of": key_of,
-            "pauses": self._totals.pauses,
-            # A record's own key and its headers can always be read. A function of users may fail.
-            "keys_are_total": settings.key is None or settings.key.startswith(HEADER),
-        }
-        most = None if keeps_plans else settings.concurrency_per_partition
-        if most is not None:
-            arguments["most"] = most
-        if limit is None:
-            return Lanes(**arguments) if most is None else CappedLanes(**arguments)
-        limited: Any = (limit, self._clock, self._may_start)
-        if most is None:
-            return LimitedLanes(*limited, **arguments)
-        return LimitedCappedLanes(*limited, **arguments)
+        limit = None
+        if self._totals.limit is not None:
+            limit = StartLimit(self._totals.limit, self._clock, self._may_start)
+        return LaneQueue(
+            shared=settings.ordering == "unordered",
+            key_of=key_of,
+            # Keys and headers can always be read; a function of users may fail.
+            keys_are_total=settings.key is None or settings.key.startswith(HEADER),
+            pauses=self._totals.pauses,
+            most_per_lane=None if keeps_plans else settings.concurrency_per_partition,
+            limit=limit,
+        )
 
     def _may_start(self) -> None:
         self.workers.work_is_there()
         self.arrival.set()
 
-    def _new_workers(self, consumption: ByWorkers | ByIteration, services: RunServices) -> Workers:
+    def _new_workers(
+        self, consumption: ByWorkers | ByIteration, services: RunServices
+    ) -> ChannelWorkers:
         if isinstance(consumption, ByIteration):
-            return Workers()
+            return NoWorkers()
         setup = WorkerSetup(
             self._settings,
             self.lanes,

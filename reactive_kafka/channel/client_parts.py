@@ -12,8 +12,8 @@ from reactive_kafka.clock import Clock
 from reactive_kafka.commit.outcomes import CommitOutcomes
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.delivery.ages import RecordTimes
-from reactive_kafka.delivery.lanes import Lanes
-from reactive_kafka.delivery.workers import Workers
+from reactive_kafka.delivery.lanes.queue import LaneQueue
+from reactive_kafka.delivery.workers.interface import ChannelWorkers
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.observe.outages import OutageReports
 from reactive_kafka.records import TopicPartition
@@ -38,8 +38,8 @@ class ClientParts:
     outages: OutageReports
     spawn: Spawn
     acknowledger: Acknowledger
-    lanes: Lanes
-    workers: Workers
+    lanes: LaneQueue
+    workers: ChannelWorkers
     # Set where an application that iterates is to look again.
     arrival: asyncio.Event
     times: RecordTimes

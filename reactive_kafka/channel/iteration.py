@@ -8,7 +8,7 @@ from typing import Any
 from reactive_kafka.channel.blueprint import ByWorkers, RecordReading
 from reactive_kafka.channel.channel_session import ChannelSession
 from reactive_kafka.channel.lifecycle import ChannelLifecycle
-from reactive_kafka.delivery.lane import Lane
+from reactive_kafka.delivery.lanes.lane import Lane
 from reactive_kafka.delivery.skipping import Skipping
 from reactive_kafka.errors import ChannelClosedError, DecodeError, text_of
 from reactive_kafka.formats import SchemaMissing
@@ -114,7 +114,7 @@ def _next(
         raise
     if skipping is not None and _is_skipped(session, message, skipping):
         return None
-    session.workers.returned.add(message)
+    session.workers.handed_out(message)
     return message
 
 

@@ -9,9 +9,9 @@ from typing import Any, cast
 from reactive_kafka.channel.blueprint import MakeWorkers
 from reactive_kafka.channel.run_services import RunServices
 from reactive_kafka.config.settings import IncomingSettings
-from reactive_kafka.delivery.current import Place
-from reactive_kafka.delivery.lanes import Lanes
-from reactive_kafka.delivery.workers import WorkerSetup, WorkerSignals
+from reactive_kafka.delivery.current import RecordPlace
+from reactive_kafka.delivery.lanes.queue import LaneQueue
+from reactive_kafka.delivery.workers.interface import WorkerSetup, WorkerSignals
 from reactive_kafka.errors import EncodeError
 from reactive_kafka.failure.strategies import retry_topic_for
 from reactive_kafka.observe.events import RecordHandedBack
@@ -48,7 +48,7 @@ class MemoryChannel:
         self._clock = clock = services.clock
         self._exit = services.exit
         self._tracker = _Tracker(TopicPartition(settings.name, 0), target.settled)
-        self._lanes = Lanes(shared=False)
+        self._lanes = LaneQueue(shared=False)
         self._lane = self._lanes.new(self._tracker)
         totals = PartitionTotals()
         hook = NoHook(settings.name)
@@ -124,7 +124,7 @@ def _origins(delivery: Delivery) -> list[ValueOrigin]:
     return cast(MemoryRecord, delivery.record).origins
 
 
-def _roots(delivery: Delivery) -> Iterable[Place]:
+def _roots(delivery: Delivery) -> Iterable[RecordPlace]:
     return [origin.place for origin in _origins(delivery)]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from reactive_kafka.config.kinds import did_you_mean
 from reactive_kafka.config.settings import IncomingSettings
-from reactive_kafka.delivery.lane import KeyOf
+from reactive_kafka.delivery.lanes.lane import KeyOf
 from reactive_kafka.errors import ConfigError, DecodeError, describe
 from reactive_kafka.formats import FormatError
 from reactive_kafka.formats.format_names import FLOATS, INTEGERS, unknown_format

@@ -6,10 +6,10 @@ from reactive_kafka.backoff import Backoff
 from reactive_kafka.clock import Clock
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.config.tables import RestartSettings
-from reactive_kafka.delivery.states import after
 from reactive_kafka.errors import HandlerError, text_of
 from reactive_kafka.observe.events import ChannelFailed, ChannelStateChanged, Observer
 from reactive_kafka.observe.facts import ChannelState
+from reactive_kafka.state_table import next_state
 
 STAYS_DOWN = (
     "restart the channel, or set another failure_strategy than 'fail' to continue past failed "
@@ -128,7 +128,7 @@ class ChannelStatus:
     def change(self, event: str) -> None:
         """Take the transition of an event, and report a change of the state."""
         old = self.state
-        self.state = after(TRANSITIONS, self.state, event, "channel")
+        self.state = next_state(TRANSITIONS, self.state, event, "channel")
         if old != self.state:
             self._observer.on(ChannelStateChanged(channel=self._channel, old=old, new=self.state))
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from reactive_kafka.assignment.history import AssignmentHistory
 from reactive_kafka.commit.outcomes import CommitOutcomes
 from reactive_kafka.delivery.ages import RecordTimes
-from reactive_kafka.delivery.lanes import Pauses
-from reactive_kafka.delivery.limit import Bucket
-from reactive_kafka.delivery.workers import HandlerTotals
+from reactive_kafka.delivery.lanes.limits import TokenBucket
+from reactive_kafka.delivery.lanes.pauses import Pauses
+from reactive_kafka.delivery.workers.interface import HandlerTotals
 from reactive_kafka.observe.facts import PartitionTotals
 from reactive_kafka.records import TopicPartition
 
@@ -38,7 +38,7 @@ class ChannelTotals:
     pauses: Pauses = field(default_factory=Pauses)
     handlers: HandlerTotals = field(default_factory=HandlerTotals)
     # None: the channel has no rate_limit.
-    limit: Bucket | None = None
+    limit: TokenBucket | None = None
     times: RecordTimes = field(default_factory=RecordTimes)
 
     def totals_of(self, partition: TopicPartition) -> PartitionTotals:

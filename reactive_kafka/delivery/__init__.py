@@ -1,1 +1,1 @@
-"""From a lane to a handler: which record may run next, and the workers that run it."""
+"""Which record may run next, and the workers that run handlers on records."""

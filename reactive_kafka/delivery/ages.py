@@ -1,5 +1,10 @@
-"""How old records are when handlers get them, and when they are settled: counted as they leave
-their window.
+"""How old records are when handlers get them, and when they are settled.
+
+Nothing is timed record by record. Of each poll only the first and the last timestamp are kept, and
+those of the others are taken to lie evenly between: to ask each record would cost 30 ns. Records
+are counted as they leave their window, in ranges. A range counts at once if its ends are of the
+same bucket. Workers have records leave the window after each stretch and before they rest, and the
+channel does so ten times a second, so a time is late by 0.1 s at most.
 """
 
 from __future__ import annotations
@@ -8,6 +13,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from reactive_kafka.clock import Clock
 from reactive_kafka.observe.facts import AGE_BUCKETS_S, DurationHistogram, age_histogram
@@ -17,100 +23,120 @@ from reactive_kafka.tracking.tracker import NOT_STARTED
 
 @dataclass(slots=True)
 class RecordTimes:
-    """Of one channel, through all of its sessions."""
+    """The ages of one channel's records, through all of its sessions."""
 
-    # From the timestamp to the settlement.
+    # From the timestamp of a record to its settlement.
     ages: DurationHistogram = field(default_factory=age_histogram)
-    # From the timestamp to the handler.
+    # From the timestamp of a record to its handler.
     delays: DurationHistogram = field(default_factory=age_histogram)
 
 
-_Piece = tuple[int, int, int, int]
-"""Records of one poll: the first's arrival number, and the one behind the last; the first's and the
-last's timestamp, in milliseconds since the epoch. Those of the others lie evenly between: to ask
-each record would cost 30 ns."""
+class _Poll(NamedTuple):
+    """Records of one partition that came in one poll."""
+
+    # The arrival number of the first record, and that after the last one.
+    begin: int
+    end: int
+    # The first and the last timestamp, in milliseconds since the epoch.
+    first_ms: int
+    last_ms: int
+
+    @property
+    def step_s(self) -> float:
+        """By how much each next record is younger, in seconds."""
+        if self.end - self.begin < 2:
+            return 0.0
+        return (self.last_ms - self.first_ms) / (self.end - self.begin - 1) / 1000
 
 
 class Ages:
     """The timestamps of the records in one partition's window."""
 
-    __slots__ = ("_clock", "_pieces", "_to")
+    __slots__ = ("_clock", "_polls", "_times")
 
     def __init__(self, times: RecordTimes, clock: Clock) -> None:
-        self._to = times
+        self._times = times
         self._clock = clock
-        self._pieces: deque[_Piece] = deque()
+        self._polls: deque[_Poll] = deque()
 
     def came(self, first: int, records: Sequence[RawRecord]) -> None:
-        """Records were delivered, the first with arrival number *first*."""
-        oldest = records[0].timestamp
-        newest = records[-1].timestamp
-        if oldest is not None and newest is not None:
-            self._pieces.append((first, first + len(records), oldest, newest))
+        """Note records that were delivered, the first with arrival number *first*."""
+        first_ms = records[0].timestamp
+        last_ms = records[-1].timestamp
+        if first_ms is not None and last_ms is not None:
+            self._polls.append(_Poll(first, first + len(records), first_ms, last_ms))
 
     def passed(self, first: int, started: Sequence[float], count: int) -> None:
-        """The first *count* records of the window leave it: all of them are settled.
+        """Count the first *count* records of the window, which leave it: all are settled.
 
-        *first* is the arrival number of the first, and *started* are the moments at which handlers
-        got them.
+        Args:
+            first: The arrival number of the first record in the window.
+            started: When handlers got the records of the window, by the monotonic clock.
         """
-        pieces = self._pieces
         until = first + count
-        wall = self._clock.wall()
-        # Of the monotonic clock.
-        epoch = wall - self._clock.monotonic()
-        while pieces and pieces[0][0] < until:
-            begin, end, oldest, newest = pieces[0]
-            low = begin if begin > first else first
-            high = end if end < until else until
-            if low < high and oldest >= 0:
-                each = 0.0 if end - begin < 2 else (newest - oldest) / (end - begin - 1) / 1000
-                since = oldest / 1000 + (low - begin) * each
-                self._count(low - first, high - first, since, each, started, wall, epoch)
-            if end > until:
+        now = self._clock.wall()
+        # The wall-clock time at which the monotonic clock was 0.
+        monotonic_start = now - self._clock.monotonic()
+        while self._polls and self._polls[0].begin < until:
+            poll = self._polls[0]
+            low = max(poll.begin, first)
+            high = min(poll.end, until)
+            # Records without a timestamp of their own have -1.
+            if low < high and poll.first_ms >= 0:
+                step_s = poll.step_s
+                timestamp = poll.first_ms / 1000 + (low - poll.begin) * step_s
+                moments = _Moments(now, monotonic_start, started)
+                self._count(low - first, high - first, timestamp, step_s, moments)
+            if poll.end > until:
                 return
-            pieces.popleft()
+            self._polls.popleft()
 
     def _count(
-        self,
-        low: int,
-        high: int,
-        since: float,
-        each: float,
-        started: Sequence[float],
-        wall: float,
-        epoch: float,
+        self, low: int, high: int, timestamp: float, step_s: float, moments: _Moments
     ) -> None:
-        """Count the records *low* up to *high* of the window: at once, if the first and the last
-        are of one bucket.
+        """Count the records *low* up to *high* of the window.
 
-        *since* is the timestamp of the first, in seconds, and each next one's is later by *each*.
+        Args:
+            timestamp: That of the first record, in seconds.
+            step_s: By how much each next record's timestamp is later.
         """
         last = high - 1
-        behind = since + (last - low) * each
-        age = wall - since
-        began = started[low]
-        ended = started[last]
-        delay = began + epoch - since
-        if last > low and not (
-            _alike(age, wall - behind)
-            and (began == NOT_STARTED) == (ended == NOT_STARTED)
-            and _alike(delay, ended + epoch - behind)
-        ):
-            middle = (low + high) // 2
-            self._count(low, middle, since, each, started, wall, epoch)
-            self._count(middle, high, since + (middle - low) * each, each, started, wall, epoch)
-            return
-        # Another machine's clock may be ahead of ours.
-        self._to.ages.observe(age if age > 0.0 else 0.0, high - low)
-        if began != NOT_STARTED:
-            self._to.delays.observe(delay if delay > 0.0 else 0.0, high - low)
+        age = moments.now - timestamp
+        started = moments.started[low]
+        delay = started + moments.monotonic_start - timestamp
+        if last > low:
+            last_timestamp = timestamp + (last - low) * step_s
+            last_age = moments.now - last_timestamp
+            last_started = moments.started[last]
+            last_delay = last_started + moments.monotonic_start - last_timestamp
+            is_uniform = (
+                _in_same_bucket(age, last_age)
+                and (started == NOT_STARTED) == (last_started == NOT_STARTED)
+                and _in_same_bucket(delay, last_delay)
+            )
+            if not is_uniform:
+                middle = (low + high) // 2
+                middle_timestamp = timestamp + (middle - low) * step_s
+                self._count(low, middle, timestamp, step_s, moments)
+                self._count(middle, high, middle_timestamp, step_s, moments)
+                return
+        # The clock of another machine may be ahead of ours.
+        self._times.ages.observe(max(0.0, age), high - low)
+        if started != NOT_STARTED:
+            self._times.delays.observe(max(0.0, delay), high - low)
 
 
-def _alike(one: float, other: float) -> bool:
-    """Whether two ages are of the same bucket."""
-    at = bisect_left(AGE_BUCKETS_S, one)
-    return (not at or AGE_BUCKETS_S[at - 1] < other) and (at == _MOST or other <= AGE_BUCKETS_S[at])
+class _Moments(NamedTuple):
+    """Times that a count needs, by the wall clock and by the monotonic clock."""
+
+    now: float
+    monotonic_start: float
+    started: Sequence[float]
 
 
-_MOST = len(AGE_BUCKETS_S)
+def _in_same_bucket(age: float, other: float) -> bool:
+    """Return whether two ages are of the same bucket."""
+    bucket = bisect_left(AGE_BUCKETS_S, age)
+    if bucket > 0 and other <= AGE_BUCKETS_S[bucket - 1]:
+        return False
+    return bucket == len(AGE_BUCKETS_S) or other <= AGE_BUCKETS_S[bucket]

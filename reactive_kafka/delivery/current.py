@@ -1,11 +1,12 @@
-"""What a handler has, for whatever is called by it: its log lines, say. Nothing is kept of that for
-each record.
+"""Which message or batch a handler has, for the code that it calls: for its log lines, say.
 
-A worker knows what its handler has, and its context says which worker it is: that is set once for
-each worker. A thread or another task can outlive the call that it was started by, so there that
-says nothing. So the first calls of each worker get contexts of their own that say what the call
-has. Later calls get them once somebody has asked in a thread or in another task, and always where
-handlers run in threads.
+Nothing is noted for each record. A worker knows what its handler has, and a context variable, set
+once for each worker, says which worker runs this code.
+
+A thread or another task can outlive the call that started it, so there the worker would be the
+wrong one to ask. Such code needs a context of the call's own, which says what the call has and
+costs 2 µs. The first calls of each worker get one. Later calls get one once somebody has asked from
+a thread or from another task, and always where handlers run in threads.
 """
 
 from __future__ import annotations
@@ -23,55 +24,58 @@ from reactive_kafka.verdicts.batch import Batch
 from reactive_kafka.verdicts.delivery import Delivery, is_open
 from reactive_kafka.verdicts.message import Message
 
-# Characters of a key in a log line.
+# How many characters of a key a log line shows.
 LONGEST_KEY = 200
 
 
-class TellsCalls(Protocol):
+class WorkersOfHandler(Protocol):
     """The workers of a channel, as they are seen from inside of a handler."""
 
     def tell_calls(self) -> None:
-        """Give each call from now on a context of its own that says what it has."""
+        """Give each call from now on a context of its own that says what the call has."""
 
 
-class AtWork(Protocol):
+class WorkerOfHandler(Protocol):
     """A worker, as it is seen from inside of its handler."""
 
     task: asyncio.Task[Any]
 
     @property
-    def pool(self) -> TellsCalls:
-        """All of its channel."""
+    def pool(self) -> WorkersOfHandler:
+        """All workers of the channel."""
 
-    def call(self) -> Call | None:
-        """What its handler has; None between two calls, and where it was abandoned."""
+    def call(self) -> CurrentCall | None:
+        """Return what its handler has; None between two calls, and if it was abandoned."""
 
 
-class Call:
+class CurrentCall:
     """What a handler has: one message, or those of a batch."""
 
     __slots__ = ("_worker", "is_batch", "messages")
 
-    def __init__(self, worker: AtWork, messages: Sequence[Delivery], *, is_batch: bool) -> None:
+    def __init__(
+        self, worker: WorkerOfHandler, messages: Sequence[Delivery], *, is_batch: bool
+    ) -> None:
         self._worker = worker
         self.messages = messages
         self.is_batch = is_batch
 
     def goes_on(self) -> bool:
-        """Whether its handler has not returned, or has left a record without a verdict."""
+        """Return whether its handler still runs, or has left a record without a verdict."""
         if any(map(is_open, self.messages)):
             return True
-        now = self._worker.call()
+        current = self._worker.call()
+        if current is None:
+            return False
         mine = self.messages[0]
-        return now is not None and (now.messages[0].tracker, now.messages[0].index) == (
-            mine.tracker,
-            mine.index,
-        )
+        theirs = current.messages[0]
+        return theirs.tracker == mine.tracker and theirs.index == mine.index
 
 
 class LazyMessage(Message[Any]):
-    """A message whose payload is decoded when somebody asks for it: a worker remembers the record
-    alone.
+    """A message that decodes its payload when somebody asks for it.
+
+    A worker remembers only the record, so the payload that the handler got is not at hand.
     """
 
     __slots__ = ("_decode",)
@@ -95,47 +99,32 @@ class LazyMessage(Message[Any]):
         return self.payload
 
 
-WORKER: ContextVar[AtWork] = ContextVar("reactive_kafka worker")
-CALL: ContextVar[Call | None] = ContextVar("reactive_kafka call")
+WORKER: ContextVar[WorkerOfHandler] = ContextVar("reactive_kafka worker")
+CALL: ContextVar[CurrentCall | None] = ContextVar("reactive_kafka call")
 
-
-def _call_here() -> Call | None:
-    """What the handler around this code has, also in its tasks and threads that nothing else is
-    known of.
-
-    A task that has outlived its call is taken for one of the worker's next call.
-    """
-    call = CALL.get(None)
-    if call is not None and call.goes_on():
-        return call
-    worker = WORKER.get(None)
-    return None if worker is None else worker.call()
-
-
-Place = tuple[OffsetTracker, int]
+RecordPlace = tuple[OffsetTracker, int]
 """A record: the tracker of its partition, and its arrival number there."""
 
 
-def itself(delivery: Delivery) -> Iterable[Place]:
-    """The record of Kafka that a delivery is: itself."""
+def itself(delivery: Delivery) -> Iterable[RecordPlace]:
+    """Return the record of Kafka that a delivery was made of: that which it is."""
     return ((delivery.tracker, delivery.index),)
 
 
 class CallHolder:
-    """The records that the handler around this code has, and those that its application has not
-    settled yet.
-    """
+    """The records that the handler around this code has, and those its application still holds."""
 
     def __init__(
         self,
-        roots: Callable[[Delivery], Iterable[Place]],
+        roots: Callable[[Delivery], Iterable[RecordPlace]],
         left_unsettled: Callable[[], Iterable[Held]],
     ) -> None:
         self._roots = roots
         self._left_unsettled = left_unsettled
 
     def held(self, *, briefly: bool) -> Iterator[Held]:
-        call = _call_here()
+        """Yield the records that do not age while the code around this waits, by partition."""
+        call = _call_around_wait()
         mine: dict[OffsetTracker, list[int]] = {}
         for message in call.messages if call is not None else ():
             for tracker, index in self._roots(message):
@@ -145,7 +134,21 @@ class CallHolder:
             yield from self._left_unsettled()
 
 
-def _call() -> Call | None:
+def _call_around_wait() -> CurrentCall | None:
+    """Return the call around code that waits.
+
+    Tasks and threads without a call of their own get that of their worker. So a task that
+    has outlived its call is taken for one of the worker's next call.
+    """
+    call = CALL.get(None)
+    if call is not None and call.goes_on():
+        return call
+    worker = WORKER.get(None)
+    return None if worker is None else worker.call()
+
+
+def _current_call() -> CurrentCall | None:
+    """Return the call around this code; have later calls say what they have if that is unknown."""
     call = CALL.get(None)
     worker = WORKER.get(None)
     if worker is None:
@@ -160,51 +163,57 @@ def _call() -> Call | None:
         worker.pool.tell_calls()
     elif call is None:
         return worker.call()
-    return call if call is not None and call.goes_on() else None
+    if call is None or not call.goes_on():
+        return None
+    return call
 
 
 def current_message() -> Message[Any] | None:
-    """The message that the handler around this has; None outside of handlers, and where the handler
-    has a batch.
+    """Return the message of the handler around this; None outside of handlers, and for a batch.
 
-    A handler's tasks and threads have it, too, until the handler has returned and the message has
+    A handler's tasks and threads get it, too, until the handler has returned and the message has
     its verdict. If none of them asks in the first calls of a channel, the first one that asks later
     gets None, and so do those of the calls in flight then. Calls that begin 5 ms later have an
     answer.
 
-    The payload is decoded anew where the handler takes it instead of the message.
+    If the handler takes the payload and not the message, the payload is decoded again.
     """
-    call = _call()
-    message = None if call is None or call.is_batch else call.messages[0]
+    call = _current_call()
+    if call is None or call.is_batch:
+        return None
+    message = call.messages[0]
     return message if isinstance(message, Message) else None
 
 
 def current_batch() -> Batch[Any] | None:
-    """The batch that the handler around this has, of the messages of this attempt; else as
+    """Return the batch of the handler around this: the messages of the current attempt.
+
+    None outside of handlers, and if the handler takes single messages. For tasks and threads see
     :func:`current_message`.
     """
-    call = _call()
+    call = _current_call()
     if call is None or not call.is_batch:
         return None
     return Batch(message for message in call.messages if isinstance(message, Message))
 
 
 def fields_of_call() -> dict[str, Any]:
-    """What a log line says of where it was written: nothing outside of handlers. Of a batch, its
-    first record.
+    """Return where a log line was written: fields of the record, or of a batch's first record.
+
+    The result is empty outside of handlers.
     """
-    call = _call()
+    call = _current_call()
     if call is None:
         return {}
     first = call.messages[0]
     # For the type checker.
     assert isinstance(first, Message)  # noqa: S101
-    fields = {
+    fields: dict[str, Any] = {
         "channel": first.channel,
         "topic": one_line(first.topic),
         "partition": first.partition,
+        "offset": first.offset,
     }
-    fields["offset"] = first.offset
     key = first.record.key
     if call.is_batch:
         fields["records"] = len(call.messages)

@@ -1,5 +1,6 @@
-"""Which records of a channel are settled without a call of a handler: by its filter, or by their
-age. Pure.
+"""Which records of a channel are skipped, by its filter or by their age. Pure.
+
+A skipped record is settled without a call of a handler.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ Filter = Callable[[Message[Any]], object]
 
 
 def filter_of(settings: IncomingSettings) -> Filter | None:
-    """The function of a channel's ``filter``, if it has one.
+    """Return the function of a channel's ``filter``, or None if it has no filter.
 
     Raises:
-        ConfigError: It cannot be imported, or is no plain function.
+        ConfigError: The function cannot be imported, or is no plain function.
     """
     if settings.filter is None:
         return None
@@ -32,10 +33,12 @@ def filter_of(settings: IncomingSettings) -> Filter | None:
 
 
 class Skipping:
-    """What of one channel is skipped. *wall* tells the time, in seconds since the epoch.
+    """Says which records of one channel are skipped.
 
-    A record that comes from a retry topic has been young enough once: its age is not looked at
-    again.
+    A record from a retry topic is never too old: it was young enough when it first came.
+
+    Args:
+        wall: Returns the time in seconds since the epoch.
     """
 
     def __init__(
@@ -45,9 +48,8 @@ class Skipping:
         self._filter = filter
         self._max_age_s = settings.max_record_age_s
         self._wall = wall
-        self._retries = frozenset(
-            () if settings.delayed_retry is None else settings.delayed_retry.topics
-        )
+        delayed_retry = settings.delayed_retry
+        self._retry_topics = frozenset(() if delayed_retry is None else delayed_retry.topics)
 
     @property
     def is_needed(self) -> bool:
@@ -55,26 +57,26 @@ class Skipping:
         return self._filter is not None or self._max_age_s is not None
 
     def is_too_old(self, delivery: Delivery) -> bool:
-        """Whether a record is older than ``max_record_age``; one without a timestamp is not."""
+        """Return whether a record is older than ``max_record_age``; False without a timestamp."""
         timestamp_ms = delivery.record.timestamp
         if self._max_age_s is None or timestamp_ms is None or timestamp_ms < 0:
             return False
-        is_old = self._wall() - timestamp_ms / 1000 > self._max_age_s
-        return is_old and delivery.topic_partition.topic not in self._retries
+        if self._wall() - timestamp_ms / 1000 <= self._max_age_s:
+            return False
+        return delivery.topic_partition.topic not in self._retry_topics
 
     def why(self, message: Message[Any]) -> Literal["filter", "age"] | None:
-        """Why no handler is called for a message, which is decoded; None: one is. Raises what the
-        filter raises.
+        """Return why a decoded message is skipped; None: it is not. Raises as the filter.
+
+        Raises:
+            TypeError: The filter returned no bool. One that returns nothing would skip all records.
         """
         if message.attempt == 1 and self.is_too_old(message):
             return "age"
         if self._filter is None:
             return None
         passes = self._filter(message)
-        # One that forgets to return would skip everything.
         if not isinstance(passes, bool):
-            named = f"filter = {self._settings.filter!r}"
-            raise TypeError(
-                f"{named} returned {type(passes).__name__}: True to handle the record, False to skip it"
-            )
+            returned = f"filter = {self._settings.filter!r} returned {type(passes).__name__}"
+            raise TypeError(f"{returned}: True to handle the record, False to skip it")
         return None if passes else "filter"

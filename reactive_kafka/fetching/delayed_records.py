@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from reactive_kafka.clock import Clock
-from reactive_kafka.delivery.lane import Lane
-from reactive_kafka.delivery.lanes import Lanes
-from reactive_kafka.delivery.workers import Workers
+from reactive_kafka.delivery.lanes.lane import Lane
+from reactive_kafka.delivery.lanes.queue import LaneQueue
+from reactive_kafka.delivery.workers.interface import ChannelWorkers
 from reactive_kafka.failure.headers import due_in_s
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import RawRecord
@@ -28,8 +28,8 @@ class DelayedRecords:
         self,
         clock: Clock,
         table: PartitionTable,
-        lanes: Lanes,
-        workers: Workers,
+        lanes: LaneQueue,
+        workers: ChannelWorkers,
         delays: Mapping[str, int],
         arrived: Callable[[], None],
     ) -> None:

@@ -7,9 +7,9 @@ from functools import partial
 from math import inf
 
 from reactive_kafka.broker.client import Consumer
-from reactive_kafka.delivery.lane import Lane
-from reactive_kafka.delivery.lanes import Lanes
-from reactive_kafka.delivery.workers import Workers
+from reactive_kafka.delivery.lanes.lane import Lane
+from reactive_kafka.delivery.lanes.queue import LaneQueue
+from reactive_kafka.delivery.workers.interface import ChannelWorkers
 from reactive_kafka.fetching import budget
 from reactive_kafka.fetching.budget import EMPTY_POLL, Pace, PollRequest, Room, Shares, Turn
 from reactive_kafka.fetching.delayed_records import awaits_plans
@@ -39,8 +39,8 @@ class Fetcher:
         self,
         context: ClientContext,
         table: PartitionTable,
-        lanes: Lanes,
-        workers: Workers,
+        lanes: LaneQueue,
+        workers: ChannelWorkers,
         acknowledger: Acknowledger,
         stops: FetchStops,
         intake: RecordIntake,
@@ -135,7 +135,7 @@ class Fetcher:
         workers = self._workers
         if not (workers.idle or workers.works_elsewhere):
             return False
-        ready = [lane for lane in self._lanes.whole_lanes() if lane.waiting]
+        ready = [lane for lane in self._lanes.takeable_lanes() if lane.waiting]
         out_of_room = {partition.lane for partition in left_out if partition.id not in stopped}
         if out_of_room.isdisjoint(ready):
             return False

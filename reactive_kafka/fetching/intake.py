@@ -10,9 +10,9 @@ from reactive_kafka.assignment.position_lookup import PositionLookup
 from reactive_kafka.broker.client import Chunk, Poll
 from reactive_kafka.clock import Clock
 from reactive_kafka.delivery.ages import Ages, RecordTimes
-from reactive_kafka.delivery.lane import Lane
-from reactive_kafka.delivery.lanes import Lanes
-from reactive_kafka.delivery.workers import Workers
+from reactive_kafka.delivery.lanes.lane import Lane
+from reactive_kafka.delivery.lanes.queue import LaneQueue
+from reactive_kafka.delivery.workers.interface import ChannelWorkers
 from reactive_kafka.fetching.delayed_records import DelayedRecords
 from reactive_kafka.fetching.read_failures import ReadFailures
 from reactive_kafka.fetching.trim import from_position, in_ranges, without_done
@@ -42,8 +42,8 @@ class RecordIntake:
         self,
         clock: Clock,
         starts: PositionLookup,
-        lanes: Lanes,
-        workers: Workers,
+        lanes: LaneQueue,
+        workers: ChannelWorkers,
         delayed: DelayedRecords,
         failures: ReadFailures,
         reports: AssignmentReports,

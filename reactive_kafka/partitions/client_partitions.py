@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from reactive_kafka.delivery.lane import Lane
-from reactive_kafka.delivery.lanes import Lanes
+from reactive_kafka.delivery.lanes.lane import Lane
+from reactive_kafka.delivery.lanes.queue import LaneQueue
 from reactive_kafka.partitions.partition import Partition, PartitionState
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import Committed, TopicPartition
@@ -29,7 +29,7 @@ class ClientPartitions:
         self,
         client: str,
         table: PartitionTable,
-        lanes: Lanes,
+        lanes: LaneQueue,
         acknowledger: Acknowledger,
         abandon: Callable[[Lane], None],
     ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from reactive_kafka.delivery.lane import Lane
+from reactive_kafka.delivery.lanes.lane import Lane
 from reactive_kafka.partitions.commit_state import CommitState
 from reactive_kafka.partitions.fetch_state import FetchState
 from reactive_kafka.partitions.log_state import LogState

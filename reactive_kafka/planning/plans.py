@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from reactive_kafka.channel.blueprint import RecordReading
 from reactive_kafka.config.settings import IncomingSettings, OutgoingSettings
 from reactive_kafka.config.tables import RetrySettings
-from reactive_kafka.delivery.lane import KeyOf
+from reactive_kafka.delivery.lanes.lane import KeyOf
 from reactive_kafka.delivery.skipping import Filter
 from reactive_kafka.formats import Encoder, SchemaSource
 from reactive_kafka.handlers.decorations import When

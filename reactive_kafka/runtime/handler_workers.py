@@ -11,17 +11,20 @@ from math import inf
 from anyio import CapacityLimiter
 
 from reactive_kafka.channel.blueprint import MakeWorkers
-from reactive_kafka.delivery.attempts import BatchDispatcher
-from reactive_kafka.delivery.calls import Invocation
-from reactive_kafka.delivery.records import Dispatcher
-from reactive_kafka.delivery.several import (
-    Branch,
-    BroadcastDispatcher,
-    ChoosingDispatcher,
-    FilteringBatches,
+from reactive_kafka.delivery.assembly import (
+    batch_workers,
+    broadcast_workers,
+    first_match_workers,
+    record_workers,
 )
+from reactive_kafka.delivery.invocation import Invocation
+from reactive_kafka.delivery.runners.choosing import Branch
 from reactive_kafka.delivery.skipping import Skipping
-from reactive_kafka.delivery.workers import Workers, WorkerSetup, WorkerSignals
+from reactive_kafka.delivery.workers.interface import (
+    ChannelWorkers,
+    WorkerSetup,
+    WorkerSignals,
+)
 from reactive_kafka.handlers.blocking_calls import as_async
 from reactive_kafka.handlers.dependencies.filling import Dependencies
 from reactive_kafka.handlers.middleware import around_send, generating, in_middleware, takes_message
@@ -85,23 +88,21 @@ def handler_workers(
     is_batch = handlers[0].handler.shape is Shape.BATCH
     chooses = is_chosen(plan.handlers) or skipping.is_needed
 
-    def make(signals: WorkerSignals, setup: WorkerSetup) -> Workers:
+    def make(signals: WorkerSignals, setup: WorkerSetup) -> ChannelWorkers:
         setup = replace(setup, context=surroundings.context)
         made = [invocation(setup) for invocation in invocations]
-        # Where the only handler takes every record, nothing is asked for each record.
-        if not chooses and is_batch:
-            return BatchDispatcher(setup, made[0], signals)
-        if not chooses:
-            return Dispatcher(setup, made[0], signals)
         if is_batch:
-            return FilteringBatches(setup, made[0], signals, skipping)
+            return batch_workers(setup, signals, made[0], skipping if chooses else None)
+        # Where the only handler takes every record, nothing is asked for each record.
+        if not chooses:
+            return record_workers(setup, signals, made[0])
         branches = [
             Branch(invocation, each.retry, each.when, each.payload_types, each.read)
             for invocation, each in zip(made, handlers, strict=True)
         ]
         if plan.is_broadcast:
-            return BroadcastDispatcher(setup, branches, signals, skipping)
-        return ChoosingDispatcher(setup, branches, signals, skipping)
+            return broadcast_workers(setup, signals, branches, skipping)
+        return first_match_workers(setup, signals, branches, skipping)
 
     return make
 

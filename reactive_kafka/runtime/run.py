@@ -14,7 +14,6 @@ from reactive_kafka.broker.client import Connector
 from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.channel.channel import Channel
 from reactive_kafka.channel.run_services import RunServices
-from reactive_kafka.delivery.states import after
 from reactive_kafka.errors import ChannelClosedError, describe
 from reactive_kafka.handlers.declared_hooks import Hook, checked_hook
 from reactive_kafka.handlers.dependencies.filling import Dependencies
@@ -38,6 +37,7 @@ from reactive_kafka.runtime.run_plan import RunEnding, RunEnvironment, RunPlan
 from reactive_kafka.runtime.start_hooks import run_start_hooks
 from reactive_kafka.runtime.start_messages import not_started, start_warnings
 from reactive_kafka.runtime.states import TRANSITIONS, RunState
+from reactive_kafka.state_table import next_state
 from reactive_kafka.tasks import Tasks, outcome_of, told_of
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ class Run:
         return 0
 
     def _change(self, event: str) -> None:
-        self._state = after(TRANSITIONS, self._state, event, "run")
+        self._state = next_state(TRANSITIONS, self._state, event, "run")
 
     async def _supervise(self, started: asyncio.Future[None]) -> None:
         """Owns everything that runs: opened and closed in this one task."""

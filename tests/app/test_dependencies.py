@@ -21,7 +21,7 @@ from reactive_kafka import (
     Router,
     current_message,
 )
-from reactive_kafka.delivery.pool import INTERRUPTED_S
+from reactive_kafka.delivery.workers.pool import INTERRUPTED_S
 from reactive_kafka.observe.events import EndFailed, HandlerRetried, RecordIgnored
 from reactive_kafka.testing import TestApp
 from tests.app.helpers import (

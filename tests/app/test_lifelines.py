@@ -19,10 +19,10 @@ import pytest
 from reactive_kafka import App, Batch, Message, TopicPartition
 from reactive_kafka.broker.memory.positions import CommitEntry
 from reactive_kafka.config.settings import IncomingSettings
-from reactive_kafka.delivery.calls import Invocation
-from reactive_kafka.delivery.lanes import Lanes
-from reactive_kafka.delivery.records import Dispatcher
-from reactive_kafka.delivery.workers import WorkerSetup
+from reactive_kafka.delivery.assembly import record_workers
+from reactive_kafka.delivery.invocation import Invocation
+from reactive_kafka.delivery.lanes.queue import LaneQueue
+from reactive_kafka.delivery.workers.interface import WorkerSetup
 from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.observe.events import LoopBlocked, RecordLeft
 from reactive_kafka.runtime.loop import where_in
@@ -381,8 +381,8 @@ async def test_a_cancelled_worker_is_passed_over_when_work_comes() -> None:
         name="orders", topics=("orders",), group_id="g", client={}, concurrency=2
     )
     invocation = Invocation(call=call, decode=None, wants_message=False, ack="post")
-    setup = WorkerSetup(settings, Lanes(shared=False), FakeClock(), spawn, NoHook("orders"))
-    workers = Dispatcher(setup, invocation, cast(Any, Nobody()))
+    setup = WorkerSetup(settings, LaneQueue(shared=False), FakeClock(), spawn, NoHook("orders"))
+    workers = record_workers(setup, cast(Any, Nobody()), invocation)
     workers.work_is_there()
     await settle_down()
     tasks[0].cancel()

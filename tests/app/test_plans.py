@@ -18,7 +18,7 @@ from reactive_kafka.channel.run_services import RunServices
 from reactive_kafka.commit.strategy import strategy_for
 from reactive_kafka.config.incoming_kinds import AssignedPartition
 from reactive_kafka.config.settings import IncomingSettings
-from reactive_kafka.delivery.workers import Workers
+from reactive_kafka.delivery.workers.interface import ChannelWorkers
 from reactive_kafka.errors import NotOwnerError, OutcomeUnknownError, TransientBrokerError
 from reactive_kafka.observe.events import CommitFailed, PlanDropped
 from reactive_kafka.records import Committed
@@ -71,7 +71,7 @@ async def owning(
         tasks=tasks,
         exit=lambda _: None,
     )
-    no_workers = ByWorkers(lambda signals, setup: Workers(), keeps_plans=True)
+    no_workers = ByWorkers(lambda signals, setup: ChannelWorkers(), keeps_plans=True)
     consumption = no_workers if keeps_plans else ByIteration()
     channel = ChannelLifecycle(
         ChannelBlueprint(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Batch, Message, Record
-from reactive_kafka.delivery.pool import INTERRUPTED_S
+from reactive_kafka.delivery.workers.pool import INTERRUPTED_S
 from reactive_kafka.observe.events import PoisonSettled, RecordPoisoned
 from reactive_kafka.testing import TestApp
 from tests.app.helpers import (

@@ -72,7 +72,7 @@ PASSED_ON = {"nacks.letter_writer._in_background", "tasks.start"}
 """They start what others give them."""
 
 AWAITED = {
-    "delivery.calls.in_task": "waited for there",
+    "delivery.workers.isolation.in_task": "waited for there",
     "broker.aiokafka.clients.stop": "whoever disconnects waits for it",
     "broker.aiokafka.membership.assign": "its listener keeps what it raises for the next poll",
     "broker.aiokafka.asking.anybody_answers": "waited for there",

@@ -9,16 +9,16 @@ import pytest
 from reactive_kafka.channel.status import TRANSITIONS, ChannelStatus, RestartPolicy
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.config.tables import RestartSettings
-from reactive_kafka.delivery.states import after
 from reactive_kafka.observe.events import ChannelStateChanged
 from reactive_kafka.observe.facts import ChannelState
+from reactive_kafka.state_table import next_state
 from tests.app.helpers import Recorder
 
 
 def reached_by(*events: str) -> ChannelState:
     state: ChannelState = "starting"
     for event in events:
-        state = after(TRANSITIONS, state, event, "channel")
+        state = next_state(TRANSITIONS, state, event, "channel")
     return state
 
 
@@ -49,7 +49,7 @@ def test_an_event_that_cannot_happen_is_a_bug_that_names_both(
     state: ChannelState, event: str
 ) -> None:
     with pytest.raises(RuntimeError, match=f"'{event}' cannot happen to a channel that is {state}"):
-        after(TRANSITIONS, state, event, "channel")
+        next_state(TRANSITIONS, state, event, "channel")
 
 
 def test_every_state_that_is_reached_has_its_row_and_can_be_left_by_a_stop() -> None:
@@ -85,7 +85,7 @@ def test_a_channel_that_has_failed_runs_again_by_a_restart_only() -> None:
 @pytest.mark.parametrize("state", ["starting", "connecting", "running", "stopping", "stopped"])
 def test_only_a_failed_channel_can_be_restarted(state: ChannelState) -> None:
     with pytest.raises(RuntimeError, match="'restart' cannot happen"):
-        after(TRANSITIONS, state, "restart", "channel")
+        next_state(TRANSITIONS, state, "restart", "channel")
 
 
 def reached_from(

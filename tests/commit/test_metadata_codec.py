@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.delivery.lane import Lane
+from reactive_kafka.delivery.lanes.lane import Lane
 from reactive_kafka.errors import BadDataError
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.bisection import Bisection

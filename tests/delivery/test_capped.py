@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.delivery.keyed import KeyedLane
-from reactive_kafka.delivery.lane import Lane
-from reactive_kafka.delivery.lanes import CappedLanes
+from reactive_kafka.delivery.lanes.keyed import KeyedLane
+from reactive_kafka.delivery.lanes.lane import Lane
+from reactive_kafka.delivery.lanes.queue import LaneQueue
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.testing import record
 from reactive_kafka.tracking.tracker import OffsetTracker
@@ -25,8 +25,10 @@ class Taking:
 
     def __init__(self, most: int, partitions: int, *, keyed: bool) -> None:
         self.most, self.keyed = most, keyed
-        self.lanes = CappedLanes(
-            most=most, shared=not keyed, key_of=(lambda record: record.key) if keyed else None
+        self.lanes = LaneQueue(
+            most_per_lane=most,
+            shared=not keyed,
+            key_of=(lambda record: record.key) if keyed else None,
         )
         self.wholes = [
             self.lanes.new(OffsetTracker(TopicPartition("t", number), 0))
@@ -145,7 +147,7 @@ def test_whatever_number_of_keys_waits_behind_a_cap_a_take_looks_at_one_of_them(
         looked += 1
         return record.key
 
-    lanes = CappedLanes(most=2, shared=False, key_of=key_of)
+    lanes = LaneQueue(most_per_lane=2, shared=False, key_of=key_of)
     wholes = [
         lanes.new(OffsetTracker(TopicPartition("t", number), 0)) for number in range(partitions)
     ]

@@ -15,9 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.delivery.keyed import KeyedLane, Untold
-from reactive_kafka.delivery.lane import UNKEYED, KeyOf, Lane
-from reactive_kafka.delivery.lanes import Lanes, Pauses
+from reactive_kafka.delivery.lanes.keyed import KeyedLane, UnknownKey
+from reactive_kafka.delivery.lanes.lane import UNKEYED, KeyOf, Lane
+from reactive_kafka.delivery.lanes.pauses import Pauses
+from reactive_kafka.delivery.lanes.queue import LaneQueue
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.testing import record
 from reactive_kafka.tracking.tracker import OffsetTracker
@@ -33,16 +34,16 @@ def records(*offsets: int) -> list[RawRecord]:
 
 def lanes_with(
     waiting: Sequence[int], *, shared: bool = False, now: float = 0.0
-) -> tuple[Lanes, list[Lane]]:
+) -> tuple[LaneQueue, list[Lane]]:
     """Lanes of partitions 0, 1, ... with so many records waiting in each."""
-    lanes, each = Lanes(shared=shared), [lane_of(number) for number in range(len(waiting))]
+    lanes, each = LaneQueue(shared=shared), [lane_of(number) for number in range(len(waiting))]
     for lane, count in zip(each, waiting, strict=True):
         if count:
             lanes.add(lane, records(*range(count)), 0, now)
     return lanes, each
 
 
-def take_one(lanes: Lanes) -> tuple[Lane, int]:
+def take_one(lanes: LaneQueue) -> tuple[Lane, int]:
     """A worker takes a lane, and one record of it: the lane and the record's arrival number. It
     does not let go.
     """
@@ -148,7 +149,7 @@ def test_a_cut_lane_makes_its_worker_turn_away_and_loses_nothing() -> None:
     assert rest_of(lanes) == [(0, 1), (0, 2)]
 
 
-def rest_of(lanes: Lanes) -> list[tuple[int, int]]:
+def rest_of(lanes: LaneQueue) -> list[tuple[int, int]]:
     """Partition and arrival number of all that may be taken, in the order in which one worker
     would.
     """
@@ -201,8 +202,11 @@ class OfKey:
         self.key: Hashable = UNKEYED
         self.index = -1
         self.record: RawRecord | None = None
-        self.piece: Sequence[RawRecord] = ()
-        self.first = 0
+
+    def takes_alone(self, index: int) -> None:
+        """Run the record with this arrival number of the current piece, as who is alone does."""
+        self.lane.taken = self.index = index
+        self.record = self.lane.records[index - self.lane.first]
 
     def goes_on(self) -> bool:
         """Let go of its key, and take the next record there is."""
@@ -220,16 +224,16 @@ class OfKey:
 
 def keyed(
     *keys: bytes | None, key_of: KeyOf = lambda record: record.key, is_total: bool = False
-) -> tuple[Lanes, KeyedLane]:
+) -> tuple[LaneQueue, KeyedLane]:
     """One partition whose records have these keys, in order."""
-    lanes = Lanes(shared=False, key_of=key_of, keys_are_total=is_total)
+    lanes = LaneQueue(shared=False, key_of=key_of, keys_are_total=is_total)
     lane = lanes.new(OffsetTracker(TopicPartition("orders", 0), 0))
     assert isinstance(lane, KeyedLane)
     lanes.add(lane, [record(offset=at, key=key) for at, key in enumerate(keys)], 0, 0.0)
     return lanes, lane
 
 
-def take_key(lanes: Lanes) -> OfKey | None:
+def take_key(lanes: LaneQueue) -> OfKey | None:
     """A worker takes the lane, and one record of it; it does not let go."""
     lane = lanes.take()
     if lane is None:
@@ -240,12 +244,12 @@ def take_key(lanes: Lanes) -> OfKey | None:
     return worker
 
 
-def let_go(lanes: Lanes, worker: OfKey) -> None:
+def let_go(lanes: LaneQueue, worker: OfKey) -> None:
     worker.free()
     lanes.release(worker.lane)
 
 
-def all_of(lanes: Lanes) -> list[OfKey]:
+def all_of(lanes: LaneQueue) -> list[OfKey]:
     return list(iter(lambda: take_key(lanes), None))
 
 
@@ -298,9 +302,8 @@ def test_who_is_alone_takes_records_as_they_came_until_another_looks_whose_key_i
     assert lanes.take() is whole
     first = OfKey(whole)
     assert whole.begin_alone(first)
-    first.piece, first.first = whole.records, whole.first
     # It has run the first record, and its handler waits with the second.
-    whole.taken = 1
+    first.takes_alone(1)
     second = take_key(lanes)
     assert second is not None
     assert whole.sole is not first
@@ -319,8 +322,7 @@ def test_whose_lane_is_cut_while_it_is_alone_holds_its_key() -> None:
     assert lanes.take() is whole
     first = OfKey(whole)
     assert whole.begin_alone(first)
-    first.piece, first.first = whole.records, whole.first
-    whole.taken = 0
+    first.takes_alone(0)
     whole.change("pause")
     assert take_key(lanes) is None
     whole.change("resume")
@@ -337,8 +339,7 @@ def test_who_is_alone_at_the_end_of_a_piece_holds_its_key_when_a_record_comes_th
     assert lanes.take() is whole
     first = OfKey(whole)
     assert whole.begin_alone(first)
-    first.piece, first.first = whole.records, whole.first
-    whole.taken = 1
+    first.takes_alone(1)
     lanes.add(whole, [record(offset=7, key=b"a")], 7, 0.0)
     assert [one.index for one in all_of(lanes)] == [7]
     assert (first.index, first.key) == (1, b"b")
@@ -362,7 +363,7 @@ def test_a_key_that_cannot_be_told_is_told_for_its_record_alone() -> None:
 
     lanes, _ = keyed(b"a", b"bad", b"bad", b"a", key_of=key_of)
     taken = [
-        (one.index, str(one.key.error) if isinstance(one.key, Untold) else one.key)
+        (one.index, str(one.key.error) if isinstance(one.key, UnknownKey) else one.key)
         for one in all_of(lanes)
     ]
     assert taken == [(0, b"a"), (1, "no tenant"), (2, "no tenant")]
@@ -372,7 +373,7 @@ def test_a_key_that_cannot_be_hashed_is_one_that_cannot_be_told() -> None:
     lanes, _ = keyed(b"a", key_of=lambda record: [record.key])
     taken = take_key(lanes)
     assert taken is not None
-    assert isinstance(taken.key, Untold)
+    assert isinstance(taken.key, UnknownKey)
     assert isinstance(taken.key.error, TypeError)
 
 
@@ -430,7 +431,7 @@ def test_each_record_whose_key_cannot_be_told_stands_alone_and_those_of_one_key_
     lanes, whole = keyed(*[None] * len(makers), key_of=lambda record: makers[record.offset]())
     at_once = all_of(lanes)
     for worker in at_once:
-        assert isinstance(worker.key, Untold) == (makers[worker.index] in BAD)
+        assert isinstance(worker.key, UnknownKey) == (makers[worker.index] in BAD)
     firsts = {makers.index(maker) for maker in makers if maker not in BAD}
     assert {worker.index for worker in at_once} == firsts | {
         at for at, one in enumerate(makers) if one in BAD
@@ -472,9 +473,7 @@ def test_every_record_of_a_key_is_taken_once_and_in_order_also_when_the_partitio
         if whole.sole is worker:
             if not whole.advance():
                 return False
-            worker.piece, worker.first = whole.records, whole.first
-            whole.taken += 1
-            worker.index = whole.taken
+            worker.takes_alone(whole.taken + 1)
             return True
         return worker.goes_on()
 
@@ -584,9 +583,9 @@ def test_a_worker_goes_where_no_worker_is() -> None:
     lanes, (busy, quiet) = lanes_with([9, 0], shared=True)
     for _ in range(3):
         take_one(lanes)
-    assert not lanes.calls_from(busy)
+    assert not lanes.wants_worker_of(busy)
     lanes.add(quiet, records(0, 1, 2), 0, 0.0)
-    assert lanes.calls_from(busy)
+    assert lanes.wants_worker_of(busy)
     lanes.release(busy)
     assert take_one(lanes) == (quiet, 0)
 
@@ -607,7 +606,7 @@ def test_workers_divide_alike_among_lanes_and_then_stay(
         seen.update(number(lane) for lane in held)
         before = list(held)
         for at, lane in enumerate(held):
-            if lanes.calls_from(lane):
+            if lanes.wants_worker_of(lane):
                 lanes.release(lane)
                 taken = lanes.take()
                 assert taken is not None
@@ -623,7 +622,7 @@ def test_workers_divide_alike_among_lanes_and_then_stay(
 
 
 def test_nothing_waits_in_lanes_that_are_empty() -> None:
-    lanes = Lanes(shared=False)
+    lanes = LaneQueue(shared=False)
     assert lanes.take() is None
     assert lanes.batch_due(10, 1.0) is None
     assert lanes.take_batch(10) == []
@@ -634,7 +633,7 @@ def test_nothing_waits_in_lanes_that_are_empty() -> None:
 def test_every_record_is_taken_once_and_each_partition_in_order(
     shared: bool, data: st.DataObject
 ) -> None:
-    lanes, each = Lanes(shared=shared), [lane_of(number) for number in range(3)]
+    lanes, each = LaneQueue(shared=shared), [lane_of(number) for number in range(3)]
     arrived = [0, 0, 0]
     held: list[Lane] = []
     taken: list[list[int]] = [[], [], []]
@@ -676,7 +675,7 @@ def test_a_batch_is_due_at_once_when_enough_records_wait() -> None:
 
 
 def test_a_batch_is_due_when_the_oldest_arrival_has_waited_long_enough() -> None:
-    lanes, first, second = Lanes(shared=False), lane_of(0), lane_of(1)
+    lanes, first, second = LaneQueue(shared=False), lane_of(0), lane_of(1)
     lanes.add(second, records(0), 0, 3.0)
     lanes.add(first, records(0), 0, 5.0)
     lanes.add(second, records(1), 1, 9.0)
@@ -787,14 +786,14 @@ def test_a_paused_lane_gives_nothing_until_it_is_resumed_also_where_it_comes_str
 ) -> None:
     pauses = Pauses()
     pauses.pause("lunch", [TopicPartition("orders", 0)])
-    lanes = Lanes(shared=False, key_of=key_of, pauses=pauses)
+    lanes = LaneQueue(shared=False, key_of=key_of, pauses=pauses)
     each = [lanes.new(OffsetTracker(TopicPartition("orders", number), 0)) for number in (0, 1)]
     for lane in each:
         lanes.add(lane, records(0, 1, 2), 0, 0.0)
     taken = lanes.take()
     assert taken is not None
     assert number(taken) == 1
-    assert {number(lane) for lane in lanes.whole_lanes()} <= {1}
+    assert {number(lane) for lane in lanes.takeable_lanes()} <= {1}
     each[0].change("suspend")
     each[0].change("retain")
     lanes.offer(each[0])

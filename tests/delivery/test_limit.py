@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka.clock import Clock
-from reactive_kafka.delivery.limit import Bucket, LimitedLanes
+from reactive_kafka.delivery.lanes.limits import StartLimit, TokenBucket
 
 RATES = st.sampled_from([1 / 3600, 0.1, 1.0, 3.0, 100.0, 12_345.6, 1e6])
 WAITS = st.lists(st.floats(0, 10) | st.just(0.0) | st.just(1e5), min_size=1, max_size=60)
@@ -19,7 +19,7 @@ WAITS = st.lists(st.floats(0, 10) | st.just(0.0) | st.just(1e5), min_size=1, max
 NEAR = 1 + 1e-4
 
 
-def as_fast_as_it_may(bucket: Bucket, waits: list[float]) -> list[float]:
+def as_fast_as_it_may(bucket: TokenBucket, waits: list[float]) -> list[float]:
     """When records start that come after these waits, one after the other, as soon as the bucket
     lets them.
     """
@@ -35,7 +35,7 @@ def as_fast_as_it_may(bucket: Bucket, waits: list[float]) -> list[float]:
 def test_in_any_time_no_more_records_start_than_the_rate_and_its_burst_allow(
     rate: float, waits: list[float]
 ) -> None:
-    starts = as_fast_as_it_may(Bucket(rate), waits)
+    starts = as_fast_as_it_may(TokenBucket(rate), waits)
     burst = max(1.0, rate)
     for first, since in enumerate(starts):
         for last in range(first, len(starts)):
@@ -46,7 +46,7 @@ def test_in_any_time_no_more_records_start_than_the_rate_and_its_burst_allow(
 def test_no_record_waits_longer_than_those_before_it_explain(
     rate: float, waits: list[float]
 ) -> None:
-    came, starts = 1e6, as_fast_as_it_may(Bucket(rate), waits)
+    came, starts = 1e6, as_fast_as_it_may(TokenBucket(rate), waits)
     for number, (wait, start) in enumerate(zip(waits, starts, strict=True), 1):
         came = max(came, starts[number - 2] if number > 1 else came) + wait
         assert start <= came + number / rate * NEAR
@@ -58,7 +58,7 @@ def test_no_record_waits_longer_than_those_before_it_explain(
 def test_the_burst_is_what_a_second_brings_and_one_record_at_least(
     rate: float, at_once: int
 ) -> None:
-    bucket, started = Bucket(rate), 0
+    bucket, started = TokenBucket(rate), 0
     while bucket.ready_at <= 0.0 and started < at_once + 1:
         bucket.take(1, 0.0)
         started += 1
@@ -70,7 +70,7 @@ def test_the_burst_is_what_a_second_brings_and_one_record_at_least(
 def test_what_starts_as_a_whole_is_followed_by_a_pause_that_it_is_worth(
     rate: float, sizes: list[int]
 ) -> None:
-    bucket, starts = Bucket(rate), list[float]()
+    bucket, starts = TokenBucket(rate), list[float]()
     for size in sizes:
         now = max(0.0, bucket.full_at)
         bucket.take(size, now)
@@ -94,12 +94,12 @@ def test_what_starts_later_than_it_was_taken_counts_from_its_start(
     rate: float, taken: list[tuple[int, float]]
 ) -> None:
     now, starts = Now(), list[float]()
-    lanes = LimitedLanes(Bucket(rate), cast(Clock, now), lambda: None, shared=False)
+    limit = StartLimit(TokenBucket(rate), cast(Clock, now), lambda: None)
     for size, waits_s in taken:
-        now.at = max(now.at, lanes.whole_at)
-        starts_with = lanes.whole_taken()
+        now.at = max(now.at, limit.batch_at)
+        starts_with = limit.batch_taken()
         # Nothing else is taken meanwhile.
-        assert lanes.whole_at == inf
+        assert limit.batch_at == inf
         now.at += waits_s
         starts_with(size)
         starts.append(now.at)
@@ -108,7 +108,7 @@ def test_what_starts_later_than_it_was_taken_counts_from_its_start(
 
 
 def test_a_clock_that_stood_still_and_goes_on_much_later_brings_one_burst_and_no_more() -> None:
-    bucket = Bucket(10.0)
+    bucket = TokenBucket(10.0)
     for _ in range(10):
         bucket.take(1, 5.0)
     assert bucket.ready_at > 5.0

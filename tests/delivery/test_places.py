@@ -8,10 +8,11 @@ import asyncio
 from asyncio import Future
 from contextvars import copy_context
 
-from reactive_kafka.delivery.calls import Isolation
-from reactive_kafka.delivery.places import Places
-from reactive_kafka.delivery.states import WorkerState
-from reactive_kafka.delivery.workers import Worker, Workers
+from reactive_kafka.delivery.workers.interface import NoWorkers
+from reactive_kafka.delivery.workers.isolation import Isolation
+from reactive_kafka.delivery.workers.places import WorkerPlaces
+from reactive_kafka.delivery.workers.worker import Worker
+from reactive_kafka.delivery.workers.worker_states import WorkerState
 
 
 class Rig:
@@ -21,7 +22,8 @@ class Rig:
         self.started = 0
         self.freed = 0
         self.isolation = Isolation(lambda: False)
-        self.places = Places(most, self.isolation, self._start, self._free)
+        self.places = WorkerPlaces(most, self.isolation)
+        self.places.serve(start_worker=self._start, place_is_free=self._free)
 
     def _start(self) -> None:
         self.started += 1
@@ -32,7 +34,7 @@ class Rig:
     def busy(self) -> Worker:
         """A worker that was started and has taken a lane."""
         self.places.start()
-        worker = Worker(Workers(), copy_context())
+        worker = Worker(NoWorkers(), copy_context())
         worker.follow("take")
         return worker
 
@@ -82,7 +84,7 @@ async def test_an_idle_worker_ends_for_one_that_goes_on() -> None:
     first = rig.busy()
     task, awaited = await rig.parked(first)
     rig.places.start()
-    idle = Worker(Workers(), copy_context())
+    idle = Worker(NoWorkers(), copy_context())
     resting = asyncio.ensure_future(rig.places.rest(idle))
     await asyncio.sleep(0)
     awaited.set_result(True)

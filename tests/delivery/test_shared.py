@@ -14,10 +14,10 @@ import pytest
 
 from reactive_kafka.clock import SYSTEM_CLOCK
 from reactive_kafka.config.settings import IncomingSettings
-from reactive_kafka.delivery.calls import Invocation
-from reactive_kafka.delivery.lanes import Lanes
-from reactive_kafka.delivery.records import Dispatcher
-from reactive_kafka.delivery.workers import WorkerSetup
+from reactive_kafka.delivery.assembly import record_workers
+from reactive_kafka.delivery.invocation import Invocation
+from reactive_kafka.delivery.lanes.queue import LaneQueue
+from reactive_kafka.delivery.workers.interface import WorkerSetup
 from reactive_kafka.tracking.tracker import OffsetTracker
 from reactive_kafka.verdicts.delivery_hook import NoHook
 from tests.app.helpers import settle_down, tp
@@ -30,7 +30,7 @@ async def run(tracker: OffsetTracker, act: Act, count: int = 3) -> int:
     """Have handlers run so many records, of which that of the second does something first; how many
     were run.
     """
-    lanes, tasks, calls = Lanes(shared=True), list[asyncio.Task[Any]](), 0
+    lanes, tasks, calls = LaneQueue(shared=True), list[asyncio.Task[Any]](), 0
 
     async def call(value: Any) -> None:
         nonlocal calls
@@ -50,7 +50,7 @@ async def run(tracker: OffsetTracker, act: Act, count: int = 3) -> int:
     setup = WorkerSetup(settings, lanes, SYSTEM_CLOCK, spawn, NoHook("orders"))
     # No call fails, so it is asked nothing else.
     signals = SimpleNamespace(progress=lambda lane: None)
-    workers = Dispatcher(setup, invocation, cast(Any, signals))
+    workers = record_workers(setup, cast(Any, signals), invocation)
     lanes.add(lanes.new(tracker), records(*range(count)), tracker.deliver(range(count), count), 0.0)
     workers.work_is_there()
     await settle_down()

@@ -12,23 +12,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.delivery.lane import Lane
-from reactive_kafka.delivery.states import (
+from reactive_kafka.delivery.lanes.lane import Lane
+from reactive_kafka.delivery.lanes.lane_states import (
+    LANE_TRANSITIONS,
+    PAUSED_LANES,
+    REVOKED_LANES,
+    LaneState,
+)
+from reactive_kafka.delivery.workers.worker_states import (
     ABANDONED_WORKERS,
     IDLE,
     INTERRUPTED_WORKERS,
-    LANE_TRANSITIONS,
     PARKED_WORKERS,
-    PAUSED_LANES,
-    REVOKED_LANES,
     RUNNING,
     WITH_PLACE,
     WORKER_TRANSITIONS,
-    LaneState,
     WorkerState,
-    after,
 )
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.state_table import next_state
 from reactive_kafka.testing import record
 from reactive_kafka.tracking.tracker import OffsetTracker
 
@@ -143,12 +145,12 @@ def test_a_worker_has_a_place_while_it_is_idle_or_runs_and_is_not_abandoned(
     state, facts = WorkerState.IDLE, WorkerFacts()
     for event in steps:
         if facts.follow(event):
-            state = after(WORKER_TRANSITIONS, state, event)
+            state = next_state(WORKER_TRANSITIONS, state, event)
         else:
             with pytest.raises(
                 RuntimeError, match=f"'{event}' cannot happen to a WorkerState that is {state}"
             ):
-                after(WORKER_TRANSITIONS, state, event)
+                next_state(WORKER_TRANSITIONS, state, event)
         assert (state in WITH_PLACE) == (facts.does in ("idle", "runs") and not facts.abandoned)
         assert (state in PARKED_WORKERS) == (facts.does in ("waits", "returns"))
         assert (state in INTERRUPTED_WORKERS) == facts.interrupted

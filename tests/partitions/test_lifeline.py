@@ -8,7 +8,7 @@ from typing import Any
 
 from reactive_kafka.assignment.lifeline import Lifeline
 from reactive_kafka.broker.client import Consumer
-from reactive_kafka.delivery.states import LaneState
+from reactive_kafka.delivery.lanes.lane_states import LaneState
 from reactive_kafka.testing import VirtualTimeLoop
 from tests.app.helpers import in_virtual_time, now
 from tests.partitions.test_owned import A, of, owned

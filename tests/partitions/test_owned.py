@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from reactive_kafka.delivery.lane import Lane
-from reactive_kafka.delivery.lanes import Lanes
-from reactive_kafka.delivery.states import LaneState
+from reactive_kafka.delivery.lanes.lane import Lane
+from reactive_kafka.delivery.lanes.lane_states import LaneState
+from reactive_kafka.delivery.lanes.queue import LaneQueue
 from reactive_kafka.partitions.client_partitions import ClientPartitions
 from reactive_kafka.partitions.partition import Partition, PartitionState
 from reactive_kafka.partitions.table import PartitionTable
@@ -18,7 +18,11 @@ A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 def owned(*names: TopicPartition) -> ClientPartitions:
     """Partitions that are read."""
     found = ClientPartitions(
-        "orders", PartitionTable(), Lanes(shared=False), make_acknowledger()[0], lambda lane: None
+        "orders",
+        PartitionTable(),
+        LaneQueue(shared=False),
+        make_acknowledger()[0],
+        lambda lane: None,
     )
     found.assign(1, frozenset(names))
     for one in found.table:

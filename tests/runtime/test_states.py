@@ -6,14 +6,14 @@ from typing import get_args
 
 import pytest
 
-from reactive_kafka.delivery.states import after
 from reactive_kafka.runtime.states import TRANSITIONS, RunState
+from reactive_kafka.state_table import next_state
 
 
 def reached_by(*events: str) -> RunState:
     state: RunState = "starting"
     for event in events:
-        state = after(TRANSITIONS, state, event, "run")
+        state = next_state(TRANSITIONS, state, event, "run")
     return state
 
 
@@ -43,4 +43,4 @@ def test_every_state_has_a_row_and_all_but_the_last_can_end() -> None:
 )
 def test_an_event_that_cannot_happen_is_a_bug_that_names_both(state: RunState, event: str) -> None:
     with pytest.raises(RuntimeError, match=f"'{event}' cannot happen to a run that is {state}"):
-        after(TRANSITIONS, state, event, "run")
+        next_state(TRANSITIONS, state, event, "run")

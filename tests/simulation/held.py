@@ -35,14 +35,14 @@ bound of its own.
 NOISE = 2
 COMES_AND_GOES = {
     # workers are made when they are needed, as many as ``concurrency``, and each has its task
-    "delivery.workers.Worker": 6,
-    "delivery.workers.Worker.left": 6,
-    "delivery.places.Places._idle": 6,
+    "delivery.workers.worker.Worker": 6,
+    "delivery.workers.worker.Worker.left": 6,
+    "delivery.workers.places.WorkerPlaces._idle": 6,
     "tasks.Handle": 6,
     "tasks.Tasks._running": 6,
     # a lane keeps the last records that it got
-    "delivery.lane.Lane.records": 12,
-    "delivery.ages.Ages._pieces": 12,
+    "delivery.lanes.lane.Lane.records": 12,
+    "delivery.ages.Ages._polls": 12,
 }
 """How much the sizes of others than these differ from one rest to the next; and those of these."""
 ATOMS = (

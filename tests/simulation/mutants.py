@@ -74,55 +74,61 @@ class Verdict(NamedTuple):
     took_s: float
 
 
-ENDS = "outgoing/transactions/positions.py"
-SEVERAL, SKIPS = "delivery/several.py", "verdicts/skips.py"
-TRACKER, RUNS, UNKNOWN = (
-    "tracking/tracker.py",
-    "tracking/offset_runs.py",
-    "tracking/unknown_commits.py",
-)
-ENGINE, COMMITTER = "commit/engine.py", "commit/committer.py"
-STRATEGY, POISON, LANES = "commit/strategy.py", "tracking/poison.py", "delivery/lanes.py"
-LANE, KEYED, LIMIT = "delivery/lane.py", "delivery/keyed.py", "delivery/limit.py"
-DISPATCH, SHARED, NACKS = "delivery/records.py", "delivery/shared.py", "nacks/handling.py"
-PARTITION, TABLE = "partitions/partition.py", "partitions/table.py"
-OWNED = "partitions/client_partitions.py"
-ASSIGNMENT, LOCATE, FETCHER = (
-    "assignment/assignment.py",
-    "assignment/position_lookup.py",
-    "fetching/fetcher.py",
-)
-SETTLEMENT, RETRIES, HANDLING = (
-    "verdicts/acknowledge.py",
-    "failure/routes.py",
-    "nacks/letter_writer.py",
-)
-PLANS, METADATA, CUTS = "tracking/plans.py", "tracking/metadata/codec.py", "spark/batches/cuts.py"
-SPARK_DISPATCH, SPARK_JOB = "spark/channel/dispatcher.py", "spark/channel/batch_job.py"
-SPARK_VERDICTS, ATTEMPTS, BISECTION = (
-    "spark/channel/settle.py",
-    "spark/batches/attempts.py",
-    "spark/batches/bisection.py",
-)
-STORE, STATES, CLAIM = (
-    "checkpoint/store.py",
-    "checkpoint/state_history.py",
-    "checkpoint/owned_row.py",
-)
-CONSUMER, TRANSACTION = "checkpoint/consumer.py", "checkpoint/store_transactions.py"
-KEEPER = "checkpoint/channel_rows.py"
-BESIDE, TEXTS, DONE = (
-    "tracking/metadata/pending.py",
-    "tracking/metadata/user.py",
-    "tracking/metadata/done.py",
-)
-STARTING, HANDOVER = "assignment/partition_starter.py", "assignment/handover.py"
-TRIM, INTAKE = "fetching/trim.py", "fetching/intake.py"
+ASSIGNMENT = "assignment/assignment.py"
+ATTEMPTS = "spark/batches/attempts.py"
+BESIDE = "tracking/metadata/pending.py"
+BISECTION = "spark/batches/bisection.py"
+BUDGET = "fetching/budget.py"
+CHOOSING = "delivery/runners/choosing.py"
+CLAIM = "checkpoint/owned_row.py"
+COMMITTER = "commit/committer.py"
+CONNECTION = "channel/connection.py"
+CONSUMER = "checkpoint/consumer.py"
+CUTS = "spark/batches/cuts.py"
+DONE = "tracking/metadata/done.py"
 DRAIN = "assignment/drain.py"
-BUDGET, HEALTH, POSITIONS = "fetching/budget.py", "observe/health.py", "assignment/start_policy.py"
-PLACES, STRATEGIES, HEADERS = "delivery/places.py", "failure/strategies.py", "failure/headers.py"
-MEMBER, CONNECTION = "channel/clients.py", "channel/connection.py"
+ENDS = "outgoing/transactions/positions.py"
+ENGINE = "commit/engine.py"
+FETCHER = "fetching/fetcher.py"
+HANDOVER = "assignment/handover.py"
+HEADERS = "failure/headers.py"
+HEALTH = "observe/health.py"
+INTAKE = "fetching/intake.py"
+KEEPER = "checkpoint/channel_rows.py"
+KEYED = "delivery/lanes/keyed.py"
+LANE = "delivery/lanes/lane.py"
+LANES = "delivery/lanes/queue.py"
+LIMIT = "delivery/lanes/limits.py"
+LOCATE = "assignment/position_lookup.py"
+MEMBER = "channel/clients.py"
+METADATA = "tracking/metadata/codec.py"
 MIDDLEWARE = "handlers/middleware.py"
+NACKS = "nacks/handling.py"
+OWNED = "partitions/client_partitions.py"
+PARTITION = "partitions/partition.py"
+PAUSES = "delivery/lanes/pauses.py"
+PLACES = "delivery/workers/places.py"
+PLANS = "tracking/plans.py"
+POISON = "tracking/poison.py"
+POSITIONS = "assignment/start_policy.py"
+RECORDS = "delivery/runners/records.py"
+RETRIES = "failure/routes.py"
+RUNS = "tracking/offset_runs.py"
+SKIPS = "verdicts/skips.py"
+SPARK_DISPATCH = "spark/channel/dispatcher.py"
+SPARK_JOB = "spark/channel/batch_job.py"
+SPARK_VERDICTS = "spark/channel/settle.py"
+STARTING = "assignment/partition_starter.py"
+STATES = "checkpoint/state_history.py"
+STORE = "checkpoint/store.py"
+STRATEGIES = "failure/strategies.py"
+STRATEGY = "commit/strategy.py"
+TABLE = "partitions/table.py"
+TEXTS = "tracking/metadata/user.py"
+TRACKER = "tracking/tracker.py"
+TRANSACTION = "checkpoint/store_transactions.py"
+TRIM = "fetching/trim.py"
+UNKNOWN = "tracking/unknown_commits.py"
 
 MUTANTS = (
     # what one partition, or one look, does to the others
@@ -134,7 +140,7 @@ MUTANTS = (
     ),
     Mutant(
         "an idle worker leaves its timer behind",
-        "delivery/places.py",
+        "delivery/workers/places.py",
         "                timer.cancel()",
         "                pass",
     ),
@@ -200,8 +206,8 @@ MUTANTS = (
     Mutant(
         "one handler more than the cap",
         LANES,
-        "if lane.workers < self._most:",
-        "if lane.workers <= self._most:",
+        "if lane.workers < self._most_per_lane:",
+        "if lane.workers <= self._most_per_lane:",
     ),
     Mutant(
         "a commit is due at twice the number",
@@ -296,8 +302,8 @@ MUTANTS = (
     Mutant(
         "what has started counts for nothing",
         LIMIT,
-        "* self._per_second) + records",
-        "* self._per_second)",
+        "self._missing = missing + records",
+        "self._missing = missing",
     ),
     Mutant(
         "a batch does not wait for those before it",
@@ -454,8 +460,8 @@ MUTANTS = (
     Mutant(
         "a lane has two workers",
         LANES,
-        "lane.queued or (lane.workers and not self.shared) or",
-        "lane.queued or",
+        "        if lane.workers and not self.shared:\n            return\n",
+        "",
     ),
     Mutant(
         "a suspended lane gives out records",
@@ -484,7 +490,7 @@ MUTANTS = (
     Mutant(
         "what has gone is still handed out",
         LANE,
-        "        self.records = NO_RECORDS\n        self.cursor = 0\n        self.reading = None\n        self._behind.clear()\n",
+        "        self._drop_current()\n        self._behind.clear()\n",
         "        self.state = OPEN\n",
     ),
     Mutant(
@@ -497,8 +503,8 @@ MUTANTS = (
     Mutant(
         "a record put back goes to the end",
         KEYED,
-        "        queue.appendleft((index, record))",
-        "        queue.append((index, record))",
+        "self._queue_of(key).appendleft((index, record))",
+        "self._queue_of(key).append((index, record))",
     ),
     Mutant("each record is its own key", KEYED, "key = key_of(record)\n", "key = record.offset\n"),
     Mutant(
@@ -523,20 +529,20 @@ MUTANTS = (
     ),
     Mutant(
         "who was alone goes on to the next piece",
-        DISPATCH,
-        "(keyed is None or keyed.sole is worker) and lane.adv",
-        "lane.adv",
+        RECORDS,
+        "if isinstance(lane, KeyedLane) and lane.sole is not worker:",
+        "if False:",
     ),
     Mutant(
         "a released worker keeps its key",
-        "delivery/pool.py",
+        "delivery/workers/pool.py",
         "                lane.free(key)\n",
         "                pass\n",
     ),
     Mutant(
         "a released lane is not queued again",
         LANES,
-        "        lane.leave()\n        self._enqueue(lane)\n",
+        "        lane.leave()\n        self.offer(lane)\n",
         "        lane.leave()\n",
     ),
     Mutant(
@@ -545,28 +551,27 @@ MUTANTS = (
     # handlers
     Mutant(
         "a record counts as handled before its handler ends",
-        SHARED,
-        "                tracker.started[index - tracker.base] = now\n                worker.index",
-        "                tracker.started[index - tracker.base] = now\n                tracker.settle(index)\n"
-        "                worker.index",
+        RECORDS,
+        "                    tracker.started[index - tracker.base] = now\n",
+        "                    tracker.started[index - tracker.base] = now\n                    tracker.settle(index)\n",
     ),
     Mutant(
         "a run counts the running record",
-        DISPATCH,
+        RECORDS,
         "tracker.run_at = index\n",
         "tracker.run_at = index + 1\n",
     ),
     Mutant(
         "a failure is taken for success",
-        "delivery/attempts.py",
-        "                worker.blocked_on += [self._channel.nack(message, error) for message in told]\n",
-        "                for message in told:\n                    message.tracker.settle(message.index)\n",
+        "delivery/retry.py",
+        "        worker.blocked_on += [self._signals.nack(message, error) for message in nacked]\n",
+        "        for message in nacked:\n            message.tracker.settle(message.index)\n",
     ),
     Mutant(
         "the key goes on while its record is tried again",
-        SHARED,
-        "            if failed is not None:\n                await self._failed(worker, message_of(given, record, tracker, index), failed)\n",
-        "            if failed is not None:\n                asyncio.ensure_future(self._failed(worker, message_of(given, record, tracker, index), failed))\n",
+        RECORDS,
+        "await self._failed(worker, message, failed, is_alone=is_alone)",
+        "task.get_loop().create_task(self._failed(worker, message, failed, is_alone=is_alone))",
     ),
     Mutant(
         "one attempt less",
@@ -733,13 +738,13 @@ MUTANTS = (
     ),
     Mutant(
         "the dead letter of another record is written",
-        "delivery/workers.py",
-        "record = self.piece[index - self.first]",
-        "record = self.piece[-1]",
+        "delivery/workers/worker.py",
+        "if self.index != index or self.record is None:",
+        "if self.record is None:",
     ),
     Mutant(
         "a worker that was replaced is taken for the one at the record",
-        "delivery/pool.py",
+        "delivery/workers/pool.py",
         "        lanes = worker.lanes\n        worker.lanes = ()\n",
         "        lanes = worker.lanes\n",
     ),
@@ -751,13 +756,13 @@ MUTANTS = (
     ),
     Mutant(
         "an attempt that a pause has held up is kept",
-        "delivery/pool.py",
+        "delivery/workers/waits.py",
         "            self._paused.pop(worker, None)\n",
         "            pass\n",
     ),
     Mutant(
         "a nack that nobody awaits holds no lane",
-        "delivery/pool.py",
+        "delivery/workers/pool.py",
         "worker.blocked_on.append(verdict)\n                worker.cut",
         "worker.cut",
     ),
@@ -1197,7 +1202,7 @@ MUTANTS = (
     ),
     Mutant(
         "what comes into a paused lane is current",
-        "delivery/lane.py",
+        LANE,
         "if self.state is OPEN and self.cursor >= len(self.records) and not self._behind:",
         "if self.cursor >= len(self.records) and not self._behind:",
         "pause",
@@ -1236,9 +1241,9 @@ MUTANTS = (
     ),
     Mutant(
         "a pause is ignored",
-        LANES,
-        "return bool(self._channel) or any(partition in paused for paused in self._partitions.values())",
-        "return False",
+        PAUSES,
+        "        return bool(self._channel) or any(\n            partition in paused for paused in self._partitions.values()\n        )\n",
+        "        return False\n",
         "pause",
     ),
     Mutant(
@@ -1446,9 +1451,9 @@ MUTANTS = (
     ),
     Mutant(
         "what is filtered is handled, too",
-        SEVERAL,
-        "                self._channel.skip(message, why)\n                return\n            for branch",
-        "                self._channel.skip(message, why)\n            for branch",
+        CHOOSING,
+        "            if self._choice.skips(message):\n                return\n            for branch",
+        "            self._choice.skips(message)\n            for branch",
         "filter",
     ),
     Mutant(
@@ -1481,28 +1486,28 @@ MUTANTS = (
     ),
     Mutant(
         "predicates are not asked",
-        SEVERAL,
+        CHOOSING,
         "        return self.when is None or bool(self.when(message))",
         "        return True",
         "several",
     ),
     Mutant(
         "a broadcast ends with the first handler",
-        SEVERAL,
-        "            progress.at += 1\n            message.attempt = 1\n",
-        "            progress.at += 9\n            message.attempt = 1\n",
+        CHOOSING,
+        "            progress.position += 1\n            message.attempt = 1\n",
+        "            progress.position += 9\n            message.attempt = 1\n",
         "broadcast",
     ),
     Mutant(
         "a broadcast begins anew with each attempt",
-        SEVERAL,
+        CHOOSING,
         "        progress = self._progress.get(place)\n",
         "        progress = None\n",
         "broadcast",
     ),
     Mutant(
         "a broadcast that has failed is acked",
-        SEVERAL,
+        CHOOSING,
         "            raise progress.error\n",
         "            pass\n",
         "broadcast",
@@ -1666,27 +1671,27 @@ MUTANTS = (
     ),
     Mutant(
         "lanes that were looked at are kept",
-        "delivery/pool.py",
+        "delivery/workers/pool.py",
         "        worker.left.clear()\n",
         "        pass\n",
         "rounds",
     ),
     Mutant(
         "a reason for a pause is never withdrawn",
-        LANES,
-        "            self._channel.pop(reason, None)\n        elif",
-        "            pass\n        elif",
+        PAUSES,
+        "            self._channel.pop(reason, None)\n",
+        "            pass\n",
         "rounds",
     ),
     Mutant(
         "an attempt is told by the number of the next one",
-        "delivery/workers.py",
+        "delivery/workers/interface.py",
         "HandlerRetried(**about, attempt=attempt, wait_s=wait_s)",
         "HandlerRetried(**about, attempt=attempt + 1, wait_s=wait_s)",
     ),
     Mutant(
         "a channel that waits once is never ready again",
-        "delivery/attempts.py",
+        "delivery/retry.py",
         "            del self._troubles[worker]\n",
         "            pass\n",
         "rounds",

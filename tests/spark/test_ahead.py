@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from reactive_kafka.config.settings import IncomingSettings, SparkSettings
 from reactive_kafka.config.tables import SparkChannelSettings
-from reactive_kafka.delivery.lanes import Lanes
+from reactive_kafka.delivery.lanes.queue import LaneQueue
 from reactive_kafka.errors import BadDataError, SessionLostError
 from reactive_kafka.spark.batches.cuts import BatchQueue
 from reactive_kafka.spark.batches.runs import plan
@@ -51,7 +51,7 @@ def queue_of(lanes: Any, **spark: Any) -> BatchQueue:
 
 
 def test_a_batch_is_due_at_once_where_no_more_may_come_until_one_is_taken() -> None:
-    lanes, lane = Lanes(shared=False), lane_with(partition=0)
+    lanes, lane = LaneQueue(shared=False), lane_with(partition=0)
     lanes.add(lane, range(5), lane.tracker.deliver(range(5), 5), 1.0)
     queue = queue_of(lanes, batch_max_records=3, batch_max_wait_s=8.0)
     queue.take()
@@ -71,7 +71,7 @@ def test_a_batch_is_due_at_once_where_no_more_may_come_until_one_is_taken() -> N
 def test_what_is_prepared_is_what_is_taken_then_and_only_a_batch_that_is_full(
     waiting: list[int], most: int, held: int
 ) -> None:
-    lanes, every = Lanes(shared=False), []
+    lanes, every = LaneQueue(shared=False), []
     for number, count in enumerate(waiting):
         lane = lane_with(partition=number)
         every.append(lane)
@@ -335,6 +335,6 @@ def test_a_plan_is_made_once() -> None:
 
 
 def queue_taken() -> list[Any]:
-    lanes, lane = Lanes(shared=False), lane_with()
+    lanes, lane = LaneQueue(shared=False), lane_with()
     lanes.add(lane, range(2), lane.tracker.deliver(range(2), 2), 0.0)
     return queue_of(lanes, batch_max_records=2).take()

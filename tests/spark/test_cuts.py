@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.delivery.lane import Lane
+from reactive_kafka.delivery.lanes.lane import Lane
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.cuts import (
     BatchLimits,

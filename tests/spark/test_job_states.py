@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from reactive_kafka.delivery.states import after
 from reactive_kafka.spark.channel.batch_job import JOB_TRANSITIONS, JobState
+from reactive_kafka.state_table import next_state
 
 CUT_OFF = {JobState.CANCELLED, JobState.CUT_SHORT, JobState.OVER}
 
 
 @pytest.mark.parametrize("state", [state for state in JobState if state is not JobState.OVER])
 def test_a_job_can_be_cut_off_and_can_end_in_every_state(state: JobState) -> None:
-    assert after(JOB_TRANSITIONS, state, "end") is JobState.OVER
-    assert after(JOB_TRANSITIONS, state, "cut off") in CUT_OFF
+    assert next_state(JOB_TRANSITIONS, state, "end") is JobState.OVER
+    assert next_state(JOB_TRANSITIONS, state, "cut off") in CUT_OFF
 
 
 def test_a_job_that_was_cut_off_never_works_again() -> None:
@@ -21,4 +21,4 @@ def test_a_job_that_was_cut_off_never_works_again() -> None:
 
 
 def test_a_job_that_settles_is_not_cancelled() -> None:
-    assert after(JOB_TRANSITIONS, JobState.SETTLING, "cut off") is JobState.CUT_SHORT
+    assert next_state(JOB_TRANSITIONS, JobState.SETTLING, "cut off") is JobState.CUT_SHORT

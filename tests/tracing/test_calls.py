@@ -15,7 +15,7 @@ from opentelemetry import baggage, trace
 from opentelemetry.trace import SpanKind, StatusCode
 
 from reactive_kafka import App, Batch, Message
-from reactive_kafka.delivery.records import Dispatcher
+from reactive_kafka.delivery.workers.pool import WorkerPool
 from tests.app.helpers import committed, in_virtual_time, inside, make_app, running, send
 from tests.tracing.helpers import Spans, context_of, is_child, number_of, producers
 
@@ -231,7 +231,7 @@ async def test_a_span_leaves_nothing_that_would_make_each_call_cost_more(spans: 
         await send(test, *range(6))
         await test.settled()
         workers = inside(app).session.workers
-        assert isinstance(workers, Dispatcher)
+        assert isinstance(workers, WorkerPool)
         # Calls have no contexts of their own.
         assert not workers._isolation.in_contexts
         await send(test, 6)

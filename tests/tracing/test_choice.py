@@ -11,7 +11,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import SpanProcessor
 
 from reactive_kafka import App, MissingExtraError
-from reactive_kafka.delivery.records import Dispatcher
+from reactive_kafka.delivery.workers.pool import WorkerPool
 from reactive_kafka.outgoing.channel import OutgoingChannel
 from reactive_kafka.outgoing.memory import MemoryTarget
 from reactive_kafka.outgoing.queue.writer import Writer
@@ -69,9 +69,10 @@ def is_untouched(test: TestApp) -> bool:
     """Whether the hot path is that of a run without tracing."""
     channels, workers = test.app._run.channels, inside(test.app).session.workers  # type: ignore[union-attr]
     assert channels is not None
-    assert isinstance(workers, Dispatcher)
+    assert isinstance(workers, WorkerPool)
     invoices, memory = channels.outgoing["invoices"], channels.outgoing["m"]
-    return workers._invocation.around is None and (
+    runner: Any = workers._runner
+    return runner._invocation.around is None and (
         type(invoices),
         type(invoices.writer),
         type(memory),

@@ -16,9 +16,9 @@ from math import inf
 from typing import Any, NamedTuple
 
 from reactive_kafka.config.settings import IncomingSettings
-from reactive_kafka.delivery.lane import Lane, Slice
-from reactive_kafka.delivery.lanes import Lanes
-from reactive_kafka.delivery.states import OPEN
+from reactive_kafka.delivery.lanes.lane import Lane, LaneSlice
+from reactive_kafka.delivery.lanes.lane_states import OPEN
+from reactive_kafka.delivery.lanes.queue import LaneQueue
 from reactive_kafka.fetching.budget import MAX_WINDOW_RECORDS
 from reactive_kafka.spark.batches.columns import PIECE_RECORDS
 from reactive_kafka.spark.batches.runs import RecordRun, end_of, give_back, run_of
@@ -51,7 +51,7 @@ class BatchQueue:
     """
 
     def __init__(
-        self, settings: IncomingSettings, lanes: Lanes, is_free: Callable[[Lane], bool]
+        self, settings: IncomingSettings, lanes: LaneQueue, is_free: Callable[[Lane], bool]
     ) -> None:
         spark = settings.spark
         is_even = spark.max_concurrent_jobs == 1 or lanes.shared
@@ -89,7 +89,7 @@ class BatchQueue:
         """When a batch may be taken (monotonic); infinite if there is nothing to take."""
         in_vain = self._lanes.is_at_end or self._lanes.out_of_room
         limits = replace(self._limits, max_wait_s=0.0) if in_vain else self._limits
-        return max(batch_due(self._free_lanes(), limits, self._weight), self._lanes.whole_at)
+        return max(batch_due(self._free_lanes(), limits, self._weight), self._lanes.batch_at)
 
     def ahead(self, held: Iterable[Lane]) -> list[RecordRun]:
         """The next batch, if nothing can be added to it any more, for whoever prepares it: its
@@ -125,7 +125,7 @@ class BatchQueue:
 
     def _free_lanes(self) -> list[Lane]:
         """The lanes from which a batch may be taken."""
-        free = [lane for lane in self._lanes.whole_lanes() if self._is_free(lane)]
+        free = [lane for lane in self._lanes.takeable_lanes() if self._is_free(lane)]
         for lane in free:
             forget_empty_plans(lane)
         return [lane for lane in free if has_room(lane)]
@@ -277,7 +277,7 @@ def _take_fresh(waiting: list[Waiting], limits: BatchLimits, weigh: Weigh) -> li
     bytes_left = limits.max_bytes
     shares = _even_shares(waiting, room) if limits.is_even else [one.records for one in waiting]
     for one, share in zip(waiting, shares, strict=True):
-        slices: list[Slice] = []
+        slices: list[LaneSlice] = []
         left = min(share, room)
         while left > 0 and bytes_left > 0:
             (part,) = one.lane.take(left, most_pieces=1)
@@ -288,7 +288,7 @@ def _take_fresh(waiting: list[Waiting], limits: BatchLimits, weigh: Weigh) -> li
                 one.lane.give_back(part.records[fits:], part.first + fits)
                 bytes_left = 0
             if fits:
-                slices.append(Slice(one.lane, part.records[:fits], part.first))
+                slices.append(LaneSlice(one.lane, part.records[:fits], part.first))
             left = left - fits
             room = room - fits
             bytes_left = bytes_left - weight
@@ -308,9 +308,9 @@ def _even_shares(waiting: Sequence[Waiting], room: int) -> list[int]:
     return shares
 
 
-def _runs_of(slices: list[Slice]) -> list[RecordRun]:
+def _runs_of(slices: list[LaneSlice]) -> list[RecordRun]:
     """Slices of one lane as runs of consecutive records, ascending."""
-    runs: list[list[Slice]] = []
+    runs: list[list[LaneSlice]] = []
     for part in sorted(slices, key=lambda part: part.first):
         if not runs or end_of(runs[-1][-1]) != part.first:
             runs.append([])

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from reactive_kafka.delivery.lane import Lane, Slice
+from reactive_kafka.delivery.lanes.lane import Lane, LaneSlice
 from reactive_kafka.spark.batches.batch import BatchPart, SparkRange, spark_range
 from reactive_kafka.tracking.plans import PlannedRange
 from reactive_kafka.tracking.tracker import OffsetTracker
@@ -18,7 +18,7 @@ class RecordRun:
 
     lane: Lane
     # At least one, as the lane kept the records: Arrow columns or Python ranges of offsets.
-    slices: tuple[Slice, ...]
+    slices: tuple[LaneSlice, ...]
     # The range that they are run as.
     planned: PlannedRange
 
@@ -70,7 +70,7 @@ class RecordRun:
             high = min(end, end_of(one))
             if low < high:
                 slices.append(
-                    Slice(self.lane, one.records[low - one.first : high - one.first], low)
+                    LaneSlice(self.lane, one.records[low - one.first : high - one.first], low)
                 )
         return RecordRun(self.lane, tuple(slices), planned)
 
@@ -84,7 +84,7 @@ class RecordRun:
         return at if at < self.end and self.tracker.offset_of(at) == offset else None
 
 
-def run_of(slices: Sequence[Slice], planned: PlannedRange | None = None) -> RecordRun:
+def run_of(slices: Sequence[LaneSlice], planned: PlannedRange | None = None) -> RecordRun:
     """Consecutive slices of one lane as a run; without a plan it becomes a new range, up to its
     last record.
     """
@@ -112,12 +112,12 @@ def lanes_of(runs: Iterable[RecordRun]) -> list[Lane]:
     return list({id(run.lane): run.lane for run in runs}.values())
 
 
-def end_of(one: Slice) -> int:
+def end_of(one: LaneSlice) -> int:
     """Arrival number after the last record of a slice."""
     return one.first + len(one.records)
 
 
-def give_back(slices: Sequence[Slice]) -> None:
+def give_back(slices: Sequence[LaneSlice]) -> None:
     """Return slices of one lane to its head."""
     for one in reversed(slices):
         one.lane.give_back(one.records, one.first)

@@ -9,7 +9,6 @@ from enum import StrEnum
 
 from reactive_kafka.backoff import drawn_chance
 from reactive_kafka.config.tables import RetrySettings
-from reactive_kafka.delivery.states import after
 from reactive_kafka.errors import DataLossError, OffloadError
 from reactive_kafka.observe.events import SparkBatchSplit
 from reactive_kafka.spark.batches.attempts import Again, Attempts, Failed, Leave, Split
@@ -18,6 +17,7 @@ from reactive_kafka.spark.batches.bisection import Bisection
 from reactive_kafka.spark.batches.runs import RecordRun, plan, trackers_of
 from reactive_kafka.spark.channel.frame_ahead import FrameAhead
 from reactive_kafka.spark.channel.settle import JobContext, RunOutcome, RunSettler, Worked
+from reactive_kafka.state_table import next_state
 
 
 class JobState(StrEnum):
@@ -170,7 +170,7 @@ class SparkJob:
             self._task.cancel()
 
     def _change(self, event: str) -> None:
-        self._state = after(JOB_TRANSITIONS, self._state, event)
+        self._state = next_state(JOB_TRANSITIONS, self._state, event)
 
     async def _work(self) -> None:
         if self.only_settles:

@@ -9,8 +9,12 @@ from itertools import count
 from math import inf
 from typing import Any
 
-from reactive_kafka.delivery.lane import Lane
-from reactive_kafka.delivery.workers import Workers, WorkerSetup, WorkerSignals
+from reactive_kafka.delivery.lanes.lane import Lane
+from reactive_kafka.delivery.workers.interface import (
+    ChannelWorkers,
+    WorkerSetup,
+    WorkerSignals,
+)
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.columns import record_batch
@@ -30,7 +34,7 @@ REFUSED_PLAN_PAUSE_S = 0.5
 READY_POLL_S = 0.2
 
 
-class SparkDispatcher(Workers):
+class SparkDispatcher(ChannelWorkers):
     """Runs Spark jobs on the records in the lanes, at most ``max_concurrent_jobs`` at once.
 
     The lanes hold Arrow record batches, made as records arrive, or Python ranges of offsets that
@@ -49,7 +53,6 @@ class SparkDispatcher(Workers):
         observer: Observer,
         fetch: Fetch,
     ) -> None:
-        super().__init__()
         self._setup = setup
         self._clock = setup.clock
         self._context = JobContext(setup.settings, runner, signals, fetch, observer)
@@ -197,7 +200,7 @@ class SparkDispatcher(Workers):
 
         records = sum(run.records for run in runs)
         # Holds the report for `rate_limit` until it was made, which happens once.
-        reports = [self._setup.lanes.whole_taken()] if outcomes is None else []
+        reports = [self._setup.lanes.batch_taken()] if outcomes is None else []
 
         def on_call() -> None:
             # `rate_limit` counts a batch when its function is called, not when it was taken: it may

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from reactive_kafka.delivery.lane import Lane
+from reactive_kafka.delivery.lanes.lane import Lane
 from reactive_kafka.spark.batches.runs import RecordRun
 from reactive_kafka.spark.channel.runner import BatchFrame
 from reactive_kafka.spark.channel.settle import JobContext

@@ -14,7 +14,7 @@ from typing import Any
 from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.client import Connector, Consumer, start_without_group
 from reactive_kafka.config.settings import IncomingSettings
-from reactive_kafka.delivery.lane import Slice
+from reactive_kafka.delivery.lanes.lane import LaneSlice
 from reactive_kafka.errors import CorruptRecordError, OffsetOutOfRangeError, TransientBrokerError
 from reactive_kafka.observe.events import Observer, UnreadableSkipped
 from reactive_kafka.records import RawRecord, TopicPartition
@@ -70,7 +70,9 @@ async def raw_records(
                 ]
 
 
-def _from_columns(part: Slice, wanted: set[int] | None) -> Iterator[list[tuple[int, RawRecord]]]:
+def _from_columns(
+    part: LaneSlice, wanted: set[int] | None
+) -> Iterator[list[tuple[int, RawRecord]]]:
     """Yield the wanted records of a slice: whole pieces if all are wanted, else row by row."""
     table: Any = part.records
     if wanted is None:

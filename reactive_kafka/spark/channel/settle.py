@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from reactive_kafka.config.settings import IncomingSettings
-from reactive_kafka.delivery.workers import WorkerSignals
+from reactive_kafka.delivery.workers.interface import WorkerSignals
 from reactive_kafka.errors import DataLossError, OffloadError, TransientBrokerError
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.records import RawRecord

@@ -1,64 +1,11 @@
-"""The states of a lane and of a worker, and the transitions between them, as tables. Pure.
+"""The states of a worker and the transitions between them, as a table. Pure.
 
-An event that a state has no row for is a bug of ours: it raises, and changes nothing.
+An event that a state has no row for is a bug of ours: :func:`next_state` raises.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import StrEnum
-from typing import TypeVar
-
-
-class LaneState(StrEnum):
-    """Whether records of a lane may be taken.
-
-    ``open``: records may be taken; ``paused``: the application has paused the partition or the
-    channel; ``suspended``: the partition is being revoked, or the channel ends, and the records
-    wait to hear whether it is retained; ``suspended and paused``: both; ``dropped``: its records
-    are another member's, or are read again.
-    """
-
-    OPEN = "open"
-    PAUSED = "paused"
-    SUSPENDED = "suspended"
-    SUSPENDED_AND_PAUSED = "suspended and paused"
-    DROPPED = "dropped"
-
-
-_L = LaneState
-LANE_TRANSITIONS: dict[LaneState, dict[str, LaneState]] = {
-    _L.OPEN: {"pause": _L.PAUSED, "suspend": _L.SUSPENDED, "drop": _L.DROPPED},
-    _L.PAUSED: {
-        "pause": _L.PAUSED,
-        "resume": _L.OPEN,
-        "suspend": _L.SUSPENDED_AND_PAUSED,
-        "drop": _L.DROPPED,
-    },
-    _L.SUSPENDED: {
-        "pause": _L.SUSPENDED_AND_PAUSED,
-        "suspend": _L.SUSPENDED,
-        "retain": _L.OPEN,
-        "drop": _L.DROPPED,
-    },
-    _L.SUSPENDED_AND_PAUSED: {
-        "pause": _L.SUSPENDED_AND_PAUSED,
-        "resume": _L.SUSPENDED,
-        "suspend": _L.SUSPENDED_AND_PAUSED,
-        "retain": _L.PAUSED,
-        "drop": _L.DROPPED,
-    },
-    _L.DROPPED: {},
-}
-"""state -> event -> next state. ``pause``, ``resume``: by the application; ``suspend``: the
-partition is being revoked, or the channel ends; ``retain``: it was reassigned with the position as
-we left it; ``drop``: its records are another member's, or are read again."""
-
-REVOKED_LANES = frozenset({_L.SUSPENDED, _L.SUSPENDED_AND_PAUSED, _L.DROPPED})
-"""The partition is going or gone: nothing that was fetched for it may be added."""
-
-PAUSED_LANES = frozenset({_L.PAUSED, _L.SUSPENDED_AND_PAUSED})
-"""Those that the application has paused."""
 
 
 class WorkerState(StrEnum):
@@ -128,25 +75,6 @@ ABANDONED_WORKERS = frozenset({_W.ABANDONED, _W.ABANDONED_INTERRUPTED, _W.ABANDO
 INTERRUPTED_WORKERS = frozenset({_W.INTERRUPTED, _W.ABANDONED_INTERRUPTED})
 """Those whose task counts one cancellation of ours."""
 
-# Hot loops compare with these: a module's name is found faster than an attribute of an enum.
-OPEN = _L.OPEN
-IDLE = _W.IDLE
-RUNNING = _W.RUNNING
-
-State = TypeVar("State", bound=str)
-
-
-def after(
-    table: Mapping[State, Mapping[str, State]], state: State, event: str, what: str = ""
-) -> State:
-    """The state that follows. *what* is in the state; "": the class of the state says it.
-
-    Raises:
-        RuntimeError: The event cannot happen in this state: a bug of ours.
-    """
-    try:
-        return table[state][event]
-    except KeyError:
-        raise RuntimeError(
-            f"{event!r} cannot happen to a {what or type(state).__name__} that is {state}"
-        ) from None
+# Hot loops compare with these: a module's name is found faster than a member of an enum.
+IDLE = WorkerState.IDLE
+RUNNING = WorkerState.RUNNING

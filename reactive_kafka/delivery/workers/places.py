@@ -1,6 +1,4 @@
-"""Who may run handlers: a channel has ``concurrency`` places, and a worker that waits for something
-else has none.
-"""
+"""Who may run handlers: a channel has ``concurrency`` places for workers."""
 
 from __future__ import annotations
 
@@ -10,34 +8,45 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from reactive_kafka.delivery.calls import Isolation
-from reactive_kafka.delivery.states import WITH_PLACE, WorkerState
-from reactive_kafka.delivery.workers import Worker
+from reactive_kafka.delivery.workers.isolation import Isolation
+from reactive_kafka.delivery.workers.worker import Worker
+from reactive_kafka.delivery.workers.worker_states import WITH_PLACE, WorkerState
 
 
-class Places:
-    """The places of one channel's workers, and the workers that wait for work or for a place."""
+class WorkerPlaces:
+    """The places of one channel's workers, and the workers that wait for work or for a place.
 
-    # Who owns a place when: a worker has one from its start, while its state is in WITH_PLACE. It
-    # gives it up by parking or by being abandoned, and the place is free: ``freed`` looks for
-    # somebody who needs it. Or it ends because a worker that is done waiting wants to go on: then
-    # the place changes hands in one step, here, and not when the other's task gets its turn. Were
-    # it free in between, work that comes then would start one worker too many. So nobody counts
-    # places but ``change``, which compares the states before and after.
+    A worker has a place from its start, as long as its state is in ``WITH_PLACE``. It gives the
+    place up in one of two ways:
 
-    def __init__(
-        self, most: int, isolation: Isolation, start: Callable[[], None], freed: Callable[[], None]
-    ) -> None:
+    - It parks or is abandoned. The place is free then, and the pool looks who needs it.
+    - It ends because another worker is done waiting and wants to go on. The place changes hands in
+      one step, here, and not when the other task gets its turn. If it were free in between, work
+      that comes then would start one worker too many.
+
+    So nobody counts places but :meth:`change`, which compares the states before and after.
+    """
+
+    def __init__(self, most: int, isolation: Isolation) -> None:
         self._most = most
         self._isolation = isolation
-        # Starts a worker as a task; its place is taken already.
-        self._start = start
-        # Called when a place has become free.
-        self._freed = freed
+        self._start_worker: Callable[[], None] = _nothing
+        self._place_is_free: Callable[[], None] = _nothing
         self._taken = 0
+        # Worker -> completed when it has work; False: it ends.
         self._idle: dict[Worker, Future[bool]] = {}
-        # Done waiting for something else, and without a place to go on in.
+        # Workers that are done waiting for something else, and have no place to go on in.
         self.returning: deque[Worker] = deque()
+
+    def serve(self, *, start_worker: Callable[[], None], place_is_free: Callable[[], None]) -> None:
+        """Serve a pool from now on.
+
+        Args:
+            start_worker: Starts a worker as a task. Its place is taken already.
+            place_is_free: Called when a place has become free.
+        """
+        self._start_worker = start_worker
+        self._place_is_free = place_is_free
 
     @property
     def idle(self) -> int:
@@ -45,22 +54,21 @@ class Places:
         return len(self._idle) + max(0, self._most - self._taken)
 
     def change(self, worker: Worker, event: str) -> None:
-        """Change a worker's state, and take or give up its place by that."""
+        """Change a worker's state, and count the place that it takes or gives up by that."""
         before = worker.state
         worker.follow(event)
         self._taken += (worker.state in WITH_PLACE) - (before in WITH_PLACE)
 
     def start(self) -> None:
+        """Take a place for a new worker, and start that."""
         self._taken += 1
-        self._start()
+        self._start_worker()
 
     def wake(self) -> bool:
-        """Have one worker more look for work, an idle or a new one; False if all places are
-        busy.
-        """
+        """Have one more worker look for work, an idle or a new one; False if all are busy."""
         while self._idle:
             _, waiter = self._idle.popitem()
-            # Else it was cancelled: the application ends.
+            # A waiter that is done was cancelled: the application ends.
             if not waiter.done():
                 waiter.set_result(True)
                 return True
@@ -70,15 +78,16 @@ class Places:
         return False
 
     def wake_all(self) -> None:
-        """Have every idle worker look for work, and one more if it may be started."""
+        """Have every idle worker look for work, and one new worker if there is room for it."""
         for waiter in self._idle.values():
             answer(waiter, True)
         if self._taken < self._most:
             self.start()
 
     async def rest(self, worker: Worker, most_s: float | None = None) -> bool:
-        """Wait for work, for *most_s* seconds at most; False: it has no place any more, or all is
-        over, and it ends.
+        """Wait for work, *most_s* seconds at most; False: the worker ends.
+
+        It ends if its place went to another worker, or if no work will come any more.
         """
         if self._isolation.is_closed or self.pass_on(worker):
             return False
@@ -97,16 +106,16 @@ class Places:
             self._idle.pop(worker, None)
 
     async def park(self, worker: Worker, awaited: Sequence[Future[Any]]) -> None:
-        """Wait until all of these are done, none of which is a handler, without a place.
+        """Wait without a place until all of these are done; none of them is a handler.
 
         Cancellation:
             The application ends: nobody asks for the place any more.
         """
-        # Unnoticed, where it has taken our cancellation off its task by itself.
+        # Its handler may have taken our cancellation off the task by itself, unnoticed so far.
         worker.handler_ended()
         self.change(worker, "park")
         if not worker.is_abandoned:
-            self._freed()
+            self._place_is_free()
         try:
             await self._isolation.done(worker, awaited)
             if worker.state is WorkerState.PARKED:
@@ -136,12 +145,10 @@ class Places:
         await self._isolation.done(worker, [worker.place])
 
     def pass_on(self, worker: Worker) -> bool:
-        """End a worker that is free, for another one that waits for its place; False if none
-        does.
-        """
+        """Give the place of a free worker to one that waits for a place; False if none does."""
         while self.returning:
             other = self.returning.popleft()
-            # Else it was abandoned meanwhile.
+            # In any other state it was abandoned meanwhile.
             if other.state is WorkerState.RETURNING:
                 self.change(worker, "end")
                 self._resume(other)
@@ -160,21 +167,24 @@ class Places:
         self.change(worker, "abandon")
         answer(worker.place, False)
         if had_place:
-            self._freed()
+            self._place_is_free()
 
     def close(self) -> None:
-        """No work will come any more: who is idle ends, and who waits for a place goes on without
-        one.
-        """
+        """End idle workers; those that wait for a place go on without one. No work will come."""
         while self._idle:
-            answer(self._idle.popitem()[1], False)
+            _, waiter = self._idle.popitem()
+            answer(waiter, False)
         while self.returning:
             other = self.returning.popleft()
             if other.state is WorkerState.RETURNING:
                 self._resume(other)
 
 
-def answer(waiter: Future[bool] | None, with_: bool) -> None:
-    """Complete what a worker waits for, if it does and has no answer yet."""
+def answer(waiter: Future[bool] | None, result: bool) -> None:
+    """Complete what a worker waits for, if it waits and has no answer yet."""
     if waiter is not None and not waiter.done():
-        waiter.set_result(with_)
+        waiter.set_result(result)
+
+
+def _nothing() -> None:
+    """Stand in until there is a pool."""

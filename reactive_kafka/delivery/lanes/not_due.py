@@ -8,23 +8,25 @@ from math import inf
 from reactive_kafka.records import RawRecord
 
 
-class Delayed:
-    """The records of one partition that wait for their time; ``len`` is how many."""
+class NotDue:
+    """The records of one partition that wait until they are due; ``len`` counts them."""
 
     __slots__ = ("_due", "_latest")
 
     def __init__(self) -> None:
+        # A heap of (due, arrival number, record).
         self._due: list[tuple[float, int, RawRecord]] = []
         self._latest = -inf
 
     def hold(self, record: RawRecord, index: int, due: float, *, in_order: bool = False) -> None:
-        """Keep a record until *due*; with *in_order* no earlier than the records held before it."""
+        """Keep a record until *due*; with *in_order* at least as long as those held before it."""
         if in_order:
-            due = self._latest = max(due, self._latest)
+            due = max(due, self._latest)
+            self._latest = due
         heappush(self._due, (due, index, record))
 
     def take(self, now: float) -> list[tuple[RawRecord, int]]:
-        """The records that are due by *now* with their arrival numbers, earliest first."""
+        """Take the records that are due by *now*, earliest first, with their arrival numbers."""
         due = []
         while self._due and self._due[0][0] <= now:
             _, index, record = heappop(self._due)
@@ -37,6 +39,7 @@ class Delayed:
         return self._due[0][0] if self._due else None
 
     def clear(self) -> None:
+        """Forget all records."""
         self._due.clear()
 
     def __len__(self) -> int:

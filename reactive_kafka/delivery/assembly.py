@@ -1,0 +1,152 @@
+"""Puts the workers of a channel with handlers together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from reactive_kafka.delivery.invocation import Invocation
+from reactive_kafka.delivery.retry import RetriedHandler, Retries
+from reactive_kafka.delivery.returned import ReturnedUnsettled
+from reactive_kafka.delivery.runners.batches import BatchHandler, BatchRunner
+from reactive_kafka.delivery.runners.choosing import Branch, Broadcast, FirstMatch, RecordChoice
+from reactive_kafka.delivery.runners.records import RecordHandler, RecordRunner, SingleHandler
+from reactive_kafka.delivery.skipping import Skipping
+from reactive_kafka.delivery.workers.interface import WorkerSetup, WorkerSignals
+from reactive_kafka.delivery.workers.isolation import Isolation
+from reactive_kafka.delivery.workers.places import WorkerPlaces
+from reactive_kafka.delivery.workers.pool import Runner, WorkerPool
+from reactive_kafka.delivery.workers.waits import WorkerWaits
+
+
+def record_workers(
+    setup: WorkerSetup, signals: WorkerSignals, invocation: Invocation
+) -> WorkerPool:
+    """Return workers that call one handler with each record."""
+    parts = _Parts.of(setup, signals, invocation)
+    handler = SingleHandler(
+        invocation, setup.settings, setup.hook, parts.isolation, parts.kept_for_letters
+    )
+    return parts.pool(parts.record_runner(handler))
+
+
+def first_match_workers(
+    setup: WorkerSetup, signals: WorkerSignals, branches: Sequence[Branch], skipping: Skipping
+) -> WorkerPool:
+    """Return workers that call, for each record, the first handler that takes it."""
+    # What concerns the channel is the same in all of its invocations.
+    parts = _Parts.of(setup, signals, branches[0].invocation)
+    choice = RecordChoice(setup.settings, signals, skipping)
+    handler = FirstMatch(branches, choice, setup.hook, parts.isolation, parts.kept_for_letters)
+    return parts.pool(parts.record_runner(handler))
+
+
+def broadcast_workers(
+    setup: WorkerSetup, signals: WorkerSignals, branches: Sequence[Branch], skipping: Skipping
+) -> WorkerPool:
+    """Return workers that call, for each record, every handler that takes it."""
+    parts = _Parts.of(setup, signals, branches[0].invocation)
+    choice = RecordChoice(setup.settings, signals, skipping)
+    handler = Broadcast(branches, choice, signals, parts.isolation)
+    return parts.pool(parts.record_runner(handler))
+
+
+def batch_workers(
+    setup: WorkerSetup,
+    signals: WorkerSignals,
+    invocation: Invocation,
+    skipping: Skipping | None = None,
+) -> WorkerPool:
+    """Return workers that call one handler with batches.
+
+    Args:
+        skipping: What is left out of batches; None: nothing.
+    """
+    parts = _Parts.of(setup, signals, invocation)
+    handler = BatchHandler(
+        invocation, setup.settings, setup.hook, parts.isolation, parts.kept_for_letters
+    )
+    runner = BatchRunner(
+        handler,
+        parts.retries(handler),
+        skipping,
+        setup.settings,
+        lanes=setup.lanes,
+        clock=setup.clock,
+        durations=setup.totals.durations,
+        signals=signals,
+    )
+    return parts.pool(runner)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """The parts that the pool, its runner and its retries share."""
+
+    setup: WorkerSetup
+    signals: WorkerSignals
+    invocation: Invocation
+    isolation: Isolation
+    places: WorkerPlaces
+    waits: WorkerWaits
+    returned: ReturnedUnsettled
+
+    @classmethod
+    def of(cls, setup: WorkerSetup, signals: WorkerSignals, invocation: Invocation) -> _Parts:
+        isolation = Isolation(setup.is_ending)
+        if invocation.is_blocking:
+            # A thread may outlive its call, so its context has to say what the call has.
+            isolation.tell_calls()
+        places = WorkerPlaces(setup.settings.concurrency, isolation)
+        return cls(
+            setup,
+            signals,
+            invocation,
+            isolation,
+            places,
+            WorkerWaits(places),
+            ReturnedUnsettled(),
+        )
+
+    @property
+    def kept_for_letters(self) -> ReturnedUnsettled | None:
+        """Where messages without a verdict are kept, if they may become dead letters."""
+        if self.setup.settings.on_poison == "dead-letter-queue":
+            return self.returned
+        return None
+
+    def retries(self, handler: RetriedHandler) -> Retries:
+        return Retries(
+            handler,
+            self.setup.settings,
+            clock=self.setup.clock,
+            hook=self.setup.hook,
+            totals=self.setup.totals,
+            signals=self.signals,
+            isolation=self.isolation,
+            waits=self.waits,
+        )
+
+    def record_runner(self, handler: RecordHandler) -> RecordRunner:
+        return RecordRunner(
+            handler,
+            self.retries(handler),
+            lanes=self.setup.lanes,
+            clock=self.setup.clock,
+            durations=self.setup.totals.durations,
+            signals=self.signals,
+            isolation=self.isolation,
+            places=self.places,
+        )
+
+    def pool(self, runner: Runner) -> WorkerPool:
+        return WorkerPool(
+            runner,
+            self.setup,
+            self.signals,
+            isolation=self.isolation,
+            places=self.places,
+            waits=self.waits,
+            returned=self.returned,
+            may_keep=self.invocation.ack == "manual",
+        )

@@ -1,0 +1,254 @@
+"""The queued records of one partition. No I/O, no clock."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from math import inf
+from typing import Any, NamedTuple
+
+from reactive_kafka.delivery.lanes.lane_states import (
+    LANE_TRANSITIONS,
+    OPEN,
+    PAUSED_LANES,
+    REVOKED_LANES,
+    LaneState,
+)
+from reactive_kafka.delivery.lanes.not_due import NotDue
+from reactive_kafka.records import RawRecord
+from reactive_kafka.state_table import next_state
+from reactive_kafka.tracking.tracker import OffsetTracker
+
+NO_RECORDS: Sequence[RawRecord] = ()
+
+UNKEYED = object()
+"""The key of a worker that holds no key."""
+
+KeyOf = Callable[[RawRecord], Hashable]
+"""Returns the ordering key of a record."""
+
+
+class Lane:
+    """The queued records of one partition: a current piece, and the pieces behind it.
+
+    ``records`` is the current piece. ``records[cursor]`` is the next record, and ``first + cursor``
+    its arrival number in the tracker. The cursor is stored as ``taken``, the arrival number of the
+    record before the next one, because workers write that number for each record.
+    """
+
+    __slots__ = (
+        "_behind",
+        "_waiting_behind",
+        "arrived",
+        "delayed",
+        "first",
+        "look_at",
+        "low_water",
+        "queued",
+        "reading",
+        "records",
+        "state",
+        "taken",
+        "tracker",
+        "weighed",
+        "weight",
+        "workers",
+    )
+
+    def __init__(self, tracker: OffsetTracker) -> None:
+        self.tracker = tracker
+        self.state = OPEN
+        self.records: Sequence[RawRecord] = NO_RECORDS
+        # The arrival number of the current piece's first record.
+        self.first = 0
+        self.taken = -1
+        # When the current piece came.
+        self.arrived = 0.0
+        # How many workers run records of this lane at the moment.
+        self.workers = 0
+        # True while the lane is in the queue. This is no state: a lane that is suspended stays in
+        # the queue until a worker finds it there.
+        self.queued = False
+        # New records are wanted when no more than this many wait.
+        self.low_water = 0
+        # When a worker that stays in the lane has to look for lanes with fewer workers.
+        self.look_at = -inf
+        # Records of a retry topic that are not due yet.
+        self.delayed = NotDue()
+        # How many records were queued when a Spark channel last measured their size.
+        self.weighed = 0
+        # The size of those records in bytes.
+        self.weight = 0
+        # (records, arrival number of the first, when they came), the next piece first.
+        self._behind: deque[tuple[Sequence[RawRecord], int, float]] = deque()
+        self._waiting_behind = 0
+        # Iterates over the current piece: see :meth:`read`.
+        self.reading: Iterator[tuple[int, RawRecord]] | None = None
+
+    @property
+    def cursor(self) -> int:
+        """Where in the current piece the next record is."""
+        return self.taken + 1 - self.first
+
+    @cursor.setter
+    def cursor(self, position: int) -> None:
+        self.taken = self.first + position - 1
+
+    def add(self, records: Sequence[RawRecord], first: int, now: float) -> None:
+        """Queue records, the first with arrival number *first*."""
+        # A lane that is not open must have no current piece: a worker that is still in it would
+        # read on in that piece.
+        if self.state is OPEN and self.cursor >= len(self.records) and not self._behind:
+            self._make_current(records, first, now)
+        else:
+            self._behind.append((records, first, now))
+            self._waiting_behind += len(records)
+
+    def advance(self) -> bool:
+        """Go to the next piece if the current one is used up; False if nothing may be taken."""
+        if self.cursor < len(self.records):
+            return True
+        if self.state is not OPEN or not self._behind:
+            self._drop_current()
+            return False
+        self._make_current(*self._behind.popleft())
+        self._waiting_behind -= len(self.records)
+        return True
+
+    def _make_current(self, records: Sequence[RawRecord], first: int, arrived: float) -> None:
+        self.records = records
+        self.first = first
+        self.arrived = arrived
+        self.cursor = 0
+        self.reading = None
+
+    def _drop_current(self) -> None:
+        """Have no current piece; its records are not kept in memory by the lane any more."""
+        self.records = NO_RECORDS
+        self.cursor = 0
+        self.reading = None
+
+    @property
+    def waiting(self) -> int:
+        """How many records no worker has taken, without those that are not due yet."""
+        return len(self.records) - self.cursor + self._waiting_behind
+
+    @property
+    def on_offer(self) -> int:
+        """How many of the waiting records a worker may find when it looks."""
+        return self.waiting
+
+    def find(self) -> bool:
+        """Return whether a worker may take a record now."""
+        return self.advance()
+
+    def read(self) -> Iterator[tuple[int, RawRecord]]:
+        """Iterate over the rest of the current piece: pairs of arrival number and record.
+
+        All workers of the lane get one and the same iterator, so each record goes to one of them.
+        Whoever takes a record from it writes ``taken``, and calls this again once ``reading`` is
+        another iterator or None.
+        """
+        if self.reading is None:
+            rest = self.records[self.cursor :] if self.cursor else self.records
+            self.reading = enumerate(rest, self.taken + 1)
+        return self.reading
+
+    @property
+    def next_due(self) -> float | None:
+        """When the next delayed record is due; None if none is held, or none may be taken."""
+        return None if self.revoked else self.delayed.next
+
+    def enter(self) -> None:
+        """Count a worker that begins to take records."""
+        self.workers += 1
+
+    def leave(self) -> None:
+        """Count a worker no more: it turns away from the lane."""
+        self.workers -= 1
+
+    def pieces(self) -> Iterator[tuple[int, Sequence[Any]]]:
+        """Yield the queued records by piece, each with the arrival number of its first record."""
+        if self.cursor < len(self.records):
+            yield self.first + self.cursor, self.records[self.cursor :]
+        for records, first, _ in self._behind:
+            yield first, records
+
+    def take(self, records: int, most_pieces: float = inf) -> list[LaneSlice]:
+        """Take the next *records* records, out of at most *most_pieces* pieces."""
+        taken: list[LaneSlice] = []
+        while records > 0 and len(taken) < most_pieces and self.advance():
+            part = self.records[self.cursor : self.cursor + records]
+            taken.append(LaneSlice(self, part, self.first + self.cursor))
+            self.cursor += len(part)
+            records -= len(part)
+        return taken
+
+    @property
+    def revoked(self) -> bool:
+        """Whether the partition is suspended or gone."""
+        return self.state in REVOKED_LANES
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the application has paused the partition or the channel."""
+        return self.state in PAUSED_LANES
+
+    def change(self, event: str) -> None:
+        """Follow the table of lane states. A lane that may be open now has to be offered again."""
+        self.state = next_state(LANE_TRANSITIONS, self.state, event)
+        if self.state is LaneState.DROPPED:
+            self.clear()
+        elif self.state is not OPEN:
+            self.cut()
+
+    def clear(self) -> None:
+        """Forget all records that no worker has."""
+        self._drop_current()
+        self._behind.clear()
+        self.delayed.clear()
+        self._waiting_behind = 0
+
+    def cut(self) -> None:
+        """Make the workers in the lane look at it again after the record that they have.
+
+        A worker iterates over the piece that it found, and checks after each record whether
+        ``reading`` is still the same iterator. That check is all that suspending, pausing and
+        dropping a lane cost on the hot path. So the rest of the piece goes back to the pieces
+        behind. The worker asks for the next piece: it finds none if the lane is not open.
+        """
+        if self.cursor < len(self.records):
+            rest = self.records[self.cursor :]
+            self._behind.appendleft((rest, self.first + self.cursor, self.arrived))
+            self._waiting_behind += len(rest)
+        self._drop_current()
+
+    def put_back(self, record: RawRecord, index: int, key: Hashable = UNKEYED) -> None:
+        """Return a taken record to the head of the lane, before all newer records."""
+        self.cut()
+        self._behind.appendleft(([record], index, self.arrived))
+        self._waiting_behind += 1
+
+    def give_back(self, records: Sequence[Any], first: int) -> None:
+        """Return taken records to their place, before all that arrived after them."""
+        self.cut()
+        if not len(records):
+            return
+        position = len(self._behind)
+        for i, (_, first_of_piece, _) in enumerate(self._behind):
+            if first_of_piece > first:
+                position = i
+                break
+        self._behind.insert(position, (records, first, self.arrived))
+        self._waiting_behind += len(records)
+
+
+class LaneSlice(NamedTuple):
+    """Consecutive records of one lane, or what is kept of them.
+
+    ``first`` is the arrival number of the first record.
+    """
+
+    lane: Lane
+    records: Sequence[Any]
+    first: int

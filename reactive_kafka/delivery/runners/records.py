@@ -1,0 +1,440 @@
+"""Calls a channel's handler record by record: in order, by key, or as workers are free."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from math import inf
+from typing import Any, Protocol
+
+from reactive_kafka.backoff import drawn_chance
+from reactive_kafka.clock import Clock
+from reactive_kafka.config.settings import IncomingSettings
+from reactive_kafka.delivery.invocation import Invocation, RecordCall, quick_call, record_call
+from reactive_kafka.delivery.lanes.keyed import KeyedLane, UnknownKey
+from reactive_kafka.delivery.lanes.lane import UNKEYED, Lane
+from reactive_kafka.delivery.lanes.queue import LaneQueue
+from reactive_kafka.delivery.retry import RetriedHandler, Retries
+from reactive_kafka.delivery.returned import ReturnedUnsettled
+from reactive_kafka.delivery.workers.interface import WorkerSignals
+from reactive_kafka.delivery.workers.isolation import Isolation
+from reactive_kafka.delivery.workers.places import WorkerPlaces
+from reactive_kafka.delivery.workers.pool import STRETCH_S
+from reactive_kafka.delivery.workers.worker import Worker
+from reactive_kafka.delivery.workers.worker_states import RUNNING
+from reactive_kafka.errors import DecodeError, describe
+from reactive_kafka.failure.routes import after_attempt
+from reactive_kafka.formats import SchemaMissing
+from reactive_kafka.observe.facts import DURATION_BUCKETS_S, DurationHistogram
+from reactive_kafka.records import RawRecord
+from reactive_kafka.tracking.tracker import OffsetTracker
+from reactive_kafka.verdicts.delivery_hook import DeliveryHook
+from reactive_kafka.verdicts.message import Message, new_message
+
+SHORT_S = DURATION_BUCKETS_S[0]
+"""Calls up to this long are of the same bucket of durations, so they are counted together."""
+
+TURN_S = 0.05
+"""How long a worker stays at least in a lane where handlers wait. To change lanes costs 2 µs."""
+
+LOOK_S = 0.001
+"""How often the workers of a lane in which handlers wait look for a lane with fewer workers.
+
+To look after each record would cost a tenth of its way.
+"""
+
+
+class RecordHandler(RetriedHandler, Protocol):
+    """The handler of a channel's records: one function, or a choice among several."""
+
+    # What a worker calls first for a record. Later attempts are made by :class:`Retries`.
+    first: RecordCall
+
+    def is_skipped(self, message: Message[Any], error: BaseException) -> bool:
+        """Return whether a record was skipped instead, after *error* in its first call."""
+
+
+class SingleHandler(RecordHandler):
+    """One handler, which takes every record of its channel."""
+
+    def __init__(
+        self,
+        invocation: Invocation,
+        settings: IncomingSettings,
+        hook: DeliveryHook,
+        isolation: Isolation,
+        returned: ReturnedUnsettled | None,
+    ) -> None:
+        self.invocation = invocation
+        self._settings = settings
+        self._isolation = isolation
+        self._again = record_call(invocation, returned, hook)
+        self.first = quick_call(invocation, returned, hook) or self._again
+
+    async def call(self, worker: Worker, messages: Sequence[Message[Any]]) -> None:
+        """Call the handler with one message."""
+        (message,) = messages
+        argument = message if self._again.wants_message else message.payload
+        await self._isolation.apart(worker, self._again.call)(argument)
+
+    async def returned(self, worker: Worker, messages: Sequence[Message[Any]]) -> None:
+        """Settle the message, if the handler's return is its ack."""
+        if self._again.settles_on_return:
+            for message in messages:
+                message.tracker.settle(message.index)
+
+    def not_stored(self, messages: Sequence[Message[Any]]) -> Sequence[Message[Any]]:
+        """Return all messages: the checkpoint store is asked inside of the call."""
+        return messages
+
+    def is_skipped(self, message: Message[Any], error: BaseException) -> bool:
+        """Return False: the handler takes every record."""
+        return False
+
+    def has_next(self, message: Message[Any], error: BaseException) -> bool:
+        """Return False: there is one handler."""
+        return False
+
+    def retry_wait_s(self, message: Message[Any], error: BaseException) -> float | None:
+        """Return how long to wait for the next attempt; None: there is none."""
+        # Bytes that cannot be decoded now never can.
+        if isinstance(error, DecodeError):
+            return None
+        settings = self._settings
+        return after_attempt(
+            message.attempt, error, settings.retry, settings.routes_after_retries, drawn_chance()
+        )
+
+    def final_error(self, message: Message[Any], error: BaseException) -> BaseException:
+        """Return the error of the last call."""
+        return error
+
+
+class CallDurations:
+    """Counts the durations of calls made one after the other: the short ones all at once."""
+
+    def __init__(self, histogram: DurationHistogram, now: float) -> None:
+        self._histogram = histogram
+        self._counted_at = now
+        self._long_calls = 0
+        self._long_calls_s = 0.0
+
+    def observe_long(self, duration_s: float) -> None:
+        """Count a call that took longer than ``SHORT_S``."""
+        self._histogram.observe(duration_s)
+        self._long_calls += 1
+        self._long_calls_s += duration_s
+
+    def observe_rest(self, calls: int, now: float) -> None:
+        """Count the other ones of *calls* that were made since the last time."""
+        short_calls_s = now - self._counted_at - self._long_calls_s
+        self._histogram.observe_many_short(calls - self._long_calls, short_calls_s)
+        self._counted_at = now
+        self._long_calls = 0
+        self._long_calls_s = 0.0
+
+
+class RecordRunner:
+    """Calls the handler with the records of one lane after the other."""
+
+    takes_batches = False
+
+    def __init__(
+        self,
+        handler: RecordHandler,
+        retries: Retries,
+        *,
+        lanes: LaneQueue,
+        clock: Clock,
+        durations: DurationHistogram,
+        signals: WorkerSignals,
+        isolation: Isolation,
+        places: WorkerPlaces,
+    ) -> None:
+        self._handler = handler
+        self._invocation = handler.invocation
+        self._retries = retries
+        self._lanes = lanes
+        self._clock = clock
+        self._durations = durations
+        self._signals = signals
+        self._isolation = isolation
+        self._places = places
+
+    def take(self, worker: Worker) -> Sequence[Lane]:
+        """Take the next lane with work; none if there is no work that may begin."""
+        lane = self._lanes.take()
+        return () if lane is None else (lane,)
+
+    def rest_s(self) -> float | None:
+        """Return None: a worker without work rests until it is woken."""
+        return None
+
+    def payload_of(self, record: RawRecord) -> Any:
+        """Decode a record. Raises what the decoder raises."""
+        return self._invocation.read(record)
+
+    @property
+    def waits_for_outage(self) -> bool:
+        """Whether a handler failed because a service is away, and waits for its next call."""
+        return self._retries.waits_for_outage
+
+    def not_ready(self, now: float) -> Iterable[str]:
+        """Return why records have waited long for the next call of their handler."""
+        return self._retries.not_ready(now)
+
+    async def run(self, worker: Worker) -> bool:
+        """Call the handler with records of the worker's lane, one at least.
+
+        It goes on until the lane is empty, or until other tasks have to run.
+
+        Returns:
+            Whether other tasks have to run.
+        """
+        (lane,) = worker.lanes
+        first = self._handler.first
+        # A worker that has the lane to itself, and settles each record when its handler returns,
+        # notes only how far it is: the tracker calls that a run. All before ``run_at`` are settled
+        # then, and that record has been open since ``run_since``. This saves a fifth of a record's
+        # way, compared with noting the start and the end of each record.
+        is_alone = first.settles_on_return and self._is_alone(worker, lane)
+        # The lane, if records of different keys run at once in it.
+        by_key = lane if isinstance(lane, KeyedLane) and not is_alone else None
+        settles = first.settles_on_return and not is_alone
+        wants_message = first.wants_message
+        sends = first.sends
+        call = self._isolation.apart(worker, first.call)
+        decode = self._invocation.decode
+        decode_record = self._invocation.decode_record
+        refusal = self._invocation.refusal
+        tracker = lane.tracker
+        task = worker.task
+        context = worker.context
+        clean_context = worker.clean_context
+        monotonic = self._clock.monotonic
+        entered = now = monotonic()
+        durations = CallDurations(self._durations, now)
+        stretch_end = -inf if self._lanes.takes_single_records else worker.stretch_end
+        look_at = min(stretch_end, now + SHORT_S)
+        calls = 0
+        failed: BaseException | None = None
+
+        while True:
+            piece = self._next_piece(worker, lane, is_alone=is_alone, now=now)
+            if piece is None:
+                break
+            for index, record in piece:
+                worker.index = index
+                worker.record = record
+                if is_alone:
+                    lane.taken = index
+                    tracker.run_at = index
+                    tracker.run_since = now
+                else:
+                    if by_key is None:
+                        lane.taken = index
+                    taken = lane.taken
+                    tracker.started[index - tracker.base] = now
+
+                given = None
+                try:
+                    if by_key is not None and type(worker.key) is UnknownKey:
+                        raise _no_key(worker.key.error)
+                    # These are `Invocation.read_checked` and `new_message`: two calls would cost
+                    # a tenth of a record's way.
+                    if decode_record is not None and record.headers:
+                        given = decode_record(record)
+                    else:
+                        given = record.value if decode is None else decode(record.value)
+                    if given is None and refusal is not None:
+                        raise DecodeError(refusal)
+                    if wants_message:
+                        message: Message[Any] = Message()
+                        message.payload = given
+                        message.record = record
+                        message.tracker = tracker
+                        message.index = index
+                        given = message
+                    result = await call(given)
+                    try:
+                        is_clean = context == clean_context and not task.cancelling()
+                    except BaseException:
+                        # The values of context variables are the application's, and so is how
+                        # they compare.
+                        is_clean = False
+                    if not is_clean:
+                        look_at = stretch_end = -inf
+                        await self._isolation.call_returned(worker)
+                    if sends is not None:
+                        if not sends.at_once(result, record, tracker, index):
+                            await sends.answer(result, _message_of(given, record, tracker, index))
+                    elif settles:
+                        tracker.settle(index)
+                except BaseException as error:
+                    failed = error
+                # Outside of the except block: there, Python would make this error the context of
+                # what a later attempt raises.
+                if failed is not None:
+                    message = _message_of(given, record, tracker, index)
+                    await self._failed(worker, message, failed, is_alone=is_alone)
+                    failed = None
+                    if worker.is_spent:
+                        look_at = stretch_end = -inf
+
+                calls += 1
+                began = now
+                now = monotonic()
+                # Before ``look_at`` no call can have been long, and the stretch is not over. So one
+                # comparison does for most records.
+                if now >= look_at:
+                    if now - began > SHORT_S:
+                        durations.observe_long(now - began)
+                    if now >= stretch_end:
+                        # If another worker has taken a record meanwhile, or one was put back, then
+                        # other tasks have run while the handler waited. So a new stretch may begin.
+                        others_ran = not is_alone and lane.taken != taken
+                        if stretch_end == -inf or not others_ran:
+                            break
+                        if not self._stays(worker, lane, entered, now):
+                            break
+                        stretch_end = worker.stretch_end
+                        call = self._isolation.apart(worker, first.call)
+                        durations.observe_rest(calls, now)
+                        calls = 0
+                    look_at = min(stretch_end, now + SHORT_S)
+                # The lane was cut, or has another piece: see `Lane.cut`.
+                if lane.reading is not piece:
+                    break
+
+            if worker.state is not RUNNING:
+                # The handler may have ignored our interrupt, and taken it off its task.
+                worker.handler_ended()
+            if is_alone and not worker.is_abandoned:
+                tracker.end_run(index + 1)
+            if worker.blocked_on:
+                await self._retries.wait_for_nacks(worker)
+                now = monotonic()
+            if worker.state is not RUNNING and worker.is_abandoned:
+                # Its key is freed when its lane is released.
+                break
+            if by_key is not None:
+                by_key.free(worker.key)
+                worker.key = UNKEYED
+            if now >= stretch_end:
+                break
+        durations.observe_rest(calls, now)
+        return now >= worker.stretch_end
+
+    def _is_alone(self, worker: Worker, lane: Lane) -> bool:
+        """Return whether a worker has a lane to itself, and takes its records in order."""
+        if isinstance(lane, KeyedLane):
+            return lane.begin_alone(worker)
+        return not self._lanes.shared
+
+    def _next_piece(
+        self, worker: Worker, lane: Lane, *, is_alone: bool, now: float
+    ) -> Iterator[tuple[int, RawRecord]] | Sequence[tuple[int, RawRecord]] | None:
+        """Return records for a worker to run one after the other, with their arrival numbers.
+
+        In a lane by key that is one record, whose key is the worker's from here on. Otherwise it is
+        the rest of the lane's current piece. None: there is nothing to take.
+        """
+        if is_alone:
+            if isinstance(lane, KeyedLane) and lane.sole is not worker:
+                # Another worker has looked for work here, so keys matter now.
+                return None
+            if not lane.advance():
+                return None
+            lane.tracker.begin_run(lane.taken + 1, now)
+            return lane.read()
+        if isinstance(lane, KeyedLane):
+            found = lane.next_record()
+            if found is None:
+                return None
+            key, index, record = found
+            worker.key = key
+            return ((index, record),)
+        return lane.read() if lane.advance() else None
+
+    def _stays(self, worker: Worker, lane: Lane, entered: float, now: float) -> bool:
+        """Begin another stretch in a lane where handlers wait; False if the worker has to leave.
+
+        It leaves at once if another worker needs its place, and after a while if another lane has
+        too few workers.
+        """
+        worker.stretch_end = now + STRETCH_S
+        is_wanted = bool(self._places.returning) or self._isolation.is_closed
+        if now < lane.look_at and not is_wanted:
+            return True
+        self._signals.progress(lane)
+        if is_wanted:
+            return False
+        stays = now < entered + TURN_S or not self._lanes.wants_worker_of(lane)
+        # If this worker leaves, the next one looks at once: the other lane may need it too.
+        lane.look_at = now + LOOK_S if stays else now
+        return stays
+
+    async def _failed(
+        self, worker: Worker, message: Message[Any], error: BaseException, *, is_alone: bool
+    ) -> None:
+        """Carry out what follows when the first call for a record has raised."""
+        tracker = message.tracker
+        if is_alone and not worker.is_abandoned:
+            # ``run_since``, and not the time when the call began: the record's clock may have been
+            # stopped in between.
+            tracker.end_run(message.index, tracker.run_since)
+        if not self._handler.is_skipped(message, error):
+            await self._retry(worker, message, error)
+        if is_alone and not worker.is_abandoned:
+            tracker.begin_run(message.index + 1, self._clock.monotonic())
+
+    async def _retry(self, worker: Worker, message: Message[Any], error: BaseException) -> None:
+        failed = await self._retries.raised(worker, error)
+        if failed is not None:
+            failed = await self._call_once_schema_is_here(worker, message, failed)
+        if failed is not None:
+            worker.messages = (message,)
+            await self._retries.fail(worker, [message], failed)
+        await self._retries.wait_for_nacks(worker)
+        worker.messages = ()
+
+    async def _call_once_schema_is_here(
+        self, worker: Worker, message: Message[Any], failed: BaseException
+    ) -> BaseException | None:
+        """Make the first call for a message anew, once the schema is here that *failed* asks for.
+
+        Returns:
+            Why the first call failed, or None.
+        """
+        while isinstance(failed, SchemaMissing) and failed.is_read:
+            if not await self._retries.schema_arrives(worker, [message], failed):
+                return None
+            again = self._decode(message) or await self._retries.attempt(worker, [message])
+            if again is None:
+                return None
+            failed = again
+        return failed
+
+    def _decode(self, message: Message[Any]) -> BaseException | None:
+        """Decode a message whose schema is here now; return why that is not possible, or None."""
+        try:
+            message.payload = self._invocation.read(message.record)
+        except BaseException as error:
+            return error
+        if message.payload is None and self._invocation.refusal is not None:
+            return DecodeError(self._invocation.refusal)
+        return None
+
+
+def _message_of(given: Any, record: RawRecord, tracker: OffsetTracker, index: int) -> Message[Any]:
+    """Return the message that a handler was given, or one of the payload that it was given."""
+    return given if isinstance(given, Message) else new_message(given, record, tracker, index)
+
+
+def _no_key(error: BaseException) -> BaseException:
+    """Return what to raise for a record whose ordering key cannot be told."""
+    if isinstance(error, SystemExit | KeyboardInterrupt):
+        return error
+    refused = DecodeError(f"the record's ordering key cannot be told: {describe(error)}")
+    refused.part = "ordering key"
+    refused.__cause__ = error
+    return refused

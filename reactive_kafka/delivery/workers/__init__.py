@@ -1,0 +1,1 @@
+"""The workers of a channel: who runs handlers, when, and in which task and context."""

@@ -1,0 +1,107 @@
+"""What a worker waits for between two calls, without a place: attempts, schemas and nacks."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import Future
+from collections.abc import Sequence
+
+from reactive_kafka.delivery.workers.places import WorkerPlaces, answer
+from reactive_kafka.delivery.workers.worker import Worker
+from reactive_kafka.verdicts.delivery import Delivery
+
+
+class WorkerWaits:
+    """The waits of one channel's workers, each for the next attempt or for nacks of its records."""
+
+    def __init__(self, places: WorkerPlaces) -> None:
+        self._places = places
+        # Worker -> what it waits for before the next attempt. True: the time has come, or there is
+        # a verdict by now. False: there will be no attempt.
+        self._waiting: dict[Worker, Future[bool]] = {}
+        # Attempts that are due and wait for the end of a pause.
+        self._paused: dict[Worker, Future[bool]] = {}
+        self._is_stopping = False
+
+    async def until_attempt(
+        self, worker: Worker, messages: Sequence[Delivery], wait_s: float
+    ) -> bool:
+        """Wait for the next attempt, *wait_s* seconds and until the end of a pause.
+
+        Returns:
+            False if the channel stops or the partition goes: the records were given back.
+        """
+        loop = asyncio.get_running_loop()
+        due: Future[bool] = loop.create_future()
+        timer = loop.call_later(wait_s, self._attempt_is_due, worker, due)
+        try:
+            return await self.until(worker, messages, due)
+        finally:
+            timer.cancel()
+            self._paused.pop(worker, None)
+
+    def _attempt_is_due(self, worker: Worker, due: Future[bool]) -> None:
+        if any(lane.is_paused for lane in worker.lanes):
+            self._paused[worker] = due
+        else:
+            answer(due, True)
+
+    async def until(self, worker: Worker, messages: Sequence[Delivery], due: Future[bool]) -> bool:
+        """Wait until *due* is done, and cancel it. Returns as :meth:`until_attempt`."""
+        is_due = False
+        if not (self._is_stopping or worker.is_revoked):
+            self._waiting[worker] = due
+            try:
+                await self._places.park(worker, [due])
+                is_due = due.result()
+            finally:
+                del self._waiting[worker]
+                due.cancel()
+        if not is_due:
+            self._give_back(worker, messages)
+        return is_due
+
+    async def for_nacks(self, worker: Worker) -> None:
+        """Wait until the nacks of a worker's records are carried out."""
+        pending = [verdict for verdict in worker.blocked_on if not verdict.done()]
+        worker.blocked_on = []
+        if pending:
+            await self._places.park(worker, pending)
+
+    def end(self, worker: Worker) -> None:
+        """End the wait of a worker for the next attempt: its record has its verdict."""
+        answer(self._waiting.get(worker), True)
+
+    def resumed(self) -> None:
+        """Make the attempts that have waited for the end of a pause that is over."""
+        for worker, due in list(self._paused.items()):
+            if not any(lane.is_paused for lane in worker.lanes):
+                answer(due, True)
+
+    def suspended(self) -> None:
+        """End the waits in lanes that are suspended."""
+        for worker, due in self._waiting.items():
+            if worker.is_revoked:
+                answer(due, False)
+
+    def stop(self) -> None:
+        """End all waits for another attempt, and those to come: the channel ends."""
+        self._is_stopping = True
+        for due in self._waiting.values():
+            answer(due, False)
+
+    def _give_back(self, worker: Worker, messages: Sequence[Delivery]) -> None:
+        """Put records without a verdict back into their lanes: this worker makes no more attempt.
+
+        If the channel ends they are left instead. Nobody will settle them, a stop need not wait for
+        them, and the next owner reads them again.
+        """
+        lanes = {id(lane.tracker): lane for lane in worker.lanes}
+        for message in reversed(messages):
+            tracker = message.tracker
+            index = message.index
+            if self._is_stopping:
+                tracker.nack(index)
+            elif tracker.is_open(index):
+                tracker.unstart(index)
+                lanes[id(tracker)].put_back(message.record, index, worker.key)
