@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib.util import find_spec
 
-from reactive_kafka.broker.connect import EMBEDDED
+from reactive_kafka.broker.kafka_connector import EMBEDDED
 from reactive_kafka.errors import MissingExtraError
 
 PACKED = ("snappy", "lz4", "zstd")

@@ -10,8 +10,7 @@ from dataclasses import replace
 
 import anyio
 
-from reactive_kafka.broker.client import Consumer
-from reactive_kafka.broker.transactional import TransactionId
+from reactive_kafka.broker.client import Consumer, TransactionId
 from reactive_kafka.channel.caught_up import CatchUp
 from reactive_kafka.channel.connection import Connection
 from reactive_kafka.channel.signals import ChannelSignals, ClientSignals

@@ -22,7 +22,7 @@ import click
 
 from reactive_kafka.app import App
 from reactive_kafka.broker.client import Connector, Inspector, inspecting
-from reactive_kafka.broker.connect import EMBEDDED, KafkaConnector
+from reactive_kafka.broker.kafka_connector import EMBEDDED, KafkaConnector
 from reactive_kafka.cli import options
 from reactive_kafka.cli.errors import Failure, WrongUsage
 from reactive_kafka.config.load import read_settings

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from reactive_kafka.broker.connect import EMBEDDED
+from reactive_kafka.broker.kafka_connector import EMBEDDED
 from reactive_kafka.config.schema import IncomingSettings, OutgoingSettings
 from reactive_kafka.handlers.spec import IncomingSpec, OutgoingSpec
 

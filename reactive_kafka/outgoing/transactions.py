@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from functools import partial
 from uuid import uuid4
 
-from reactive_kafka.broker.client import Connector
-from reactive_kafka.broker.transactional import (
+from reactive_kafka.broker.client import (
     BatchRefusedError,
+    Connector,
     TransactionalProducer,
     TransactionId,
 )

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from reactive_kafka.app import App
 from reactive_kafka.broker.client import Connector, Written
 from reactive_kafka.broker.memory.broker import MemoryBroker
-from reactive_kafka.broker.memory.rules import MemoryRecord
+from reactive_kafka.broker.memory.partition_log import StoredRecord
 from reactive_kafka.records import RecordFields, TopicPartition
 
 
@@ -45,7 +45,7 @@ class Cluster(Protocol):
     def committed(self, group_id: str) -> Mapping[TopicPartition, int]:
         """The same at once."""
 
-    def records(self, topic: str) -> Sequence[MemoryRecord]:
+    def records(self, topic: str) -> Sequence[StoredRecord]:
         """What the test has made of a topic, partition by partition; of transactions, what is
         committed.
         """
@@ -91,7 +91,7 @@ class InMemory:
             partition: kept.offset for partition, kept in self.broker.committed(group_id).items()
         }
 
-    def records(self, topic: str) -> Sequence[MemoryRecord]:
+    def records(self, topic: str) -> Sequence[StoredRecord]:
         partitions = (partition for partition in self._partitions() if partition.topic == topic)
         return [
             record for partition in partitions for record in self.broker.committed_log(partition)

@@ -20,8 +20,8 @@ from reactive_kafka.broker.client import (
     inspecting,
     start_without_group,
 )
-from reactive_kafka.broker.connect import KafkaConnector
-from reactive_kafka.broker.memory.rules import MemoryRecord
+from reactive_kafka.broker.kafka_connector import KafkaConnector
+from reactive_kafka.broker.memory.partition_log import StoredRecord
 from reactive_kafka.channel.spec import group_of_retries
 from reactive_kafka.config.schema import Settings
 from reactive_kafka.errors import TransientBrokerError
@@ -152,10 +152,10 @@ class RealKafka:
         async with inspecting(self._connector, {}) as inspector:
             return {one: at.offset for one, at in (await inspector.committed(group_id)).items()}
 
-    def records(self, topic: str) -> Sequence[MemoryRecord]:
+    def records(self, topic: str) -> Sequence[StoredRecord]:
         return _at_once(self._read(topic))
 
-    async def _read(self, topic: str) -> Sequence[MemoryRecord]:
+    async def _read(self, topic: str) -> Sequence[StoredRecord]:
         async with inspecting(self._connector, {}) as inspector:
             partitions = (await inspector.topics()).get(topic, [])
         if not partitions:
@@ -170,13 +170,13 @@ class RealKafka:
             await start_without_group(consumer)
             ends = await consumer.end_offsets(partitions)
             consumer.start_at({one: self._began.get(one, 0) for one in partitions})
-            found: dict[TopicPartition, list[MemoryRecord]] = {
+            found: dict[TopicPartition, list[StoredRecord]] = {
                 one: [] for one in sorted(partitions)
             }
             while any(at < ends[one] for one, at in consumer.positions().items()):
                 for chunk in (await consumer.poll(dict.fromkeys(partitions, _PIECE), 1.0)).chunks:
                     found[chunk.partition] += [
-                        MemoryRecord(
+                        StoredRecord(
                             one.offset, one.timestamp, one.key, one.value, tuple(one.headers)
                         )
                         for one in chunk.records

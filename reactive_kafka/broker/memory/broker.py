@@ -11,11 +11,12 @@ from typing import Literal
 
 from reactive_kafka.broker.client import Connector, Written
 from reactive_kafka.broker.memory import sessions
-from reactive_kafka.broker.memory.connector import MemoryConnector
 from reactive_kafka.broker.memory.member import CooperativeMember, Member
-from reactive_kafka.broker.memory.positions import CommitEntry
-from reactive_kafka.broker.memory.rules import MemoryRecord, PartitionLog, Spoiled
-from reactive_kafka.broker.memory.state import Call, Hold, MemoryState, Request, Step
+from reactive_kafka.broker.memory.memory_connector import MemoryConnector
+from reactive_kafka.broker.memory.memory_state import MemoryState
+from reactive_kafka.broker.memory.partition_log import PartitionLog, Spoiled, StoredRecord
+from reactive_kafka.broker.memory.scripted_faults import Call, Hold, Request, ScriptedStep
+from reactive_kafka.broker.memory.stored_positions import CommitEntry
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
 from reactive_kafka.errors import BrokerError, RejectedRecordError, TransientBrokerError
 from reactive_kafka.records import Committed, HeaderPairs, RecordBytes, TopicPartition
@@ -96,13 +97,13 @@ class _Topics:
         self._log(partition).truncate(end)
         self._state.changed.notify()
 
-    def log(self, partition: TopicPartition) -> Sequence[MemoryRecord]:
+    def log(self, partition: TopicPartition) -> Sequence[StoredRecord]:
         """The records of a partition, oldest first; also those in transactions that are open, or
         were aborted.
         """
         return self._log(partition).records
 
-    def committed_log(self, partition: TopicPartition) -> Sequence[MemoryRecord]:
+    def committed_log(self, partition: TopicPartition) -> Sequence[StoredRecord]:
         """The records of a partition that a consumer with ``isolation_level = "read_committed"``
         gets, oldest first.
         """
@@ -304,7 +305,7 @@ class _Faults:
         """Let the next calls of one kind raise *error*; with *stored* they take effect first (a
         lost answer).
         """
-        self._state.faults.add(call, of, [Step(error=error, after=stored)] * times)
+        self._state.faults.add(call, of, [ScriptedStep(error=error, after=stored)] * times)
 
     def delay_next(
         self,
@@ -319,7 +320,7 @@ class _Faults:
 
         Beyond ``answer_timeout_s`` the caller gives up, and the call takes effect all the same.
         """
-        self._state.faults.add(call, of, [Step(delay_s=seconds, after=answer)] * times)
+        self._state.faults.add(call, of, [ScriptedStep(delay_s=seconds, after=answer)] * times)
 
     def hold(self, call: Request, *, answer: bool = False, of: str | None = None) -> Hold:
         """Hold up the next call of one kind on its way to the broker, or its *answer* on the way
@@ -328,7 +329,7 @@ class _Faults:
         What is held goes on when released, even if its caller has given up meanwhile.
         """
         hold = Hold()
-        self._state.faults.add(call, of, [Step(hold=hold, after=answer)])
+        self._state.faults.add(call, of, [ScriptedStep(hold=hold, after=answer)])
         return hold
 
 

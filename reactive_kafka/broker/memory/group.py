@@ -9,14 +9,14 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from reactive_kafka.broker.client import GroupHasMembersError, members_share
+from reactive_kafka.broker.memory.assignors import Shares, range_shares, sticky_shares
 from reactive_kafka.broker.memory.member import Member
-from reactive_kafka.broker.memory.positions import CommitEntry, Positions, acceptable
-from reactive_kafka.broker.memory.rules import Shares, range_shares, sticky_shares
+from reactive_kafka.broker.memory.stored_positions import CommitEntry, StoredPositions, acceptable
 from reactive_kafka.errors import NotOwnerError
 from reactive_kafka.records import Committed, TopicPartition
 
 if TYPE_CHECKING:
-    from reactive_kafka.broker.memory.state import MemoryState
+    from reactive_kafka.broker.memory.memory_state import MemoryState
 
 # Of a commit, in UTF-16 units. Source: Kafka's ``offset.metadata.max.bytes`` as it acts.
 METADATA_LIMIT = 4096
@@ -29,7 +29,7 @@ class Group:
         self.name = name
         self.generation = 0
         self.members: dict[str, Member] = {}
-        self.positions = Positions()
+        self.positions = StoredPositions()
         self.commits = self.positions.stored
         self.history: list[CommitEntry] = []
         self.watchers: list[Callable[[CommitEntry], None]] = []

@@ -16,7 +16,7 @@ from reactive_kafka.subscription import Subscription
 
 
 @dataclass(slots=True)
-class Assignment:
+class MemberAssignment:
     """What a member owns, and where it reads."""
 
     # The member's: that of the group's last assignment to it.
@@ -78,7 +78,7 @@ class Member:
         self.rebalance_timeout_s = _seconds(properties, "rebalance_timeout_ms", 60.0)
         self.session_timeout_s = _seconds(properties, "session_timeout_ms", 45.0)
         self.member_id = ""
-        self.assignment = Assignment()
+        self.assignment = MemberAssignment()
         self.closed = False
         self.crashed = False
         # It reaches nobody in its group since then.
@@ -111,7 +111,7 @@ class Member:
         return self._revoking
 
     def assign(self, partitions: frozenset[TopicPartition], generation: int) -> None:
-        self.assignment = Assignment(generation)
+        self.assignment = MemberAssignment(generation)
         self.assignment.add(partitions)
         self._start_call(self._tell(lambda: self.listener.on_assigned(partitions, generation)))
 
@@ -133,7 +133,7 @@ class Member:
 
     def _end(self) -> list[asyncio.Task[Any]]:
         self.closed = True
-        self.assignment = Assignment()
+        self.assignment = MemberAssignment()
         here = asyncio.current_task()
         calls = [
             call
@@ -148,9 +148,9 @@ class Member:
         if self._assigning is not None:
             await asyncio.wait([self._assigning])
         await self._revoke(self.assignment, self.assignment.partitions)
-        self.assignment = Assignment()
+        self.assignment = MemberAssignment()
 
-    async def _revoke(self, owned: Assignment, going: frozenset[TopicPartition]) -> None:
+    async def _revoke(self, owned: MemberAssignment, going: frozenset[TopicPartition]) -> None:
         owned.going = going
         await self._tell(lambda: self.listener.on_revoked(going))
         owned.drop(going)
@@ -196,7 +196,10 @@ class CooperativeMember(Member):
         )
 
     async def _change(
-        self, owned: Assignment, coming: frozenset[TopicPartition], going: frozenset[TopicPartition]
+        self,
+        owned: MemberAssignment,
+        coming: frozenset[TopicPartition],
+        going: frozenset[TopicPartition],
     ) -> None:
         generation = owned.generation
         if going:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from reactive_kafka.broker.connect import EMBEDDED
+from reactive_kafka.broker.kafka_connector import EMBEDDED
 from reactive_kafka.cli.asyncapi.flows import Content, Flow, described
 from reactive_kafka.formats.names import FLOATS, INTEGERS
 from reactive_kafka.formats.schemas import Schema, schemas_of
