@@ -1,4 +1,7 @@
-"""Which member of a group gets which partitions. Pure."""
+"""The assignors: which member of a group gets which partitions. Pure.
+
+``topics``: topic -> number of partitions. ``members``: member id -> topics that it subscribes to.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ Shares = dict[str, frozenset[TopicPartition]]
 
 
 def range_shares(topics: Mapping[str, int], members: Mapping[str, frozenset[str]]) -> Shares:
-    """member id -> its partitions: of each topic a run of neighbours, the first members one more.
+    """Return member id -> its partitions: of each topic a range, one more for the first members.
 
     Source: Kafka's RangeAssignor.
     """
@@ -30,9 +33,9 @@ def sticky_shares(
     members: Mapping[str, frozenset[str]],
     owners: Mapping[TopicPartition, str],
 ) -> Shares:
-    """member id -> its partitions: what it owns already, as far as the shares are even then.
+    """Return member id -> its partitions: what it owns already, as far as shares stay even.
 
-    ``owners``: partition -> member id that owns it; both may be gone by now.
+    ``owners``: partition -> member id that owns it. Both may not exist any more.
 
     Source: Kafka's CooperativeStickyAssignor, in what it achieves.
     """
@@ -58,7 +61,7 @@ def sticky_shares(
 def _move_one(
     shares: dict[str, set[TopicPartition]], members: Mapping[str, frozenset[str]]
 ) -> bool:
-    """Move a partition to a member that has at least two less; False if nobody has too many."""
+    """Move a partition to a member with at least two less. False if no member has too many."""
     by_size = sorted(shares, key=lambda member: len(shares[member]))
     for giver in reversed(by_size):
         for taker in by_size:

@@ -1,4 +1,4 @@
-"""Makes the clients of one in-memory broker."""
+"""Creates the clients of one in-memory broker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from reactive_kafka.subscription import Subscription
 
 
 class MemoryConnector:
-    """Makes the clients of one in-memory broker."""
+    """Creates the clients of one in-memory broker. Consumers are members of class *kind*."""
 
     def __init__(self, state: MemoryState, kind: type[Member]) -> None:
         self._state = state
@@ -47,4 +47,4 @@ class MemoryConnector:
         return MemoryInspector(self._state, properties)
 
     async def close(self) -> None:
-        """Nothing: the broker belongs to whoever made it, and may serve others."""
+        """Do nothing: the broker belongs to its creator, and may serve other connectors."""

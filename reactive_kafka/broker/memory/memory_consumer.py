@@ -36,12 +36,12 @@ from reactive_kafka.subscription import Partitions, Subscription
 
 
 class MemoryConsumer(MemoryQueries):
-    """A member of a group of the in-memory broker, or a reader of partitions of its own choice."""
+    """A member of a group of the in-memory broker, or a static assignment."""
 
     def __init__(
         self,
         state: MemoryState,
-        kind: type[Member],
+        member_class: type[Member],
         name: str,
         subscription: Subscription,
         group_id: str | None,
@@ -53,15 +53,20 @@ class MemoryConsumer(MemoryQueries):
         super().__init__(state, state.led_log, properties)
         self._subscription = subscription
         self._group = state.group(group_id) if group_id is not None else None
-        self._whole = subscription.whole if isinstance(subscription, Partitions) else ()
-        kind = CooperativeMember if self._whole else Member if self._is_static else kind
-        self._member = kind(name, subscription, properties)
+        self._whole_topics = subscription.whole if isinstance(subscription, Partitions) else ()
+        if self._whole_topics:
+            # Partitions that appear later are added without a revocation, which only a cooperative
+            # member can do.
+            member_class = CooperativeMember
+        elif self._is_static:
+            member_class = Member
+        self._member = member_class(name, subscription, properties)
         self._has_joined = False
-        # When it was stopped; monotonic.
-        self._left_at: float | None = None
-        # Which partition a poll looks at first.
-        self._first = 0
-        self._woken = False
+        # When a member of a group was stopped; monotonic.
+        self._stopped_at: float | None = None
+        # Where a poll begins among the partitions, so that the order favours none.
+        self._next_turn = 0
+        self._is_woken = False
 
     async def start(self, listener: RebalanceListener) -> None:
         await self._state.faults.ask("start", lambda: None)
@@ -78,7 +83,7 @@ class MemoryConsumer(MemoryQueries):
         self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None
     ) -> Poll:
         deadline = asyncio.get_running_loop().time() + timeout_s
-        # A loop of polls that always find something must not keep the others waiting.
+        # A loop of polls that always find records must let other tasks run.
         await asyncio.sleep(0)
         self._state.faults.check_poll()
         while True:
@@ -86,8 +91,8 @@ class MemoryConsumer(MemoryQueries):
             if (error := self._member.listener_error) is not None:
                 raise error
             poll = self._take(self._member.assignment, budgets, most)
-            if poll.chunks or poll.errors or self._woken:
-                self._woken = False
+            if poll.chunks or poll.errors or self._is_woken:
+                self._is_woken = False
                 return poll
             if not await self._state.changed.wait_until(deadline):
                 return poll
@@ -96,23 +101,22 @@ class MemoryConsumer(MemoryQueries):
         self, owned: MemberAssignment, budgets: Mapping[TopicPartition, int], most: int | None
     ) -> Poll:
         poll = Poll()
-        if self._state.faults.down or not owned.since:
+        if self._state.faults.is_down or not owned.since:
             return poll
-        held = owned.paused | owned.going | self._state.faults.leaders_away.keys()
-        reading = [partition for partition in owned.positions if partition not in held]
-        turn = self._first % max(1, len(reading))
-        left = sum(budgets.values()) if most is None else most
-        for passed, partition in enumerate(reading[turn:] + reading[:turn]):
+        not_read = owned.paused | owned.revoking | self._state.faults.leaders_away.keys()
+        reading = [partition for partition in owned.positions if partition not in not_read]
+        turn = self._next_turn % max(1, len(reading))
+        room = sum(budgets.values()) if most is None else most
+        for turns_passed, partition in enumerate(reading[turn:] + reading[:turn]):
             log = self._state.log(partition)
-            budget = min(budgets.get(partition, 0), left)
+            budget = min(budgets.get(partition, 0), room)
             if log is not None and budget > 0:
-                left -= self._read(log, partition, owned, budget, poll)
-                if not left and most is not None:
-                    # The next poll begins behind the last one that this one took from.
-                    self._first += passed
-        # Each begins with another partition, so that the order favours none.
+                room -= self._read(log, partition, owned, budget, poll)
+                if not room and most is not None:
+                    # The next poll begins behind the last partition that this one took from.
+                    self._next_turn += turns_passed
         if poll.chunks:
-            self._first += 1
+            self._next_turn += 1
         return poll
 
     def _read(
@@ -141,7 +145,7 @@ class MemoryConsumer(MemoryQueries):
         return len(records)
 
     def wake(self) -> None:
-        self._woken = True
+        self._is_woken = True
         self._state.changed.notify()
 
     def start_at(self, positions: Mapping[TopicPartition, int]) -> None:
@@ -161,17 +165,16 @@ class MemoryConsumer(MemoryQueries):
 
     def is_member(self) -> bool:
         if not self._has_joined or self._group is None or self._member.cut_since is not None:
-            # Who is cut off has not been told.
+            # A member that is cut off has not been told that it is out.
             return True
         return self._member.member_id in self._group.members
 
     def session_ends_at(self) -> float:
-        if not self._has_joined and self._left_at is None:
+        if not self._has_joined and self._stopped_at is None:
             return inf
-        # A client that has stopped hears no more from the group, as a real one: its session ends
-        # where it stood.
-        left_at = inf if self._left_at is None else self._left_at
-        down_since = self._state.faults.down_since if self._state.faults.down else inf
+        # As with a real client: after its last contact with the group a session is not extended.
+        left_at = inf if self._stopped_at is None else self._stopped_at
+        down_since = self._state.faults.went_down_at if self._state.faults.is_down else inf
         cut_since = inf if self._member.cut_since is None else self._member.cut_since
         return (
             min(left_at, down_since, cut_since, self._state.clock.monotonic())
@@ -212,17 +215,18 @@ class MemoryConsumer(MemoryQueries):
         owned.check(offsets)
         if generation > owned.generation or not owned.has_kept(offsets, generation):
             raise NotOwnerError(f"generation {generation} is over")
-        # Of the moment of sending.
+        # The values at the time of sending.
         member_id = member.member_id
-        sent = owned.generation
-        number = -1 if self._is_static else sent
+        owned_generation = owned.generation
+        generation_sent = -1 if self._is_static else owned_generation
         try:
             await self._state.faults.ask(
-                call, lambda: store(group, member_id, number, offsets), group.name
+                call, lambda: store(group, member_id, generation_sent, offsets), group.name
             )
         except NotOwnerError as error:
             owned = member.assignment
-            if owned.generation != sent and self.is_member() and owned.has_kept(offsets, sent):
+            is_new_generation = owned.generation != owned_generation and self.is_member()
+            if is_new_generation and owned.has_kept(offsets, owned_generation):
                 # The group has begun another generation while the request was on its way. It kept
                 # these partitions for this member, so the commit can be sent again. The Java
                 # consumer raises a retriable RebalanceInProgressException here.
@@ -236,13 +240,16 @@ class MemoryConsumer(MemoryQueries):
         group = self._group
         if group is None:
             raise FatalBrokerError(NO_GROUP)
-
         if self._member.cut_since is not None:
             raise TransientBrokerError(f"{self._member.member_id} is cut off from its group")
 
         def stored() -> dict[TopicPartition, Committed | None]:
             unstable = group.positions.unstable(partitions)
-            found = {tp: group.commits.get(tp) for tp in partitions if tp not in unstable}
+            found = {
+                partition: group.commits.get(partition)
+                for partition in partitions
+                if partition not in unstable
+            }
             if not unstable:
                 return found
             error = TransientBrokerError(
@@ -257,19 +264,15 @@ class MemoryConsumer(MemoryQueries):
     async def look(self, partitions: Collection[TopicPartition]) -> Sight:
         away = self._state.faults.leaders_away
         silent: dict[TopicPartition, str | None] = {
-            one: away[one] for one in partitions if one in away
+            partition: away[partition] for partition in partitions if partition in away
         }
-        logs = {
-            one: (self._state.log(one), at)
-            for one, at in self.positions().items()
-            if self._reads_committed
-        }
-        ends = {
-            one: (log.stable_end, log.end)
-            for one, (log, at) in logs.items()
-            if log and log.stable_end <= at
-        }
-        held_up = {one: (stable, end) for one, (stable, end) in ends.items() if stable < end}
+        held_up: dict[TopicPartition, tuple[int, int]] = {}
+        for partition, position in self.positions().items():
+            log = self._state.log(partition)
+            if not self._reads_committed or log is None:
+                continue
+            if log.stable_end <= position and log.stable_end < log.end:
+                held_up[partition] = (log.stable_end, log.end)
         return Sight(
             frozenset(self._subscription.topics) - self._state.logs.keys(),
             silent=silent,
@@ -278,29 +281,28 @@ class MemoryConsumer(MemoryQueries):
 
     async def stop(self) -> None:
         if self._has_joined:
-            self._left_at = self._state.clock.monotonic()
+            self._stopped_at = self._state.clock.monotonic()
         self._has_joined = False
         if not self._member.crashed:
-            if self._group is not None and self._state.faults.down:
+            if self._group is not None and self._state.faults.is_down:
                 self._group.cannot_leave(self._member)
             elif self._group is not None:
                 self._group.leave(self._member)
-            # Also where the group has put it out: it must not come back.
+            # Also if the group has removed it: it must not join again.
             if not self._member.crashed:
                 await self._member.close()
             self.wake()
 
     async def check(self) -> None:
         await super().check()
-        if (
-            not self._whole
-            or not isinstance(self._subscription, Partitions)
-            or self._member.busy() is not None
-        ):
+        if not self._whole_topics or not isinstance(self._subscription, Partitions):
             return
-        every = _all_of(self._subscription, self._state)
-        if not every <= self._member.assignment.partitions:
-            self._member.assign(every | self._member.assignment.partitions, STATIC_GENERATION)
+        if self._member.pending_call() is not None:
+            return
+        wanted = _all_of(self._subscription, self._state)
+        assigned = self._member.assignment.partitions
+        if not wanted <= assigned:
+            self._member.assign(wanted | assigned, STATIC_GENERATION)
 
     def _check_open(self) -> None:
         if self._member.crashed:
@@ -308,8 +310,8 @@ class MemoryConsumer(MemoryQueries):
 
 
 def _all_of(subscription: Partitions, state: MemoryState) -> frozenset[TopicPartition]:
-    """The partitions that are named, and those that there are of whole topics."""
-    there = state.partitions_by_topic()
+    """Return the named partitions, and the existing ones of whole topics."""
+    existing = state.partitions_by_topic()
     return frozenset(subscription.partitions).union(
-        *(there.get(topic, ()) for topic in subscription.whole)
+        *(existing.get(topic, ()) for topic in subscription.whole)
     )

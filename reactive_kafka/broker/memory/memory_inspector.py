@@ -1,6 +1,4 @@
-"""The in-memory broker's inspector, which looks from outside, and what it has in common with a
-consumer: questions.
-"""
+"""The in-memory broker's inspector."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from reactive_kafka.records import Committed, TopicPartition
 
 
 class MemoryInspector(MemoryQueries):
-    """Looks from outside, and meets the same faults as the other clients."""
+    """Looks at the broker from outside, and meets the same faults as the other clients."""
 
     def __init__(self, state: MemoryState, properties: Mapping[str, object]) -> None:
         super().__init__(state, state.existing_log, properties)
@@ -32,7 +30,9 @@ class MemoryInspector(MemoryQueries):
             group = self._state.groups.get(group_id)
             commits = group.commits if group is not None else {}
             return {
-                tp: kept for tp, kept in commits.items() if partitions is None or tp in partitions
+                partition: position
+                for partition, position in commits.items()
+                if partitions is None or partition in partitions
             }
 
         return await self._ask("committed", stored)
@@ -44,7 +44,8 @@ class MemoryInspector(MemoryQueries):
             if group is None or not (group.members or group.commits):
                 return GroupDescription(UNKNOWN_GROUP, "", ())
             members = tuple(
-                GroupMember(one.member_id, one.name, "memory") for one in group.members.values()
+                GroupMember(member.member_id, member.name, "memory")
+                for member in group.members.values()
             )
             return GroupDescription(group.state, "consumer" if group.generation else "", members)
 

@@ -1,4 +1,4 @@
-"""The producer of the in-memory broker."""
+"""The in-memory broker's producer of single records and batches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from reactive_kafka.wire import fields_problem, record_problem, topic_problem
 
 _MAX_REQUEST_SIZE = 1_048_576
 _MAX_BATCH_SIZE = 262_144
-# Of a batch with one record, about as in Kafka.
+# The size of a batch with one empty record, about as in Kafka.
 _RECORD_OVERHEAD_BYTES = 70
 _FLUSH_TIMEOUT_S = 10.0
 
@@ -28,20 +28,20 @@ T = TypeVar("T")
 
 
 class MemoryWriter:
-    """Writes batches into the in-memory broker, each in one call that faults may meet.
+    """Writes batches into the in-memory broker, each in one call that a fault may hit.
 
-    Those of one partition keep their order, unless a fault holds one up.
+    Batches of one partition keep their order, unless a fault holds one up.
     """
 
     def __init__(self, state: MemoryState, properties: Mapping[str, object]) -> None:
         self._state = state
-        self._max_bytes = number_of(properties, "max_request_size", _MAX_REQUEST_SIZE)
+        self._max_bytes = int_property(properties, "max_request_size", _MAX_REQUEST_SIZE)
         self._max_batch_bytes = min(
-            self._max_bytes, number_of(properties, "max_batch_size", _MAX_BATCH_SIZE)
+            self._max_bytes, int_property(properties, "max_batch_size", _MAX_BATCH_SIZE)
         )
-        # Topics whose partitions were asked for.
-        self._known: set[str] = set()
-        self._writing: dict[asyncio.Task[Any], None] = {}
+        # Topics whose number of partitions was asked for.
+        self._known_topics: set[str] = set()
+        self._sending: dict[asyncio.Task[Any], None] = {}
 
     async def check(self) -> None:
         await self._state.faults.ask("check", lambda: None)
@@ -55,28 +55,29 @@ class MemoryWriter:
         known = self.known_partitions(topic)
         if not known:
             known = await self._state.faults.ask("partitions", lambda: self._use(topic), topic)
-            self._known.add(topic)
+            self._known_topics.add(topic)
         return known
 
     def known_partitions(self, topic: str) -> int:
-        return len(self._state.logs.get(topic, ())) if topic in self._known else 0
+        return len(self._state.logs.get(topic, ())) if topic in self._known_topics else 0
 
     async def write(self, to: TopicPartition, records: Sequence[RecordFields]) -> WrittenBatch:
-        # As they are now: a fault may store them when they have failed for whoever sends them.
-        held = [RecordBytes(one.value, one.key, one.headers, one.timestamp_ms) for one in records]
-        value, key, headers, timestamp_ms = held[0]
+        # Copies, because a fault may store them after the sender was told that they have failed.
+        copies = [
+            RecordBytes(record.value, record.key, record.headers, record.timestamp_ms)
+            for record in records
+        ]
+        value, key, headers, timestamp_ms = copies[0]
         if problem := record_problem(to.topic, value, key, headers, to.partition, timestamp_ms):
             _reject(to.topic, problem)
-        batch = self._batch(held)
-        answer = self._hand_over(
-            to, batch, lambda stored: WrittenBatch(stored[0].offset, len(stored))
-        )
-        # Looked at, also if cancelled now.
+        batch = self._batch(copies)
+        answer = self._store(to, batch, lambda stored: WrittenBatch(stored[0].offset, len(stored)))
+        # Retrieves the error, also if this call is cancelled.
         answer.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await answer
 
     def _batch(self, records: Sequence[RecordBytes]) -> list[RecordBytes]:
-        """The first of them that fit into a batch, and one at least."""
+        """Return the first of *records* that fit into a batch, at least one."""
         batch = [records[0]]
         size = _size_of(records[0])
         for record in records[1:]:
@@ -89,14 +90,14 @@ class MemoryWriter:
             batch.append(record)
         return batch
 
-    def _hand_over(
+    def _store(
         self,
         target: TopicPartition,
         records: Sequence[RecordBytes],
-        answer: Callable[[list[Written]], T],
+        make_answer: Callable[[list[Written]], T],
     ) -> asyncio.Future[T]:
-        """Store them at once, in one call that faults may meet."""
-        # As things are now, whenever it arrives.
+        """Store records at once, in one call that a fault may hit."""
+        # Bound to the transaction of this moment, whenever the call arrives.
         append = self._appender(target)
 
         def store() -> T:
@@ -109,19 +110,19 @@ class MemoryWriter:
                 raise RejectedRecordError(f"{target} does not exist")
             if target in self._state.faults.leaders_away:
                 raise TransientBrokerError(f"the leader of {target} does not answer")
-            return answer(append(records))
+            return make_answer(append(records))
 
         if self._state.faults.is_quiet("send", target.topic):
-            # Stored now, so that the order is kept whatever the loop does.
-            return _settled_soon(store)
+            # Stored now, so that the order does not depend on the event loop.
+            return _answer_soon(store)
         sending = self._state.faults.ask("send", store, target.topic)
         task = asyncio.create_task(sending, name=f"memory-send-{target}")
-        self._writing[task] = None
-        task.add_done_callback(self._writing.pop)
+        self._sending[task] = None
+        task.add_done_callback(self._sending.pop)
         return task
 
     def _appender(self, target: TopicPartition) -> Callable[[Sequence[RecordBytes]], list[Written]]:
-        """What stores the records of one batch in a partition that exists."""
+        """Return a function that stores the records of a batch in an existing partition."""
         return lambda records: [self._state.append(target, one) for one in records]
 
     def _use(self, topic: str) -> int:
@@ -132,9 +133,9 @@ class MemoryWriter:
         return partitions
 
     async def stop(self) -> None:
-        if self._writing:
-            await asyncio.wait(self._writing, timeout=_FLUSH_TIMEOUT_S)
-            for late in self._writing:
+        if self._sending:
+            await asyncio.wait(self._sending, timeout=_FLUSH_TIMEOUT_S)
+            for late in self._sending:
                 late.cancel()
 
 
@@ -159,16 +160,17 @@ class MemoryProducer(MemoryWriter):
         timestamp_ms: int | None = None,
     ) -> asyncio.Future[Written]:
         if problem := record_problem(topic, value, key, headers, partition, timestamp_ms):
-            return _settled_soon(lambda: _reject(topic, problem))
+            return _answer_soon(lambda: _reject(topic, problem))
         target = TopicPartition(
             topic, self._state.spread(topic, key, self._turn) if partition is None else partition
         )
-        return self._hand_over(
+        return self._store(
             target, [RecordBytes(value, key, headers, timestamp_ms)], lambda stored: stored[0]
         )
 
 
-def number_of(properties: Mapping[str, object], name: str, default: int) -> int:
+def int_property(properties: Mapping[str, object], name: str, default: int) -> int:
+    """Return a client property as int, or the default."""
     given = properties.get(name, default)
     return int(given) if isinstance(given, int | str) else default
 
@@ -181,7 +183,8 @@ def _reject(topic: str, problem: str) -> Written:
     raise RejectedRecordError(f"{topic}: {problem}")
 
 
-def _settled_soon(write: Callable[[], T]) -> asyncio.Future[T]:
+def _answer_soon(write: Callable[[], T]) -> asyncio.Future[T]:
+    """Call *write* now, and return its result as a future that completes in the next turn."""
     loop = asyncio.get_running_loop()
     confirmed: asyncio.Future[T] = loop.create_future()
     try:
@@ -192,6 +195,6 @@ def _settled_soon(write: Callable[[], T]) -> asyncio.Future[T]:
 
 
 def _settle(confirmed: asyncio.Future[Any], settle: Callable[[Any], None], outcome: object) -> None:
-    # Else its caller has cancelled it.
+    # The caller may have cancelled it.
     if not confirmed.done():
         settle(outcome)

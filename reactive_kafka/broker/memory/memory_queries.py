@@ -14,8 +14,12 @@ T = TypeVar("T")
 
 
 class MemoryQueries:
-    """The base of clients that ask; *log* raises where they cannot ask for the log of a
-    partition.
+    """The base of clients that ask questions.
+
+    Args:
+        state: The broker's.
+        log: Returns the log of a partition, or raises if this client cannot ask for it.
+        properties: The client properties of a channel.
     """
 
     def __init__(
@@ -29,26 +33,34 @@ class MemoryQueries:
         self._reads_committed = properties.get("isolation_level") == "read_committed"
 
     def _check_open(self) -> None:
-        """Raise where nothing can be asked."""
+        """Raise if the client cannot ask anything."""
         raise NotImplementedError
 
     async def _ask(self, call: Request, effect: Callable[[], T], of: str | None = None) -> T:
-        """Carry out one call, with whatever fault waits for it."""
+        """Carry out a call, with the fault that waits for it."""
         self._check_open()
         return await self._state.faults.ask(call, effect, of)
 
     async def beginning_offsets(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        found = lambda: {tp: self._log(tp).start for tp in partitions}  # noqa: E731
-        return await self._ask("beginning_offsets", found, _only_topic(partitions))
+
+        def find() -> dict[TopicPartition, int]:
+            return {partition: self._log(partition).start for partition in partitions}
+
+        return await self._ask("beginning_offsets", find, _only_topic(partitions))
 
     async def end_offsets(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        is_committed = self._reads_committed
-        found = lambda: {tp: self._log(tp).end_for(is_committed) for tp in partitions}  # noqa: E731
-        return await self._ask("end_offsets", found, _only_topic(partitions))
+
+        def find() -> dict[TopicPartition, int]:
+            return {
+                partition: self._log(partition).end_for(self._reads_committed)
+                for partition in partitions
+            }
+
+        return await self._ask("end_offsets", find, _only_topic(partitions))
 
     async def offsets_for_times(
         self, times_ms: Mapping[TopicPartition, int]
@@ -56,8 +68,8 @@ class MemoryQueries:
 
         def find() -> dict[TopicPartition, int | None]:
             return {
-                tp: self._log(tp).offset_at(time_ms, self._reads_committed)
-                for tp, time_ms in times_ms.items()
+                partition: self._log(partition).offset_at(time_ms, self._reads_committed)
+                for partition, time_ms in times_ms.items()
             }
 
         return await self._ask("offsets_for_times", find, _only_topic(times_ms))
@@ -70,16 +82,16 @@ class MemoryQueries:
         return [TopicIds(0, ids, frozenset({0}))]
 
     async def topics(self, names: Collection[str] | None = None) -> dict[str, list[TopicPartition]]:
-        every = await self._ask("topics", self._state.partitions_by_topic)
-        return (
-            every if names is None else {topic: every[topic] for topic in names if topic in every}
-        )
+        existing = await self._ask("topics", self._state.partitions_by_topic)
+        if names is None:
+            return existing
+        return {topic: existing[topic] for topic in names if topic in existing}
 
     async def check(self) -> None:
         await self._ask("check", lambda: None)
 
 
 def _only_topic(partitions: Collection[TopicPartition]) -> str | None:
-    """The topic that a question is about, if it is one alone."""
+    """Return the topic of a question; None if it is about several."""
     topics = {partition.topic for partition in partitions}
     return topics.pop() if len(topics) == 1 else None

@@ -1,6 +1,4 @@
-"""What the in-memory broker holds, shared by its clients and the tests' own face of it, and its
-scripted failures.
-"""
+"""The state of one in-memory broker, shared by its clients and by :class:`MemoryBroker`."""
 
 from __future__ import annotations
 
@@ -22,15 +20,14 @@ from reactive_kafka.subscription import Subscription
 
 
 def key_hash(key: bytes) -> int:
-    """A number of a key, which says its partition."""
+    """Return a hash of a key, which decides about its partition."""
     return zlib.crc32(key)
 
 
 class Signal:
-    """Wakes everybody who waits for something to change."""
+    """Wakes everybody who waits for a change, in the order in which they came."""
 
     def __init__(self) -> None:
-        # Woken in the order in which they came.
         self._waiters: dict[asyncio.Future[None], None] = {}
 
     def notify(self) -> None:
@@ -43,7 +40,7 @@ class Signal:
         await self.wait_until(inf)
 
     async def wait_until(self, deadline: float) -> bool:
-        """Wait for the next change; False if the loop's time reaches *deadline* first."""
+        """Wait for the next change. False if the loop's time reaches *deadline* first."""
         waiter = asyncio.get_running_loop().create_future()
         self._waiters[waiter] = None
         try:
@@ -57,9 +54,7 @@ class Signal:
 
 
 class MemoryState:
-    """Topics, groups and faults of one in-memory broker; :class:`MemoryBroker` says what its
-    changes do.
-    """
+    """Topics, groups and faults. :class:`MemoryBroker` documents what the changes do."""
 
     def __init__(self, clock: Clock, default_partitions: int, *, auto_create: bool) -> None:
         self.clock = clock
@@ -68,7 +63,7 @@ class MemoryState:
         self.logs: dict[str, list[PartitionLog]] = {}
         # Topic -> its configs. Clients can read them; the broker does not act on them.
         self.configs: dict[str, dict[str, str]] = {}
-        # Of the topics that exist; one that is made anew gets another.
+        # Topic -> its id. A topic that is created again gets another id.
         self.ids: dict[str, str] = {}
         self._numbers = count(1)
         self.groups: dict[str, Group] = {}
@@ -77,9 +72,7 @@ class MemoryState:
         self.changed = Signal()
 
     def use(self, topic: str) -> int:
-        """Number of partitions of a topic; one that is not known is created, as Kafka does by
-        default, else 0.
-        """
+        """Return a topic's number of partitions. Creates it if that is allowed, else returns 0."""
         if topic not in self.logs and self.auto_create:
             self.create(topic, self.default_partitions)
         return len(self.logs.get(topic, ()))
@@ -108,33 +101,33 @@ class MemoryState:
 
     def partitions_by_topic(self) -> dict[str, list[TopicPartition]]:
         return {
-            topic: [TopicPartition(topic, at) for at in range(len(logs))]
+            topic: [TopicPartition(topic, number) for number in range(len(logs))]
             for topic, logs in self.logs.items()
         }
 
     def log(self, partition: TopicPartition) -> PartitionLog | None:
-        """The log of a partition; None where there is no such partition."""
+        """Return the log of a partition; None if there is no such partition."""
         logs = self.logs.get(partition.topic, ())
         return logs[partition.partition] if 0 <= partition.partition < len(logs) else None
 
     def existing_log(self, partition: TopicPartition) -> PartitionLog:
-        """The log of a partition; where there is none yet, TransientBrokerError."""
+        """Return the log of a partition. TransientBrokerError: it does not exist (yet)."""
         if (log := self.log(partition)) is None:
             raise TransientBrokerError(f"{TopicPartition(*partition)} does not exist")
         return log
 
     def refusals(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, BrokerError]:
-        """partition -> why no group may store a position of it."""
+        """Return partition -> why no group may store a position of it."""
         refused: dict[TopicPartition, BrokerError] = {}
         for partition in partitions:
-            if (error := self.faults.unstorable.get(partition)) is not None:
+            if (error := self.faults.refused_positions.get(partition)) is not None:
                 refused[partition] = error
             elif self.log(partition) is None:
                 refused[partition] = TransientBrokerError("it does not exist")
         return refused
 
     def led_log(self, partition: TopicPartition) -> PartitionLog:
-        """The same, as its leader tells it: TransientBrokerError where that is away, too."""
+        """Return the log as its leader has it. TransientBrokerError also if the leader is away."""
         if partition in self.faults.leaders_away:
             raise TransientBrokerError(
                 f"the leader of {TopicPartition(*partition)} does not answer"
@@ -142,14 +135,14 @@ class MemoryState:
         return self.existing_log(partition)
 
     def spread(self, topic: str, key: bytes | None, turn: Iterator[int]) -> int:
-        """The partition of a record: by its key, else the next in turn."""
+        """Return the partition of a record: by its key, or the next in turn."""
         return (next(turn) if key is None else key_hash(key)) % (self.use(topic) or 1)
 
     def append(self, to: TopicPartition, record: RecordBytes, by: str | None = None) -> Written:
-        """Store a record in a partition that exists, *by* a transactional id in its transaction."""
+        """Store a record in an existing partition. *by*: the transactional id, if it has one."""
         value, key, headers, timestamp_ms = record
-        at = int(self.clock.wall() * 1000) if timestamp_ms is None else timestamp_ms
-        stored = self.existing_log(to).append(at, key, value, headers, by)
+        timestamp = int(self.clock.wall() * 1000) if timestamp_ms is None else timestamp_ms
+        stored = self.existing_log(to).append(timestamp, key, value, headers, by)
         self.changed.notify()
         return Written(to, stored.offset)
 
@@ -158,14 +151,17 @@ class MemoryState:
             self.groups[name] = Group(name, self)
         return self.groups[name]
 
-    def sizes(self, read: Sequence[Subscription]) -> dict[str, int]:
-        """topic -> number of partitions, of the topics that are read; those read by name are
-        created.
+    def sizes(self, subscriptions: Sequence[Subscription]) -> dict[str, int]:
+        """Return topic -> number of partitions, of topics that are read.
+
+        Creates missing topics that are read by name.
         """
-        for topic in sorted({topic for one in read for topic in one.topics}):
+        for topic in sorted(
+            {topic for subscription in subscriptions for topic in subscription.topics}
+        ):
             self.use(topic)
         return {
             topic: len(self.logs[topic])
             for topic in sorted(self.logs)
-            if any(one.reads(topic) for one in read)
+            if any(subscription.reads(topic) for subscription in subscriptions)
         }

@@ -1,4 +1,4 @@
-"""The producer of the in-memory broker that writes in transactions."""
+"""The in-memory broker's transactional producer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reactive_kafka.broker.client import (
     Written,
     WrittenBatch,
 )
-from reactive_kafka.broker.memory.memory_producer import MemoryWriter, number_of
+from reactive_kafka.broker.memory.memory_producer import MemoryWriter, int_property
 from reactive_kafka.broker.memory.memory_state import MemoryState
 from reactive_kafka.errors import BrokerError
 from reactive_kafka.records import RecordBytes, RecordFields, TopicPartition
@@ -20,20 +20,21 @@ from reactive_kafka.records import RecordBytes, RecordFields, TopicPartition
 
 @dataclass(slots=True)
 class _Tenure:
-    """What a claim has brought; it is over with the first call that fails."""
+    """The time from a claim to the first call that fails."""
 
     transaction: TransactionId
     is_over: bool = False
-    is_begun: bool = False
+    has_begun: bool = False
     # The broker may have heard of the transaction.
-    has_parts: bool = False
-    # Calls.
-    under_way: int = 0
+    is_known_to_broker: bool = False
+    # The calls that are on their way.
+    running_calls: int = 0
 
 
 class MemoryTransactionalProducer(MemoryWriter):
-    """Writes in transactions. What the seam does not allow raises BrokerError, so that no test
-    passes with it.
+    """Writes in transactions.
+
+    A call that the seam does not allow raises BrokerError, so that no test passes with it.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class MemoryTransactionalProducer(MemoryWriter):
         super().__init__(state, properties)
         self._transactional_id = transactional_id
         self._timeout_s = (
-            number_of(properties, "transaction_timeout_ms", TRANSACTION_TIMEOUT_MS) / 1000
+            int_property(properties, "transaction_timeout_ms", TRANSACTION_TIMEOUT_MS) / 1000
         )
         self._tenure: _Tenure | None = None
 
@@ -57,21 +58,21 @@ class MemoryTransactionalProducer(MemoryWriter):
         self._tenure = _Tenure(claimed)
 
     def begin(self) -> None:
-        tenure = self._usable()
-        if tenure.is_begun:
+        tenure = self._current_tenure()
+        if tenure.has_begun:
             raise BrokerError(
                 f"{self._transactional_id!r} has begun a transaction, and not ended it"
             )
-        tenure.is_begun = True
+        tenure.has_begun = True
 
     async def write(self, to: TopicPartition, records: Sequence[RecordFields]) -> WrittenBatch:
         with self._in_transaction() as tenure:
-            tenure.has_parts = True
+            tenure.is_known_to_broker = True
             return await super().write(to, records)
 
     async def add_group(self, group_id: str) -> TransactionId:
         with self._in_transaction() as tenure:
-            tenure.has_parts = True
+            tenure.is_known_to_broker = True
             transaction = tenure.transaction
             transactions = self._state.transactions
             await self._state.faults.ask(
@@ -89,22 +90,24 @@ class MemoryTransactionalProducer(MemoryWriter):
         await super().stop()
         tenure = self._tenure
         self._tenure = None
-        if tenure is not None and tenure.is_begun:
+        if tenure is not None and tenure.has_begun:
             with suppress(BrokerError):
                 await self._ask_end(tenure, False)
 
     async def _end(self, is_committed: bool) -> None:
         with self._in_transaction() as tenure:
-            if tenure.under_way > 1:
+            if tenure.running_calls > 1:
                 raise BrokerError(
-                    f"{tenure.under_way - 1} calls of {self._transactional_id!r} are still on their way"
+                    f"{tenure.running_calls - 1} calls of {self._transactional_id!r} "
+                    "are still on their way"
                 )
             await self._ask_end(tenure, is_committed)
-            tenure.is_begun = tenure.has_parts = False
+            tenure.has_begun = False
+            tenure.is_known_to_broker = False
 
     async def _ask_end(self, tenure: _Tenure, is_committed: bool) -> None:
-        # Else there is nothing to end, and a client does not ask.
-        if tenure.has_parts:
+        # A client does not end a transaction that the broker has not heard of.
+        if tenure.is_known_to_broker:
             transactions = self._state.transactions
             await self._state.faults.ask(
                 "end",
@@ -113,33 +116,34 @@ class MemoryTransactionalProducer(MemoryWriter):
             )
 
     def _appender(self, target: TopicPartition) -> Callable[[Sequence[RecordBytes]], list[Written]]:
-        transaction = self._usable().transaction
+        transaction = self._current_tenure().transaction
         by = self._transactional_id
 
         def append(records: Sequence[RecordBytes]) -> list[Written]:
             self._state.transactions.add_partition(transaction, target)
-            return [self._state.append(target, one, by) for one in records]
+            return [self._state.append(target, record, by) for record in records]
 
         return append
 
-    def _usable(self) -> _Tenure:
+    def _current_tenure(self) -> _Tenure:
         if self._tenure is None or self._tenure.is_over:
             raise BrokerError(
-                f"{self._transactional_id!r} has to be claimed first: that comes after any error, too"
+                f"{self._transactional_id!r} has to be claimed first: "
+                "that comes after any error, too"
             )
         return self._tenure
 
     @contextmanager
     def _in_transaction(self) -> Iterator[_Tenure]:
-        """One call in the transaction that has begun."""
-        tenure = self._usable()
-        if not tenure.is_begun:
+        """Count one call in the transaction. If it fails, the tenure is over."""
+        tenure = self._current_tenure()
+        if not tenure.has_begun:
             raise BrokerError(f"{self._transactional_id!r} has begun no transaction")
-        tenure.under_way += 1
+        tenure.running_calls += 1
         try:
             yield tenure
         except BaseException:
             tenure.is_over = True
             raise
         finally:
-            tenure.under_way -= 1
+            tenure.running_calls -= 1

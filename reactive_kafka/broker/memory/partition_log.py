@@ -1,8 +1,4 @@
-"""The log of a partition, with its gaps and transactions, and which member of a group gets which
-partitions. Pure.
-
-``topics``: topic -> number of partitions; ``members``: member id -> topics it subscribes to.
-"""
+"""The log of a partition, with gaps and transactions. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ from reactive_kafka.records import HeaderPairs
 
 @dataclass(frozen=True, slots=True)
 class StoredRecord:
-    """A stored record; satisfies :class:`~reactive_kafka.records.RawRecord`."""
+    """A stored record. Satisfies :class:`~reactive_kafka.records.RawRecord`."""
 
     offset: int
     timestamp: int | None
@@ -26,7 +22,7 @@ class StoredRecord:
 
 @dataclass(frozen=True, slots=True)
 class Spoiled:
-    """Offsets, ``until`` excluded, whose bytes cannot be read; whether these say where they end."""
+    """Unreadable offsets, ``until`` excluded. ``tells_end``: their bytes say where they end."""
 
     first: int
     until: int
@@ -38,10 +34,9 @@ class Spoiled:
 
 
 class PartitionLog:
-    """Records by ascending offset, between ``start`` and ``end``; an offset without a record is a
-    gap.
+    """Records in ascending order between ``start`` and ``end``. An offset without record is a gap.
 
-    Where *committed* is asked for, it answers as to a reader with ``read_committed``.
+    With *committed* a method answers as to a reader with ``read_committed``.
     """
 
     def __init__(self) -> None:
@@ -50,9 +45,9 @@ class PartitionLog:
         self.spoiled: list[Spoiled] = []
         self._records: list[StoredRecord] = []
         self._offsets: list[int] = []
-        # Transactional id -> offsets of its transaction that is open.
+        # Transactional id -> offsets of its open transaction.
         self._open: dict[str, list[int]] = {}
-        # Offsets of records.
+        # Offsets of records in aborted transactions.
         self._aborted: set[int] = set()
 
     @property
@@ -61,9 +56,7 @@ class PartitionLog:
 
     @property
     def stable_end(self) -> int:
-        """The last stable offset: where the oldest transaction that is open begins, else the
-        end.
-        """
+        """The last stable offset: where the oldest open transaction begins, or the end."""
         return max(
             self.start, min((offsets[0] for offsets in self._open.values()), default=self.end)
         )
@@ -79,7 +72,7 @@ class PartitionLog:
         headers: HeaderPairs = (),
         by: str | None = None,
     ) -> StoredRecord:
-        """Store a record; *by*: the transactional id whose transaction it is part of."""
+        """Store a record. *by*: the transactional id, if it is part of a transaction."""
         stored = StoredRecord(self.end, timestamp, key, value, tuple(headers))
         self._records.append(stored)
         self._offsets.append(stored.offset)
@@ -92,7 +85,7 @@ class PartitionLog:
         self.end += count
 
     def end_transaction(self, by: str, is_committed: bool) -> None:
-        """Append the marker that ends a transaction, also where none of its records is left."""
+        """Append the marker that ends a transaction, even if none of its records is left."""
         offsets = self._open.pop(by, ())
         if not is_committed:
             self._aborted.update(offsets)
@@ -113,49 +106,57 @@ class PartitionLog:
         self.start = min(self.start, self.end)
         self._keep([record for record in self._records if record.offset < self.end])
         left = {
-            by: [offset for offset in its if offset < self.end] for by, its in self._open.items()
+            by: [offset for offset in offsets if offset < self.end]
+            for by, offsets in self._open.items()
         }
         self._open = {by: offsets for by, offsets in left.items() if offsets}
-        # The others are given out again.
+        # Higher offsets will be used again for other records.
         self._aborted = {offset for offset in self._aborted if offset < self.end}
 
     def read(
         self, position: int, most: int, committed: bool = False
     ) -> tuple[Sequence[StoredRecord], int]:
-        """Up to *most* records from *position* on, and the position after them: past the gaps
-        behind them, too.
+        """Return up to *most* records from *position* on, and the position after them.
 
-        It ends before the next offset that is spoiled.
+        That position is also past the gaps behind the records. Reading ends before unreadable
+        offsets.
         """
-        end = min((one.first for one in self.spoiled if one.first > position), default=self.end)
+        end = min(
+            (spoiled.first for spoiled in self.spoiled if spoiled.first > position),
+            default=self.end,
+        )
         end = min(end, self.end_for(committed))
-        at = bisect_left(self._offsets, position)
-        past = bisect_left(self._offsets, end)
+        index = bisect_left(self._offsets, position)
+        end_index = bisect_left(self._offsets, end)
         if not committed or not self._aborted:
-            taken = self._records[at : min(past, at + most)]
-            at += len(taken)
+            taken = self._records[index : min(end_index, index + most)]
+            index += len(taken)
         else:
             taken = []
-            while at < past and (len(taken) < most or self._offsets[at] in self._aborted):
-                if self._offsets[at] not in self._aborted:
-                    taken.append(self._records[at])
-                at += 1
-        return taken, self._offsets[at] if at < past else end
+            while index < end_index and (
+                len(taken) < most or self._offsets[index] in self._aborted
+            ):
+                if self._offsets[index] not in self._aborted:
+                    taken.append(self._records[index])
+                index += 1
+        return taken, self._offsets[index] if index < end_index else end
 
     def spoiled_at(self, position: int) -> Spoiled | None:
-        """What cannot be read where a reader stands."""
-        return next((one for one in self.spoiled if one.first <= position < one.until), None)
+        """Return what makes *position* unreadable; None: it is readable."""
+        return next(
+            (spoiled for spoiled in self.spoiled if spoiled.first <= position < spoiled.until), None
+        )
 
     def offset_at(self, time_ms: int, committed: bool = False) -> int | None:
-        """The offset of the first record at or after a time.
+        """Return the offset of the first record at or after a time.
 
-        It may be part of an aborted transaction. Source: Kafka's ``ListOffsets``, which only looks
-        at the end.
+        The record may be part of an aborted transaction. Source: Kafka's ``ListOffsets``, which
+        checks only the end.
         """
         later = (
-            one.offset
-            for one in self._records
-            if one.timestamp is not None and one.timestamp >= time_ms
+            record.offset
+            for record in self._records
+            if record.timestamp is not None and record.timestamp >= time_ms
         )
         found = next(later, None)
         return found if found is not None and found < self.end_for(committed) else None

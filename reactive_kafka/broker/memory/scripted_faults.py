@@ -36,29 +36,29 @@ _MAY_HAVE_HAPPENED: frozenset[Request] = frozenset({"commit", "send", "commit_in
 
 
 class Hold:
-    """One call that is being held up; see :meth:`MemoryBroker.hold`."""
+    """One call that is being held up. See :meth:`MemoryBroker.hold`."""
 
     def __init__(self) -> None:
         self._arrived = asyncio.Event()
         self._released = asyncio.Event()
 
     async def arrived(self) -> None:
-        """Wait until the call is there."""
+        """Wait until the call has come."""
         await self._arrived.wait()
 
     def release(self) -> None:
-        """Let the call go on."""
+        """Let the call continue."""
         self._released.set()
 
     async def wait(self) -> None:
-        """The call's side: tell that it is there, and wait until it may go on."""
+        """Report that the call has come, and wait for its release. Called by the call itself."""
         self._arrived.set()
         await self._released.wait()
 
 
 @dataclass(frozen=True, slots=True)
-class ScriptedStep:
-    """What one call meets on its way to the broker, or *after* it took effect, on the way back."""
+class ScriptedFault:
+    """What happens to one call on its way to the broker, or *after* its effect, on the way back."""
 
     error: BrokerError | None = None
     hold: Hold | None = None
@@ -66,6 +66,7 @@ class ScriptedStep:
     after: bool = False
 
     async def carry_out(self, effect: Callable[[], T]) -> T:
+        """Apply the fault and the *effect* of the call, in the order that ``after`` says."""
         if not self.after:
             await self._interfere()
             return effect()
@@ -83,55 +84,57 @@ class ScriptedStep:
 
 
 class BrokerFaults:
-    """What the next calls will meet. One script a kind of call, used up in order; then calls
-    succeed again.
+    """What happens to the next calls of clients.
 
-    A script may be for calls *of* one thing alone, as :class:`MemoryBroker` has them. It comes
-    before the one for all calls of that kind.
+    There is one script for each kind of call. Its faults are used up in order; then calls succeed
+    again. A script may be restricted to calls *of* one thing, see :class:`MemoryBroker`. It is used
+    before the script for all calls of the kind.
     """
 
     def __init__(self) -> None:
-        self.asked: Counter[Call] = Counter()
-        self.down = False
-        # When it went down last, by the monotonic clock.
-        self.down_since = 0.0
+        self.counts: Counter[Call] = Counter()
+        self.is_down = False
+        # By the monotonic clock.
+        self.went_down_at = 0.0
         self.answer_timeout_s = 10.0
-        # Topic that cannot be written to -> the error that a send gets.
-        self.away: dict[str, BrokerError] = {}
-        # Partitions whose positions are refused -> why.
-        self.unstorable: dict[TopicPartition, BrokerError] = {}
-        # Partitions that nobody can use -> their leader.
+        # Topic that cannot be written to -> the error of a send.
+        self.topics_away: dict[str, BrokerError] = {}
+        # Partition whose positions are refused -> the reason.
+        self.refused_positions: dict[TopicPartition, BrokerError] = {}
+        # Partition that cannot be used -> its leader, None if it has none.
         self.leaders_away: dict[TopicPartition, str | None] = {}
-        self._scripts: defaultdict[tuple[Call, str | None], deque[ScriptedStep]] = defaultdict(
+        self._scripts: defaultdict[tuple[Call, str | None], deque[ScriptedFault]] = defaultdict(
             deque
         )
-        self._late: dict[asyncio.Task[object], None] = {}
+        self._unfinished: dict[asyncio.Task[object], None] = {}
 
-    def add(self, call: Call, of: str | None, steps: Iterable[ScriptedStep]) -> None:
-        self._scripts[call, of].extend(steps)
+    def add(self, call: Call, of: str | None, faults: Iterable[ScriptedFault]) -> None:
+        self._scripts[call, of].extend(faults)
 
     def check_poll(self) -> None:
-        """A poll: an absent broker is no error of it, only what the script has."""
-        self.asked["poll"] += 1
+        """Count a poll, and raise its scripted error.
+
+        A poll does not fail while the broker is down.
+        """
+        self.counts["poll"] += 1
         script = self._script("poll", None)
         if script and (error := script.popleft().error) is not None:
             raise error
 
     def is_quiet(self, call: Request, of: str) -> bool:
-        """No fault waits for the next call of this kind."""
-        return not self.down and of not in self.away and not self._script(call, of)
+        """True if no fault waits for the next call of this kind."""
+        return not self.is_down and of not in self.topics_away and not self._script(call, of)
 
     async def ask(self, call: Request, effect: Callable[[], T], of: str | None = None) -> T:
-        """Carry out one call: the request travels, takes *effect* at the broker, and the answer
-        travels back.
+        """Carry out a call: the request travels, takes *effect* at the broker, and is answered.
 
-        A request that was held goes on even when its caller has given up: it may still take effect.
+        A request that is held up continues when its caller has given up: it may still take effect.
         """
-        self.asked[call] += 1
-        if self.down:
+        self.counts[call] += 1
+        if self.is_down:
             raise TransientBrokerError("the in-memory broker is down")
-        if call == "send" and of in self.away:
-            raise self.away[of].with_traceback(None)
+        if call == "send" and of in self.topics_away:
+            raise self.topics_away[of].with_traceback(None)
         await asyncio.sleep(0)
         script = self._script(call, of)
         if not script:
@@ -139,7 +142,7 @@ class BrokerFaults:
             await asyncio.sleep(0)
             return result
         task = asyncio.create_task(script.popleft().carry_out(effect), name=f"memory-broker-{call}")
-        self._late[task] = None
+        self._unfinished[task] = None
         task.add_done_callback(self._forget)
         try:
             async with asyncio.timeout(self.answer_timeout_s):
@@ -151,16 +154,16 @@ class BrokerFaults:
             ) from None
 
     async def close(self) -> None:
-        late = tuple(self._late)
-        for task in late:
+        unfinished = tuple(self._unfinished)
+        for task in unfinished:
             task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
+        await asyncio.gather(*unfinished, return_exceptions=True)
 
-    def _script(self, call: Call, of: str | None) -> deque[ScriptedStep]:
+    def _script(self, call: Call, of: str | None) -> deque[ScriptedFault]:
         return self._scripts[call, of] or self._scripts[call, None]
 
     def _forget(self, task: asyncio.Task[object]) -> None:
-        self._late.pop(task, None)
+        self._unfinished.pop(task, None)
         if not task.cancelled():
-            # Its caller may have given up; nobody else asks for it.
+            # Retrieved, because its caller may have given up.
             task.exception()

@@ -1,6 +1,4 @@
-"""The positions of a group: what it has stored, and what is to be stored at the end of a
-transaction. Pure.
-"""
+"""The positions of a group: the stored ones, and those in open transactions. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from reactive_kafka.records import Committed, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class CommitEntry:
-    """One commit that the group has accepted; ``at`` is the clock's monotonic time, in seconds."""
+    """A commit that the group has accepted. ``at`` is the monotonic time in seconds."""
 
     at: float
     member: str
@@ -23,26 +21,24 @@ class CommitEntry:
     offsets: Mapping[TopicPartition, Committed]
 
 
-class _Pending(NamedTuple):
-    """A position in a transaction, and the request that brought it: which one that was, counted,
-    and whose.
-    """
+class _PendingPosition(NamedTuple):
+    """A position in a transaction, and the request that brought it: its number and its sender."""
 
-    arrived: int
+    request_number: int
     member: str
     generation: int
     position: Committed
 
 
 class StoredPositions:
-    """What a group has stored, and the positions in transactions that are open."""
+    """The stored positions of a group, and the positions in open transactions."""
 
     def __init__(self) -> None:
         self.stored: dict[TopicPartition, Committed] = {}
-        # Which request brought what is stored.
-        self._arrived: dict[TopicPartition, int] = {}
-        # By transactional id.
-        self._pending: dict[str, dict[TopicPartition, _Pending]] = {}
+        # Partition -> the number of the request that brought the stored position.
+        self._request_numbers: dict[TopicPartition, int] = {}
+        # Transactional id -> the positions in its open transaction.
+        self._pending: dict[str, dict[TopicPartition, _PendingPosition]] = {}
         self._requests = count()
 
     def store(
@@ -54,55 +50,64 @@ class StoredPositions:
     def hold(
         self, by: str, member: str, generation: int, offsets: Mapping[TopicPartition, Committed]
     ) -> None:
-        """Keep positions until the transaction of a transactional id ends; the later one of a
-        partition counts.
-        """
-        arrived = next(self._requests)
+        """Keep positions until the transaction of *by* ends. The last one of a partition counts."""
+        request_number = next(self._requests)
         mine = self._pending.setdefault(by, {})
         mine.update(
             {
-                tp: _Pending(arrived, member, generation, position)
-                for tp, position in offsets.items()
+                partition: _PendingPosition(request_number, member, generation, position)
+                for partition, position in offsets.items()
             }
         )
 
     def end(self, by: str, is_committed: bool, at: float) -> list[CommitEntry]:
-        """End a transaction; returns what that has stored, by request.
+        """End a transaction, and return the commits that it stores, one per request.
 
-        A position that arrived before the one that is stored is dropped. Source: Kafka's
-        ``OffsetMetadataManager``, which goes by the place of the request in its own log.
+        A position that arrived before the stored one is dropped. Source: Kafka's
+        ``OffsetMetadataManager``, which compares the places of the requests in its log.
         """
         pending = sorted(self._pending.pop(by, {}).items(), key=lambda item: item[1][:3])
         if not is_committed:
             return []
-        newer = [(tp, one) for tp, one in pending if one.arrived > self._arrived.get(tp, -1)]
+        newer = [
+            (partition, pending_position)
+            for partition, pending_position in pending
+            if pending_position.request_number > self._request_numbers.get(partition, -1)
+        ]
         entries = []
-        for (arrived, member, generation), its in groupby(newer, key=lambda item: item[1][:3]):
-            offsets = {tp: one.position for tp, one in its}
-            entries.append(self._store(CommitEntry(at, member, generation, offsets), arrived))
+        for (request_number, member, generation), group_of_request in groupby(
+            newer, key=lambda item: item[1][:3]
+        ):
+            offsets = {
+                partition: pending_position.position
+                for partition, pending_position in group_of_request
+            }
+            entries.append(
+                self._store(CommitEntry(at, member, generation, offsets), request_number)
+            )
         return entries
 
     def unstable(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
-        """Those that have a position in a transaction that is open."""
+        """Return the partitions that have a position in an open transaction."""
         return [
             partition
             for partition in partitions
-            if any(partition in its for its in self._pending.values())
+            if any(partition in pending for pending in self._pending.values())
         ]
 
     def forget(self, topic: str) -> None:
-        """Drop everything of a topic."""
-        for partition in [one for one in self.stored if one.topic == topic]:
+        """Drop everything about a topic."""
+        for partition in [partition for partition in self.stored if partition.topic == topic]:
             del self.stored[partition]
-            # A test may have put the position there.
-            self._arrived.pop(partition, None)
+            # pop(), because a test may have stored the position without a request.
+            self._request_numbers.pop(partition, None)
         for pending in self._pending.values():
-            for partition in [one for one in pending if one.topic == topic]:
+            for partition in [partition for partition in pending if partition.topic == topic]:
                 del pending[partition]
 
-    def _store(self, entry: CommitEntry, arrived: int) -> CommitEntry:
+    def _store(self, entry: CommitEntry, request_number: int) -> CommitEntry:
         self.stored.update(entry.offsets)
-        self._arrived.update(dict.fromkeys(entry.offsets, arrived))
+        self._request_numbers.update(dict.fromkeys(entry.offsets, request_number))
         return entry
 
 
@@ -111,10 +116,10 @@ def acceptable(
     limit: int,
     refusals: Mapping[TopicPartition, BrokerError],
 ) -> tuple[dict[TopicPartition, Committed], BrokerError | None]:
-    """The positions that are stored, and the error for the others.
+    """Return the positions to store, and the error for the others.
 
     Args:
-        offsets: All that are to be stored.
+        offsets: The positions of a commit.
         limit: How many UTF-16 units of metadata a position may have.
         refusals: partition -> why none of its positions is stored.
     """
@@ -135,9 +140,9 @@ def acceptable(
     error = MetadataTooLargeError(
         f"the metadata for {too_long[0]} is longer than {limit} UTF-16 units", too_long
     )
-    return kept, PositionsRefusedError(
-        {**refused, **dict.fromkeys(too_long, error)}
-    ) if refused else error
+    if not refused:
+        return kept, error
+    return kept, PositionsRefusedError({**refused, **dict.fromkeys(too_long, error)})
 
 
 def _units(text: str) -> int:

@@ -1,6 +1,4 @@
-"""Transactions as the in-memory broker keeps them: who may write under a transactional id, and what
-is open.
-"""
+"""The transaction coordinator of the in-memory broker."""
 
 from __future__ import annotations
 
@@ -20,55 +18,56 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class _Claimed:
-    """A transactional id, who has it, and what takes part in the transaction that is open."""
+class _TransactionalId:
+    """A transactional id, its current owner, and the parts of its open transaction."""
 
     current: TransactionId
     timeout_s: float = 0.0
     partitions: dict[TopicPartition, None] = field(default_factory=dict)
     groups: dict[str, None] = field(default_factory=dict)
-    # While one is open.
+    # Set while a transaction is open: aborts it when its time is over.
     timer: asyncio.TimerHandle | None = None
-    # Whose leader was away at the end of the last one.
-    ending: list[TopicPartition] = field(default_factory=list)
+    # Partitions of the last transaction whose leader was away at its end.
+    waiting_for_leaders: list[TopicPartition] = field(default_factory=list)
 
-    def is_over(self) -> None:
-        """Nobody who has the id now may write any more."""
+    def fence(self) -> None:
+        """Raise the epoch: the current owner may not write any more."""
         self.current = self.current._replace(epoch=self.current.epoch + 1)
 
 
 class TransactionCoordinator:
     """Gives out transactional ids, and ends transactions.
 
-    What takes effect late is refused by its epoch, as the brokers refuse it: that is what keeps
-    zombies out.
+    The epoch of a request is that of the moment when it was sent. It is checked when the request
+    takes effect, as brokers do. So a request that a fault holds up meanwhile is a zombie's, and is
+    refused.
     """
 
     def __init__(self, state: MemoryState) -> None:
         self._state = state
-        self._claimed: dict[str, _Claimed] = {}
+        self._ids: dict[str, _TransactionalId] = {}
         self._producer_ids = count(1000)
 
     def claim(self, transactional_id: str, timeout_s: float) -> TransactionId:
-        """Give an id to its next owner, and abort what the last one has left open."""
-        claimed = self._claimed.get(transactional_id)
-        if claimed is None:
+        """Give an id to its next owner, and abort the transaction that is still open."""
+        owner = self._ids.get(transactional_id)
+        if owner is None:
             first = TransactionId(transactional_id, next(self._producer_ids), 0)
-            claimed = self._claimed[transactional_id] = _Claimed(first)
+            owner = self._ids[transactional_id] = _TransactionalId(first)
         else:
-            self._end(claimed, False)
-            claimed.is_over()
-        claimed.timeout_s = timeout_s
-        self._check_ended(claimed)
-        return claimed.current
+            self._end(owner, False)
+            owner.fence()
+        owner.timeout_s = timeout_s
+        self._check_last_ended(owner)
+        return owner.current
 
     def add_partition(self, transaction: TransactionId, partition: TopicPartition) -> None:
-        """Have a partition that is about to be written take part."""
-        self._begun(transaction).partitions[partition] = None
+        """Add a partition that is about to be written to the transaction."""
+        self._begin_if_needed(transaction).partitions[partition] = None
 
     def add_group(self, transaction: TransactionId, group_id: str) -> None:
-        """Have a group take part."""
-        self._begun(transaction).groups[group_id] = None
+        """Add a group to the transaction."""
+        self._begin_if_needed(transaction).groups[group_id] = None
 
     def commit_in(
         self,
@@ -78,8 +77,9 @@ class TransactionCoordinator:
         generation: int,
         offsets: Mapping[TopicPartition, Committed],
     ) -> None:
-        """Keep positions until the transaction ends. Raises as :meth:`Group.commit` does, and where
-        it is over.
+        """Keep positions until the transaction ends.
+
+        Raises as :meth:`Group.commit` does, and if the transaction is over.
         """
         group.check(member_id, generation)
         if group.name not in self._current(transaction).groups:
@@ -89,60 +89,64 @@ class TransactionCoordinator:
         group.hold(transaction.transactional_id, member_id, generation, offsets)
 
     def end(self, transaction: TransactionId, is_committed: bool) -> None:
-        """Commit or abort what is open."""
+        """Commit or abort the open transaction."""
         self._end(self._current(transaction), is_committed)
 
     def close(self) -> None:
-        for claimed in self._claimed.values():
-            if claimed.timer is not None:
-                claimed.timer.cancel()
+        for owner in self._ids.values():
+            if owner.timer is not None:
+                owner.timer.cancel()
 
-    def _current(self, transaction: TransactionId) -> _Claimed:
-        claimed = self._claimed.get(transaction.transactional_id)
-        if claimed is None or claimed.current != transaction:
+    def _current(self, transaction: TransactionId) -> _TransactionalId:
+        owner = self._ids.get(transaction.transactional_id)
+        if owner is None or owner.current != transaction:
             raise TransientBrokerError(
                 f"{_name(transaction)} is fenced: a later epoch of this transactional id exists"
             )
-        return claimed
+        return owner
 
-    def _begun(self, transaction: TransactionId) -> _Claimed:
-        claimed = self._current(transaction)
-        self._check_ended(claimed)
-        if claimed.timer is None:
-            claimed.timer = asyncio.get_running_loop().call_later(
-                claimed.timeout_s, self._expire, claimed
+    def _begin_if_needed(self, transaction: TransactionId) -> _TransactionalId:
+        owner = self._current(transaction)
+        self._check_last_ended(owner)
+        if owner.timer is None:
+            owner.timer = asyncio.get_running_loop().call_later(
+                owner.timeout_s, self._expire, owner
             )
-        return claimed
+        return owner
 
-    def _check_ended(self, claimed: _Claimed) -> None:
-        """Until each partition has its marker the last transaction is about to end, and the next
-        one has to wait.
-        """
-        claimed.ending = [one for one in claimed.ending if one in self._state.faults.leaders_away]
-        if claimed.ending:
-            by = claimed.current.transactional_id
-            partition = claimed.ending[0]
+    def _check_last_ended(self, owner: _TransactionalId) -> None:
+        """Raise until the last transaction has ended: each of its partitions has a marker."""
+        owner.waiting_for_leaders = [
+            partition
+            for partition in owner.waiting_for_leaders
+            if partition in self._state.faults.leaders_away
+        ]
+        if owner.waiting_for_leaders:
+            by = owner.current.transactional_id
+            partition = owner.waiting_for_leaders[0]
             raise TransientBrokerError(
                 f"a transaction of {by!r} ends once the leader of {partition} answers"
             )
 
-    def _expire(self, claimed: _Claimed) -> None:
-        self._end(claimed, False)
-        claimed.is_over()
+    def _expire(self, owner: _TransactionalId) -> None:
+        self._end(owner, False)
+        owner.fence()
 
-    def _end(self, claimed: _Claimed, is_committed: bool) -> None:
-        if claimed.timer is None:
-            # None is open.
+    def _end(self, owner: _TransactionalId, is_committed: bool) -> None:
+        if owner.timer is None:
+            # No transaction is open.
             return
-        claimed.timer.cancel()
-        partitions = claimed.partitions
-        groups = claimed.groups
-        claimed.timer = None
-        claimed.partitions = {}
-        claimed.groups = {}
-        # A leader that is away is read by nobody, so its marker can stand there at once.
-        claimed.ending = [one for one in partitions if one in self._state.faults.leaders_away]
-        by = claimed.current.transactional_id
+        owner.timer.cancel()
+        partitions = owner.partitions
+        groups = owner.groups
+        owner.timer = None
+        owner.partitions = {}
+        owner.groups = {}
+        # Nobody reads a partition whose leader is away, so its marker can be written at once.
+        owner.waiting_for_leaders = [
+            partition for partition in partitions if partition in self._state.faults.leaders_away
+        ]
+        by = owner.current.transactional_id
         for partition in partitions:
             if (log := self._state.log(partition)) is not None:
                 log.end_transaction(by, is_committed)
