@@ -1,8 +1,8 @@
-"""How many positions a commit may have. No I/O.
+"""Limits how many positions a commit has. No I/O.
 
-A broker stores the positions of a request as one batch in the group's topic. One that is larger
-than a batch may be is refused as a whole, with an error that says nothing of its size
-(UNKNOWN_SERVER_ERROR), and would be for ever.
+A broker stores the positions of a request as one batch in the group's topic. It refuses the whole
+request if that is larger than a batch may be. The error (UNKNOWN_SERVER_ERROR) does not mention the
+size, and would come for ever.
 """
 
 from __future__ import annotations
@@ -12,32 +12,38 @@ from collections.abc import Mapping
 from reactive_kafka.records import Committed, TopicPartition
 
 MOST_STORED_BYTES = 800_000
-"""Of the positions in one request: a batch has 1,048,588 at most (``message.max.bytes``)."""
+"""The size of the positions in one request. A batch has at most 1,048,588 bytes
+(``message.max.bytes``).
+"""
 
-# Of a stored position beside names and string.
+# The size of a stored position without its names and metadata.
 _ROW_BYTES = 80
 
 
 def split_commit(
     group_id: str, offsets: Mapping[TopicPartition, Committed]
 ) -> list[Mapping[TopicPartition, Committed]]:
-    """The positions, divided so that the broker stores each part at once; those with the longest
-    strings first.
-    """
-    rest = _ROW_BYTES + len(group_id.encode())
-    sizes = {one: rest + len(one.topic) + len(at.metadata.encode()) for one, at in offsets.items()}
+    """Divide the positions into requests that the broker can store, longest metadata first."""
+    fixed_bytes = _ROW_BYTES + len(group_id.encode())
+    sizes = {
+        partition: fixed_bytes + len(partition.topic) + len(position.metadata.encode())
+        for partition, position in offsets.items()
+    }
     if sum(sizes.values()) <= MOST_STORED_BYTES:
         return [offsets]
-    parts: list[dict[TopicPartition, Committed]] = []
+    # Longest metadata first: if it is too long by itself, the first request is refused, and nothing
+    # is stored before that.
+    by_metadata = sorted(
+        offsets,
+        key=lambda partition: len(offsets[partition].metadata.encode("utf-16-le")),
+        reverse=True,
+    )
+    requests: list[dict[TopicPartition, Committed]] = []
     room = 0
-    # A string that is too long by itself is refused with the first request, before anything is
-    # stored.
-    for one in sorted(
-        offsets, key=lambda one: len(offsets[one].metadata.encode("utf-16-le")), reverse=True
-    ):
-        if sizes[one] > room:
-            parts.append({})
+    for partition in by_metadata:
+        if sizes[partition] > room:
+            requests.append({})
             room = MOST_STORED_BYTES
-        parts[-1][one] = offsets[one]
-        room -= sizes[one]
-    return [*parts]
+        requests[-1][partition] = offsets[partition]
+        room -= sizes[partition]
+    return [*requests]

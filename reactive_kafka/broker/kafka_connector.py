@@ -1,12 +1,12 @@
-"""Makes the clients of an application, for a cluster or for the broker inside the process."""
+"""Creates the clients of an application, for a cluster or for the embedded broker."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from reactive_kafka.broker.auto_commit import with_auto_commit
 from reactive_kafka.broker.client import Consumer, Inspector, Producer
-from reactive_kafka.broker.passing import committing
 from reactive_kafka.errors import FatalBrokerError
 from reactive_kafka.subscription import Subscription
 
@@ -16,23 +16,22 @@ if TYPE_CHECKING:
 
 EMBEDDED = "embedded"
 EMBEDDED_DEFAULTS = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 2_000}
-"""The mock broker lets the next member of an empty group wait for nearly as long as the last one's
-session.
+"""Shorter than Kafka's: the embedded broker lets the next member of an empty group wait for nearly
+all of the last one's session.
 """
 
 
 class KafkaConnector:
-    """Connects through aiokafka. ``bootstrap_servers = "embedded"`` starts a broker in this
-    process, for development.
+    """Connects through aiokafka. ``bootstrap_servers = "embedded"`` starts the embedded broker.
 
-    A channel's own properties may name other servers. *embedded_at* is told the address of that
-    broker when it starts.
+    A channel's own properties may name other servers. *embedded_at* is called with the address of
+    the embedded broker when it starts.
     """
 
     def __init__(
         self, bootstrap_servers: str, embedded_at: Callable[[str], object] | None = None
     ) -> None:
-        # The broker inside this process, once it was needed.
+        # Started when it is needed first.
         self.embedded: EmbeddedBroker | None = None
         self._bootstrap_servers = bootstrap_servers
         self._embedded_at = embedded_at
@@ -47,17 +46,17 @@ class KafkaConnector:
     ) -> Consumer:
         from reactive_kafka.broker.aiokafka.kafka_consumer import AiokafkaConsumer
 
-        there, is_embedded = self._reaching(properties)
-        there = {**(EMBEDDED_DEFAULTS if is_embedded else {}), **there}
-        return committing(AiokafkaConsumer(name, subscription, group_id, there), properties)
+        with_address, is_embedded = self._with_address(properties)
+        if is_embedded:
+            with_address = {**EMBEDDED_DEFAULTS, **with_address}
+        consumer = AiokafkaConsumer(name, subscription, group_id, with_address)
+        return with_auto_commit(consumer, properties)
 
     def producer(self, *, name: str, properties: Mapping[str, object]) -> Producer:
-        """A producer that waits for all in-sync replicas and is idempotent, unless *properties* say
-        otherwise.
-        """
+        """Create a producer, idempotent and with ``acks = "all"`` unless told otherwise."""
         from reactive_kafka.broker.aiokafka.kafka_producer import AiokafkaProducer
 
-        return AiokafkaProducer(name, self._reaching(properties)[0])
+        return AiokafkaProducer(name, self._with_address(properties)[0])
 
     def transactional_producer(
         self, *, name: str, transactional_id: str, properties: Mapping[str, object]
@@ -68,19 +67,19 @@ class KafkaConnector:
             AiokafkaTransactionalProducer,
         )
 
-        return AiokafkaTransactionalProducer(name, transactional_id, self._reaching(properties)[0])
+        return AiokafkaTransactionalProducer(
+            name, transactional_id, self._with_address(properties)[0]
+        )
 
     def inspector(self, *, properties: Mapping[str, object]) -> Inspector:
         from reactive_kafka.broker.aiokafka.kafka_inspector import AiokafkaInspector
 
-        there, is_embedded = self._reaching(properties)
+        with_address, is_embedded = self._with_address(properties)
         create = self.embedded.create_topic if is_embedded and self.embedded is not None else None
-        return AiokafkaInspector(there, create)
+        return AiokafkaInspector(with_address, create)
 
     def bootstrap(self, servers: str | None = None) -> str:
-        """The address that clients use; starts the embedded broker at the first call that needs
-        it.
-        """
+        """Return the address that clients use. The first call may start the embedded broker."""
         servers = servers or self._bootstrap_servers
         if servers != EMBEDDED:
             return servers
@@ -92,8 +91,8 @@ class KafkaConnector:
                 self._embedded_at(self.embedded.bootstrap_servers)
         return self.embedded.bootstrap_servers
 
-    def _reaching(self, properties: Mapping[str, object]) -> tuple[dict[str, Any], bool]:
-        """The properties with an address, and whether that is the embedded broker's."""
+    def _with_address(self, properties: Mapping[str, object]) -> tuple[dict[str, Any], bool]:
+        """Return the properties with an address, and whether it is that of the embedded broker."""
         servers = self._servers(properties)
         return {**properties, "bootstrap_servers": self.bootstrap(servers)}, servers == EMBEDDED
 

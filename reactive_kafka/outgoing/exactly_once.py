@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from reactive_kafka.broker.client import Connector, Consumer
-from reactive_kafka.broker.passing import Passing
+from reactive_kafka.broker.client_wrapper import ClientWrapper
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import (
     BrokerError,
@@ -256,7 +256,7 @@ class ExactlyOnce(NoHook):
                 await transaction.close()
 
 
-class _Connector(Passing[Connector]):
+class _Connector(ClientWrapper[Connector]):
     """Makes consumers that commit in transactions."""
 
     def __init__(self, inner: Connector, transactions: ExactlyOnce) -> None:
@@ -279,7 +279,7 @@ class _Connector(Passing[Connector]):
         return _Consumer(inner, self._transactions, group_id)
 
 
-class _Consumer(Passing[Consumer]):
+class _Consumer(ClientWrapper[Consumer]):
     """Commits in transactions."""
 
     def __init__(self, inner: Consumer, transactions: ExactlyOnce, group_id: str) -> None:

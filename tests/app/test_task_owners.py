@@ -62,7 +62,7 @@ OWNED = {
     "outgoing.transactional_letters.write": ("dead letters of orders-0",),
     "outgoing.requests._begin": ("replies of requests",),
     "runtime.sources.start": ("source of another test",),
-    "broker.passing.start": ("auto-commit", "commits to Kafka of orders"),
+    "broker.auto_commit.start": ("auto-commit", "commits to Kafka of orders"),
     "http.server.serve": ("http",),
     "spark.session.engine.start": ("spark-supervisor",),
 }

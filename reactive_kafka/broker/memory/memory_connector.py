@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from reactive_kafka.broker.auto_commit import with_auto_commit
 from reactive_kafka.broker.client import Consumer
 from reactive_kafka.broker.memory.member import Member
 from reactive_kafka.broker.memory.memory_consumer import MemoryConsumer
@@ -11,7 +12,6 @@ from reactive_kafka.broker.memory.memory_inspector import MemoryInspector
 from reactive_kafka.broker.memory.memory_producer import MemoryProducer
 from reactive_kafka.broker.memory.memory_state import MemoryState
 from reactive_kafka.broker.memory.memory_transactional_producer import MemoryTransactionalProducer
-from reactive_kafka.broker.passing import committing
 from reactive_kafka.subscription import Subscription
 
 
@@ -30,7 +30,7 @@ class MemoryConnector:
         group_id: str | None,
         properties: Mapping[str, object],
     ) -> Consumer:
-        return committing(
+        return with_auto_commit(
             MemoryConsumer(self._state, self._kind, name, subscription, group_id, properties),
             properties,
         )

@@ -1,66 +1,49 @@
-"""Consumers and connectors that pass everything on, but for what they change; one of them is
-``enable_auto_commit``.
+"""Consumers that commit by themselves, and ``enable_auto_commit`` as one of them.
 
-That commits from time to time what polls have handed out, whether or not it is settled. It is done
-here for every client. aiokafka's own would also commit the positions of partitions that have not
-begun yet, and would try for ever while the broker is away: in the middle of a rebalance, and at the
-end.
+With it the positions of the records that polls have returned are committed periodically, whether or
+not the records are settled. It is done here for every client. aiokafka's own auto-commit would also
+commit positions of partitions that have not started yet, and would try for ever while the broker is
+away: in the middle of a rebalance, and at the end.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from typing import Any, Generic, TypeVar
+from collections.abc import Mapping
 
 from reactive_kafka.broker.client import Consumer, Poll, RebalanceListener
+from reactive_kafka.broker.client_wrapper import ClientWrapper
 from reactive_kafka.errors import BrokerError
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.tasks import Handle
 
-T = TypeVar("T")
-
 logger = logging.getLogger(__name__)
 
-# How long a commit that is on its way may take at the end.
+# How long to wait for a running commit at the end.
 END_S = 5.0
 
 
-class Passing(Generic[T]):
-    """Does what *inner* does, a connector or a consumer that has not started, but for a subclass's
-    own methods.
-    """
-
-    def __init__(self, inner: T) -> None:
-        self._inner: T = inner
-
-    # Of methods: the seam has no other attributes.
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        return getattr(self._inner, name)  # type: ignore[no-any-return]
-
-
-def committing(consumer: Consumer, properties: Mapping[str, object]) -> Consumer:
-    """The consumer; with ``enable_auto_commit`` among its properties one that commits by itself as
-    well.
-    """
+def with_auto_commit(consumer: Consumer, properties: Mapping[str, object]) -> Consumer:
+    """Return the consumer, wrapped in :class:`AutoCommit` if its properties say so."""
     if str(properties.get("enable_auto_commit", False)).lower() != "true":
         return consumer
-    return AutoCommit(consumer, float(str(properties.get("auto_commit_interval_ms", 5_000))) / 1000)
+    interval_ms = float(str(properties.get("auto_commit_interval_ms", 5_000)))
+    return AutoCommit(consumer, interval_ms / 1000)
 
 
-class CommittingConsumer(Passing[Consumer]):
-    """Commits what has moved: from time to time, at a revocation once its listener was told, and at
-    the end.
+class CommittingConsumer(ClientWrapper[Consumer]):
+    """Commits periodically, at a revocation after its listener was told, and at the end.
+
+    A subclass decides what to commit. *interval_s* None: nothing is committed.
     """
 
-    # From when it starts.
+    # Set when the consumer starts.
     _listener: RebalanceListener
 
     def __init__(self, inner: Consumer, interval_s: float | None, name: str) -> None:
         super().__init__(inner)
         self._generation = -1
-        # None: it commits nothing.
         self._interval_s = interval_s
         self._task_name = name
         self._one_commit_at_a_time = asyncio.Lock()
@@ -76,7 +59,7 @@ class CommittingConsumer(Passing[Consumer]):
     async def poll(
         self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None
     ) -> Poll:
-        # Or nobody would hear of what has ended the commits.
+        # Otherwise nobody would notice that the periodic commits have ended.
         if self._failure is not None:
             raise self._failure
         return await self._inner.poll(budgets, timeout_s, most)
@@ -107,11 +90,11 @@ class CommittingConsumer(Passing[Consumer]):
                 await self._commit_moved()
 
     async def _commit_moved(self) -> None:
-        """One attempt for what has moved; what fails is told, and sent again at the next one."""
+        """Try once to commit what has moved. Reports a failure, which the next try repeats."""
         raise NotImplementedError
 
     def _is_leaving(self) -> None:
-        """The last commit is over, and the group is about to be left."""
+        """Called after the last commit, before the group is left."""
 
     def _failed(self, error: BaseException) -> None:
         self._failure = error
@@ -123,16 +106,14 @@ class CommittingConsumer(Passing[Consumer]):
 
 
 class AutoCommit(CommittingConsumer):
-    """Commits its positions every *interval_s* seconds, at a revocation once its listener was told,
-    and at the end.
-    """
+    """Commits its positions every *interval_s* seconds, at a revocation, and at the end."""
 
     def __init__(self, inner: Consumer, interval_s: float) -> None:
         super().__init__(inner, interval_s, "auto-commit")
         self._stored: dict[TopicPartition, int] = {}
 
     async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
-        # Another member may have committed them meanwhile; those that stayed are ours.
+        # Another member may have committed these partitions meanwhile, but no other ones.
         for partition in partitions:
             self._stored.pop(partition, None)
         await super().on_assigned(partitions, generation)
@@ -140,13 +121,13 @@ class AutoCommit(CommittingConsumer):
     async def _commit_moved(self) -> None:
         positions = self._inner.positions()
         moved = {
-            partition: at
-            for partition, at in positions.items()
-            if self._stored.get(partition) != at
+            partition: position
+            for partition, position in positions.items()
+            if self._stored.get(partition) != position
         }
         if not moved:
             return
-        offsets = {partition: Committed(at) for partition, at in moved.items()}
+        offsets = {partition: Committed(position) for partition, position in moved.items()}
         try:
             await self._inner.commit(offsets, self._generation)
         except BrokerError as error:

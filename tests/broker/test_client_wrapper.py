@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka.broker.client import Connector, Consumer
-from reactive_kafka.broker.passing import Passing
+from reactive_kafka.broker.client_wrapper import ClientWrapper
 
 
 def methods(protocol: type) -> list[str]:
@@ -59,7 +59,7 @@ async def test_every_call_is_passed_on_as_it_is(protocol: type, name: str) -> No
     parameters = list(inspect.signature(getattr(protocol, name)).parameters.values())[1:]
     args = [object() for one in parameters if one.kind is not one.KEYWORD_ONLY]
     kwargs = {one.name: object() for one in parameters if one.kind is one.KEYWORD_ONLY}
-    answered = getattr(Passing(Inner(protocol)), name)(*args, **kwargs)
+    answered = getattr(ClientWrapper(Inner(protocol)), name)(*args, **kwargs)
     if inspect.isawaitable(answered):
         answered = await answered
     assert calls == [(name, tuple(args), kwargs)]
