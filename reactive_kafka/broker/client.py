@@ -77,8 +77,9 @@ class SomePositionsUnknownError(TransientBrokerError):
 
 
 class BatchRefusedError(TransientBrokerError):
-    """A batch of several records is too large for its topic. Its transaction has failed; the next
-    batch is smaller.
+    """A batch of several records is too large for its topic. The next batch is smaller.
+
+    Its transaction has failed.
     """
 
 
@@ -197,7 +198,7 @@ class ClusterQueries(Protocol):
 
 
 class TransactionId(NamedTuple):
-    """Whose transaction it is. The broker refuses what comes with an epoch that is over."""
+    """The owner of a transaction. The broker refuses requests with an epoch that is over."""
 
     transactional_id: str
     producer_id: int
@@ -427,21 +428,27 @@ class Producer(Protocol):
 class TransactionalProducer(Protocol):
     """Writes in transactions, one at a time.
 
-    After an error of :meth:`write`, :meth:`add_group`, :meth:`commit` or :meth:`abort`, and after a
-    call of theirs that was cancelled, nobody knows what is still on its way: only :meth:`claim` and
-    :meth:`stop` may follow.
+    A reader with ``isolation_level = "read_committed"`` sees the records of a transaction when it
+    is committed, and those of an aborted one never. The markers that end a transaction use up an
+    offset of each of its partitions. Such a reader gets no further than the *last stable offset*:
+    the first record of the oldest open transaction.
 
-    Every awaitable has a deadline and raises as :class:`~reactive_kafka.broker.client.Producer`
-    does.
+    Positions take part, too: they are stored when the transaction is committed. Whoever asks for
+    one of these positions while it is open is told to wait, so nobody starts to read at a position
+    that may never be stored.
+
+    If :meth:`write`, :meth:`add_group`, :meth:`commit` or :meth:`abort` fails, or is cancelled,
+    nobody knows what is still on its way: only :meth:`claim` and :meth:`stop` may follow.
+
+    Every awaitable has a deadline and raises as :class:`Producer` does.
     """
 
     async def claim(self) -> None:
-        """Connect, and claim the transactional id with a new epoch: the first call, and the one
-        after an error.
+        """Connect, and claim the transactional id with a new epoch. First, and after each error.
 
-        An open transaction of an earlier epoch is aborted, unless its commit had begun: then that
-        is carried out. When this returns it has ended, and no request of an earlier epoch that is
-        still on its way takes effect any more.
+        An open transaction of an earlier epoch is aborted, unless its commit had begun: then it is
+        completed. When this returns, that transaction has ended, and no request of an earlier epoch
+        that is still on its way takes effect.
 
         Raises:
             TransientBrokerError: No answer in time; call it again.
@@ -449,9 +456,7 @@ class TransactionalProducer(Protocol):
         """
 
     async def check(self) -> None:
-        """As :meth:`Producer.check`, of one that has claimed its id; also while it writes, and in
-        doubt.
-        """
+        """As :meth:`Producer.check`, once the id is claimed. Also while writing or in doubt."""
 
     def key_hash(self, key: bytes) -> int:
         """As :meth:`Producer.key_hash`."""
@@ -463,11 +468,10 @@ class TransactionalProducer(Protocol):
         """As :meth:`Producer.known_partitions`."""
 
     def begin(self) -> None:
-        """Begin a transaction. The broker hears of it with the first write."""
+        """Begin a transaction. The broker learns of it with the first write."""
 
     async def write(self, to: TopicPartition, records: Sequence[RecordFields]) -> WrittenBatch:
-        """As :meth:`Producer.write`, in the transaction. Writes to several partitions may be under
-        way at once.
+        """As :meth:`Producer.write`, in the transaction. Several partitions can be written at once.
 
         Raises:
             BatchRefusedError: A batch of several records is too large. Each next one for its topic
@@ -476,22 +480,20 @@ class TransactionalProducer(Protocol):
         """
 
     async def add_group(self, group_id: str) -> TransactionId:
-        """Have positions of a group take part, which :meth:`Consumer.commit_in` then sends."""
+        """Add a group to the transaction. :meth:`Consumer.commit_in` then sends its positions."""
 
     async def commit(self) -> None:
-        """Commit what was written, and the positions. Nothing may be on its way.
+        """Commit the records and the positions. No call may be on its way.
 
         Raises:
             OutcomeUnknownError: It may be committed, now or until :meth:`claim` has returned.
         """
 
     async def abort(self) -> None:
-        """Abort it. Nothing may be on its way."""
+        """Abort the transaction. No call may be on its way."""
 
     async def stop(self) -> None:
-        """Abort what is open, as far as that can be done within a deadline, and close. Raises only
-        cancellation.
-        """
+        """Abort what is open and close, within a deadline. Raises only cancellation."""
 
 
 class Connector(Protocol):
