@@ -126,7 +126,7 @@ def fetched_once(
     jars = _folder(what, folder, artifacts, needed, pinned)
     if wrong := not_as_pinned(jars.glob("*.jar"), pinned):
         raise KafkaUnavailableError(
-            f"{what} in {jars} is not used: {'; '.join(wrong)}. Remove {jars} to fetch it anew"
+            f"{what} in {jars} is not used: {'; '.join(wrong)}. Remove {jars} to fetch it again"
         )
     return jars
 
@@ -180,7 +180,7 @@ def _fetch(
             "install Maven (apt-get install maven)"
         )
     pom = _POM.format(
-        name=target.name, dependencies="\n".join(one.dependency() for one in artifacts)
+        name=target.name, dependencies="\n".join(artifact.dependency() for artifact in artifacts)
     )
     with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as scratch:
         Path(scratch, "pom.xml").write_text(pom, encoding="utf-8")
@@ -200,13 +200,13 @@ def _fetch(
             places = ", ".join(
                 str(jar.parent) for name in wrong for jar in _stored(name.partition(" ")[0])
             )
-            anew = (
+            remedy = (
                 f"remove {places} from Maven's local store"
                 if places
                 else "empty Maven's local store"
             )
             raise KafkaUnavailableError(
-                f"Maven has brought another {what}: {'; '.join(wrong)}. To fetch anew, {anew}"
+                f"Maven has fetched another {what}: {'; '.join(wrong)}. To fetch it again, {remedy}"
             )
         # Renamed as a whole, so that nobody ever sees half of the folder.
         fetched.rename(target)

@@ -80,7 +80,7 @@ class Fetches:
 
     def held(self) -> set[int]:
         """The partitions that the broker looks for, with a fetch that is not answered."""
-        return {number for asked in self.under_way() for _, number, *_ in asked.session._held}
+        return {number for asked in self.under_way() for _, number, *_ in asked.session._known}
 
 
 async def in_session(member: Member) -> Fetches:

@@ -127,20 +127,20 @@ def _explain_security(connection: AIOKafkaConnection, error: Exception) -> tuple
     The first text is empty if the text of the error says it already.
     """
     mechanism = connection._sasl_mechanism
-    for one in (error, error.__cause__):
-        if isinstance(one, ssl.SSLCertVerificationError):
-            why = f"the broker's certificate is refused ({one.verify_message})"
+    for cause in (error, error.__cause__):
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            why = f"the broker's certificate is refused ({cause.verify_message})"
             default = "have it issued for this host by an authority of ssl_cafile"
-            return why, _CERTIFICATE_REMEDIES.get(one.verify_code, default)
-        if isinstance(one, ssl.SSLError):
-            reason = str(one.reason)
+            return why, _CERTIFICATE_REMEDIES.get(cause.verify_code, default)
+        if isinstance(cause, ssl.SSLError):
+            reason = str(cause.reason)
             if "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason):
-                return str(one), (
+                return str(cause), (
                     "the broker wants a certificate of the client's, or refuses the one of "
                     "ssl_certfile; set ssl_certfile and ssl_keyfile to one that it accepts"
                 )
             if "PROTOCOL_VERSION" in reason:
-                return str(one), "have the broker speak TLS 1.2 or newer"
+                return str(cause), "have the broker speak TLS 1.2 or newer"
             if reason in _NO_TLS_REASONS:
                 why = f"what answers there speaks no TLS ({reason})"
                 return why, check_protocol(connection._security_protocol)

@@ -192,10 +192,10 @@ async def _until_free(coordinator: Any) -> None:
             raise kafka_errors.NodeNotReadyError(
                 f"the group's coordinator, node {node}, is not connected"
             )
-        asked = client._conns[node, ConnectionGroup.COORDINATION]._requests
-        if not asked:
+        requests = client._conns[node, ConnectionGroup.COORDINATION]._requests
+        if not requests:
             return
-        answers = [answer for _, _, answer in asked if not answer.done()]
+        answers = [answer for _, _, answer in requests if not answer.done()]
         if answers:
             await asyncio.wait(answers)
         else:
@@ -237,7 +237,11 @@ async def _ask_positions(
                 return positions(answer)
             if refused := _refused_partitions(answer):
                 known = positions(answer)
-                found = {one: known.get(one) for one in partitions if one not in refused}
+                found = {
+                    partition: known.get(partition)
+                    for partition in partitions
+                    if partition not in refused
+                }
                 raise SomePositionsUnknownError(found, refused)
             if issubclass(error, COORDINATOR_MOVED):
                 coordinator.coordinator_dead()
@@ -294,22 +298,24 @@ def _raise_errors(coordinator: Any, response: Any, *, is_member: bool) -> None:
             f"commit of {partition}: {members_share(coordinator.group_id)}"
         ) from kind()
     if issubclass(kind, kafka_errors.OffsetMetadataTooLargeError):
-        too_large = [partition for partition, one in errors if one is kind]
+        too_large = [partition for partition, error_kind in errors if error_kind is kind]
         what = f"commit of {partition}: its metadata is too long for the broker"
         raise MetadataTooLargeError(what, too_large) from kind()
     # An error about the group or the member is repeated for each partition of the request. If other
     # positions were stored, or the error is about a topic, it concerns single partitions.
     has_stored = len(errors) < len(codes)
-    is_about_group = any(issubclass(one, (*NOT_OWNER, *COORDINATOR_MOVED)) for _, one in errors)
-    is_about_topics = all(one.errno in TOPIC_CODES for _, one in errors)
+    is_about_group = any(
+        issubclass(error_kind, (*NOT_OWNER, *COORDINATOR_MOVED)) for _, error_kind in errors
+    )
+    is_about_topics = all(error_kind.errno in TOPIC_CODES for _, error_kind in errors)
     if not is_about_group and (has_stored or is_about_topics):
         raise PositionsRefusedError(
-            {partition: _refusal(partition, one) for partition, one in errors}
+            {partition: _refusal(partition, error_kind) for partition, error_kind in errors}
         ) from kind()
     error = translate(kind())
     # A coordinator that is being replaced may refuse a commit that it has already written. Its
     # successor may have it.
-    has_moved = any(issubclass(one, COORDINATOR_MOVED) for _, one in errors)
+    has_moved = any(issubclass(error_kind, COORDINATOR_MOVED) for _, error_kind in errors)
     if has_moved and not isinstance(error, NotOwnerError):
         raise OutcomeUnknownError(f"commit of {partition}: {error}") from kind()
     raise type(error)(f"commit of {partition}: {error}") from kind()

@@ -77,7 +77,9 @@ class OwnedPartitions:
             for partition in as_aiokafka(sorted(partitions))
             if partition not in assignment.tps
         ]
-        assignment._tp_state.update({one: TopicPartitionState(assignment) for one in new})
+        assignment._tp_state.update(
+            {partition: TopicPartitionState(assignment) for partition in new}
+        )
         assignment._topic_partitions |= frozenset(new)
         return new
 

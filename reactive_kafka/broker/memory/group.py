@@ -195,11 +195,13 @@ class Group:
         longest = max((member.rebalance_timeout_s for member in self.members.values()), default=0.0)
         deadline = asyncio.get_running_loop().time() + longest
         members = dict(self.members)
-        while waited := [
-            task for member in members.values() if (task := member.pending_call()) is not None
-        ]:
-            # The tasks are collected again each time: a member that crashes meanwhile ends one task
-            # and has another one, until its session has ended.
+        while True:
+            # The calls are collected again each time: a member that crashes meanwhile ends one and
+            # has another one, until its session has ended.
+            calls = [member.pending_call() for member in members.values()]
+            waited = [call for call in calls if call is not None]
+            if not waited:
+                break
             done, _ = await asyncio.wait(
                 waited,
                 timeout=deadline - asyncio.get_running_loop().time(),

@@ -123,7 +123,7 @@ class MemoryWriter:
 
     def _appender(self, target: TopicPartition) -> Callable[[Sequence[RecordBytes]], list[Written]]:
         """Return a function that stores the records of a batch in an existing partition."""
-        return lambda records: [self._state.append(target, one) for one in records]
+        return lambda records: [self._state.append(target, record) for record in records]
 
     def _use(self, topic: str) -> int:
         if (partitions := self._state.use(topic)) == 0:
