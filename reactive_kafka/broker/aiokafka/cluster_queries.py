@@ -98,7 +98,7 @@ class KafkaQueries:
         unknown = _unknown(client, partitions)
         if not unknown:
             return
-        # Else it asks for all of them anyway.
+        # A client without a list of topics fetches the metadata of all of them.
         if client._topics:
             for partition in unknown:
                 client.add_topic(partition.topic)
