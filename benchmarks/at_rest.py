@@ -17,7 +17,7 @@ STAGES = {
     "the interpreter": "sys",
     "asyncio, ssl, logging, email, http": "asyncio, ssl, logging, email.parser, http.client, concurrent.futures.thread",
     "reactive_kafka": "reactive_kafka",
-    "aiokafka, and what is around it": "reactive_kafka.broker.aiokafka.clients",
+    "aiokafka, and what is around it": "reactive_kafka.broker.aiokafka.kafka_consumer",
     "HTTP: uvicorn, starlette, h11": "reactive_kafka.http.server, reactive_kafka.http.asgi",
     "prometheus_client, with the first scrape": "reactive_kafka.observe.prometheus",
     "the command line: click": "reactive_kafka.cli.commands, reactive_kafka.cli.application_commands",

@@ -14,7 +14,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from reactive_kafka.broker.client import Connector
-from reactive_kafka.broker.connect import EMBEDDED, KafkaConnector
+from reactive_kafka.broker.kafka_connector import EMBEDDED, KafkaConnector
 from reactive_kafka.channel.channel import Channel
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
 from reactive_kafka.config.load import ConfigSource, LoadedConfiguration, read_settings

@@ -11,35 +11,31 @@ from dataclasses import dataclass
 class Backoff:
     """Waits that double from one attempt to the next, up to a longest one."""
 
-    # The wait after the first attempt.
+    # The wait after the first failed attempt.
     first_s: float
-    # No wait is longer.
+    # The longest wait.
     last_s: float
     factor: float = 2.0
-    # The largest share of a wait that chance takes off. Clients that lost a broker at the same
-    # moment would all come back to it at the same moment too, after each wait.
+    # The largest share of a wait that is subtracted at random. Without it, clients that lost a
+    # broker at the same moment would all come back to it at the same moment, after each wait.
     jitter: float = 0.2
 
     def wait_s(self, attempt: int, chance: float = 0.0) -> float:
-        """The wait after an attempt (0, 1, ...), for a *chance* between 0, the longest wait, and
-        1.
-        """
-        return min(self.first_s * self.factor ** min(attempt, 60), self.last_s) * (
-            1 - self.jitter * chance
-        )
+        """Return the wait after an attempt (0, 1, ...). *chance*: from 0 (longest wait) to 1."""
+        full_s = min(self.first_s * self.factor ** min(attempt, 60), self.last_s)
+        return full_s * (1 - self.jitter * chance)
 
     def draw_s(self, attempt: int) -> float:
-        """The wait after an attempt (0, 1, ...), by chance."""
+        """Return a random wait after an attempt (0, 1, ...)."""
         return self.wait_s(attempt, drawn_chance())
 
 
 class Waits:
-    """The waits of one row of attempts, which grow until the attempts make progress.
+    """The waits of a loop of attempts. They grow until the attempts make progress.
 
-    Every loop that tries again has one. Progress is what the loop is for: a record that was
-    written, an answer that was asked for, a client that has worked for a while. A first step that
-    worked is none. A loop that connects, and fails at what comes after that, would otherwise
-    connect without end and never wait longer.
+    Every loop that tries again has one. Progress is what the loop is for: a written record, an
+    answer, a client that has worked for a while. A first step that worked is not progress: a loop
+    that connects, and fails after that, would connect for ever without waiting longer.
     """
 
     def __init__(self, backoff: Backoff) -> None:
@@ -47,20 +43,20 @@ class Waits:
         self._attempt = 0
 
     def next_s(self) -> float:
-        """The wait after the attempt that has just failed."""
+        """Return the wait after the attempt that has just failed."""
         wait_s = self._backoff.draw_s(self._attempt)
         self._attempt += 1
         return wait_s
 
     def progressed(self) -> None:
-        """There was progress: the next wait is a first one."""
+        """Start again with a short wait, because there was progress."""
         self._attempt = 0
 
 
 def drawn_chance() -> float:
-    """A number from 0 to 1, by chance."""
-    # A loop in virtual time has chance of its own: none, so that tests can name moments, or that of
-    # a seed, so that the same seed is the same run. It is asked here, because those who wait know
-    # nothing of tests.
-    own = getattr(asyncio.get_running_loop(), "chance", None)
-    return random.random() if own is None else own()
+    """Return a random number from 0 to 1."""
+    # A loop in virtual time has its own source: always 0, so that tests can name moments, or a
+    # seeded one, so that the same seed is the same run. The loop is asked here, because the callers
+    # know nothing of tests.
+    loop_chance = getattr(asyncio.get_running_loop(), "chance", None)
+    return random.random() if loop_chance is None else loop_chance()

@@ -1,4 +1,4 @@
-"""Time, handed to whoever needs it, so that tests can turn it."""
+"""Time as an argument, so that tests can control it."""
 
 from __future__ import annotations
 

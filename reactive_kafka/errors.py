@@ -6,43 +6,42 @@ ReactiveKafkaError
 ├── BrokerError                       raised at the seam only, with the client's error as __cause__
 │   ├── TransientBrokerError          nobody: the same call may succeed later
 │   │   ├── OutcomeUnknownError       nobody: it may or may not have taken effect
-│   │   ├── TransactionAbortedError   nobody: nothing of the transaction counts, and its records are
-handled again │   │   ├── StoreAwayError            nobody: the checkpoint store is unavailable; the
-call is retried │   │   └── SchemaAwayError           nobody: the schema registry has not answered
-yet; nothing was sent │   ├── FatalBrokerError              the operator: authentication,
-authorisation, unknown topic │   │   ├── FencedError               the operator: two consumers have
-one group_instance_id │   │   └── CheckpointStoreError      the operator: the checkpoint store
-rejects a transaction, and the channel stops │   ├── RejectedRecordError           the user: the
-broker rejects this record (too large, not allowed) │   ├── OffsetOutOfRangeError         the reset
-policy: the log no longer holds the position │   ├── CorruptRecordError            the operator:
-bytes of the log cannot be read; has the position │   ├── CorruptCheckpointError        the
-operator: a row of the checkpoint store cannot be read │   ├── MetadataTooLargeError         nobody:
-the position is committed without it │   ├── PositionsRefusedError         the operator: positions
-of some partitions are refused, the others are stored │   └── NotOwnerError                 nobody:
-the partition has moved on, and the commit is dropped │       └── CheckpointRefusedError    nobody:
-a later owner has written to the checkpoint store ├── DecodeError (ValueError)          the producer
-of the record; always becomes a nack ├── UnmatchedRecordError              the handlers' author:
-none of the channel's takes the record; always a nack ├── EncodeError (ValueError)          the
-sender: the serializer cannot write the value; nothing is sent ├── BufferFullError
-the sender: too many records wait for the broker; nothing is sent ├── ReplyTimeoutError
-(TimeoutError)  the requester: no reply came in time; the request may have been handled ├──
-HandlerError                      the user's exception with topic, partition, offset; always becomes
-a nack ├── CommitRefusedError                the caller: the position would pass an unsettled
-record, or go back ├── CheckpointError                   the handler's author: an impossible state
-or transaction │   └── AlreadyStoredError            nobody: the record is settled ├──
-CommitStrategyError               the author of the strategy: it raised, or returned no position ├──
-PoisonError                       the handler's author: a record was unsettled for too long ├──
-RetryLaterError                   nobody: the handler asked for the record to come again later ├──
-OffloadError                      a Spark job failed: every record of its batch is nacked │   ├──
-BadDataError                  the producer of some records: smaller batches can isolate them │   ├──
-DataLossError                 the operator: the log no longer holds all offsets of a range, which
-the text names │   ├── RejectedByJobError            the producer of this record: the job could not
-use it │   ├── ClusterError                  nobody: the batch runs again under its id │   │   ├──
-WorkerLostError           nobody, the first time; then it is bad data │   │   └── SessionLostError
-nobody: Spark's driver died during the job │   ├── JobTimeoutError               the user: the job
-exceeded its timeout and has been cancelled │   └── JobStuckError                 the user: a
-cancelled job does not end; its records stay unsettled └── ChannelClosedError, DeliveryOrderError,
-UnexpectedEndError      us: a bug; fail loudly
+│   │   ├── TransactionAbortedError   nobody: nothing of it counts; its records are handled again
+│   │   ├── StoreAwayError            nobody: the checkpoint store is away; the call is repeated
+│   │   └── SchemaAwayError           nobody: the schema registry is away; nothing was sent
+│   ├── FatalBrokerError              the operator: authentication, authorisation, unknown topic
+│   │   ├── FencedError               the operator: two consumers have one group_instance_id
+│   │   └── CheckpointStoreError      the operator: the store rejects a transaction; channel stops
+│   ├── RejectedRecordError           the user: the record is too large, or not allowed
+│   ├── OffsetOutOfRangeError         the reset policy: the log no longer holds the position
+│   ├── CorruptRecordError            the operator: bytes of the log cannot be read
+│   ├── CorruptCheckpointError        the operator: a row of the checkpoint store cannot be read
+│   ├── MetadataTooLargeError         nobody: the position is committed without it
+│   ├── PositionsRefusedError         the operator: positions of some partitions are refused
+│   └── NotOwnerError                 nobody: the partition has moved on; the commit is dropped
+│       └── CheckpointRefusedError    nobody: a later owner has written to the checkpoint store
+├── DecodeError (ValueError)          the producer of the record; always becomes a nack
+├── UnmatchedRecordError              the handlers' author: no handler takes the record; a nack
+├── EncodeError (ValueError)          the sender: the value cannot be serialised; nothing is sent
+├── BufferFullError                   the sender: too many records wait for the broker
+├── ReplyTimeoutError (TimeoutError)  the requester: no reply in time; it may have been handled
+├── HandlerError                      the user's exception, with the record; always becomes a nack
+├── CommitRefusedError                the caller: the position would pass an unsettled record
+├── CheckpointError                   the handler's author: an impossible state or transaction
+│   └── AlreadyStoredError            nobody: the record is settled
+├── CommitStrategyError               the strategy's author: it raised, or returned no position
+├── PoisonError                       the handler's author: a record was unsettled for too long
+├── RetryLaterError                   nobody: the handler wants the record to come again later
+├── OffloadError                      a Spark job failed: every record of its batch is nacked
+│   ├── BadDataError                  the records' producer: smaller batches can isolate them
+│   ├── DataLossError                 the operator: the log no longer holds a range's offsets
+│   ├── RejectedByJobError            the record's producer: the job could not use it
+│   ├── ClusterError                  nobody: the batch runs again under its id
+│   │   ├── WorkerLostError           nobody, the first time; then it is bad data
+│   │   └── SessionLostError          nobody: Spark's driver died during the job
+│   ├── JobTimeoutError               the user: the job exceeded its timeout and was cancelled
+│   └── JobStuckError                 the user: a cancelled job does not end; records stay unsettled
+└── ChannelClosedError, DeliveryOrderError, UnexpectedEndError      us: a bug; fail loudly
 """
 
 from __future__ import annotations
@@ -60,11 +59,11 @@ class ReactiveKafkaError(Exception):
 
 
 def text_of(error: BaseException) -> str:
-    """The text of an exception, or the name of its class if it has none or its ``__str__`` raises.
+    """Return an exception's text, or its class name if it has no text or ``__str__`` raises.
 
-    For logs, health, headers and our own errors. The exception may be user code: nothing that its
+    For logs, health, headers and our own errors. The exception may be user code. Nothing that its
     ``__str__`` does (raising SystemExit, returning something else than a string) leaves this
-    function, or reporting one failure would cause another.
+    function: reporting one failure must not cause another.
     """
     try:
         text = str(error)
@@ -75,7 +74,7 @@ def text_of(error: BaseException) -> str:
 
 
 def describe(error: BaseException) -> str:
-    """``Class: text`` of an exception, or its class alone; like :func:`text_of` it never raises."""
+    """Return ``Class: text`` of an exception, or only its class. Never raises."""
     name = type(error).__name__
     text = text_of(error)
     return name if text == name else f"{name}: {text}"
@@ -86,31 +85,27 @@ def describe(error: BaseException) -> str:
 
 
 def without_frames(error: E) -> E:
-    """The same error, to be kept: it and its causes hold no frames any more, nor what is in their
-    variables.
+    """Return the same error without tracebacks, so that it can be kept.
 
-    An error that is kept with its traceback keeps every object that the calls have worked with. If
-    one of these is where the error is kept, only the cyclic collector frees them, and that does not
-    see how much memory they take.
+    A traceback keeps every object that the calls have worked with. If one of these keeps the error,
+    only the cyclic garbage collector frees them, and it does not see how much memory they take.
     """
     seen = set[int]()
     todo: list[BaseException | None] = [error]
     while todo:
-        one = todo.pop()
-        if one is None or id(one) in seen:
+        current = todo.pop()
+        if current is None or id(current) in seen:
             continue
-        seen.add(id(one))
-        one.__traceback__ = None
-        todo += [one.__cause__, one.__context__]
-        if isinstance(one, BaseExceptionGroup):
-            todo += one.exceptions
+        seen.add(id(current))
+        current.__traceback__ = None
+        todo += [current.__cause__, current.__context__]
+        if isinstance(current, BaseExceptionGroup):
+            todo += current.exceptions
     return error
 
 
 def escaped(text: str) -> str:
-    r"""*text* with line breaks, control characters and all else that cannot be printed as escapes
-    such as ``\n``.
-    """
+    r"""Return *text* with unprintable characters, such as line breaks, as escapes like ``\n``."""
     if text.isprintable():
         return text
     # Not by the codec "unicode_escape": Python imports that at its first use, which fails where no
@@ -119,10 +114,10 @@ def escaped(text: str) -> str:
 
 
 class ConfigError(ReactiveKafkaError, ValueError):
-    """The configuration or a decorated handler cannot work; the text lists every problem found.
+    """The configuration or a decorated handler cannot work. The text lists every problem found.
 
-    ``problems`` has a line for each, with file, line, channel, key, value and what is allowed. It
-    stays one line whatever the keys and values hold: what cannot be printed is escaped.
+    ``problems`` has one line for each, with file, line, channel, key, value and what is allowed.
+    Unprintable characters in keys and values are escaped, so that a problem stays one line.
     """
 
     def __init__(self, *problems: str) -> None:
@@ -135,9 +130,7 @@ class ConfigError(ReactiveKafkaError, ValueError):
 
 
 class MissingExtraError(ReactiveKafkaError, ImportError):
-    """A feature needs an optional package that is not installed; the text has the command that
-    installs it.
-    """
+    """A feature needs an optional package. The text has the command that installs it."""
 
     def __init__(self, feature: str, extra: str) -> None:
         self.extra = extra
@@ -145,28 +138,25 @@ class MissingExtraError(ReactiveKafkaError, ImportError):
 
 
 class BrokerError(ReactiveKafkaError):
-    """A call to the broker failed; the client's own error is ``__cause__``."""
+    """A call to the broker failed. ``__cause__`` is the client's own error."""
 
 
 class TransientBrokerError(BrokerError):
-    """The same call may succeed later: a broker is unavailable, a leader is moving, a deadline has
-    passed.
-    """
+    """The same call may succeed later: a broker is away, a leader moves, a deadline has passed."""
 
 
 class OutcomeUnknownError(TransientBrokerError):
-    """The deadline passed before the answer came: the request may or may not have taken effect."""
+    """The deadline passed before the answer came: the request may have taken effect or not."""
 
 
 class TransactionAbortedError(TransientBrokerError):
-    """A transaction of Kafka's was not committed, through no fault of its records; ``__cause__``
-    says why.
-    """
+    """A Kafka transaction was not committed, but not because of its records. See ``__cause__``."""
 
 
 class StoreAwayError(TransientBrokerError):
-    """The checkpoint store cannot be reached, or did not answer in time; what was sent may have
-    been stored.
+    """The checkpoint store cannot be reached, or did not answer in time.
+
+    What was sent to it may have been stored.
     """
 
     # A call of the channel's failed, not a statement of the application's.
@@ -178,30 +168,27 @@ class FatalBrokerError(BrokerError):
 
 
 class FencedError(FatalBrokerError):
-    """Another consumer has taken over this one's ``group_instance_id``: one of the two must be
-    removed.
-    """
+    """Another consumer has taken over this one's ``group_instance_id``. Remove one of the two."""
 
 
 class SchemaAwayError(TransientBrokerError):
-    """A schema is not known yet, because its registry is away or has not answered; nothing was
-    sent.
+    """A schema is not known yet, because its registry is away or has not answered.
+
+    Nothing was sent.
     """
 
 
 class CheckpointStoreError(FatalBrokerError):
-    """The checkpoint store cannot begin or end transactions until the operator acts; the channel
-    has stopped.
+    """The checkpoint store cannot begin or end transactions. The channel has stopped.
 
-    The store's own error is ``__cause__``: rights, a password, a row that cannot be read. Records
-    of the transaction are left for the next start, whatever their handler does with this error.
+    The operator must act: ``__cause__`` is the store's own error, about rights, a password, or a
+    row that cannot be read. The records of the transaction are left for the next start, whatever
+    their handler does with this error.
     """
 
 
 class RejectedRecordError(BrokerError):
-    """The broker, or the client on its behalf, rejects this record: it is too large, or not
-    allowed.
-    """
+    """The broker, or the client on its behalf, rejects this record: too large, or not allowed."""
 
 
 class OffsetOutOfRangeError(BrokerError):
@@ -214,11 +201,11 @@ class OffsetOutOfRangeError(BrokerError):
 
 
 class CorruptRecordError(BrokerError):
-    """A batch of the log cannot be read: its checksum, its codec, or it unpacks to more than
-    ``max_unpacked_bytes``.
+    """A batch of the log cannot be read.
 
-    ``offset`` is the position that cannot be read, ``until`` the position behind the batch; None:
-    its bytes do not say.
+    Its checksum or codec is wrong, or it unpacks to more than ``max_unpacked_bytes``. ``offset`` is
+    the position that cannot be read, ``until`` the position after the batch; None: its bytes do not
+    say.
     """
 
     def __init__(
@@ -232,23 +219,19 @@ class CorruptRecordError(BrokerError):
 
 
 class NotOwnerError(BrokerError):
-    """The partition is not assigned to this member, or no longer: its commit is dropped."""
+    """The partition is not assigned to this member, or no longer. Its commit is dropped."""
 
 
 class CheckpointRefusedError(NotOwnerError):
-    """Another owner of the partition has written to the checkpoint store: what this one would write
-    is stale.
-    """
+    """Another owner of the partition has written to the checkpoint store: this write is stale."""
 
 
 class CorruptCheckpointError(BrokerError):
-    """The checkpoint store's row of a partition cannot be read, or is not ours; the text names
-    it.
-    """
+    """A row of the checkpoint store cannot be read, or is not ours. The text has the partition."""
 
 
 class MetadataTooLargeError(BrokerError):
-    """Metadata exceeds the broker's limit; other partitions of the same request are committed.
+    """Metadata exceeds the broker's limit. Other partitions of the same request are committed.
 
     ``partitions`` are those that are not committed; empty if that is unknown.
     """
@@ -259,8 +242,7 @@ class MetadataTooLargeError(BrokerError):
 
 
 class PositionsRefusedError(BrokerError):
-    """The broker refuses the positions of some partitions; all others of the same request are
-    stored.
+    """The broker refuses the positions of some partitions. Others of the request are stored.
 
     ``refused``: partition -> why.
     """
@@ -273,18 +255,15 @@ class PositionsRefusedError(BrokerError):
 
 
 class CommitRefusedError(ReactiveKafkaError):
-    """The position would pass an unsettled record, or move back: nothing was committed."""
+    """The position would pass an unsettled record, or move back. Nothing was committed."""
 
 
 class CheckpointError(ReactiveKafkaError):
-    """An impossible state or transaction: the channel has no store, the record is settled, or the
-    order is wrong.
-    """
+    """An impossible state or transaction: no store, a settled record, or a wrong order of calls."""
 
 
 class AlreadyStoredError(CheckpointError):
-    """An earlier transaction has stored the record after all: it is settled, and counted as a
-    duplicate.
+    """An earlier transaction has stored the record after all: it is settled, as a duplicate.
 
     Handlers need not catch it. A loop over a channel's messages continues with the next one.
     """
@@ -300,17 +279,15 @@ class DecodeError(ReactiveKafkaError, ValueError):
 
 
 class UnmatchedRecordError(ReactiveKafkaError):
-    """No handler of the channel takes the record: of none ``when`` is true, or its payload's
-    type.
-    """
+    """No handler of the channel takes the record: no ``when`` is true, or no payload type fits."""
 
 
 class EncodeError(ReactiveKafkaError, ValueError):
-    """The channel's serializer cannot write the value; nothing was sent."""
+    """The channel's serializer cannot write the value. Nothing was sent."""
 
 
 class HandlerError(ReactiveKafkaError):
-    """A handler raised; the user's exception is ``__cause__``."""
+    """A handler raised. ``__cause__`` is the user's exception."""
 
     def __init__(
         self, channel: str, partition: TopicPartition, offset: int, reason: BaseException
@@ -322,8 +299,9 @@ class HandlerError(ReactiveKafkaError):
 
 
 class CommitStrategyError(ReactiveKafkaError):
-    """A custom commit strategy raised (``__cause__``) or did not return a position; nothing was
-    committed.
+    """A custom commit strategy raised (``__cause__``) or returned no position.
+
+    Nothing was committed.
     """
 
     def __init__(self, partition: TopicPartition, what: str) -> None:
@@ -332,21 +310,15 @@ class CommitStrategyError(ReactiveKafkaError):
 
 
 class PoisonError(ReactiveKafkaError):
-    """A record was unsettled for longer than ``unprocessed_record_max_age``; the channel has
-    stopped.
-    """
+    """A record was unsettled past ``unprocessed_record_max_age``. The channel has stopped."""
 
 
 class RetryLaterError(ReactiveKafkaError):
-    """A handler asked for its record to come again later; told as what a delayed retry failed
-    with.
-    """
+    """A handler asked for its record to come again later. The reason in a delayed retry."""
 
 
 class OffloadError(ReactiveKafkaError):
-    """A Spark job failed, and not because of single records: every record of its batch is nacked
-    with this.
-    """
+    """A Spark job failed, not because of single records. Every record of its batch is nacked."""
 
 
 class BadDataError(OffloadError):
@@ -354,27 +326,29 @@ class BadDataError(OffloadError):
 
 
 class DataLossError(OffloadError):
-    """The log no longer holds all offsets of a range that executors should read; the text names the
-    range.
+    """The log no longer holds all offsets of a range that executors should read.
+
+    The text names the range.
     """
 
 
 class JobTimeoutError(OffloadError):
-    """A Spark job exceeded its ``timeout``; it was cancelled, and its last task has ended."""
+    """A Spark job exceeded its ``timeout``. It was cancelled, and its last task has ended."""
 
 
 class ClusterError(OffloadError):
-    """A Spark job failed through no fault of its batch (no executors, no master): it runs again."""
+    """A Spark job failed through no fault of its batch (no executors, no master). It runs again."""
 
 
 class WorkerLostError(ClusterError):
-    """A process that ran a task of the job died: an accident the first time, bad data the second
-    time.
+    """A process that ran a task of the job died.
+
+    The first time it counts as an accident, the second time as bad data.
     """
 
 
 class SessionLostError(ClusterError):
-    """Spark's driver died while the job was running; another one is being started."""
+    """Spark's driver died while the job was running. Another one is being started."""
 
     def __init__(self, text: str, *, was_alone: bool = True) -> None:
         # No other job was running, so nothing else can have killed the driver.
@@ -383,15 +357,14 @@ class SessionLostError(ClusterError):
 
 
 class JobStuckError(OffloadError):
-    """A cancelled Spark job does not end: it may still have effects, so its records stay
-    unsettled.
+    """A cancelled Spark job does not end.
+
+    It may still have effects, so its records stay unsettled.
     """
 
 
 class RejectedByJobError(OffloadError):
-    """A Spark job succeeded but could not use this record (``batch.reject``, or a corrupt
-    payload).
-    """
+    """A Spark job succeeded but could not use this record (``batch.reject``, or a bad payload)."""
 
 
 class ChannelClosedError(ReactiveKafkaError):
@@ -399,21 +372,20 @@ class ChannelClosedError(ReactiveKafkaError):
 
 
 class BufferFullError(ReactiveKafkaError):
-    """An outgoing channel has ``max_in_flight`` records that the broker has not confirmed; nothing
-    was sent.
-    """
+    """An outgoing channel has ``max_in_flight`` unconfirmed records. Nothing was sent."""
 
 
 class ReplyTimeoutError(ReactiveKafkaError, TimeoutError):
-    """No reply came within the time of a request, which may have been handled all the same."""
+    """No reply came in time. The request may have been handled all the same."""
 
     by_outage = False
     """Whether a broker that the request or its reply needs was away."""
 
 
 class UnexpectedEndError(ReactiveKafkaError):
-    """One of our tasks was ended by a cancellation that is not ours, or by another BaseException
-    (``__cause__``).
+    """One of our tasks was ended by a foreign cancellation, or another BaseException.
+
+    That is ``__cause__``.
     """
 
     def __init__(self, task: str, cause: BaseException) -> None:

@@ -1,8 +1,8 @@
-"""The events that observers are told: what happens in an application, as values.
+"""The events that observers get: what happens in an application, as values.
 
-``event.text()`` is a sentence for people, ``event.subject()`` the channel, ``event.loudness()`` how
-loud its log line is: ``"info"``, ``"warning"`` or ``"error"``. Reasons may hold anything that a
-record or a broker brought.
+``event.text()`` is a sentence for people, ``event.subject()`` the channel, and ``event.loudness()``
+the level of its log line: ``"info"``, ``"warning"`` or ``"error"``. Reasons may hold anything that
+a record or a broker has sent.
 """
 
 from reactive_kafka.observe.events import (

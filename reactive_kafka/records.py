@@ -1,6 +1,4 @@
-"""Values that every room shares: where a record stands, what it looks like raw, and what is
-sent.
-"""
+"""Values that all rooms share: partitions, positions, and records as they are read and sent."""
 
 from __future__ import annotations
 
@@ -16,9 +14,7 @@ _NO_HEADERS: tuple[tuple[str, bytes | None], ...] = ()
 
 
 class TopicPartition(NamedTuple):
-    """One partition of one topic. Equal to, and hashes like, the plain tuple ``(topic,
-    partition)``.
-    """
+    """One partition of a topic. Equals the tuple ``(topic, partition)``, with the same hash."""
 
     topic: str
     partition: int
@@ -28,16 +24,15 @@ class TopicPartition(NamedTuple):
 
 
 PartitionLike = TopicPartition | tuple[str, int]
-"""What is taken wherever a partition is asked for."""
+"""What users may pass for a partition."""
 
 
 def as_partition(value: object) -> TopicPartition:
-    """A partition, of anything that says which: ``TopicPartition``, or a pair of a topic and a
-    number.
+    """Return a ``TopicPartition`` for one, or for a tuple of a topic and a number.
 
     Raises:
         TypeError: It is neither.
-        ValueError: A partition below 0, or a topic without a name.
+        ValueError: The number is below 0, or the topic has no name.
     """
     match value:
         case tuple((str(topic), int(number))) if not isinstance(number, bool):
@@ -50,9 +45,7 @@ def as_partition(value: object) -> TopicPartition:
 
 
 class Committed(NamedTuple):
-    """A position stored in the group: offset of the next record to read, and the string stored with
-    it.
-    """
+    """A position stored in the group: the next offset to read, and a string stored with it."""
 
     offset: int
     metadata: str = ""
@@ -60,18 +53,19 @@ class Committed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicIds:
-    """What one broker says of the ids of topics."""
+    """The ids of topics as one broker knows them."""
 
     broker: int
-    # Topic -> its id, of those that exist at this broker.
+    # Topic -> its id, for topics that exist at this broker.
     ids: Mapping[str, str]
-    # The brokers that this one knows of, itself among them.
+    # The brokers that this one knows, itself included.
     alive: frozenset[int]
 
 
 class RecordBytes(NamedTuple):
-    """A record in bytes, as it is written. ``timestamp_ms`` is since the epoch; None: the time of
-    writing.
+    """A record in bytes, as it is written.
+
+    ``timestamp_ms`` is since the epoch; None: the time of writing.
     """
 
     value: bytes | None
@@ -81,7 +75,7 @@ class RecordBytes(NamedTuple):
 
 
 class RecordFields(Protocol):
-    """What is written of a record; :class:`RecordBytes` has it."""
+    """The fields of a record that are written. :class:`RecordBytes` has them."""
 
     @property
     def value(self) -> bytes | None: ...
@@ -94,10 +88,10 @@ class RecordFields(Protocol):
 
 
 class RawRecord(Protocol):
-    """A record as the broker client hands it out: bytes only, nothing decoded.
+    """A record as the Kafka client returns it: bytes only, nothing decoded.
 
-    The client's own compiled record satisfies this, so no copy is made per record.
-    ``timestamp`` is in milliseconds since the epoch, or None for the oldest message formats.
+    The client's own compiled record satisfies this, so no record is copied. ``timestamp`` is in
+    milliseconds since the epoch, or None for the oldest message formats.
     """
 
     @property
@@ -113,7 +107,7 @@ class RawRecord(Protocol):
 
 
 class Headers(Sequence[tuple[str, bytes | None]]):
-    """A record's headers in their order on the wire; a name may stand more than once."""
+    """The headers of a record, in their order on the wire. A name may occur more than once."""
 
     __slots__ = ("_pairs",)
 
@@ -121,8 +115,9 @@ class Headers(Sequence[tuple[str, bytes | None]]):
         self._pairs = tuple((name, value) for name, value in pairs)
 
     def get(self, name: str, default: bytes | None = None) -> bytes | None:
-        """The value of the last header called *name*, as Kafka's own ``lastHeader``, or
-        *default*.
+        """Return the value of the last header called *name*, or *default*.
+
+        Source: Kafka's ``Headers.lastHeader``.
         """
         for header, value in reversed(self._pairs):
             if header == name:
@@ -130,7 +125,7 @@ class Headers(Sequence[tuple[str, bytes | None]]):
         return default
 
     def get_all(self, name: str) -> list[bytes | None]:
-        """The values of all headers called *name*, in order."""
+        """Return the values of all headers called *name*, in order."""
         return [value for header, value in self._pairs if header == name]
 
     @overload
@@ -174,10 +169,9 @@ class Record:
         channel: With several ``@app.outgoing``: send to this channel only.
 
     Raises:
-        TypeError: A field has another type. It is raised where the record is made, and not where it
-            is sent: by then the record that it was made of may be settled, in a transaction for
-                example.
-        ValueError: A timestamp without a time zone, or a partition that cannot be.
+        TypeError: A field has another type. It is raised when the record is created, not when it is
+            sent: by then, for example in a transaction, its incoming record may be settled.
+        ValueError: A timestamp without a time zone, or an impossible partition.
     """
 
     value: Any
@@ -189,8 +183,7 @@ class Record:
     channel: str | None = None
 
     def __post_init__(self) -> None:
-        # Most records have a value and a key alone, and each comparison here is paid for by each of
-        # them.
+        # Most records have only a value and a key, and each comparison here costs each record time.
         if self.headers is not _NO_HEADERS:
             object.__setattr__(self, "headers", _checked_headers(self.headers))
         if self.partition is not None:
@@ -206,14 +199,16 @@ class Record:
 
 
 def _checked_headers(headers: object) -> HeaderPairs:
-    """The headers as a sequence; an iterator is read once."""
+    """Return the headers as a sequence. An iterator is read once."""
     if isinstance(headers, Mapping):
         raise TypeError(
-            f"Record(headers={shown(headers)}): expected pairs of a name and bytes; of a dict: list(headers.items())"
+            f"Record(headers={shown(headers)}): expected pairs of a name and bytes; "
+            "of a dict: list(headers.items())"
         )
     if not isinstance(headers, Iterable):
         raise TypeError(
-            f'Record(headers={shown(headers)}): expected pairs of a name and bytes: [("trace", b"1")]'
+            f"Record(headers={shown(headers)}): expected pairs of a name and bytes: "
+            '[("trace", b"1")]'
         )
     pairs: Any = headers if isinstance(headers, Sequence) else tuple(headers)
     problem = headers_problem(pairs)
@@ -232,12 +227,13 @@ def _check_partition(partition: object) -> None:
 def _check_timestamp(timestamp: object) -> None:
     if not isinstance(timestamp, datetime):
         raise TypeError(
-            f"Record(timestamp={shown(timestamp)}): expected a datetime with a time zone; of milliseconds since 1970: "
-            "datetime.fromtimestamp(milliseconds / 1000, UTC)"
+            f"Record(timestamp={shown(timestamp)}): expected a datetime with a time zone; "
+            "of milliseconds since 1970: datetime.fromtimestamp(milliseconds / 1000, UTC)"
         )
     if timestamp.tzinfo is None:
         raise ValueError(
-            f"Record(timestamp={timestamp!r}) has no time zone: say which moment it is, with tzinfo=UTC"
+            f"Record(timestamp={timestamp!r}) has no time zone: "
+            "say which moment it is, with tzinfo=UTC"
         )
 
 
@@ -249,9 +245,10 @@ def record_of(
     timestamp: datetime | None,
     topic: str | None,
 ) -> Any:
-    """What an emitter is given: the value itself, where nothing else is said of it.
+    """Return what an emitter sends: the value, or a Record if anything else is given.
 
-    TypeError: A Record says all of that itself.
+    Raises:
+        TypeError: The value is a Record, which has all of that itself.
     """
     if key is None and not headers and partition is None and timestamp is None and topic is None:
         return value

@@ -1,6 +1,4 @@
-"""What a channel or a client reads: topics by name, topics by pattern, or partitions without a
-group's assignment.
-"""
+"""What a channel reads: topics by name or by pattern, or fixed partitions, and offset ranges."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from typing import ClassVar
 
 from reactive_kafka.records import TopicPartition
 
-# The names of the broker's own topics begin with it.
+# The names of the broker's internal topics begin with it.
 INTERNAL = "__"
 
 
@@ -23,11 +21,11 @@ class Topics:
     topics: tuple[str, ...]
 
     def reads(self, topic: str) -> bool:
-        """Whether records of *topic* are read, of all of its partitions or some."""
+        """True if records of *topic* are read, of all of its partitions or some."""
         return topic in self.topics
 
     def includes(self, partition: TopicPartition) -> bool:
-        """Whether this partition is read, by this member of the group or by another one."""
+        """True if this partition is read, by this member of the group or by another one."""
         return self.reads(partition.topic)
 
 
@@ -35,8 +33,8 @@ class Topics:
 class Pattern:
     """All topics whose whole name matches a regular expression, also those created later.
 
-    The broker's own topics never match, or ``.*`` would read ``__consumer_offsets``: each commit
-    would be a record to read, and reading it would cause the next commit.
+    The broker's internal topics never match. Otherwise ``.*`` would read ``__consumer_offsets``:
+    each commit would be a record to read, and reading it would cause the next commit.
     """
 
     regex: str
@@ -52,8 +50,9 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Partitions:
-    """These partitions, and all of whole topics (also those that appear later), without joining a
-    group.
+    """Fixed partitions, and all partitions of whole topics, without joining a group.
+
+    Of whole topics, partitions that appear later are read, too.
     """
 
     partitions: tuple[TopicPartition, ...]
@@ -61,7 +60,7 @@ class Partitions:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """Their topics, each once, in the order in which they are named; whole ones last."""
+        """Their topics, each once, in the order in which they are named. Whole topics come last."""
         return tuple(
             dict.fromkeys([*(partition.topic for partition in self.partitions), *self.whole])
         )
@@ -79,29 +78,29 @@ Subscription = Topics | Pattern | Partitions
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """The offsets of one partition that are read: each pair from its start up to its end, which is
-    not read.
+    """The offsets of one partition that are read. Each pair is a start and an end (excluded).
 
-    The pairs ascend, and there is a hole between one and the next.
+    The pairs ascend, and there is a gap between one and the next.
     """
 
     pairs: tuple[tuple[int, int], ...]
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[int, int]]) -> Ranges:
-        """Ranges as they are given; those that touch become one. ValueError: not in order, or of no
-        offset.
+        """Create ranges from pairs. Pairs that touch become one.
+
+        Raises:
+            ValueError: The pairs are not in order, or one is empty.
         """
         joined: list[tuple[int, int]] = []
         for start, end in pairs:
-            if end <= start:
-                raise ValueError(
-                    f"{start}..{end} ends before it begins"
-                    if end < start
-                    else f"{start}..{end} is empty"
-                )
+            if end < start:
+                raise ValueError(f"{start}..{end} ends before it begins")
+            if end == start:
+                raise ValueError(f"{start}..{end} is empty")
             if joined and start < joined[-1][1]:
-                what = "begins before the end of" if end > joined[-1][0] else "comes after"
+                overlaps = end > joined[-1][0]
+                what = "begins before the end of" if overlaps else "comes after"
                 raise ValueError(f"{start}..{end} {what} {joined[-1][0]}..{joined[-1][1]}")
             if joined and start == joined[-1][1]:
                 start = joined.pop()[0]
@@ -114,7 +113,7 @@ class Ranges:
 
     @property
     def end(self) -> int:
-        """The position behind the last offset that is read."""
+        """The position after the last offset that is read."""
         return self.pairs[-1][1]
 
     @property
@@ -122,30 +121,33 @@ class Ranges:
         return len(self.pairs) > 1
 
     def after(self, position: int) -> int:
-        """Where reading goes on from a position: there, at the start of the next range, or at the
-        end of the last.
+        """Return where reading continues from *position*.
+
+        That is *position* itself, the start of the next range, or the end of the last one.
         """
-        at = bisect_right(self.pairs, position, key=lambda pair: pair[1])
-        return self.end if at == len(self.pairs) else max(position, self.pairs[at][0])
+        index = bisect_right(self.pairs, position, key=lambda pair: pair[1])
+        if index == len(self.pairs):
+            return self.end
+        return max(position, self.pairs[index][0])
 
     def until(self, position: int) -> int:
-        """The end of the range that a position lies in, or that comes after it: no hole lies before
-        it.
-        """
-        at = bisect_right(self.pairs, position, key=lambda pair: pair[1])
-        return self.pairs[min(at, len(self.pairs) - 1)][1]
+        """Return the end of the range that *position* is in, or of the next one."""
+        index = bisect_right(self.pairs, position, key=lambda pair: pair[1])
+        return self.pairs[min(index, len(self.pairs) - 1)][1]
 
     def count(self, start: int, end: int) -> int:
-        """How many of the offsets from *start* up to *end* are read."""
+        """Return how many of the offsets from *start* to *end* (excluded) are read."""
         return sum(max(0, min(end, last) - max(start, first)) for first, last in self.pairs)
 
 
 def read_up_to(
     ranges: Mapping[TopicPartition, Ranges], log_ends: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Where reading comes to its end in these logs: at the end of its ranges, where that comes
-    before the log's.
+    """Return partition -> where reading ends: at the end of its ranges or of its log.
+
+    The earlier of the two counts.
     """
     return {
-        one: min(end, ranges[one].end) if one in ranges else end for one, end in log_ends.items()
+        partition: min(end, ranges[partition].end) if partition in ranges else end
+        for partition, end in log_ends.items()
     }

@@ -1,12 +1,11 @@
 """Tasks and their owners: what escapes from a task fails its owner, and nobody else.
 
-Every task that goes on in the background is started here. Its owner (a channel, the application)
-hears of whatever it raises: an exception, a CancelledError that nobody of ours has sent, or any
-other BaseException.
+Every background task is started here. Its owner (a channel, the application) is told what the task
+raises: an exception, a CancelledError that none of us has sent, or any other BaseException.
 
-There is no task group underneath. A group cancels all of its tasks for one that raises, and takes
-one that was cancelled for a success. anyio's cancels again and again until a task has ended: no
-cleanup could await anything, and a handler that ignores its cancellation would take a core.
+There is no task group underneath. A task group cancels all of its tasks if one raises, and takes a
+cancelled one for a success. anyio's cancels again and again until a task has ended: no cleanup
+could await anything, and a handler that ignores its cancellation would use up a core.
 """
 
 from __future__ import annotations
@@ -27,32 +26,32 @@ logger = logging.getLogger("reactive_kafka")
 T = TypeVar("T")
 
 CLEANED_UP_S = 2.0
-"""How long what was cancelled for taking too long may take to clean up."""
+"""How long a task may clean up after it was cancelled for taking too long."""
 
 Work = Callable[[], Awaitable[None]]
 
 
 class Spawn(Protocol):
-    """Starts a task with a name, which ends with the application; its owner hears of what it
-    raises.
+    """Starts a named task of an owner, which is told what the task raises.
 
-    The task runs in the context that is given, or else in a copy of the caller's.
+    The task ends with the application at the latest. It runs in *context*, or in a copy of the
+    caller's.
     """
 
     def __call__(self, work: Work, name: str, context: Context | None = None, /) -> object: ...
 
 
 Fails = Callable[[BaseException], object]
-"""Told what has escaped from a task."""
+"""Is told what has escaped from a task."""
 
 
 def log_failure(error: BaseException) -> None:
-    """Where a task has no other owner than whoever reads the log."""
+    """Log what a task without another owner has raised."""
     logger.error("a task has failed: %s", describe(error), exc_info=error)
 
 
 class Handle:
-    """A task that was started."""
+    """A started task."""
 
     def __init__(
         self,
@@ -68,7 +67,7 @@ class Handle:
         )
 
     def cancel(self) -> None:
-        """Cancel it, once; whoever owns it does not hear of that."""
+        """Cancel the task, once. Its owner is not told."""
         if not self.is_cancelled:
             self.is_cancelled = True
             self.task.cancel()
@@ -79,24 +78,28 @@ class Handle:
         try:
             await work()
         except KeyboardInterrupt:
-            # Somebody's Ctrl-C, which hits whatever runs at the moment: the loop ends for it.
+            # A Ctrl-C hits whatever runs at the moment. It ends the loop.
             raise
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and (self.is_cancelled or is_ending()):
                 return
-            cause = _cause(error, name)
+            owner_error = _cause(error, name)
             try:
-                fails(cause)
+                fails(owner_error)
             except BaseException:
-                # The owner cannot hear of it: the log is what is left, and its neighbours go on.
+                # The owner cannot be told, so the error is logged. Other tasks continue.
                 logger.exception(
-                    "the task %r has failed, and so did telling its owner", name, exc_info=cause
+                    "the task %r has failed, and so did telling its owner",
+                    name,
+                    exc_info=owner_error,
                 )
 
 
 def _cause(error: BaseException, name: str) -> BaseException:
-    """What an owner is told: an error that is a reason, also where a task group or a cancellation
-    hides it.
+    """Return the error that the owner is told.
+
+    A task group or a cancellation may hide it: a group with one error is unwrapped, and an error
+    that is no ``Exception`` becomes an UnexpectedEndError.
     """
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
@@ -108,10 +111,10 @@ def _cause(error: BaseException, name: str) -> BaseException:
 
 
 class Tasks:
-    """The background tasks of an application; made in the task that ends them.
+    """The background tasks of an application. Create it in the task that ends them.
 
-    The loop may cancel that task and all of these at once (``asyncio.run`` does at its end): that
-    is nobody's failure.
+    The loop may cancel that task and all of these at once (``asyncio.run`` does so at its end):
+    that is nobody's failure.
     """
 
     def __init__(self) -> None:
@@ -120,7 +123,7 @@ class Tasks:
         self._is_over = False
 
     def of(self, fails: Fails) -> Spawn:
-        """What starts the tasks of one owner."""
+        """Return a function that starts the tasks of one owner."""
 
         def spawn(work: Work, name: str, context: Context | None = None) -> Handle | None:
             return self.start(work, name, fails, context)
@@ -130,9 +133,7 @@ class Tasks:
     def start(
         self, work: Work, name: str, fails: Fails, context: Context | None = None
     ) -> Handle | None:
-        """Start a task; None once the application has ended them all: what comes after that is not
-        begun.
-        """
+        """Start a task. Returns None if the application has already ended its tasks."""
         if self._is_over:
             return None
         handle = Handle(work, name, fails, self.is_ending, context)
@@ -141,24 +142,19 @@ class Tasks:
         return handle
 
     def is_ending(self) -> bool:
-        """Whether all of them are being cancelled: by :meth:`end`, or by the end of the loop."""
+        """True if all tasks are being cancelled, by :meth:`end` or by the end of the loop."""
         return self._is_over or (self._home is not None and self._home.cancelling() > 0)
 
     async def end(self, within_s: float) -> list[str]:
-        """Cancel each task once, and wait for their ends; the names of those that have not come to
-        it in time.
+        """Cancel each task once, and wait for their ends. Returns the names of those that are late.
 
-        A task that ignores its cancellation is left alone from then on: cancelled again and again
-        it would take a core.
+        A task that ignores its cancellation is left alone: cancelled again and again it would use
+        up a core.
         """
         self._is_over = True
-        # The loop has cancelled all of them already where it ends: once more would cut off their
-        # cleanup.
-        if not (
-            self._home is not None
-            and self._home.cancelling()
-            and all(one.cancelling() for one in self._running)
-        ):
+        is_home_cancelled = self._home is not None and self._home.cancelling() > 0
+        # At its end the loop has cancelled all of them. A second time would cut off their cleanup.
+        if not (is_home_cancelled and all(task.cancelling() for task in self._running)):
             for handle in list(self._running.values()):
                 handle.cancel()
         if self._running:
@@ -167,9 +163,7 @@ class Tasks:
 
 
 async def each(*works: Awaitable[object]) -> None:
-    """Wait for the end of all of them, and raise then what one of them has raised; a group, where
-    several have.
-    """
+    """Wait until all have ended. Then raise what one has raised, or a group of errors."""
     ends = await asyncio.gather(*works, return_exceptions=True)
     errors = [end for end in ends if isinstance(end, BaseException)]
     if len(errors) == 1:
@@ -179,23 +173,22 @@ async def each(*works: Awaitable[object]) -> None:
 
 
 TOGETHER_S = 0.1
+"""Longer waits end at whole multiples of this."""
 
 
 def ends_with_others(wait_s: float, now: float) -> float:
-    """A wait of a second or more, made shorter by a tenth of one at most, so that it ends when
-    those of others do.
+    """Shorten a wait of a second or more by at most 0.1 s, so that waits of others end with it.
 
-    Where nothing comes in, that the loop wakes up at all costs most: 0.1 to 0.2 ms, whatever it
-    does then.
+    In an idle process waking the loop costs most: 0.1 to 0.2 ms, whatever is done then.
     """
     if not 1 <= wait_s < inf:
         return wait_s
-    # A whole tenth is one, if a float says 49.99.
+    # The small number keeps a float of 49.99999 from being rounded down.
     return floor((now + wait_s) / TOGETHER_S + 1e-6) * TOGETHER_S - now
 
 
 async def is_set_within(event: asyncio.Event, timeout_s: float | None) -> bool:
-    """Wait for an event, not longer than *timeout_s*, if given; whether it was set."""
+    """Wait for an event, for at most *timeout_s* if that is given. True if it was set."""
     try:
         async with asyncio.timeout(None if timeout_s is None else max(0.0, timeout_s)):
             return await event.wait()
@@ -204,7 +197,7 @@ async def is_set_within(event: asyncio.Event, timeout_s: float | None) -> bool:
 
 
 class NoEndError(TimeoutError):
-    """It was cancelled, for it took longer than it may."""
+    """A call took longer than allowed, and was cancelled."""
 
 
 async def outcome_of(
@@ -214,54 +207,53 @@ async def outcome_of(
     context: Context | None = None,
     cleanup_s: float = CLEANED_UP_S,
 ) -> BaseException | None:
-    """Run what may be anybody's in a task of its own, and return what it raised; None: it came to
-    its end.
+    """Run a call, which may be user code, in its own task. Returns what it raised, or None.
 
-    Whatever it does to its task (cancels it, asks the process to end) stays in there. It runs in
-    *context*, and may change it; None: a copy of the caller's.
+    Whatever it does to its task (cancelling it, asking the process to end) stays there. It runs in
+    *context*, and may change it; None: in a copy of the caller's.
 
     Returns:
-        NoEndError where it has not ended *within_s*: it is cancelled once, and left alone where it
-            has not come to its
-        end *cleanup_s* later.
+        NoEndError if it has not ended *within_s*. It is cancelled once, and left alone if it has
+        not ended *cleanup_s* later.
 
     Cancellation:
-        It is cancelled, too, once, and gets the same time for its cleanup.
+        It is cancelled, too, once, and has the same time for its cleanup.
     """
 
-    async def run() -> BaseException | None:
+    async def work_and_catch() -> BaseException | None:
         try:
             await work()
         except BaseException as error:
             return error
         return None
 
-    task = asyncio.create_task(run(), name=name, context=context)
+    task = asyncio.create_task(work_and_catch(), name=name, context=context)
     is_late = False
     try:
         await asyncio.wait([task], timeout=within_s)
         is_late = not task.done()
     finally:
         if not task.done():
-            # Else the loop ends, and a second one would cut off its cleanup.
+            # When the loop ends, it has cancelled the task already. A second time would cut off its
+            # cleanup.
             if is_late or not task.cancelling():
                 task.cancel()
             await asyncio.wait([task], timeout=cleanup_s)
     if is_late and within_s is not None:
         return NoEndError(f"no end within {round(within_s, 2):g} s")
-    # By itself, in its last step: there was no wait any more to raise in.
+    # A task that cancels itself in its last step raises nothing in there.
     return asyncio.CancelledError() if task.cancelled() else task.result()
 
 
 def told_of(error: BaseException) -> str:
-    """What is said of an outcome."""
+    """Return the text for an outcome."""
     if isinstance(error, asyncio.CancelledError):
         return "CancelledError: it cancelled itself, or awaited what was cancelled"
     return str(error) if isinstance(error, NoEndError) else describe(error)
 
 
 class HomeLoop:
-    """The event loop that an object lives in, for calls from any thread. Made on that loop."""
+    """The event loop of an object, for calls from any thread. Create it on that loop."""
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -269,12 +261,13 @@ class HomeLoop:
 
     @property
     def is_here(self) -> bool:
-        """Whether the caller is on the loop's thread."""
+        """True if the caller is on the loop's thread."""
         return get_ident() == self._thread
 
     def call(self, call: Callable[[], T], when_ended: Callable[[], T]) -> T:
-        """What *call* returns or raises on the loop, or *when_ended* once it is over. Another
-        thread waits for it.
+        """Return what *call* returns or raises on the loop. Another thread waits for it.
+
+        *when_ended* is called instead if the loop is closed.
         """
         if self.is_here:
             return call()
@@ -283,18 +276,19 @@ class HomeLoop:
     def send(
         self, call: Callable[[concurrent.futures.Future[T]], object], when_ended: Callable[[], T]
     ) -> concurrent.futures.Future[T]:
-        """Have *call* set an answer on the loop; what it raises is the answer, too. Calls of one
-        thread keep order.
+        """Have *call* set an answer on the loop. Calls of one thread keep their order.
+
+        What *call* raises is the answer, too. *when_ended* gives the answer if the loop is closed.
         """
         answer: concurrent.futures.Future[T] = concurrent.futures.Future()
-        # A loop that awaits it cannot cancel it from now on.
+        # From now on a loop that awaits the answer cannot cancel it.
         answer.set_running_or_notify_cancel()
 
         def run() -> None:
             try:
                 call(answer)
             except BaseException as error:
-                # Even SystemExit is for the thread that asked, and not for the loop.
+                # Even SystemExit is for the calling thread, not for the loop.
                 answer.set_exception(error)
 
         try:
@@ -304,6 +298,6 @@ class HomeLoop:
             try:
                 answer.set_result(when_ended())
             except Exception as error:
-                # As of the call itself.
+                # Like an error of the call itself.
                 answer.set_exception(error)
         return answer

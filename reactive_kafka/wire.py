@@ -1,6 +1,4 @@
-"""What Kafka takes: how a topic may be called, and what the fields of a record to be written must
-be. Pure.
-"""
+"""What Kafka accepts as a topic's name, and as the fields of a record. Pure."""
 
 from __future__ import annotations
 
@@ -9,22 +7,20 @@ from collections.abc import Sequence
 
 TOPIC_RULE = "letters, digits, dot, underscore and hyphen, at most 249"
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-# Characters of a value in a problem's text.
+# How many characters of a value an error shows.
 _LONGEST_SHOWN = 80
 
 
 def is_topic(name: object) -> bool:
-    """Whether a topic may be called so. Source: Kafka's ``Topic.validate``."""
+    """True if a topic can have this name. Source: Kafka's ``Topic.validate``."""
     return isinstance(name, str) and _TOPIC.fullmatch(name) is not None and name not in (".", "..")
 
 
 def topic_problem(topic: object) -> str | None:
-    """What is wrong with a topic's name, in words that go after ``because``; None: nothing."""
-    return (
-        None
-        if is_topic(topic)
-        else f"topic = {shown(topic)}: no topic can be called so; allowed are {TOPIC_RULE}"
-    )
+    """Return what is wrong with a topic's name, or None."""
+    if is_topic(topic):
+        return None
+    return f"topic = {shown(topic)}: no topic can be called so; allowed are {TOPIC_RULE}"
 
 
 def record_problem(
@@ -35,14 +31,14 @@ def record_problem(
     partition: object,
     timestamp_ms: object,
 ) -> str | None:
-    """What keeps a record from ever being written, by field and value; None: it can be."""
+    """Return why a record can never be written, with field and value, or None."""
     return topic_problem(topic) or fields_problem(value, key, headers, partition, timestamp_ms)
 
 
 def fields_problem(
     value: object, key: object, headers: object, partition: object, timestamp_ms: object
 ) -> str | None:
-    """The same, of all but the topic."""
+    """Return why the fields of a record can never be written, or None. The topic is not checked."""
     return (
         _bytes_problem("value", value)
         or _bytes_problem("key", key)
@@ -53,15 +49,13 @@ def fields_problem(
 
 
 def _bytes_problem(field: str, value: object) -> str | None:
-    return (
-        None
-        if value is None or isinstance(value, bytes)
-        else f"{field} = {shown(value)}: expected bytes or None"
-    )
+    if value is None or isinstance(value, bytes):
+        return None
+    return f"{field} = {shown(value)}: expected bytes or None"
 
 
 def headers_problem(headers: object) -> str | None:
-    """What keeps headers from being written; None: nothing."""
+    """Return why headers can never be written, or None."""
     if not isinstance(headers, Sequence) or isinstance(headers, str | bytes):
         return f"headers = {shown(headers)}: expected a sequence of pairs of str and bytes"
     for header in headers:
@@ -78,15 +72,16 @@ def _is_header(header: object) -> bool:
 
 
 def _hint(header: object) -> str:
-    """What to write for a value that is a text."""
+    """Return what to write instead of a header value that is a str."""
     if isinstance(header, tuple | list) and len(header) == 2 and isinstance(header[1], str):
         return ": encode the text, text.encode()"
     return ""
 
 
 def _is_text(name: str) -> bool:
-    """Whether it has a form in bytes: UTF-8, or, where it was read from a record and is none, the
-    bytes that it had.
+    """True if the name can be encoded.
+
+    A name that was not UTF-8 when it was read has lone surrogates, and is written as it was read.
     """
     try:
         name.encode("utf-8", "surrogateescape")
@@ -98,16 +93,15 @@ def _is_text(name: str) -> bool:
 def _number_problem(field: str, value: object, *, least: int, bits: int) -> str | None:
     if value is None or (isinstance(value, int) and least <= value < 2 ** (bits - 1)):
         return None
-    return f"{field} = {shown(value)}: expected None or an integer" + (
-        f" of {least} or more" if least >= 0 else ""
-    )
+    limit = f" of {least} or more" if least >= 0 else ""
+    return f"{field} = {shown(value)}: expected None or an integer{limit}"
 
 
 def shown(value: object) -> str:
-    """Its repr, cut; the value may be anybody's, and even its repr may raise."""
+    """Return the repr of any value, shortened. It may be user code, whose repr may raise."""
     try:
         text = repr(value)
     except BaseException:
-        # As in errors.text_of: telling of one mistake must not be another.
+        # As in errors.text_of: reporting one mistake must not cause another.
         text = f"<{type(value).__name__}>"
     return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 3]}..."

@@ -12,8 +12,8 @@ import pytest
 
 import reactive_kafka
 from reactive_kafka.broker import local
-from reactive_kafka.broker.aiokafka.producer import PRODUCER_DEFAULTS
-from reactive_kafka.broker.aiokafka.setup import CONSUMER_FIXED, client_properties
+from reactive_kafka.broker.aiokafka.client_arguments import CONSUMER_FIXED, client_arguments
+from reactive_kafka.broker.aiokafka.kafka_producer import PRODUCER_DEFAULTS
 from reactive_kafka.config.load import read_settings
 from reactive_kafka.config.settings import SparkSettings
 from reactive_kafka.spark.session.conf import driver_environment, session_conf
@@ -149,7 +149,7 @@ def test_the_client_neither_commits_nor_resets_by_itself() -> None:
 
 def test_tls_asks_for_a_certificate_of_that_host() -> None:
     """Row S15 of the faults."""
-    context = client_properties({"security_protocol": "SSL"}, "orders")["ssl_context"]
+    context = client_arguments({"security_protocol": "SSL"}, "orders")["ssl_context"]
     assert (context.check_hostname, context.verify_mode) == (True, ssl.CERT_REQUIRED)
 
 

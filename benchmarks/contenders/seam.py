@@ -10,7 +10,7 @@ import time
 from benchmarks.contenders.meter import Job, Meter, Result
 from benchmarks.contenders.raw import COMMIT_EVERY_S, make_handler
 from reactive_kafka.broker.client import Consumer
-from reactive_kafka.broker.connect import KafkaConnector
+from reactive_kafka.broker.kafka_connector import KafkaConnector
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.subscription import Topics
 

@@ -19,7 +19,7 @@ from benchmarks.spark.work import Given, click, count_pages
 from benchmarks.topic import BATCH_BYTES, write_partition
 from reactive_kafka import App, SparkBatch
 from reactive_kafka.broker.client import Poll
-from reactive_kafka.broker.connect import KafkaConnector
+from reactive_kafka.broker.kafka_connector import KafkaConnector
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.spark.batches.columns import record_batch
 

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 from reactive_kafka.broker.client import Inspector
-from reactive_kafka.broker.connect import EMBEDDED, KafkaConnector
+from reactive_kafka.broker.kafka_connector import EMBEDDED, KafkaConnector
 from reactive_kafka.cli.errors import CommandFailed
 from reactive_kafka.records import TopicPartition
 

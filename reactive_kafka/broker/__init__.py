@@ -1,1 +1,1 @@
-"""The seam to Kafka: bytes only across it, one room per client."""
+"""The seam to Kafka. Only bytes cross it, and each client has its own room."""

@@ -1,27 +1,27 @@
-"""All that we need from any Kafka client: the protocols that the real one, the in-memory one and
-tests share.
+"""The seam to Kafka: the protocols of a client, shared by aiokafka, the memory broker and tests.
 
-A rebalance takes partitions away and gives partitions. ``on_revoked`` is awaited while this member
-still owns what it loses and may still commit it; nothing of that is polled any more. Then comes
-``on_assigned`` with the next generation. There are two kinds of clients, and a listener need not
-know which it has: it goes by the partitions that it is told.
+A rebalance takes partitions away and assigns partitions. ``on_revoked`` is awaited first. This
+member still owns the partitions that it loses and may commit them, but polls no longer return
+their records. Then ``on_assigned`` is awaited with the next generation. There are two kinds of
+clients. A listener need not know which one it has: it acts on the partitions that it is passed.
 
-An *eager* client (aiokafka's only kind) loses everything in every rebalance, and is assigned
-everything anew, also what it had before. Between the two calls it owns nothing.
+An *eager* client (the only kind that aiokafka has) loses all of its partitions in every rebalance,
+and is assigned all of them again, also those that it had before. Between the two calls it owns
+nothing.
 
 A *cooperative* client (KIP-429) promises:
 
 - ``on_revoked`` names only the partitions that go. They are assigned to another member in the
-  generation after that one, once this call has returned: a rebalance that moves partitions has two
-      rounds.
+  generation after this one, once the call has returned: a rebalance that moves partitions takes
+  two rounds.
 - ``on_assigned`` names only the partitions that come, perhaps none. It is called in each round,
-  also where nothing changes for this member: so it learns of the generation.
-- Of all other partitions nothing changes. Their positions, their paused state and what was fetched
-  for them stay, and polls bring their records before, between and during the two calls.
-- They can be committed all the while, with the new generation or with any in which this member has
-  owned them without interruption. A commit that crosses the beginning of a generation may be
-  refused: TransientBrokerError, it can be sent again.
-- A member that the group has put out loses everything at once, in one call of ``on_revoked``;
+  also if nothing changes for this member, so that the member learns of the generation.
+- Nothing changes for all other partitions. Their positions, their paused state and what was
+  fetched for them stay. Polls return their records before, between and during the two calls.
+- They can be committed at any time, with the new generation or with any in which this member has
+  owned them without interruption. A commit that crosses the start of a generation may be refused
+  with TransientBrokerError: send it again.
+- A member that the group has removed loses everything at once, in one call of ``on_revoked``;
   ``is_member`` is False.
 """
 
@@ -31,7 +31,7 @@ from asyncio import Event, Future
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from reactive_kafka.errors import BrokerError, TransientBrokerError
 from reactive_kafka.records import (
@@ -44,27 +44,24 @@ from reactive_kafka.records import (
 )
 from reactive_kafka.subscription import Subscription
 
-if TYPE_CHECKING:
-    from reactive_kafka.broker.transactional import TransactionalProducer, TransactionId
-
-# Of a static assignment, its only one.
+# A static assignment has only this generation.
 STATIC_GENERATION = 0
-# So it can neither store one nor ask for it.
 NO_GROUP = "a consumer without a group_id has no committed positions"
-# The state that a broker tells of a group it does not know.
+TRANSACTION_TIMEOUT_MS = 10_000
+"""The broker aborts a transaction that is open for so long, for example after its process died."""
+# Kafka's name for the state of a group that the broker does not know.
 UNKNOWN_GROUP = "Dead"
 
 
 class GroupHasMembersError(TransientBrokerError):
-    """A client that is no member wants to commit for a group that has members: only they may."""
+    """A client outside a group wants to commit, but only the members of the group may."""
 
 
 class SomePositionsUnknownError(TransientBrokerError):
-    """The broker has told where the group stands in some of the partitions that it was asked for,
-    not in all.
+    """The broker has returned the group's positions for some of the requested partitions only.
 
-    ``found``: partition -> its position, None where nothing is stored. ``unknown``: partition ->
-    why.
+    ``found``: partition -> its position, None if nothing is stored. ``unknown``: partition -> the
+    reason.
     """
 
     def __init__(
@@ -79,33 +76,39 @@ class SomePositionsUnknownError(TransientBrokerError):
         )
 
 
+class BatchRefusedError(TransientBrokerError):
+    """A batch of several records is too large for its topic. The next batch is smaller.
+
+    Its transaction has failed.
+    """
+
+
 def members_share(group_id: str) -> str:
-    """Why a position cannot be stored from outside of a group that has members."""
+    """Return the error text for a commit from outside to a group that has members."""
     return (
-        f"group {group_id!r} has members, which share their partitions among themselves: "
-        "who is none of them stores positions only in a group without members"
+        f"group {group_id!r} has members, and only they may commit: "
+        "positions are stored from outside only while a group has no members"
     )
 
 
 class Chunk(NamedTuple):
-    """Consecutive records of one partition, as one poll took them."""
+    """Consecutive records of one partition, returned by one poll."""
 
     partition: TopicPartition
-    # Ascending offsets, possibly with gaps; may be empty when only markers were read.
+    # Offsets ascend and may have gaps. Empty if the poll read only transaction markers.
     records: Sequence[RawRecord]
-    # Position after the chunk: past the last record and past markers behind it.
+    # The position after the chunk: past the last record and past the markers behind it.
     next_offset: int
-    # End of the log as the fetch saw it (with ``read_committed``, its stable end)
+    # The end of the log when it was fetched (with ``read_committed``, the last stable offset).
     high_watermark: int
 
 
 @dataclass(slots=True)
 class Poll:
-    """What one poll brought: chunks, and errors that concern one partition each and leave the
-    others alone.
+    """The result of one poll: chunks, and errors of single partitions that leave others alone.
 
-    CorruptRecordError comes at each poll that would read what cannot be read; ``start_at`` may pass
-    over that.
+    CorruptRecordError is repeated by each poll that reaches the unreadable batch. ``start_at`` may
+    move the position past it.
     """
 
     chunks: list[Chunk] = field(default_factory=list)
@@ -114,55 +117,57 @@ class Poll:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What of a consumer's topics and partitions cannot be read at the moment.
+    """The topics and partitions of a consumer that cannot be read at the moment.
 
-    ``silent``: partitions whose leader does not answer -> that node, as ``id at host:port``; None:
-    no node leads it. ``held_up``: partitions where an open transaction is all that is left to read
-    -> last stable offset, and log end.
+    ``silent``: partition whose leader does not answer -> that node, as ``id at host:port``; None:
+    the partition has no leader. ``held_up``: partition in which only an open transaction is left to
+    read -> last stable offset, and log end.
     """
 
-    # Topics it was made for that do not exist.
+    # Topics of the subscription that do not exist.
     missing: frozenset[str] = frozenset()
-    # Those that it has no right to see.
+    # Topics that the client is not authorised to see.
     forbidden: frozenset[str] = frozenset()
     silent: Mapping[TopicPartition, str | None] = field(default_factory=dict)
     held_up: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
 
 
 class RebalanceListener(Protocol):
-    """Told about assignments. It must not raise; a partition set may be empty (the first join
-    revokes nothing).
+    """Is called for assignments and revocations.
+
+    It must not raise. The set of partitions may be empty: the first join revokes nothing.
     """
 
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
-        """These are about to go, and no others; commits for them are still accepted until this
-        returns.
+        """The member is about to lose these partitions, and no others.
+
+        Commits for them are accepted until this returns.
         """
 
     async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
-        """These are ours from now on, too. They are not polled before ``start_at`` has said where
-        each begins.
+        """The member owns these partitions now, in addition to those that it has.
 
-        ``generation`` grows with each assignment of the group.
+        They are not polled before ``start_at`` has set where each begins. ``generation`` grows with
+        each assignment of the group.
         """
 
 
-class Questions(Protocol):
-    """What a consumer and an inspector ask the brokers for."""
+class ClusterQueries(Protocol):
+    """The questions about topics and logs that both a consumer and an inspector can ask."""
 
     async def topics(self, names: Collection[str] | None = None) -> dict[str, list[TopicPartition]]:
-        """topic -> its partitions, as the cluster knows them now; asking creates none.
+        """Return topic -> its partitions, as the cluster knows them now. Creates no topic.
 
         Args:
-            names: Of these, if they exist; None: of all that there are, which may be thousands.
+            names: The topics to return, if they exist. None: all topics, which may be thousands.
         """
 
     async def topic_ids(self, topics: Collection[str], *, of_all: bool = False) -> list[TopicIds]:
-        """The ids of topics as one broker knows them, or *of_all* brokers that answer soon.
+        """Return the ids of topics as one broker knows them, or *of_all* brokers that answer soon.
 
-        A topic that was deleted and created again has another id, and brokers learn that one after
-        the other. Empty where the brokers have no ids (Kafka before 2.8), and where none can have
-        changed since this client asked last. Asking creates no topic.
+        A topic that was deleted and created again has another id. Brokers learn the new id one
+        after the other. Returns an empty list if the brokers have no ids (Kafka before 2.8), and if
+        none can have changed since this client asked last. Creates no topic.
 
         Raises:
             TransientBrokerError: No broker has answered.
@@ -171,117 +176,122 @@ class Questions(Protocol):
     async def beginning_offsets(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """partition -> offset of the first record still in the log.
+        """Return partition -> offset of the first record that is still in the log.
 
         Raises:
-            TransientBrokerError: One of them does not exist (yet): :meth:`topics` tells which do.
-                The two methods that follow raise it, too.
+            TransientBrokerError: A partition does not exist (yet). :meth:`topics` returns those
+                that do. :meth:`end_offsets` and :meth:`offsets_for_times` raise it, too.
         """
 
     async def end_offsets(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """partition -> end of the log (with ``read_committed``, its stable end)."""
+        """Return partition -> end of the log (with ``read_committed``, the last stable offset)."""
 
     async def offsets_for_times(
         self, times_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int | None]:
-        """partition -> offset of the first record at or after the time (ms since the epoch); None:
-        no such record.
+        """Return partition -> offset of the first record at or after a time in ms since the epoch.
+
+        None: no record is that late.
         """
 
 
-class Consumer(Questions, Protocol):
-    """One member of a group (or a static assignment).
+class TransactionId(NamedTuple):
+    """The owner of a transaction. The broker refuses requests with an epoch that is over."""
 
-    ``max_unpacked_bytes`` among its properties bounds what a batch unpacks to: a larger one cannot
-    be read.
+    transactional_id: str
+    producer_id: int
+    epoch: int
 
-    With ``enable_auto_commit`` among its properties, it commits by itself the positions of what its
-    polls have handed out: every ``auto_commit_interval_ms``, at a revocation, and at the end.
 
-    Every awaitable has a deadline of its own and raises :class:`TransientBrokerError` past it.
-    Cancelling any of them is safe. Errors are those of :mod:`reactive_kafka.errors`; the client's
-    is ``__cause__``.
+class Consumer(ClusterQueries, Protocol):
+    """One member of a group, or a static assignment.
+
+    Two of its properties are not aiokafka's. ``max_unpacked_bytes`` limits the size of a batch
+    after decompression: a larger batch cannot be read. With ``enable_auto_commit`` the consumer
+    commits the positions of the records that its polls have returned, every
+    ``auto_commit_interval_ms``, at a revocation, and at the end.
+
+    Every awaitable has its own deadline and raises :class:`TransientBrokerError` when it passes.
+    Cancelling any of them is safe. Errors are those of :mod:`reactive_kafka.errors`, with the error
+    of the Kafka client as ``__cause__``.
     """
 
     async def start(self, listener: RebalanceListener) -> None:
-        """Connect and subscribe; does not wait for an assignment.
+        """Connect and subscribe. Does not wait for an assignment.
 
         Raises:
-            TransientBrokerError: No broker could be reached, or it closed the connection; the text
-                says what is known.
+            TransientBrokerError: No broker could be reached, or it closed the connection. The text
+                has the reason, as far as it is known.
             FatalBrokerError: Credentials or rights are missing.
         """
 
     async def poll(
         self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None
     ) -> Poll:
-        """Take what is there for the partitions in *budgets* (partition -> most records to take).
+        """Take fetched records of the partitions in *budgets* (partition -> most records to take).
 
-        With *most* it takes no more than so many of all of them together, and partitions take
-        turns: those that it took from come last at the next poll.
+        With *most* it takes no more than that many records in total. Partitions take turns: those
+        that records were taken from come last at the next poll.
 
-        Waits up to *timeout_s* for the first record. Partitions left out keep what was fetched for
-        them. It must be called at least every few seconds, with empty budgets too: it proves that
-        this member is alive.
+        Waits up to *timeout_s* for the first record. Partitions that are not in *budgets* keep what
+        was fetched for them. It must be called at least every few seconds, also with empty budgets:
+        the calls prove that this member is alive.
 
         Raises:
-            FatalBrokerError: Rights were withdrawn; polling again tries again.
-            FencedError: Another consumer goes by this one's ``group_instance_id``; polling again is
-                of no use.
-            TransientBrokerError: The client is broken beyond repair: make a new one.
+            FatalBrokerError: Rights were withdrawn. The next poll tries again.
+            FencedError: Another consumer uses the same ``group_instance_id``. Polling again is
+                useless.
+            TransientBrokerError: The client is broken beyond repair: create a new one.
         """
 
     def wake(self) -> None:
-        """Make a poll that waits return at once, and the next one not wait; for budgets that have
-        changed meanwhile.
-        """
+        """End a waiting poll at once, or keep the next one from waiting. For changed budgets."""
 
     def start_at(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Set where partitions are read from next; what was fetched for them is dropped. Also a
-        seek.
+        """Set the positions to read from next, and drop what was fetched for these partitions.
+
+        It starts newly assigned partitions, and is also a seek.
 
         Raises:
             NotOwnerError: One of them is not assigned.
         """
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
-        """Stop fetching them. Those that are not assigned are passed over."""
+        """Stop fetching these partitions. Ignores those that are not assigned."""
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
-        """Fetch them again. Those that are not assigned are passed over."""
+        """Fetch these partitions again. Ignores those that are not assigned."""
 
     def positions(self) -> dict[TopicPartition, int]:
-        """partition -> offset of the next record that a poll would take, for those that have
-        started.
-        """
+        """Return partition -> offset of the next record that a poll returns, if it has started."""
 
     def is_member(self) -> bool:
-        """False once the group has put this client out, and told it so: what it had is lost. Asks
-        nobody.
+        """Return False once the group has told this client that it is out: its partitions are lost.
+
+        Sends no request.
         """
 
     def session_ends_at(self) -> float:
-        """When the group may give this member up, by the monotonic clock, as far as it has heard
-        from the group.
+        """Return the monotonic time at which the group may remove this member.
 
-        It moves on with each answer. Infinite where it is in no group.
+        It moves forward with each answer of the group. Infinite without a group.
         """
 
     async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
-        """Store positions in the group: one attempt, for partitions that have been ours since
-        *generation*.
+        """Store positions in the group, in one attempt, for partitions owned since *generation*.
 
         Raises:
-            NotOwnerError: One of them is not, or *generation* is over; nothing was sent, or the
-                broker refused it.
-            OutcomeUnknownError: Sent, not answered in time: it may have been stored.
-            TransientBrokerError: Not stored; try later. Also where a static assignment's group has
-                members.
-            MetadataTooLargeError: Not stored where the metadata is too long; what else was sent is.
-            PositionsRefusedError: Not stored where it says so, with the reason of each partition
-                (its topic does not exist, or may not be read); what else was sent is.
+            NotOwnerError: A partition is not owned, or *generation* is over. Nothing was sent, or
+                the broker refused it.
+            OutcomeUnknownError: Sent, but not answered in time: it may have been stored.
+            TransientBrokerError: Not stored; try later. Also raised for a static assignment if its
+                group has members.
+            MetadataTooLargeError: Positions with too long metadata were not stored, the others
+                were.
+            PositionsRefusedError: Has the positions that were not stored, each with its reason (the
+                topic does not exist, or may not be read). The others were stored.
             FatalBrokerError: No right to commit, or no group.
         """
 
@@ -291,109 +301,104 @@ class Consumer(Questions, Protocol):
         offsets: Mapping[TopicPartition, Committed],
         generation: int,
     ) -> None:
-        """Have positions take part in a transaction of a producer's, which has added the group: one
-        attempt.
+        """Add positions to a transaction whose producer has added the group, in one attempt.
 
-        They are stored when it is committed. Raises as :meth:`commit` does. After any error but
-        NotOwnerError, MetadataTooLargeError and PositionsRefusedError the request may still be on
-        its way.
+        They are stored when the transaction is committed. Raises as :meth:`commit` does. After any
+        error except NotOwnerError, MetadataTooLargeError and PositionsRefusedError the request may
+        still be on its way.
         """
 
     async def committed(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, Committed | None]:
-        """partition -> what the group has stored, None where nothing is.
+        """Return partition -> the position that the group has stored, None if it has none.
 
         Raises:
-            SomePositionsUnknownError: The broker has told the positions of some of the partitions
-                only.
+            SomePositionsUnknownError: The broker has returned only some of the positions.
             TransientBrokerError: A position is part of a transaction that is still open.
-            FatalBrokerError: There is no right to ask, or no group.
+            FatalBrokerError: No right to ask, or no group.
         """
 
     async def check(self) -> None:
-        """Ask any broker for anything: TransientBrokerError if none answers in time."""
+        """Send a request to any broker. Raises TransientBrokerError if none answers in time."""
 
     async def look(self, partitions: Collection[TopicPartition]) -> Sight:
-        """What cannot be read: of its topics, as the last :meth:`check` was told; of these, by
-        asking their leaders.
+        """Return what cannot be read of the subscribed topics, and of these partitions.
 
-        A topic that does not exist is the reason for its partitions, which are not named.
+        The topics are those of the last :meth:`check`. The leaders of *partitions* are asked now.
+        If a topic does not exist, only the topic is returned and not its partitions.
         """
 
     async def stop(self) -> None:
-        """Leave the group and close. Calls no listener, raises nothing but cancellation.
+        """Leave the group and close. Calls no listener, and raises nothing but cancellation.
 
-        It commits nothing, except with ``enable_auto_commit``.
+        Commits nothing, except with ``enable_auto_commit``.
         """
 
 
 class Written(NamedTuple):
-    """Where the broker stored a record that was sent; with ``acks = 0`` it does not tell, and both
-    numbers are -1.
-    """
+    """Where the broker stored a record. With ``acks = 0`` it does not say: both numbers are -1."""
 
     partition: TopicPartition
     offset: int
 
 
 class WrittenBatch(NamedTuple):
-    """What of the records that were handed over the broker has stored."""
+    """The first records of a batch, which the broker has stored."""
 
-    # Of the first record; -1 with ``acks = 0``
+    # The offset of the first record; -1 with ``acks = 0``.
     offset: int
-    # How many of the records, from the first on.
+    # The number of records, from the first one on.
     count: int  # type: ignore[assignment]
 
 
 class Producer(Protocol):
-    """Writes records, confirmed by the broker: each by itself, or batches that the caller makes by
-    partition.
-    """
+    """Writes records, and has the broker confirm them: single ones, or batches of one partition."""
 
     async def start(self) -> None:
-        """Connect. Raises as :meth:`Consumer.start`."""
+        """Connect. Raises as :meth:`Consumer.start` does."""
 
     async def check(self) -> None:
-        """Ask any broker for anything: TransientBrokerError if none answers within 2.5 s. After a
-        start.
+        """Send a request to any broker. Raises TransientBrokerError if none answers within 2.5 s.
+
+        The producer must have been started.
         """
 
     def key_hash(self, key: bytes) -> int:
-        """A number of a key, the same in every process.
+        """Return a hash of a key that is the same in every process.
 
-        Its remainder by the number of partitions is the key's partition.
+        The key's partition is this number modulo the number of partitions.
         """
 
     async def partitions(self, topic: str) -> int:
-        """How many partitions a topic has, as far as is known; asked of the brokers if nothing is.
+        """Return the number of partitions of a topic. Asks the brokers if it is not known yet.
 
         Raises:
-            RejectedRecordError: No topic can be called so.
-            FatalBrokerError: Rights are missing, or it does not exist and the broker does not
-                create it.
+            RejectedRecordError: No topic can have this name.
+            FatalBrokerError: Rights are missing, or the topic does not exist and the broker does
+                not create it.
             TransientBrokerError: No answer in time.
         """
 
     def known_partitions(self, topic: str) -> int:
-        """The same without asking anybody; 0: not known."""
+        """Return the number of partitions of a topic without a request; 0 if it is not known."""
 
     async def write(self, to: TopicPartition, records: Sequence[RecordFields]) -> WrittenBatch:
-        """Write as one batch the first of *records* that fit into one, in their order; returns when
-        that is confirmed.
+        """Write the first of *records* that fit into one batch. Returns when they are confirmed.
 
-        At least one is given, and one is taken. A record that Kafka takes none like ends the batch
-        before it.
+        Their order is kept. *records* has at least one record, and at least one is taken. A record
+        that Kafka never accepts ends the batch before it.
 
         Raises:
-            RejectedRecordError: Nothing was written. The first record can never be, or the broker
-                refuses the batch: any record of it may be the reason. Its size is none, unless of
-                    one record: less would be taken.
-            TransientBrokerError: Not confirmed in time: it may be written all the same.
-            FatalBrokerError: Rights are missing, or the topic is, and the broker does not create
-                it.
+            RejectedRecordError: Nothing was written. Either Kafka never accepts the first record,
+                or the broker refuses the batch because of any of its records. The size of a batch
+                with several records is never the reason: fewer records would be taken.
+            TransientBrokerError: Not confirmed in time. The batch may have been written all the
+                same.
+            FatalBrokerError: Rights are missing, or the topic does not exist and the broker does
+                not create it.
 
-        Cancellation: It may be written all the same.
+        Cancellation: The batch may be written all the same.
         """
 
     async def send(
@@ -406,23 +411,93 @@ class Producer(Protocol):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Future[Written]:
-        """Queue a record, waiting for room in the client's buffer; the future completes when the
-        broker has confirmed.
+        """Queue a record, waiting for room in the client's buffer.
 
-        It fails with RejectedRecordError where the broker refuses this record, or Kafka takes none
-        like it (:func:`reactive_kafka.wire.record_problem`), with TransientBrokerError where it
-        could not be written in time (it may be written all the same), with FatalBrokerError where
-        rights are missing, or the topic still is then.
+        The future completes when the broker has confirmed the record. It fails with
+
+        - RejectedRecordError if the broker refuses this record, or Kafka accepts no record like it
+          (:func:`reactive_kafka.wire.record_problem`);
+        - TransientBrokerError if it could not be written in time (it may be written all the same);
+        - FatalBrokerError if rights are missing, or the topic still does not exist by then.
         """
 
     async def stop(self) -> None:
-        """Flush what is queued within a deadline, and close."""
+        """Flush the queue within a deadline, and close."""
+
+
+class TransactionalProducer(Protocol):
+    """Writes in transactions, one at a time.
+
+    A reader with ``isolation_level = "read_committed"`` sees the records of a transaction when it
+    is committed, and those of an aborted one never. The markers that end a transaction use up an
+    offset of each of its partitions. Such a reader gets no further than the *last stable offset*:
+    the first record of the oldest open transaction.
+
+    Positions take part, too: they are stored when the transaction is committed. Whoever asks for
+    one of these positions while it is open is told to wait, so nobody starts to read at a position
+    that may never be stored.
+
+    If :meth:`write`, :meth:`add_group`, :meth:`commit` or :meth:`abort` fails, or is cancelled,
+    nobody knows what is still on its way: only :meth:`claim` and :meth:`stop` may follow.
+
+    Every awaitable has a deadline and raises as :class:`Producer` does.
+    """
+
+    async def claim(self) -> None:
+        """Connect, and claim the transactional id with a new epoch. First, and after each error.
+
+        An open transaction of an earlier epoch is aborted, unless its commit had begun: then it is
+        completed. When this returns, that transaction has ended, and no request of an earlier epoch
+        that is still on its way takes effect.
+
+        Raises:
+            TransientBrokerError: No answer in time; call it again.
+            FatalBrokerError: No right to the transactional id, or the brokers have no transactions.
+        """
+
+    async def check(self) -> None:
+        """As :meth:`Producer.check`, once the id is claimed. Also while writing or in doubt."""
+
+    def key_hash(self, key: bytes) -> int:
+        """As :meth:`Producer.key_hash`."""
+
+    async def partitions(self, topic: str) -> int:
+        """As :meth:`Producer.partitions`."""
+
+    def known_partitions(self, topic: str) -> int:
+        """As :meth:`Producer.known_partitions`."""
+
+    def begin(self) -> None:
+        """Begin a transaction. The broker learns of it with the first write."""
+
+    async def write(self, to: TopicPartition, records: Sequence[RecordFields]) -> WrittenBatch:
+        """As :meth:`Producer.write`, in the transaction. Several partitions can be written at once.
+
+        Raises:
+            BatchRefusedError: A batch of several records is too large. Each next one for its topic
+                has at most half the bytes, so in the end a record that is too large is refused
+                alone.
+        """
+
+    async def add_group(self, group_id: str) -> TransactionId:
+        """Add a group to the transaction. :meth:`Consumer.commit_in` then sends its positions."""
+
+    async def commit(self) -> None:
+        """Commit the records and the positions. No call may be on its way.
+
+        Raises:
+            OutcomeUnknownError: It may be committed, now or until :meth:`claim` has returned.
+        """
+
+    async def abort(self) -> None:
+        """Abort the transaction. No call may be on its way."""
+
+    async def stop(self) -> None:
+        """Abort what is open and close, within a deadline. Raises only cancellation."""
 
 
 class Connector(Protocol):
-    """Makes clients of one kind, for channels given by their raw client properties (aiokafka's
-    names).
-    """
+    """Creates clients of one kind from raw client properties (with aiokafka's names)."""
 
     def consumer(
         self,
@@ -432,38 +507,42 @@ class Connector(Protocol):
         group_id: str | None,
         properties: Mapping[str, object],
     ) -> Consumer:
-        """A consumer; *name* is the channel's, for the client id and logs.
+        """Create a consumer. *name* is the name of the channel, for the client id and the log.
 
-        With ``Topics`` and ``Pattern`` it is a member of the group; a topic that is created later
-        and matches the pattern is found after ``metadata_max_age_ms`` at most. With ``Partitions``
-        it joins no group: one assignment of generation 0 comes by itself, and nothing is ever
-        revoked. Of whole topics, partitions that appear later are found by :meth:`Consumer.check`
-        and come alone, in generation 0, too. Commits go to *group_id* all the same; without one,
-        ``commit`` and ``committed`` raise. A partition that does not exist yet is assigned as well,
-        and brings nothing until it does. ValueError: there is neither a group nor partitions.
+        With ``Topics`` and ``Pattern`` it is a member of the group. A topic that is created later
+        and matches the pattern is found after at most ``metadata_max_age_ms``.
+
+        With ``Partitions`` it joins no group. One assignment of generation 0 follows by itself, and
+        nothing is ever revoked. A partition that does not exist yet is assigned, too, and has no
+        records until it does. If whole topics are read, :meth:`Consumer.check` finds partitions
+        that appear later. They are assigned alone, also in generation 0. Commits go to *group_id*;
+        without one, ``commit`` and ``committed`` raise.
+
+        Raises:
+            ValueError: There is neither a group nor a ``Partitions`` subscription.
         """
 
     def producer(self, *, name: str, properties: Mapping[str, object]) -> Producer:
-        """A producer; *name* is the channel's, for the client id and logs."""
+        """Create a producer. *name* is the name of the channel, for the client id and the log."""
 
     def transactional_producer(
         self, *, name: str, transactional_id: str, properties: Mapping[str, object]
     ) -> TransactionalProducer:
-        """A producer that writes in transactions only.
+        """Create a producer that writes only in transactions.
 
         Raises:
             FatalBrokerError: The broker has no transactions (the embedded one).
         """
 
     def inspector(self, *, properties: Mapping[str, object]) -> Inspector:
-        """Looks at the cluster that these properties lead to, and creates topics there."""
+        """Create a client that looks at the cluster from outside, and creates topics there."""
 
     async def close(self) -> None:
         """Release what the connector itself holds (an embedded broker)."""
 
 
 class GroupMember(NamedTuple):
-    """One member of a group, as the broker knows it."""
+    """One member of a group, as the broker describes it."""
 
     member_id: str
     client_id: str
@@ -473,9 +552,9 @@ class GroupMember(NamedTuple):
 class GroupDescription(NamedTuple):
     """What a broker says about a group.
 
-    Its state is in Kafka's words: ``Stable``, ``PreparingRebalance``, ``CompletingRebalance``,
-    ``Empty``, and ``Dead`` for a group that the broker does not know. None where the broker does
-    not tell (the embedded one).
+    ``state`` is one of Kafka's: ``Stable``, ``PreparingRebalance``, ``CompletingRebalance``,
+    ``Empty``, and ``Dead`` if the broker does not know the group. None if the broker does not say
+    (the embedded one).
     """
 
     state: str | None
@@ -485,64 +564,69 @@ class GroupDescription(NamedTuple):
 
     @property
     def exists(self) -> bool | None:
-        """Whether it has members or positions; None where the broker does not tell."""
+        """True if the group has members or positions; None if the broker does not say."""
         return None if self.state is None else self.state != UNKNOWN_GROUP
 
 
-class Inspector(Questions, Protocol):
-    """Looks at a cluster from outside: topics, ends of logs, and groups, whose positions it can
-    set. Joins no group.
+class Inspector(ClusterQueries, Protocol):
+    """Looks at a cluster from outside: topics, ends of logs, and groups. Joins no group.
 
-    Every awaitable has a deadline and raises as :meth:`Consumer.start` does.
+    It can also set the positions of a group. Every awaitable has a deadline and raises as
+    :meth:`Consumer.start` does.
     """
 
     async def start(self) -> None:
-        """Connect. Raises as :meth:`Consumer.start`."""
+        """Connect. Raises as :meth:`Consumer.start` does."""
 
     async def committed(
         self, group_id: str, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, Committed]:
-        """partition -> what the group has stored, of *partitions* or of all; without those where
-        nothing is.
+        """Return partition -> the position that the group has stored.
+
+        Args:
+            group_id: The group.
+            partitions: The partitions to return, None for all. Those without a position are left
+                out.
         """
 
     async def describe_group(self, group_id: str) -> GroupDescription:
-        """What the broker says about a group; one that it does not know is described, too."""
+        """Return what the broker says about a group, also if it does not know the group."""
 
     async def commit(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
-        """Store positions of a group that has no members, in one attempt; lower ones, too.
+        """Store positions of a group without members, in one attempt. Lower ones are stored, too.
 
         Raises:
             TransientBrokerError: The group has members.
-            OutcomeUnknownError: Sent, not answered in time: it may have been stored.
-            MetadataTooLargeError: That of a partition is; the others are stored.
+            OutcomeUnknownError: Sent, but not answered in time: it may have been stored.
+            MetadataTooLargeError: The metadata of a partition is too long. The others are stored.
             FatalBrokerError: No right to commit.
         """
 
     async def topic_configs(
         self, topics: Collection[str], names: Collection[str]
     ) -> dict[str, dict[str, str | None]]:
-        """topic -> the configs of these names that the broker knows, with their values, defaults
-        included.
+        """Return topic -> those of the configs in *names* that the broker knows, defaults included.
 
-        A topic is left out where the broker does not tell: it does not exist, the right
+        A topic is left out if the broker does not say: it does not exist, the right
         DESCRIBE_CONFIGS on it is missing, or the broker is the embedded one.
         """
 
     async def create_topic(self, topic: str, partitions: int) -> None:
-        """Create a topic, replicated to three brokers or as many as there are. BrokerError: it
-        exists or is refused.
+        """Create a topic with three replicas, or with as many as there are brokers.
+
+        Raises:
+            BrokerError: The topic exists, or is refused.
         """
 
     async def stop(self) -> None:
-        """Close."""
+        """Close the connections."""
 
 
 @asynccontextmanager
 async def inspecting(
     connector: Connector, properties: Mapping[str, object]
 ) -> AsyncIterator[Inspector]:
-    """A started inspector; stopped at the end."""
+    """Yield a started inspector, and stop it at the end."""
     inspector = connector.inspector(properties=properties)
     try:
         await inspector.start()
@@ -552,7 +636,7 @@ async def inspecting(
 
 
 class _Assigned:
-    """Waits for the one assignment of a client without a group; nothing is ever revoked."""
+    """Waits for the one assignment of a client without a group. Nothing is ever revoked."""
 
     def __init__(self) -> None:
         self.event = Event()
@@ -565,9 +649,7 @@ class _Assigned:
 
 
 async def start_without_group(consumer: Consumer) -> None:
-    """Start a client of fixed partitions that is in no group; they may be read when this
-    returns.
-    """
+    """Start a client with fixed partitions and no group. They can be read when this returns."""
     assigned = _Assigned()
     await consumer.start(assigned)
     await assigned.event.wait()

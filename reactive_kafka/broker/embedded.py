@@ -1,9 +1,8 @@
-"""A broker inside the process, for development and demos: librdkafka's mock cluster, out of
-confluent-kafka's wheel.
+"""The embedded broker: librdkafka's mock cluster, from the wheel of confluent-kafka.
 
-Experimental by librdkafka's own word. One member a group, no transactions, nothing on disk, and it
-keeps about 5 MiB a partition: older records vanish. Groups of several members need Kafka, or the
-in-memory broker.
+For development and demos. librdkafka calls it experimental. It has one member per group, no
+transactions, nothing on disk, and keeps about 5 MiB of each partition: older records vanish. Groups
+with several members need Kafka, or the in-memory broker.
 """
 
 from __future__ import annotations
@@ -14,18 +13,19 @@ from typing import Any, Self
 
 from reactive_kafka.errors import BrokerError, MissingExtraError
 
-# RD_KAFKA_PRODUCER.
+# The type RD_KAFKA_PRODUCER.
 _PRODUCER = 0
 _TEXT_BYTES = 512
 
 
 class EmbeddedBroker:
-    """A mock cluster of one broker on a free port of the loopback, until :meth:`close`. A context
-    manager.
+    """A mock cluster with one broker on a free port of the loopback. A context manager.
 
-    Topics are created on first use, with 4 partitions. Consumers join their group at once.
-    MissingExtraError where confluent-kafka is not installed, BrokerError where its library cannot
-    be used this way, or did not start it.
+    Topics are created by their first use, with 4 partitions. Consumers join their group at once.
+
+    Raises:
+        MissingExtraError: confluent-kafka is not installed.
+        BrokerError: Its library cannot be used this way, or did not start the cluster.
     """
 
     def __init__(self) -> None:
@@ -35,8 +35,8 @@ class EmbeddedBroker:
         if not self._cluster:
             self._library.rd_kafka_destroy(self._client)
             raise BrokerError("librdkafka could not start its mock cluster")
-        # Without members to wait for, Kafka's 3 s of waiting for more of them would only delay each
-        # start.
+        # Kafka waits 3 s for more members of a new group. Here there is only one, so that would
+        # only delay each start.
         self._library.rd_kafka_mock_group_initial_rebalance_delay_ms(self._cluster, 0)
 
     @property
@@ -44,7 +44,7 @@ class EmbeddedBroker:
         return str(self._library.rd_kafka_mock_cluster_bootstraps(self._running).decode())
 
     def create_topic(self, topic: str, partitions: int) -> None:
-        """Create a topic; BrokerError where it exists, or librdkafka refuses it."""
+        """Create a topic. BrokerError: it exists, or librdkafka refuses it."""
         code = self._library.rd_kafka_mock_topic_create(
             self._running, topic.encode(), partitions, 1
         )
@@ -87,7 +87,7 @@ def _load_library() -> Any:
     found = [library for place in places for library in sorted(place.glob("librdkafka*"))]
     if not found:
         raise BrokerError(
-            f"no librdkafka beside {package}: the embedded broker needs confluent-kafka's own wheel"
+            f"no librdkafka next to {package}: the embedded broker needs confluent-kafka's own wheel"
         )
     library = ctypes.CDLL(str(found[0]))
     pointer = ctypes.c_void_p
@@ -115,7 +115,7 @@ def _load_library() -> Any:
 def _client(library: Any) -> int:
     said = ctypes.create_string_buffer(_TEXT_BYTES)
     settings = library.rd_kafka_conf_new()
-    # Errors only.
+    # Log only errors.
     library.rd_kafka_conf_set(settings, b"log_level", b"3", said, _TEXT_BYTES)
     client = library.rd_kafka_new(_PRODUCER, settings, said, _TEXT_BYTES)
     if not client:

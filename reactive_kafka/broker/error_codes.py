@@ -1,5 +1,4 @@
-"""Kafka's error codes: their names, whether Kafka calls them retriable, and what we do about each.
-Pure.
+"""Kafka's error codes: name, whether Kafka calls it retriable, and what we do. Pure.
 
 The table is Kafka's own enum ``org.apache.kafka.common.protocol.Errors``, of the version in
 :data:`SOURCE_VERSION`. ``tests/broker/test_error_codes.py`` compares the two;
@@ -20,16 +19,20 @@ class Act(Enum):
     """What a client does about an error code."""
 
     OK = "nothing is wrong"
-    RETRY = "the same request is sent again after a pause"
-    NEW_CLIENT = "the broker has given up this client's producer or transaction: a new client sends the records again"
-    REJOIN = (
-        "this member has lost its partitions: the commit is dropped, and the member joins again"
+    RETRY = "send the same request again after a pause"
+    NEW_CLIENT = (
+        "the broker has given up this client's producer or transaction: "
+        "a new client sends the records again"
     )
-    OPERATOR = "an operator must act: readiness names the reason, records wait, and the request is tried now and then"
+    REJOIN = "this member has lost its partitions: drop the commit, and join again"
+    OPERATOR = (
+        "an operator must act: readiness has the reason, records wait, "
+        "and the request is tried again from time to time"
+    )
     REFUSE_RECORD = (
-        "the record is refused: it is nacked, or `send` raises, and what is behind it is written"
+        "the record is refused: nack it, or raise from `send`, and write the records behind it"
     )
-    REFUSE = "the request is refused: as REFUSE_RECORD where it was a write, else as OPERATOR"
+    REFUSE = "the request is refused: like REFUSE_RECORD if it was a write, else like OPERATOR"
 
 
 class ErrorCode(NamedTuple):
@@ -187,10 +190,10 @@ KNOWN: Mapping[int, ErrorCode] = {row.code: row for row in TABLE}
 
 
 def error_code(code: int) -> ErrorCode:
-    """What is known of a code. A code of a newer Kafka is refused, because nobody knows that trying
-    again helps.
+    """Return what is known of a code. An unknown code of a newer Kafka is refused.
 
-    Kafka's own clients take such a code for UNKNOWN_SERVER_ERROR, which is not retriable either.
+    Nobody knows whether trying it again helps. Kafka's own clients treat such a code as
+    UNKNOWN_SERVER_ERROR, which is not retriable either.
     """
     known = KNOWN.get(code)
     return ErrorCode(code, f"UNKNOWN_CODE_{code}", False, Act.REFUSE) if known is None else known

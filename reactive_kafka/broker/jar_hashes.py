@@ -1,8 +1,8 @@
-"""The SHA-256 of each jar that is fetched: what Maven brings is used only if it is this. Pure.
+"""The SHA-256 of each jar that is fetched. Maven's jars are used only if they match. Pure.
 
-Written from what Maven fetched, and had compared with the checksums of its repository. A new
-version of Kafka, or of Spark's connector, begins here: ``sha256sum`` of the new jars, after a look
-at where they came from.
+The hashes were computed from what Maven fetched, and compared with the checksums of its repository.
+For a new version of Kafka, or of Spark's connector, check where the new jars came from, and add
+their ``sha256sum`` here first.
 """
 
 from __future__ import annotations

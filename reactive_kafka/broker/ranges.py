@@ -1,9 +1,7 @@
-"""A consumer that hands out offsets and never a record: for channels whose records others read
-(Spark's executors).
+"""A consumer that returns offsets instead of records, which others read (Spark's executors).
 
-It goes by the ends of the logs, which it asks for a few times a second; the client underneath is a
-member of the group like any other, and its partitions stay held, so that no record travels to this
-process.
+It asks for the ends of the logs a few times a second. The client underneath is a member of the
+group like any other. Its partitions never start, so no record travels to this process.
 """
 
 from __future__ import annotations
@@ -14,64 +12,60 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, NamedTuple, cast
 
+from reactive_kafka.broker.auto_commit import with_auto_commit
 from reactive_kafka.broker.client import Chunk, Connector, Consumer, Poll, RebalanceListener
-from reactive_kafka.broker.passing import Passing, committing
+from reactive_kafka.broker.client_wrapper import ClientWrapper
 from reactive_kafka.errors import NotOwnerError, OffsetOutOfRangeError, TransientBrokerError
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.subscription import Subscription
 
-# Between two looks at the ends of the logs: new records are handed out so late, for one request.
+# Between two looks at the ends of the logs. Each look is a request, and new records wait for one.
 LOOK_EVERY_S = 0.2
-# Between two looks for partitions that did not exist.
+# Between two looks for partitions that do not exist.
 MISSING_EVERY_S = 2.0
 
 
 @dataclass(slots=True, eq=False)
-class Started:
-    """A partition from one ``start_at`` to the next: what a look was told for the one before does
-    not count.
-    """
+class StartedPartition:
+    """A partition from one ``start_at`` to the next. Answers to earlier looks do not count."""
 
     position: int
-    # Of its log, as the last look saw it; its position before one has.
+    # The end of its log at the last look; its position if there was none.
     end: int
-    # Its position is not in the log, which the next poll says.
+    # Its position is not in the log, which the next poll reports.
     is_outside: bool = False
-    # When to look for it again, where it does not exist.
-    again_at: float = 0.0
+    # When to look for it again, if it does not exist.
+    retry_at: float = 0.0
 
 
-class Look(NamedTuple):
-    """What the brokers told of the partitions that were asked for: where the logs begin that have
-    something new.
-    """
+class LogLook(NamedTuple):
+    """What the brokers said about the logs; ``begins`` only of those with something new."""
 
-    asked: Mapping[TopicPartition, Started]
+    asked: Mapping[TopicPartition, StartedPartition]
     begins: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
-    # They do not exist.
     missing: Collection[TopicPartition]
 
 
-class RangesConsumer(Passing[Consumer]):
-    """Hands out ``range`` objects of offsets as the records of its chunks.
+class RangesConsumer(ClientWrapper[Consumer]):
+    """Returns ``range`` objects of offsets as the records of its chunks.
 
-    A range covers what lies between a position and the log's end: gaps of compaction, transaction
-    markers and aborted records are not told apart from records.
+    A range covers everything between a position and the end of the log. Gaps of compaction,
+    transaction markers and aborted records are not told apart from records.
     """
 
-    # From when it starts.
+    # Set when the consumer starts.
     _listener: RebalanceListener
 
     def __init__(self, inner: Consumer) -> None:
         super().__init__(inner)
         self._assigned: set[TopicPartition] = set()
-        # Their revocation has begun.
-        self._going: frozenset[TopicPartition] = frozenset()
-        self._started: dict[TopicPartition, Started] = {}
+        # Partitions whose revocation has begun.
+        self._revoking: frozenset[TopicPartition] = frozenset()
+        self._started: dict[TopicPartition, StartedPartition] = {}
         self._paused: set[TopicPartition] = set()
-        self._look: asyncio.Task[Look] | None = None
-        self._look_at = 0.0
+        self._running_look: asyncio.Task[LogLook] | None = None
+        self._next_look_at = 0.0
         self._is_woken = False
 
     async def start(self, listener: RebalanceListener) -> None:
@@ -79,8 +73,8 @@ class RangesConsumer(Passing[Consumer]):
         await self._inner.start(self)
 
     async def stop(self) -> None:
-        look = self._look
-        self._look = None
+        look = self._running_look
+        self._running_look = None
         self._let_go(frozenset(self._assigned))
         self.wake()
         try:
@@ -91,7 +85,7 @@ class RangesConsumer(Passing[Consumer]):
             await self._inner.stop()
 
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
-        self._going = partitions
+        self._revoking = partitions
         try:
             await self._listener.on_revoked(partitions)
         finally:
@@ -102,7 +96,7 @@ class RangesConsumer(Passing[Consumer]):
         await self._listener.on_assigned(partitions, generation)
 
     def _let_go(self, partitions: frozenset[TopicPartition]) -> None:
-        self._going = frozenset()
+        self._revoking = frozenset()
         self._assigned -= partitions
         self._paused -= partitions
         for partition in partitions:
@@ -115,9 +109,12 @@ class RangesConsumer(Passing[Consumer]):
         # Not passed on: the client underneath never starts its partitions, so it fetches nothing.
         # Its pending polls keep the membership.
         self._started.update(
-            {partition: Started(position, position) for partition, position in positions.items()}
+            {
+                partition: StartedPartition(position, position)
+                for partition, position in positions.items()
+            }
         )
-        self._look_at = 0.0
+        self._next_look_at = 0.0
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
         self._paused.update(self._started.keys() & partitions)
@@ -126,14 +123,12 @@ class RangesConsumer(Passing[Consumer]):
         self._paused.difference_update(partitions)
 
     def positions(self) -> dict[TopicPartition, int]:
-        return {partition: one.position for partition, one in self._started.items()}
+        return {partition: started.position for partition, started in self._started.items()}
 
     async def poll(
         self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None
     ) -> Poll:
-        """Take the offsets that are there. The client underneath is polled all the while, for
-        nothing.
-        """
+        """Return the offsets that are there. Polls the client underneath meanwhile, for nothing."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         await self._inner.poll({}, 0)
@@ -141,7 +136,7 @@ class RangesConsumer(Passing[Consumer]):
             now = loop.time()
             self._end_look(now)
             poll = self._take(budgets, most)
-            next_look = self._begin_look(self._flowing(budgets), now)
+            next_look = self._begin_look(self._readable(budgets), now)
             if poll.chunks or poll.errors or self._is_woken or now >= deadline:
                 self._is_woken = False
                 return poll
@@ -151,54 +146,63 @@ class RangesConsumer(Passing[Consumer]):
         self._is_woken = True
         self._inner.wake()
 
-    def _flowing(self, budgets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Started]:
-        held = self._paused | self._going
+    def _readable(
+        self, budgets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, StartedPartition]:
+        not_read = self._paused | self._revoking
         return {
-            tp: one
-            for tp, one in self._started.items()
-            if budgets.get(tp, 0) > 0 and tp not in held
+            partition: started
+            for partition, started in self._started.items()
+            if budgets.get(partition, 0) > 0 and partition not in not_read
         }
 
     def _take(self, budgets: Mapping[TopicPartition, int], most: int | None) -> Poll:
         poll = Poll()
-        left = sum(budgets.values()) if most is None else most
-        for partition, one in self._flowing(budgets).items():
-            if one.is_outside:
-                # The next look says it again.
-                one.is_outside = False
-                poll.errors[partition] = OffsetOutOfRangeError(partition, one.position)
+        room = sum(budgets.values()) if most is None else most
+        for partition, started in self._readable(budgets).items():
+            if started.is_outside:
+                # The next look sets it again.
+                started.is_outside = False
+                poll.errors[partition] = OffsetOutOfRangeError(partition, started.position)
                 continue
             offsets = range(
-                one.position, min(one.end, one.position + min(budgets[partition], left))
+                started.position, min(started.end, started.position + min(budgets[partition], room))
             )
             if offsets:
-                left -= len(offsets)
-                one.position = offsets.stop
-                # Partitions take turns.
+                room -= len(offsets)
+                started.position = offsets.stop
+                # Partitions take turns: this one comes last at the next poll.
                 self._started[partition] = self._started.pop(partition)
-                poll.chunks.append(Chunk(partition, cast(Any, offsets), offsets.stop, one.end))
+                poll.chunks.append(Chunk(partition, cast(Any, offsets), offsets.stop, started.end))
         return poll
 
-    def _begin_look(self, partitions: Mapping[TopicPartition, Started], now: float) -> float:
-        """Begin a look when it is time; returns when that is, infinity while one goes on: its end
-        wakes the poll.
+    def _begin_look(
+        self, partitions: Mapping[TopicPartition, StartedPartition], now: float
+    ) -> float:
+        """Start a look if it is due. Returns when the next one is due.
+
+        Infinite while a look is running: its end wakes the poll.
         """
-        if self._look is not None or not partitions:
+        if self._running_look is not None or not partitions:
             return inf
-        due = max(self._look_at, min(one.again_at for one in partitions.values()))
+        due = max(self._next_look_at, min(started.retry_at for started in partitions.values()))
         if now < due:
             return due
-        # In a task of its own, so that a broker that does not answer holds up neither a poll nor a
+        # In a separate task, so that a broker that does not answer delays neither a poll nor a
         # stop.
-        self._look_at = now + LOOK_EVERY_S
-        wanted = {partition: one for partition, one in partitions.items() if one.again_at <= now}
-        self._look = asyncio.create_task(
+        self._next_look_at = now + LOOK_EVERY_S
+        wanted = {
+            partition: started
+            for partition, started in partitions.items()
+            if started.retry_at <= now
+        }
+        self._running_look = asyncio.create_task(
             self._look_at_logs(wanted), name="look at the ends of logs"
         )
-        self._look.add_done_callback(lambda _: self._inner.wake())
+        self._running_look.add_done_callback(lambda _: self._inner.wake())
         return inf
 
-    async def _look_at_logs(self, asked: Mapping[TopicPartition, Started]) -> Look:
+    async def _look_at_logs(self, asked: Mapping[TopicPartition, StartedPartition]) -> LogLook:
         try:
             missing, ends = await self._ask_ends(asked)
             ahead = [
@@ -206,51 +210,56 @@ class RangesConsumer(Passing[Consumer]):
             ]
             begins = await self._inner.beginning_offsets(ahead) if ahead else {}
         except TransientBrokerError:
-            # Whether a broker is there is asked elsewhere; the next look is the retry.
-            return Look({}, {}, {}, ())
-        return Look(asked, begins, ends, missing)
+            # Consumer.check() notices that no broker is there. The next look tries again.
+            return LogLook({}, {}, {}, ())
+        return LogLook(asked, begins, ends, missing)
 
     async def _ask_ends(
         self, partitions: Collection[TopicPartition]
     ) -> tuple[list[TopicPartition], dict[TopicPartition, int]]:
-        """Those that do not exist, and the ends of the others; one that is missing must not hold up
-        the rest.
+        """Return the partitions that do not exist, and the ends of the others.
+
+        A missing partition must not hold up the rest.
         """
         try:
             return [], await self._inner.end_offsets(partitions)
         except TransientBrokerError:
-            named = await self._inner.topics({partition.topic for partition in partitions})
-            there = {partition for its in named.values() for partition in its}
-            known = [partition for partition in partitions if partition in there]
+            topics = await self._inner.topics({partition.topic for partition in partitions})
+            existing = {partition for of_topic in topics.values() for partition in of_topic}
+            known = [partition for partition in partitions if partition in existing]
             if len(known) == len(partitions):
                 raise
-        missing = [partition for partition in partitions if partition not in there]
+        missing = [partition for partition in partitions if partition not in existing]
         return missing, await self._inner.end_offsets(known) if known else {}
 
     def _end_look(self, now: float) -> None:
-        """Take note of a look that is over. FatalBrokerError where rights are missing; the next
-        look tries again.
+        """Use the answers of a finished look.
+
+        Raises:
+            FatalBrokerError: Rights are missing. The next look tries again.
         """
-        if self._look is None or not self._look.done():
+        if self._running_look is None or not self._running_look.done():
             return
-        task = self._look
-        self._look = None
+        task = self._running_look
+        self._running_look = None
         look = task.result()
-        for partition, one in look.asked.items():
-            # It was revoked or sought meanwhile: the answer knows nothing of the new position,
-            # which may lie behind an end that was read too early.
-            if self._started.get(partition) is not one:
+        for partition, started in look.asked.items():
+            # If it was revoked or sought meanwhile, the answer says nothing about the new position,
+            # which may be behind an end that was read before.
+            if self._started.get(partition) is not started:
                 continue
             if partition in look.missing:
-                one.again_at = now + MISSING_EVERY_S
+                started.retry_at = now + MISSING_EVERY_S
             else:
-                one.end = look.ends[partition]
-                one.again_at = 0.0
-                one.is_outside = not look.begins.get(partition, 0) <= one.position <= one.end
+                started.end = look.ends[partition]
+                started.retry_at = 0.0
+                started.is_outside = (
+                    not look.begins.get(partition, 0) <= started.position <= started.end
+                )
 
 
-class RangesConnector(Passing[Connector]):
-    """Makes :class:`RangesConsumer`; producers and inspectors are those of *inner*."""
+class RangesConnector(ClientWrapper[Connector]):
+    """Creates :class:`RangesConsumer`. Producers and inspectors are those of *inner*."""
 
     def consumer(
         self,
@@ -260,9 +269,9 @@ class RangesConnector(Passing[Connector]):
         group_id: str | None,
         properties: Mapping[str, object],
     ) -> Consumer:
-        # Done here.
+        # with_auto_commit() does it here: positions are those of the ranges.
         kept = {key: value for key, value in properties.items() if key != "enable_auto_commit"}
         inner = self._inner.consumer(
             name=name, subscription=subscription, group_id=group_id, properties=kept
         )
-        return committing(RangesConsumer(inner), properties)
+        return with_auto_commit(RangesConsumer(inner), properties)

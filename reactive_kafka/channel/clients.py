@@ -19,8 +19,7 @@ from reactive_kafka.assignment.partition_starter import PartitionStarter
 from reactive_kafka.assignment.position_lookup import PositionLookup
 from reactive_kafka.assignment.rebalance_hooks import HookRunner
 from reactive_kafka.assignment.recreated_topics import RecreatedTopics
-from reactive_kafka.broker.client import Consumer
-from reactive_kafka.broker.transactional import TransactionId
+from reactive_kafka.broker.client import Consumer, TransactionId
 from reactive_kafka.channel.caught_up import CatchUp
 from reactive_kafka.channel.client_parts import ClientParts
 from reactive_kafka.channel.client_roles import ClientRole, is_exact, starts_of

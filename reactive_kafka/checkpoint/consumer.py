@@ -11,8 +11,9 @@ import asyncio
 from collections.abc import Collection, Mapping
 
 from reactive_kafka.backoff import Backoff, Waits
+from reactive_kafka.broker.auto_commit import CommittingConsumer
 from reactive_kafka.broker.client import Connector, Consumer, SomePositionsUnknownError
-from reactive_kafka.broker.passing import CommittingConsumer, Passing
+from reactive_kafka.broker.client_wrapper import ClientWrapper
 from reactive_kafka.checkpoint.channel_rows import CheckpointRows
 from reactive_kafka.checkpoint.owned_row import ClientPartition, committed_of
 from reactive_kafka.checkpoint.store import Checkpoint, Write
@@ -356,7 +357,7 @@ def _claiming_write(row: Checkpoint | None, in_kafka: Committed | None) -> Write
     return Write(token, Checkpoint(token + 1, position, state, metadata))
 
 
-class CheckpointConnector(Passing[Connector]):
+class CheckpointConnector(ClientWrapper[Connector]):
     """Makes :class:`CheckpointConsumer`; producers and inspectors are those of *inner*."""
 
     def __init__(self, inner: Connector, rows: CheckpointRows, interval_s: float) -> None:

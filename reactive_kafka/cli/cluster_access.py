@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import click
 
 from reactive_kafka.broker.client import Connector, Inspector, inspecting
-from reactive_kafka.broker.connect import EMBEDDED, KafkaConnector
+from reactive_kafka.broker.kafka_connector import EMBEDDED, KafkaConnector
 from reactive_kafka.cli import options
 from reactive_kafka.cli.app_loading import load_app
 from reactive_kafka.cli.errors import CommandFailed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from reactive_kafka.broker.connect import EMBEDDED
+from reactive_kafka.broker.kafka_connector import EMBEDDED
 from reactive_kafka.config.settings import IncomingSettings, OutgoingSettings
 from reactive_kafka.planning.channel_handlers import ChannelHandler
 from reactive_kafka.planning.plans import IncomingPlan

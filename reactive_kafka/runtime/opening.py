@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reactive_kafka.broker.client import Connector
-from reactive_kafka.broker.connect import KafkaConnector
+from reactive_kafka.broker.kafka_connector import KafkaConnector
 from reactive_kafka.checkpoint.store import CheckpointStore
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.config.tables import CheckpointSettings

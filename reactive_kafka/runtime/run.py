@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from reactive_kafka.broker.client import Connector
-from reactive_kafka.broker.connect import KafkaConnector
+from reactive_kafka.broker.kafka_connector import KafkaConnector
 from reactive_kafka.channel.channel import Channel
 from reactive_kafka.channel.run_services import RunServices
 from reactive_kafka.errors import ChannelClosedError, describe

@@ -11,7 +11,7 @@ from typing import Any
 from reactive_kafka.app import App
 from reactive_kafka.broker.client import Written
 from reactive_kafka.broker.memory.broker import MemoryBroker
-from reactive_kafka.broker.memory.rules import MemoryRecord
+from reactive_kafka.broker.memory.partition_log import StoredRecord
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
 from reactive_kafka.config.load import ConfigSource
 from reactive_kafka.config.settings import IncomingSettings
@@ -213,7 +213,7 @@ class TestApp:
         self._check_loop()
         await self._settlement.wait_until_settled(timeout, retries=retries)
 
-    def records(self, channel_or_topic: str) -> list[MemoryRecord]:
+    def records(self, channel_or_topic: str) -> list[StoredRecord]:
         """Return the records of a topic, or of an outgoing channel's topic, oldest first.
 
         Partition by partition. Records of a transaction appear when it is committed.
@@ -279,7 +279,7 @@ def record(
     offset: int = 0,
     headers: Iterable[tuple[str, bytes | None]] = (),
     timestamp: int | None = int(NOVEMBER_2023 * 1000),
-) -> MemoryRecord:
+) -> StoredRecord:
     """Return a raw record, as a broker client returns it.
 
     Args:
@@ -289,7 +289,7 @@ def record(
         headers: Pairs of name and bytes.
         timestamp: Milliseconds since the epoch.
     """
-    return MemoryRecord(offset, timestamp, _raw(key), _raw(value), tuple(headers))
+    return StoredRecord(offset, timestamp, _raw(key), _raw(value), tuple(headers))
 
 
 def _raw(value: object) -> bytes | None:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from reactive_kafka.app import App
 from reactive_kafka.broker.client import Connector, Written
 from reactive_kafka.broker.memory.broker import MemoryBroker
-from reactive_kafka.broker.memory.rules import MemoryRecord
+from reactive_kafka.broker.memory.partition_log import StoredRecord
 from reactive_kafka.records import RecordFields, TopicPartition
 
 
@@ -46,7 +46,7 @@ class Cluster(Protocol):
     def committed(self, group_id: str) -> Mapping[TopicPartition, int]:
         """Return the committed offsets of a group, without awaiting."""
 
-    def records(self, topic: str) -> Sequence[MemoryRecord]:
+    def records(self, topic: str) -> Sequence[StoredRecord]:
         """Return the records that the test has written, partition by partition.
 
         Records of transactions are included once they are committed.
@@ -93,7 +93,7 @@ class InMemory:
             for partition, committed in self.broker.committed(group_id).items()
         }
 
-    def records(self, topic: str) -> Sequence[MemoryRecord]:
+    def records(self, topic: str) -> Sequence[StoredRecord]:
         partitions = (partition for partition in self._partitions() if partition.topic == topic)
         return [
             record for partition in partitions for record in self.broker.committed_log(partition)

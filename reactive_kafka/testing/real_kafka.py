@@ -20,8 +20,8 @@ from reactive_kafka.broker.client import (
     inspecting,
     start_without_group,
 )
-from reactive_kafka.broker.connect import KafkaConnector
-from reactive_kafka.broker.memory.rules import MemoryRecord
+from reactive_kafka.broker.kafka_connector import KafkaConnector
+from reactive_kafka.broker.memory.partition_log import StoredRecord
 from reactive_kafka.channel.client_roles import group_of_retries
 from reactive_kafka.config.settings import IncomingSettings, Settings
 from reactive_kafka.errors import TransientBrokerError
@@ -172,10 +172,10 @@ class RealKafka:
         async with inspecting(self._connector, {}) as inspector:
             return await _positions(inspector, group_id)
 
-    def records(self, topic: str) -> Sequence[MemoryRecord]:
+    def records(self, topic: str) -> Sequence[StoredRecord]:
         return _run_in_thread(self._read(topic))
 
-    async def _read(self, topic: str) -> Sequence[MemoryRecord]:
+    async def _read(self, topic: str) -> Sequence[StoredRecord]:
         async with inspecting(self._connector, {}) as inspector:
             partitions = (await inspector.topics()).get(topic, [])
         if not partitions:
@@ -193,14 +193,14 @@ class RealKafka:
                 {partition: self._start_offsets.get(partition, 0) for partition in partitions}
             )
             limits = dict.fromkeys(partitions, _RECORDS_PER_POLL)
-            by_partition: dict[TopicPartition, list[MemoryRecord]] = {
+            by_partition: dict[TopicPartition, list[StoredRecord]] = {
                 partition: [] for partition in sorted(partitions)
             }
             while any(offset < ends[read] for read, offset in consumer.positions().items()):
                 polled = await consumer.poll(limits, 1.0)
                 for chunk in polled.chunks:
                     by_partition[chunk.partition] += [
-                        MemoryRecord(
+                        StoredRecord(
                             record.offset,
                             record.timestamp,
                             record.key,

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from reactive_kafka import App, Message, TopicPartition, TransientBrokerError
-from reactive_kafka.broker.memory.state import Call
+from reactive_kafka.broker.memory.scripted_faults import Call
 from reactive_kafka.checkpoint.store import Write
 from reactive_kafka.checkpoint.stores.memory import MemoryStore, Rows
 from reactive_kafka.errors import BrokerError, CheckpointRefusedError, FatalBrokerError

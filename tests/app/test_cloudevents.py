@@ -26,7 +26,7 @@ from reactive_kafka import (
     Message,
     Record,
 )
-from reactive_kafka.broker.memory.rules import MemoryRecord
+from reactive_kafka.broker.memory.partition_log import StoredRecord
 from reactive_kafka.observe.events import RecordDeadLettered, RecordIgnored
 from reactive_kafka.testing import TestApp
 from tests.app.helpers import Recorder, committed, in_virtual_time, make_app, running, send, until
@@ -50,7 +50,7 @@ async def produce(test: TestApp, message: kafka.KafkaMessage, topic: str = "orde
     await test.send(topic, message.value, key=message.key, headers=tuple(message.headers.items()))
 
 
-def as_sdk(record: MemoryRecord) -> Any:
+def as_sdk(record: StoredRecord) -> Any:
     """What the official SDK reads in a record."""
     headers = {name: value or b"" for name, value in record.headers}
     return kafka.from_kafka(

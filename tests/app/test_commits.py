@@ -10,7 +10,7 @@ import random
 import pytest
 
 from reactive_kafka import Message, TransientBrokerError
-from reactive_kafka.broker.memory.state import Step
+from reactive_kafka.broker.memory.scripted_faults import ScriptedFault
 from reactive_kafka.errors import OutcomeUnknownError
 from reactive_kafka.observe.events import CommitFailed, OffsetReset
 from reactive_kafka.testing import MemoryBroker
@@ -175,7 +175,7 @@ async def test_what_is_acked_while_a_commit_is_on_its_way_that_fails_is_in_the_n
         seen.append(message.offset)
 
     async with running(app) as test:
-        failing = Step(error=TransientBrokerError("coordinator moved"), delay_s=2.5)
+        failing = ScriptedFault(error=TransientBrokerError("coordinator moved"), delay_s=2.5)
         test.broker._state.faults.add("commit", None, [failing])
         await send(test, b"")
         await asyncio.sleep(2)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import Batch, FailedRecord, Headers, Message, Record, Skip, Stop, Write
-from reactive_kafka.broker.memory.rules import MemoryRecord
+from reactive_kafka.broker.memory.partition_log import StoredRecord
 from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.observe.events import RecordDeadLettered
 from reactive_kafka.testing import TestApp
@@ -28,11 +28,11 @@ from tests.app.helpers import (
 LETTERS = "dead-letter-topic-orders"
 
 
-def letters(test: TestApp, topic: str = LETTERS) -> list[MemoryRecord]:
+def letters(test: TestApp, topic: str = LETTERS) -> list[StoredRecord]:
     return sorted(test.records(topic), key=lambda record: record.timestamp or 0)
 
 
-def header(record: MemoryRecord, name: str) -> str:
+def header(record: StoredRecord, name: str) -> str:
     value = Headers(record.headers).get(name)
     assert value is not None, f"no header {name}"
     return value.decode()

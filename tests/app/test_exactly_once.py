@@ -17,7 +17,7 @@ from reactive_kafka import (
     RejectedRecordError,
     TransientBrokerError,
 )
-from reactive_kafka.broker.transactional import BatchRefusedError
+from reactive_kafka.broker.client import BatchRefusedError
 from reactive_kafka.observe.events import (
     CommitFailed,
     RecordDeadLettered,

@@ -12,7 +12,7 @@ import pytest
 
 from reactive_kafka import App, Message
 from reactive_kafka.broker.client import Connector, Consumer
-from reactive_kafka.broker.passing import Passing
+from reactive_kafka.broker.client_wrapper import ClientWrapper
 from reactive_kafka.observe.events import OffsetReset, PositionsUnknown
 from reactive_kafka.records import TopicIds
 from reactive_kafka.testing import MemoryBroker
@@ -53,7 +53,7 @@ class LaggingBroker(MemoryBroker):
         ]
 
 
-class LaggingConnector(Passing[Connector]):
+class LaggingConnector(ClientWrapper[Connector]):
     def __init__(self, inner: Connector, broker: LaggingBroker) -> None:
         super().__init__(inner)
         self._broker = broker
@@ -62,7 +62,7 @@ class LaggingConnector(Passing[Connector]):
         return LaggingConsumer(self._inner.consumer(**named), self._broker)
 
 
-class LaggingConsumer(Passing[Consumer]):
+class LaggingConsumer(ClientWrapper[Consumer]):
     def __init__(self, inner: Consumer, broker: LaggingBroker) -> None:
         super().__init__(inner)
         self._broker = broker

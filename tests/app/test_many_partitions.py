@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from reactive_kafka import Message
 from reactive_kafka.broker.client import Connector, Consumer
-from reactive_kafka.broker.passing import Passing
+from reactive_kafka.broker.client_wrapper import ClientWrapper
 from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.helpers import facts, in_virtual_time, make_app, now, rebalanced, send, until
 
@@ -18,7 +18,7 @@ BY_TIME = ("poll", "wake", "check", "is_member", "session_ends_at", "look", "top
 """What is called from time to time, however many partitions there are."""
 
 
-class Counted(Passing[Consumer]):
+class Counted(ClientWrapper[Consumer]):
     """Counts the calls of a client's methods."""
 
     def __init__(self, inner: Consumer, calls: Counter[str]) -> None:
@@ -30,7 +30,7 @@ class Counted(Passing[Consumer]):
         return super().__getattr__(name)
 
 
-class CountedConnector(Passing[Connector]):
+class CountedConnector(ClientWrapper[Connector]):
     def __init__(self, inner: Connector, calls: Counter[str]) -> None:
         super().__init__(inner)
         self._calls = calls

@@ -24,7 +24,7 @@ from reactive_kafka import (
     NotOwnerError,
     TopicPartition,
 )
-from reactive_kafka.broker.connect import KafkaConnector
+from reactive_kafka.broker.kafka_connector import KafkaConnector
 from reactive_kafka.checkpoint.stores.memory import Rows
 from reactive_kafka.commit.strategy import Progress
 from reactive_kafka.config.settings import IncomingSettings

@@ -13,7 +13,7 @@ import pytest
 
 from reactive_kafka import App, TransientBrokerError
 from reactive_kafka.broker.client import Connector
-from reactive_kafka.broker.passing import Passing
+from reactive_kafka.broker.client_wrapper import ClientWrapper
 from reactive_kafka.observe.events import BrokerAvailable, BrokerUnavailable
 from reactive_kafka.testing import MemoryBroker, TestApp, VirtualTimeLoop
 from tests.app.helpers import Recorder, in_virtual_time, make_broker, tp, until
@@ -22,7 +22,7 @@ NOTICED_S = 5.0
 HEALED_S = 10.0
 
 
-class TwoClusters(Passing[Connector]):
+class TwoClusters(ClientWrapper[Connector]):
     """Consumers are one cluster's, what is written is another's, as where channels name servers of
     their own.
     """

@@ -11,12 +11,12 @@ import pytest
 
 from reactive_kafka import Message, TopicPartition
 from reactive_kafka.broker.client import Chunk, Connector, Consumer, Poll
-from reactive_kafka.broker.passing import Passing
+from reactive_kafka.broker.client_wrapper import ClientWrapper
 from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.helpers import facts, in_virtual_time, make_app, positions, send, until
 
 
-class Repeats(Passing[Consumer]):
+class Repeats(ClientWrapper[Consumer]):
     """Gives out each chunk twice at once, and with the next chunk of its partition all that came
     before once more.
     """
@@ -41,7 +41,7 @@ class Repeats(Passing[Consumer]):
         return Poll(chunks, poll.errors)
 
 
-class RepeatingConnector(Passing[Connector]):
+class RepeatingConnector(ClientWrapper[Connector]):
     def __init__(self, inner: Connector, repeated: list[int]) -> None:
         super().__init__(inner)
         self._repeated = repeated

@@ -23,7 +23,7 @@ from reactive_kafka import (
     ReplyTimeoutError,
     TransientBrokerError,
 )
-from reactive_kafka.broker.memory.rules import MemoryRecord
+from reactive_kafka.broker.memory.partition_log import StoredRecord
 from reactive_kafka.observe.events import (
     BrokerAvailable,
     BrokerUnavailable,
@@ -562,6 +562,6 @@ async def test_a_reply_in_the_moment_in_which_the_time_is_over_counts() -> None:
         assert app._run.channels is not None
         requests = app._run.channels.outgoing["requests"].requests
         of = request_of(test, 1)[CORRELATION_ID]
-        record = MemoryRecord(0, None, None, b"1", [(CORRELATION_ID, of)])
+        record = StoredRecord(0, None, None, b"1", [(CORRELATION_ID, of)])
         asyncio.get_running_loop().call_at(began + 5 - 1e-10, requests._reply, record)
         assert await asking == 1

@@ -35,7 +35,7 @@ BOUNDED = {
     "objects of reactive_kafka.observe.bursts._Line": "the same",
     "items in TopicQueues.partition_of_key": "the partitions of keys, MOST_KEYS",
     "items in Requests._late": "requests that were given up, MOST_LATE",
-    "items in closure of _watching.<locals>.begin.*": "the calls that a TestApp notes",
+    "items in closure of _noting_calls.<locals>.begin.*": "the calls that a TestApp notes",
 }
 """What may grow up to a bound that the episodes do not reach."""
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 import asyncio
 
 from reactive_kafka import App
+from reactive_kafka.broker.client import TransactionalProducer
 from reactive_kafka.broker.memory.broker import MemoryBroker
-from reactive_kafka.broker.transactional import TransactionalProducer
 from reactive_kafka.observe.events import TransactionHangs
 from reactive_kafka.records import RecordBytes
 from tests.app.helpers import (

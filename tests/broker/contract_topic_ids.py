@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import uuid
 
-from reactive_kafka.broker.client import Questions
+from reactive_kafka.broker.client import ClusterQueries
 from tests.broker.members import PATIENCE_S, Cluster, inspecting, joined
 
 
-async def ids_of(asked: Questions, *topics: str) -> dict[str, str]:
+async def ids_of(asked: ClusterQueries, *topics: str) -> dict[str, str]:
     """topic -> its id, as all brokers give it that answer; those on which they disagree are left
     out.
     """

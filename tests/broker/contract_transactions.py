@@ -9,8 +9,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
 
-from reactive_kafka.broker.client import SomePositionsUnknownError, WrittenBatch
-from reactive_kafka.broker.transactional import TRANSACTION_TIMEOUT_MS, TransactionalProducer
+from reactive_kafka.broker.client import (
+    TRANSACTION_TIMEOUT_MS,
+    SomePositionsUnknownError,
+    TransactionalProducer,
+    WrittenBatch,
+)
 from reactive_kafka.errors import NotOwnerError, PositionsRefusedError, TransientBrokerError
 from reactive_kafka.records import Committed, RecordBytes, TopicPartition
 from tests.broker.contract import goes_on_for_a_while

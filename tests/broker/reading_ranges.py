@@ -7,9 +7,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from reactive_kafka.broker.client import Chunk, Connector, Consumer, Inspector, Poll, Producer
+from reactive_kafka.broker.client import (
+    Chunk,
+    Connector,
+    Consumer,
+    Inspector,
+    Poll,
+    Producer,
+    TransactionalProducer,
+)
 from reactive_kafka.broker.ranges import RangesConnector
-from reactive_kafka.broker.transactional import TransactionalProducer
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.spark.channel.refetch import records_of

@@ -15,7 +15,7 @@ from aiokafka.errors import KafkaConnectionError
 from aiokafka.protocol.admin import ApiVersionRequest
 
 # What is tested takes effect with this import.
-import reactive_kafka.broker.aiokafka.clients  # noqa: F401
+import reactive_kafka.broker.aiokafka.kafka_consumer  # noqa: F401
 
 
 async def send_to_a_closed_one(send: Callable[[AIOKafkaConnection], Any]) -> None:

@@ -14,7 +14,12 @@ import aiokafka
 import pytest
 
 import reactive_kafka.events
-from reactive_kafka.broker.aiokafka.setup import LOGGERS, TOLD_BY_US, QuietFilter, as_ours
+from reactive_kafka.broker.aiokafka.client_log import (
+    COVERED_BY_EVENTS,
+    LOGGERS,
+    QuietFilter,
+    as_ours,
+)
 
 SOURCE = Path(aiokafka.__file__).parent
 LEVELS = {"warning", "warn", "error", "exception", "critical", "fatal", "log"}
@@ -122,7 +127,7 @@ def loggers_of_the_client() -> set[str]:
 
 
 def is_told(line: str) -> bool:
-    return line.startswith(tuple(TOLD_BY_US))
+    return line.startswith(tuple(COVERED_BY_EVENTS))
 
 
 def test_each_line_of_the_client_is_told_by_us_or_stays_and_that_is_decided_for_none_that_is_gone() -> (
@@ -135,13 +140,13 @@ def test_each_line_of_the_client_is_told_by_us_or_stays_and_that_is_decided_for_
     assert [line for line in STAYS if line not in lines] == []
     assert [line for line in STAYS if is_told(line)] == []
     assert [
-        start for start in TOLD_BY_US if not any(line.startswith(start) for line in lines)
+        start for start in COVERED_BY_EVENTS if not any(line.startswith(start) for line in lines)
     ] == []
 
 
-@pytest.mark.parametrize("start", TOLD_BY_US)
+@pytest.mark.parametrize("start", COVERED_BY_EVENTS)
 def test_what_is_silenced_names_events_that_there_are(start: str) -> None:
-    names = TOLD_BY_US[start].split()
+    names = COVERED_BY_EVENTS[start].split()
     assert names
     assert [name for name in names if not hasattr(reactive_kafka.events, name)] == []
 

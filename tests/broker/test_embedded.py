@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 import pytest
 
 from reactive_kafka.broker.client import Connector
-from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.broker.embedded import EmbeddedBroker
+from reactive_kafka.broker.kafka_connector import KafkaConnector
 from reactive_kafka.errors import BrokerError, FatalBrokerError, MissingExtraError
 from reactive_kafka.records import TopicPartition
 from tests.broker.contract import CommitContract, ProducingContract, ReadingContract, group

@@ -9,7 +9,7 @@ import aiokafka.errors as kafka_errors
 import pytest
 
 from reactive_kafka.broker.aiokafka.error_classes import class_for, code_of, is_retriable
-from reactive_kafka.broker.aiokafka.setup import translate
+from reactive_kafka.broker.aiokafka.error_translation import translate
 from reactive_kafka.broker.error_codes import SOURCE_VERSION, TABLE, Act, ErrorCode, error_code
 from reactive_kafka.broker.jars import Artifact, fetched_once, find_java, kafka_jars
 from reactive_kafka.errors import (

@@ -10,9 +10,10 @@ from aiokafka.protocol.struct import Struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.broker.aiokafka.connecting import encoded
-from reactive_kafka.broker.aiokafka.fetched.answers import VERSIONS
-from reactive_kafka.broker.aiokafka.fetched.session import FULL, FetchSession
+import reactive_kafka.broker.aiokafka.connection_patches  # noqa: F401
+from reactive_kafka.broker.aiokafka.fetched.fetch_session import FULL, FetchSession
+from reactive_kafka.broker.aiokafka.fetched.request_encoding import encode_fetch
+from reactive_kafka.broker.aiokafka.fetched.response_decoding import VERSIONS
 
 INT32, INT64 = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
 PARTITIONS = st.lists(st.tuples(INT32, INT64, INT32), max_size=4)
@@ -26,7 +27,7 @@ def test_it_is_what_the_client_itself_would_write(
     version: int, head: Any, topics: Any, rack: str
 ) -> None:
     asked = FetchRequest(*head, topics, rack_id=rack).prepare({FetchRequest.API_KEY: (0, version)})
-    assert type(asked).encode is encoded
+    assert type(asked).encode is encode_fetch
     assert asked.encode() == Struct.encode(asked)
 
 
@@ -44,7 +45,7 @@ def in_session(
         for topic, one in parts.items()
     ]
     request: Any = FetchRequest(500, 1, 99, 1, topics, rack_id="here")
-    request.session, request.anew = session, anew
+    request.session, request.full = session, anew
     request.asks = frozenset((topic, *one) for topic, found in topics for one in found)
     return request.prepare({FetchRequest.API_KEY: (0, version)})
 

@@ -8,12 +8,12 @@ from itertools import count
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reactive_kafka.broker.aiokafka.fetched.session import (
+from reactive_kafka.broker.aiokafka.fetched.fetch_session import (
     FULL,
     LAST_EPOCH,
-    Asked,
     FetchSession,
-    Part,
+    PartitionFetch,
+    SessionFetch,
 )
 
 NOT_FOUND, INVALID_EPOCH = 70, 71
@@ -36,7 +36,7 @@ class Answer:
     session_id: int = 0
     ends: dict[Name, int] = field(default_factory=dict)
     # What the broker takes to be wanted.
-    looked_at: frozenset[Part] = frozenset()
+    looked_at: frozenset[PartitionFetch] = frozenset()
 
 
 class Broker:
@@ -50,7 +50,7 @@ class Broker:
         self.has_room = True
         self._ids = count(1)
 
-    def answer(self, asked: Asked, wanted: frozenset[Part]) -> Answer:
+    def answer(self, asked: SessionFetch, wanted: frozenset[PartitionFetch]) -> Answer:
         """*wanted* is what a full fetch has in it."""
         if asked.epoch <= FULL:
             assert asked.named is None and not asked.forgotten
@@ -87,7 +87,7 @@ class Broker:
         )
 
 
-def parts(positions: dict[Name, int]) -> frozenset[Part]:
+def parts(positions: dict[Name, int]) -> frozenset[PartitionFetch]:
     return frozenset((*name, offset, 1 << 20) for name, offset in positions.items())
 
 
@@ -117,7 +117,7 @@ def test_the_broker_always_looks_for_what_is_wanted_and_the_client_knows_every_e
         if fault == "anew":
             # A seek: the client's states are new.
             known.clear()
-        asked = session.ask(wanted, anew=fault == "anew")
+        asked = session.ask(wanted, full=fault == "anew")
         answer = broker.answer(asked, wanted)
         assert not (answer.error and failed), "an error is followed by a full fetch, which has none"
         assert not answer.error or is_hurt or lost
@@ -136,15 +136,15 @@ def test_the_broker_always_looks_for_what_is_wanted_and_the_client_knows_every_e
             assert len(broker.sessions) <= 1 + lost, "an old session is closed"
 
 
-def opened(wanted: frozenset[Part]) -> tuple[FetchSession, Broker]:
+def opened(wanted: frozenset[PartitionFetch]) -> tuple[FetchSession, Broker]:
     session, broker = FetchSession(), Broker()
     answer_of(session, broker, wanted)
     return session, broker
 
 
 def answer_of(
-    session: FetchSession, broker: Broker, wanted: frozenset[Part]
-) -> tuple[Asked, Answer]:
+    session: FetchSession, broker: Broker, wanted: frozenset[PartitionFetch]
+) -> tuple[SessionFetch, Answer]:
     asked = session.ask(wanted)
     answer = broker.answer(asked, wanted)
     session.answered(asked, answer.error, answer.session_id)
@@ -194,14 +194,14 @@ def test_only_a_fetch_that_named_nothing_stands_and_each_time_under_the_next_epo
     wanted = parts({("orders", 0): 5})
     asked = session.ask(wanted)
     # It was a full one.
-    assert not session.stands(asked, 1)
+    assert not session.would_repeat(asked, 1)
     session.answered(asked, 0, broker.answer(asked, wanted).session_id)
     asked = session.ask(wanted)
-    assert not session.stands(asked, 7)
+    assert not session.would_repeat(asked, 7)
     for epoch in (2, 3):
         assert broker.answer(asked._replace(epoch=epoch - 1), wanted).error == 0
-        assert session.stands(asked, 1)
-        assert session.again(asked) == epoch
+        assert session.would_repeat(asked, 1)
+        assert session.repeat(asked) == epoch
     session.answered(asked, broker.answer(asked._replace(epoch=3), wanted).error, 1)
     assert session.ask(wanted).epoch == 4
 
@@ -209,6 +209,6 @@ def test_only_a_fetch_that_named_nothing_stands_and_each_time_under_the_next_epo
 def test_a_full_fetch_stands_where_there_is_no_session() -> None:
     session, wanted = FetchSession(), parts({("orders", 0): 5})
     asked = session.ask(wanted)
-    assert session.stands(asked, 0)
-    assert session.again(asked) == FULL
+    assert session.would_repeat(asked, 0)
+    assert session.repeat(asked) == FULL
     assert session.ask(wanted) == (0, FULL, None, ())

@@ -14,8 +14,8 @@ from aiokafka.admin import NewTopic
 from aiokafka.client import AIOKafkaClient, ConnectionGroup
 from aiokafka.protocol.fetch import FetchRequest
 
-from reactive_kafka.broker.aiokafka.fetched.ahead import FULL
-from reactive_kafka.broker.aiokafka.fetched.portions import SMALL as SMALL_PORTION
+from reactive_kafka.broker.aiokafka.fetched.fetch_size import SMALL as SMALL_PORTION
+from reactive_kafka.broker.aiokafka.fetched.prefetch import FULL
 from reactive_kafka.records import TopicPartition
 from tests.broker.contract import group
 from tests.broker.hazards.faults import until
@@ -40,14 +40,14 @@ class Fetches:
         # Fetches that were to wait for nothing.
         self.hurried = 0
         sparing = consumer.client._fetcher._client
-        look = sparing._look
+        look = sparing._note
 
         def keeps(request: Any, answer: Any) -> None:
             self.answers.append(answer)
             self.hurried += not request._max_wait_ms
             look(request, answer)
 
-        sparing._look = keeps
+        sparing._note = keeps
 
     @property
     def codes(self) -> set[int]:
@@ -80,7 +80,7 @@ class Fetches:
 
     def held(self) -> set[int]:
         """The partitions that the broker looks for, with a fetch that is not answered."""
-        return {number for asked in self.under_way() for _, number, *_ in asked.session._held}
+        return {number for asked in self.under_way() for _, number, *_ in asked.session._known}
 
 
 async def in_session(member: Member) -> Fetches:
@@ -152,8 +152,8 @@ async def test_the_ends_of_logs_stand_where_answers_leave_them_out(
     await fill(cluster, topic, {0: ["a", "b", "c"], 1: ["d", "e"]})
 
     def ends(member: Member) -> dict[int, int | None]:
-        states: Any = member.consumer
-        return {one.partition: states.end_of(state) for one, state in states.states().items()}
+        owned = member.consumer.owned  # type: ignore[attr-defined]
+        return {one.partition: owned.end_of(state) for one, state in owned.states().items()}
 
     async with joined(cluster, topic, group) as member:
         await member.until_assigned(2)

@@ -21,8 +21,7 @@ from aiokafka.protocol.admin import ApiVersionRequest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.broker.aiokafka import connecting, setup
-from reactive_kafka.broker.aiokafka.fetched.answers import VERSIONS, fetched
+from reactive_kafka.broker.aiokafka import client_arguments, connection_patches
 from reactive_kafka.broker.aiokafka.fetched.frames import (
     AT_ONCE_BYTES,
     SMALL_BYTES,
@@ -30,6 +29,7 @@ from reactive_kafka.broker.aiokafka.fetched.frames import (
     Frames,
     read_frames,
 )
+from reactive_kafka.broker.aiokafka.fetched.response_decoding import VERSIONS, decode_fetch_response
 
 EDGES = [
     0,
@@ -59,7 +59,7 @@ def feed(frames: Frames, content: bytes, most: Callable[[], int]) -> None:
         assert count > 0
         room[:count] = content[at : at + count]
         room.release()
-        frames.came(count)
+        frames.advance(count)
         at += count
 
 
@@ -143,7 +143,7 @@ def answers(draw: st.DrawFn) -> Any:
 def test_the_answer_to_a_fetch_is_what_the_client_itself_reads(answer: Any) -> None:
     content = answer.encode()
     theirs = type(answer).decode(BytesIO(content))
-    ours = fetched(type(answer), memoryview(pack(">i", 7) + content))
+    ours = decode_fetch_response(type(answer), memoryview(pack(">i", 7) + content))
     assert (type(ours), vars(ours)) == (type(theirs), vars(theirs))
 
 
@@ -152,7 +152,7 @@ def test_an_answer_that_is_cut_short_is_an_error(answer: Any, data: st.DataObjec
     content = answer.encode()
     short = content[: data.draw(st.integers(0, len(content) - 1))]
     with pytest.raises(ValueError, match=r"cut short|decode"):
-        fetched(type(answer), memoryview(pack(">i", 7) + short))
+        decode_fetch_response(type(answer), memoryview(pack(">i", 7) + short))
 
 
 def test_every_version_of_the_client_is_known() -> None:
@@ -164,7 +164,7 @@ def test_every_version_of_the_client_is_known() -> None:
 
 
 def test_the_client_uses_them() -> None:
-    assert connecting.AIOKafkaConnection is AIOKafkaConnection
+    assert connection_patches.AIOKafkaConnection is AIOKafkaConnection
     assert aiokafka.conn.AIOKafkaProtocol is FrameProtocol
     assert AIOKafkaConnection._read is read_frames
 
@@ -172,7 +172,7 @@ def test_the_client_uses_them() -> None:
 def test_memory_for_the_answer_to_a_fetch_is_made_in_one_step() -> None:
     # Of partitions.
     headers = 1_000 * 64
-    assert setup.CONSUMER_DEFAULTS["fetch_max_bytes"] + headers <= AT_ONCE_BYTES
+    assert client_arguments.CONSUMER_DEFAULTS["fetch_max_bytes"] + headers <= AT_ONCE_BYTES
 
 
 class Node:
@@ -243,6 +243,6 @@ async def test_the_memory_of_an_answer_is_let_go_of_when_the_next_one_is_there()
     """
     answer = pack(">ihi", 2, 0, 2_000) + b"".join(pack(">hhh", key, 0, 1) for key in range(2_000))
     async with Node(stream_of([answer])) as connection:
-        before = connection._protocol._last
+        before = connection._protocol._last_frame
         await connection.send(ApiVersionRequest())
-        assert before != connection._protocol._last == answer
+        assert before != connection._protocol._last_frame == answer

@@ -101,7 +101,9 @@ def test_a_jar_that_is_not_the_pinned_one_is_refused_and_nothing_of_it_stays(
     assert f"{JAR} is damaged or forged: its SHA-256 is {forged}, and not {EMPTY[JAR]}" in str(
         refused.value
     )
-    assert f"To fetch anew, remove {stored.parent} from Maven's local store" in str(refused.value)
+    assert f"To fetch it again, remove {stored.parent} from Maven's local store" in str(
+        refused.value
+    )
     assert not [path for path in cache.iterdir() if path.is_dir()]
 
 
@@ -119,7 +121,7 @@ def test_a_jar_that_was_damaged_in_the_cache_is_refused(tmp_path: Path, cache: P
     install_maven(tmp_path, FETCHES)
     (jars := kafka_jars(VERSION, pinned=EMPTY)).joinpath(JAR).write_bytes(b"half")
     with pytest.raises(
-        KafkaUnavailableError, match=rf"{JAR} is damaged or forged.*Remove {jars} to fetch it anew"
+        KafkaUnavailableError, match=rf"{JAR} is damaged or forged.*Remove {jars} to fetch it again"
     ):
         kafka_jars(VERSION, pinned=EMPTY)
 

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from reactive_kafka.broker.client import inspecting
-from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.broker.jars import KafkaUnavailableError
+from reactive_kafka.broker.kafka_connector import KafkaConnector
 from reactive_kafka.broker.local import brokers_known_to, local_kafka
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.subscription import Topics

@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.broker.memory.positions import Positions
-from reactive_kafka.broker.memory.rules import PartitionLog
+from reactive_kafka.broker.memory.partition_log import PartitionLog
+from reactive_kafka.broker.memory.stored_positions import StoredPositions
 from reactive_kafka.records import Committed, TopicPartition
 
 IDS = st.sampled_from("xyz")
@@ -175,7 +175,7 @@ def test_of_all_positions_that_count_the_one_that_was_sent_last_is_stored(
     steps: list[tuple[str, Any, Any]],
 ) -> None:
     positions, counts, waiting = (
-        Positions(),
+        StoredPositions(),
         list[tuple[int, TopicPartition]](),
         list[tuple[str, int, TopicPartition]](),
     )
@@ -205,7 +205,7 @@ def test_of_all_positions_that_count_the_one_that_was_sent_last_is_stored(
 
 @given(st.lists(REQUESTS, max_size=10))
 def test_of_a_topic_that_is_forgotten_nothing_is_left(steps: list[tuple[str, Any, Any]]) -> None:
-    positions = Positions()
+    positions = StoredPositions()
     for number, (kind, by, what) in enumerate(steps):
         if kind == "end":
             positions.end(by, what, 0.0)

@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from reactive_kafka.broker.client import WrittenBatch
-from reactive_kafka.broker.transactional import TransactionalProducer
+from reactive_kafka.broker.client import TransactionalProducer, WrittenBatch
 from reactive_kafka.errors import (
     BrokerError,
     MetadataTooLargeError,

@@ -12,7 +12,7 @@ import pytest
 
 from reactive_kafka import TopicPartition
 from reactive_kafka.broker.client import start_without_group
-from reactive_kafka.broker.connect import KafkaConnector
+from reactive_kafka.broker.kafka_connector import KafkaConnector
 from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.records import RecordBytes
 from reactive_kafka.subscription import Partitions

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka.broker.aiokafka.fetched.reading import SOME, Reader, has_to_wait
+from reactive_kafka.broker.aiokafka.fetched.record_poller import SOME, RecordPoller, has_to_wait
 from reactive_kafka.records import TopicPartition
 
 LONG_S = 60.0
@@ -35,11 +35,11 @@ class Fetcher:
             waiter.set_result(None) if error is None else waiter.set_exception(error)
 
 
-def reader_of(fetcher: Fetcher) -> Reader:
+def reader_of(fetcher: Fetcher) -> RecordPoller:
     subscription = SimpleNamespace(reassignment_in_progress=False)
     client = SimpleNamespace(_fetcher=fetcher, _subscription=subscription)
     assignment: Any = SimpleNamespace(client=client, started=set(), is_closed=False)
-    return Reader(assignment)
+    return RecordPoller(assignment)
 
 
 async def turns(count: int = 3) -> None:
@@ -60,10 +60,10 @@ async def test_a_poll_looks_when_an_answer_with_records_comes() -> None:
     reader = reader_of(fetcher)
     poll = asyncio.create_task(reader.poll({}, LONG_S, None))
     await turns()
-    reader.answers.note(ASKED, answer(b""))
+    reader.responses.note(ASKED, answer(b""))
     await turns()
     assert not poll.done()
-    reader.answers.note(ASKED, answer(BATCH))
+    reader.responses.note(ASKED, answer(BATCH))
     # As the client does, in the same turn of the loop.
     fetcher._records["orders-0"] = object()
     await asyncio.wait_for(poll, 1)

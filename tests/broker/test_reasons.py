@@ -17,8 +17,8 @@ import aiokafka
 import pytest
 from aiokafka.errors import KafkaConnectionError
 
-from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.broker.embedded import EmbeddedBroker
+from reactive_kafka.broker.kafka_connector import KafkaConnector
 from reactive_kafka.errors import BrokerError, FatalBrokerError, TransientBrokerError
 from reactive_kafka.subscription import Topics
 from tests.broker.hazards.test_connecting import closed_port

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka.broker.connect import KafkaConnector
+from reactive_kafka.broker.kafka_connector import KafkaConnector
 from reactive_kafka.errors import BrokerError, FatalBrokerError, TransientBrokerError
 from reactive_kafka.subscription import Topics
 from tests.broker.hazards.faults import tasks_but

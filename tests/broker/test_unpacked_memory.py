@@ -52,9 +52,9 @@ async def tried(piece: Piece) -> CorruptRecordError:
         PARTITION, theirs, piece.content, Unpacker(MOST_BYTES), read_committed=False
     )
     assert reader.take(10) == []
-    assert reader.work is not None
-    working = asyncio.get_running_loop().run_in_executor(None, reader.work)
-    working.add_done_callback(reader.go_on)
+    assert reader.pending_unpack is not None
+    working = asyncio.get_running_loop().run_in_executor(None, reader.pending_unpack)
+    working.add_done_callback(reader.finish_unpack)
     await asyncio.wait([working])
     del working
     try:
@@ -84,9 +84,9 @@ async def test_an_error_of_a_batch_that_is_too_large_holds_no_frames() -> None:
         read_committed=False,
     )
     assert reader.take(10) == []
-    assert reader.work is not None
-    working = asyncio.get_running_loop().run_in_executor(None, reader.work)
+    assert reader.pending_unpack is not None
+    working = asyncio.get_running_loop().run_in_executor(None, reader.pending_unpack)
     await asyncio.wait([working])
-    reader.go_on(working)
+    reader.finish_unpack(working)
     assert isinstance(reader._broken, TooLargeError)
     assert reader._broken.__traceback__ is None

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from reactive_kafka.broker.connect import KafkaConnector
+from reactive_kafka.broker.kafka_connector import KafkaConnector
 from tests.cli.process import COMMAND, Running, cli, running
 
 pytestmark = pytest.mark.spark

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reactive_kafka.broker.memory.state import Hold
+from reactive_kafka.broker.memory.scripted_faults import Hold
 from reactive_kafka.cli.cluster_access import ClusterAccess
 from reactive_kafka.cli.dlq.letters import memory_of
 from reactive_kafka.cli.dlq.replay import CONFIRM_S, carry_out, plan

@@ -11,8 +11,8 @@ from uuid import uuid4
 
 import pytest
 
-from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.broker.embedded import EmbeddedBroker
+from reactive_kafka.broker.kafka_connector import KafkaConnector
 from reactive_kafka.cli.cluster_access import ClusterAccess
 from reactive_kafka.cli.lag_command import LagQuery, Row, notes, table
 from reactive_kafka.records import Committed, TopicPartition

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.broker.memory.rules import MemoryRecord
+from reactive_kafka.broker.memory.partition_log import StoredRecord
 from reactive_kafka.cli.dlq.letters import (
     LetterOrigin,
     Refused,
@@ -105,7 +105,7 @@ def test_letters_of_others_tell_why_and_go_back_without_the_headers_that_made_th
     pairs: HeaderPairs, told: dict[str, object]
 ) -> None:
     pairs = (("trace", b"1"), *pairs)
-    record = MemoryRecord(offset=5, timestamp=1000, key=None, value=b"v", headers=tuple(pairs))
+    record = StoredRecord(offset=5, timestamp=1000, key=None, value=b"v", headers=tuple(pairs))
     shown_letter = letter_of(TopicPartition("letters", 0), record, with_value=False)
     assert shown_letter["origin"] == {
         "topic": "orders",
@@ -217,7 +217,7 @@ def test_a_record_that_fails_and_is_replayed_50_times_does_not_grow() -> None:
     record = failed()
     for _ in range(50):
         written = letter(record)
-        stored = MemoryRecord(0, record.now_ms, written.key, written.value, tuple(written.headers))
+        stored = StoredRecord(0, record.now_ms, written.key, written.value, tuple(written.headers))
         back = WriteLetter(
             topic="orders",
             value=written.value,
@@ -239,7 +239,7 @@ def test_a_record_that_fails_and_is_replayed_50_times_does_not_grow() -> None:
 def test_whatever_is_in_a_record_is_shown_on_one_line_and_cut(
     value: bytes, key: bytes, pairs: HeaderPairs
 ) -> None:
-    record = MemoryRecord(offset=5, timestamp=0, key=key, value=value, headers=tuple(pairs))
+    record = StoredRecord(offset=5, timestamp=0, key=key, value=value, headers=tuple(pairs))
     shown_letter = letter_of(TopicPartition("letters", 0), record, with_value=True)
     for text in (shown_letter[name] for name in ("key", "value", "reason", "exception")):
         assert text is not None
@@ -248,7 +248,7 @@ def test_whatever_is_in_a_record_is_shown_on_one_line_and_cut(
 
 
 def test_values_are_not_looked_at_unless_they_are_asked_for() -> None:
-    record = MemoryRecord(offset=5, timestamp=0, key=None, value=b"secret", headers=())
+    record = StoredRecord(offset=5, timestamp=0, key=None, value=b"secret", headers=())
     quiet = letter_of(TopicPartition("letters", 0), record, with_value=False)
     assert ("value" in quiet, quiet["value_bytes"], quiet["key"]) == (False, 6, None)
     assert shown("ä\u2028".encode()) == "ä\\u2028"

@@ -18,7 +18,7 @@ import aiokafka
 import pytest
 from click.testing import CliRunner
 
-from reactive_kafka.broker.connect import KafkaConnector
+from reactive_kafka.broker.kafka_connector import KafkaConnector
 from reactive_kafka.cli.commands import commands
 from reactive_kafka.failure import DeadLetterQueue, WriteLetter
 from reactive_kafka.records import Committed, RawRecord, TopicPartition

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.broker.embedded import EmbeddedBroker
+from reactive_kafka.broker.kafka_connector import KafkaConnector
 from tests.cli.process import COMMAND, Running, cli, running
 
 SERVICE = """\

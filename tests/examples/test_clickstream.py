@@ -25,7 +25,7 @@ from aiokafka import TopicPartition as Place
 
 from reactive_kafka import TopicPartition
 from reactive_kafka.broker.client import Inspector
-from reactive_kafka.broker.connect import KafkaConnector
+from reactive_kafka.broker.kafka_connector import KafkaConnector
 from reactive_kafka.spark.session.kafka_source import fetch_connector
 from tests.cli.process import COMMAND, cli, environment, running
 from tests.examples.spark import EXAMPLES

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.broker.embedded import EmbeddedBroker
+from reactive_kafka.broker.kafka_connector import KafkaConnector
 from tests.cli.process import COMMAND, cli, running
 
 FOLDER = Path(__file__).parents[2] / "examples" / "hello"

@@ -18,7 +18,7 @@ from uuid import uuid4
 import pytest
 
 from reactive_kafka import TopicPartition
-from reactive_kafka.broker.connect import KafkaConnector
+from reactive_kafka.broker.kafka_connector import KafkaConnector
 from reactive_kafka.records import Committed
 from reactive_kafka.testing import MemoryBroker, TestApp
 from reactive_kafka.tracking.metadata.codec import decode

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
-from reactive_kafka.broker.memory.rules import MemoryRecord
+from reactive_kafka.broker.memory.partition_log import StoredRecord
 from reactive_kafka.errors import OutcomeUnknownError, TransientBrokerError
 from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.helpers import in_virtual_time, make_broker, tp, until
@@ -32,14 +32,14 @@ async def count_all(broker: MemoryBroker) -> ModuleType:
     return module
 
 
-def sums(records: Iterable[MemoryRecord]) -> Counter[str]:
+def sums(records: Iterable[StoredRecord]) -> Counter[str]:
     found: Counter[str] = Counter()
     for record in records:
         found[(record.key or b"").decode()] += int(record.value or b"0")
     return found
 
 
-def everything(broker: MemoryBroker) -> list[MemoryRecord]:
+def everything(broker: MemoryBroker) -> list[StoredRecord]:
     """What a reader sees that does not ask for ``read_committed``."""
     return [
         record
@@ -48,7 +48,7 @@ def everything(broker: MemoryBroker) -> list[MemoryRecord]:
     ]
 
 
-def committed(broker: MemoryBroker) -> list[MemoryRecord]:
+def committed(broker: MemoryBroker) -> list[StoredRecord]:
     return [
         record
         for number in range(broker.topics()["counts"])

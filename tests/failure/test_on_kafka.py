@@ -13,7 +13,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from reactive_kafka.broker.connect import KafkaConnector
+from reactive_kafka.broker.kafka_connector import KafkaConnector
 from reactive_kafka.clock import SYSTEM_CLOCK
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.config.tables import DeadLetterSettings

@@ -29,7 +29,7 @@ from tests.faults.driver import REPOSITORY, Process
 # What a service imports late, so that nobody pays for it who does not use it; here each process
 # would.
 LATE = (
-    "reactive_kafka.broker.aiokafka.clients",
+    "reactive_kafka.broker.aiokafka.kafka_consumer",
     "reactive_kafka.http.server",
     "reactive_kafka.observe.prometheus",
     "tests.faults.soak_service",

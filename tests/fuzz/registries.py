@@ -14,7 +14,7 @@ from uuid import UUID
 
 import fastavro
 
-from reactive_kafka.broker.memory.rules import MemoryRecord
+from reactive_kafka.broker.memory.partition_log import StoredRecord
 from reactive_kafka.config.tables import SchemaRegistrySettings
 from reactive_kafka.errors import DecodeError, EncodeError
 from reactive_kafka.formats import (
@@ -151,7 +151,7 @@ def registered() -> AbstractContextManager[Target]:
     def check(draw: Random) -> None:
         headers = (*draw.choice(EVENTS), *inputs.headers(draw, NAMES))
         for format, read in readers:
-            record = MemoryRecord(0, 0, None, _data(draw, format), headers)
+            record = StoredRecord(0, 0, None, _data(draw, format), headers)
             try:
                 read(record)
             except SchemaMissing as missing:

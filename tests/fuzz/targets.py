@@ -18,7 +18,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from reactive_kafka.broker.memory.rules import MemoryRecord
+from reactive_kafka.broker.memory.partition_log import StoredRecord
 from reactive_kafka.checkpoint.state_codec import codec_of
 from reactive_kafka.checkpoint.store import Checkpoint, Write
 from reactive_kafka.checkpoint.stores.files import FileStore
@@ -136,7 +136,7 @@ def events() -> AbstractContextManager[Target]:
     def check(draw: Random) -> None:
         data = inputs.binary(draw, (EVENT, b'{"data": ' + b"[" * 999))
         said = draw.choice((BINARY_EVENT, ENVELOPE, (), (*BINARY_EVENT, *ENVELOPE)))
-        record = MemoryRecord(0, 0, None, data, (*said, *inputs.headers(draw, EVENT_HEADERS)))
+        record = StoredRecord(0, 0, None, data, (*said, *inputs.headers(draw, EVENT_HEADERS)))
         for reader in readers:
             with suppress(DecodeError):
                 reader(record)
@@ -275,7 +275,7 @@ def letters() -> AbstractContextManager[Target]:
     def check(draw: Random) -> None:
         pairs = inputs.headers(draw, NAMES)
         value, key = inputs.binary(draw), draw.choice((None, inputs.binary(draw)))
-        record = MemoryRecord(draw.getrandbits(40), NOW_MS, key, value, pairs)
+        record = StoredRecord(draw.getrandbits(40), NOW_MS, key, value, pairs)
         shown = letter_of(TopicPartition("letters", 0), record, with_value=True)
         texts = [
             one

@@ -210,7 +210,7 @@ def test_ticks_are_round(axis: Axis, values: list[float], ticks: list[float]) ->
     [
         (["asyncio/base_events.py:run"], "event loop"),
         (["asyncio/base_events.py:run", "aiokafka/conn.py:send"], "fetch and parse"),
-        (["reactive_kafka/broker/aiokafka/reading.py:Reader.poll"], "fetch and parse"),
+        (["reactive_kafka/broker/aiokafka/record_poller.py:RecordPoller.poll"], "fetch and parse"),
         (
             [
                 "reactive_kafka/channel/connection.py:poll",

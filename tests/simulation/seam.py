@@ -11,8 +11,7 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
 
-from reactive_kafka.broker.client import Chunk, Connector, Poll, WrittenBatch
-from reactive_kafka.broker.transactional import TransactionId
+from reactive_kafka.broker.client import Chunk, Connector, Poll, TransactionId, WrittenBatch
 from reactive_kafka.errors import BrokerError, OutcomeUnknownError, TransientBrokerError
 from reactive_kafka.records import Committed, HeaderPairs, RecordBytes, TopicPartition
 from tests.simulation.checker import Headers, Place

@@ -19,7 +19,7 @@ import aiokafka
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
 
-from reactive_kafka.broker.connect import KafkaConnector
+from reactive_kafka.broker.kafka_connector import KafkaConnector
 from reactive_kafka.config.secrets import Secret
 from reactive_kafka.config.settings import IncomingSettings
 from reactive_kafka.errors import BadDataError, ClusterError, OffloadError

@@ -6,7 +6,7 @@ import pytest
 
 from reactive_kafka import App, Record, TopicPartition
 from reactive_kafka.broker.client import inspecting
-from reactive_kafka.broker.connect import KafkaConnector
+from reactive_kafka.broker.kafka_connector import KafkaConnector
 from reactive_kafka.testing import FakeClock, MemoryBroker, TestApp
 from reactive_kafka.testing.real_kafka import RealKafka
 

@@ -1,3 +1,1 @@
-"""aiokafka behind the seam: the only room that imports it, translates its errors and contains its
-traps.
-"""
+"""aiokafka behind the seam. Only this room imports it, and contains its traps."""

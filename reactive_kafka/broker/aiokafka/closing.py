@@ -1,6 +1,4 @@
-"""Closes aiokafka's clients, which may hang, raise what they should not, or leave tasks behind
-(H6).
-"""
+"""Closes aiokafka's clients, which may hang, raise, or leave tasks behind (H6)."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 async def finish(call: Coroutine[Any, Any, Any], deadline_s: float) -> None:
-    """Run a client's own closing in a task of its own, whatever it raises, and not beyond the
-    deadline.
-    """
+    """Run a client's own closing in a separate task until a deadline. Logs what it raises."""
     task = asyncio.ensure_future(call)
     await asyncio.wait([task], timeout=deadline_s)
     if not task.done():
@@ -33,14 +29,14 @@ async def finish(call: Coroutine[Any, Any, Any], deadline_s: float) -> None:
 
 
 async def cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:
-    """Cancel tasks and wait for their end, two seconds at most."""
+    """Cancel tasks and wait for their end, at most two seconds."""
     for task in tasks:
         task.cancel()
     if tasks:
         done, _ = await asyncio.wait(tasks, timeout=2.0)
         for task in done:
             if not task.cancelled():
-                # Looked at, so that it is not reported as never retrieved.
+                # Retrieved, so that asyncio does not report it.
                 task.exception()
 
 
@@ -51,11 +47,10 @@ async def close(
     group_id: str | None,
     is_in_listener: bool,
 ) -> None:
-    """Leave the group that it has joined, if any, and close; no task and no socket of the consumer
-    is left.
+    """Leave the group, if the consumer has joined one, and close all of its tasks and sockets.
 
-    It may be not quite connected. The *caller*, the task that waits for this, may be one of the
-    client's own, in a listener's call.
+    The client may be half connected. The *caller*, the task that waits for this, may be one of the
+    client's own tasks, in a call of the listener.
     """
     if group_id is not None and (is_in_listener or client._subscription.reassignment_in_progress):
         await _leave_in_a_rebalance(client, caller, group_id)
@@ -70,10 +65,11 @@ async def close(
 async def _leave_in_a_rebalance(
     client: Any, caller: asyncio.Task[Any] | None, group_id: str
 ) -> None:
-    """Leave in the middle of a rebalance, which the client's own stop would wait for first, without
-    bound (H13).
+    """Leave the group in the middle of a rebalance.
 
-    A member that just went away would be given partitions, and hold them until its session ends.
+    The client's own stop would wait for the end of the rebalance first, without a deadline (H13). A
+    member that disappears without leaving would get partitions, and hold them until its session
+    ends.
     """
     coordinator = client._coordinator
     task = getattr(coordinator, "_coordination_task", None)
@@ -83,8 +79,8 @@ async def _leave_in_a_rebalance(
     node = coordinator.coordinator_id
     member = coordinator.member_id
     if node is not None and member and coordinator._group_instance_id is None:
-        # Not on the join's connection: the broker reads nothing more from it before the join is
-        # answered.
+        # Sent on another connection than the join: the broker reads nothing more from that one
+        # until it answers the join.
         await finish(
             client._client.send(node, LeaveGroupRequest(group_id, member)), LEAVE_DEADLINE_S
         )

@@ -1,6 +1,4 @@
-"""What a client shows when it connects: TLS contexts, whose files may be replaced, and tokens,
-which may be missing.
-"""
+"""The credentials of a client: TLS contexts that follow replaced files, and OAuth tokens."""
 
 from __future__ import annotations
 
@@ -23,26 +21,27 @@ TLS_FILES = ("ssl_cafile", "ssl_capath", "ssl_certfile", "ssl_keyfile")
 TLS_SETTINGS = (*TLS_FILES, "ssl_cadata", "ssl_password")
 
 TOKEN_DEADLINE_S = 10.0
-"""How long a token is waited for: meanwhile its client makes no other connection."""
+"""How long to wait for a token. Its client makes no other connection meanwhile."""
 
 
 def tls_context(settings: Mapping[str, Any], *, check_hostname: bool) -> SSLContext:
-    """A context of these settings; FatalBrokerError, with the key and the file, where one cannot be
-    used.
+    """Create a TLS context.
+
+    Raises:
+        FatalBrokerError: A file cannot be used. The text names the key and the file.
     """
     source = _Source(settings, check_hostname)
-    context = source.made()
+    context = source.create()
     _sources[context] = source
     return context
 
 
 def current(context: SSLContext | None) -> tuple[SSLContext | None, str]:
-    """The context for the next connection of a client that was given *context*, and why it is an
-    old one, if it is.
+    """Return the context for the next connection, and why it is an outdated one, if it is.
 
-    A client keeps its context for good, and certificates may last for hours only: once a file was
-    replaced the next connection is made with what is in it now. While that cannot be used, what was
-    there before is.
+    A client keeps its context for good, but certificates may last only hours. Once a file of
+    *context* was replaced, the next connection uses its new content. While that cannot be used, the
+    old content is used.
     """
     source = None if context is None else _sources.get(context)
     if source is None:
@@ -52,17 +51,17 @@ def current(context: SSLContext | None) -> tuple[SSLContext | None, str]:
 
 
 class _Source:
-    """What a context was made of."""
+    """The settings that a context was made from, and the state of their files."""
 
     def __init__(self, settings: Mapping[str, Any], check_hostname: bool) -> None:
         self._settings = settings
         self._check_hostname = check_hostname
         self._seen = self._stamps()
-        # None: the first one, which this must not keep alive.
+        # None: the first context is current. This must not keep that one alive.
         self.newest: SSLContext | None = None
 
-    def made(self) -> SSLContext:
-        """A context of what is in the files now."""
+    def create(self) -> SSLContext:
+        """Create a context from what is in the files now."""
         settings = self._settings
         try:
             context: SSLContext = create_ssl_context(
@@ -71,35 +70,33 @@ class _Source:
                     for name, value in settings.items()
                     if name != "ssl_password"
                 },
-                # Else OpenSSL asks for it in the terminal.
+                # Without a password function OpenSSL asks in the terminal.
                 password=settings.get("ssl_password") or _no_password,
             )
         except (OSError, ValueError) as error:
-            # Asked for again with the next attempt: it may be being replaced.
+            # The caller tries again: a file may be half replaced.
             files = [name for name in TLS_FILES if settings.get(name)]
             missing = [name for name in files if not os.access(str(settings[name]), os.R_OK)]
-            which = (
-                ", ".join(f"{name} = {str(settings[name])!r}" for name in missing or files)
-                or "ssl_cadata"
-            )
+            named = [f"{name} = {str(settings[name])!r}" for name in missing or files]
+            which = ", ".join(named) or "ssl_cadata"
             raise FatalBrokerError(f"TLS cannot be set up with {which}: {error}") from error
         context.check_hostname = self._check_hostname
         return context
 
     def look(self) -> str:
-        """Make another context if a file has changed; returns why that was not possible."""
+        """Create another context if a file has changed. Returns why that failed, or nothing."""
         stamps = self._stamps()
         if stamps == self._seen:
             return ""
         try:
-            self.newest = self.made()
+            self.newest = self.create()
         except FatalBrokerError as error:
             return str(error)
         self._seen = stamps
         return ""
 
     def _stamps(self) -> list[tuple[int, int, int] | None]:
-        """What changes with the content of the files."""
+        """Return values that change with the content of the files."""
         return [_stamp(str(self._settings[name])) for name in TLS_FILES if self._settings.get(name)]
 
 
@@ -118,14 +115,13 @@ def _no_password() -> str:
     raise ValueError("the key is encrypted, and there is no ssl_password")
 
 
-# Aiokafka is untyped.
+# aiokafka is untyped.
 class Tokens(AbstractTokenProvider):  # type: ignore[misc]
-    """The tokens of *provider*, any object with an async ``token()``; a method ``extensions()`` may
-    give a dict.
+    """The OAuth tokens of *provider*, an object with an async ``token()``.
 
-    It is asked at each login. What it raises, and that it gives none in time, is a login that
-    failed: aiokafka expects neither. Raised in one of its tasks it would end that one, and the
-    client would be of no use any more.
+    It may have a method ``extensions()`` that returns a dict. It is asked at each login. If it
+    raises, or gives no token in time, the login has failed. aiokafka expects neither: it would end
+    one of its tasks, and the client would be useless.
     """
 
     def __init__(self, provider: Any) -> None:
@@ -139,7 +135,7 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
                 raise
-            # Else it is the provider's own.
+            # Any other cancellation comes from the provider.
             if isinstance(error, TimeoutError) and deadline.expired():
                 late = f"sasl_oauth_token_provider has given no token within {TOKEN_DEADLINE_S:g} s"
                 raise kafka_errors.AuthenticationFailedError(late) from error
@@ -156,12 +152,12 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
         return made() if callable(made) else {}
 
 
-# Aiokafka is untyped.
+# aiokafka is untyped.
 class TokenLogin(OAuthAuthenticator):  # type: ignore[misc]
-    """Fails where the broker refuses the token.
+    """A login that fails if the broker refuses the token.
 
-    It does so with a text, and with an error only after another round. aiokafka takes that text for
-    a yes, and its next request is answered with nothing.
+    The broker refuses with a text, and with an error only after another round. aiokafka takes the
+    text for consent, and gets no answer to its next request.
 
     Source: RFC 7628, section 3.2.2.
     """

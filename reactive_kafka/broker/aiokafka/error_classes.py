@@ -1,10 +1,9 @@
-"""An exception class for each error code: aiokafka's own where it has one, else one that keeps the
-code.
+"""An exception class for each of Kafka's error codes.
 
-aiokafka 0.14 has classes for the codes -1 to 72 and 79. Every other code became its
-``UnknownError``, with the number -1: nobody could tell a record that the broker refuses for good
-from a passing trouble of the broker. Its ``for_code`` is replaced when this module is imported. An
-application that uses aiokafka directly sees subclasses of ``UnknownError`` instead of it.
+aiokafka 0.14 has classes for the codes -1 to 72 and 79. It turns every other code into
+``UnknownError`` with the number -1: a record that the broker refuses for good looks like a passing
+trouble of the broker. So importing this module replaces aiokafka's ``for_code``. An application
+that uses aiokafka directly gets subclasses of ``UnknownError`` instead.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ from reactive_kafka.broker.error_codes import KNOWN, ErrorCode, error_code
 _CODE = re.compile(r"\[Error (-?\d+)\]")
 
 
-# Aiokafka is untyped.
+# aiokafka is untyped.
 class CodeError(kafka_errors.UnknownError):  # type: ignore[misc]
-    """The base of classes for codes that aiokafka does not know."""
+    """The base of the classes for codes that aiokafka does not know."""
 
     def __repr__(self) -> str:
-        # aiokafka raises some errors again with nothing but their repr as text.
+        # aiokafka re-raises some errors with nothing but their repr as text.
         return str(self)
 
 
 @cache
 def class_for(code: int) -> type[kafka_errors.BrokerResponseError]:
-    """The exception class for an error code of a broker's answer."""
+    """Return the exception class for an error code: aiokafka's own, or one that keeps the code."""
     theirs: type[kafka_errors.BrokerResponseError] | None = kafka_errors.kafka_errors.get(code)
     if theirs is not None:
         return theirs
@@ -40,7 +39,7 @@ def class_for(code: int) -> type[kafka_errors.BrokerResponseError]:
         "errno": code,
         "message": known.name,
         "retriable": known.is_retriable,
-        # The codes that mean this are retriable, and for the others nothing asks.
+        # All codes with this meaning are retriable. For other codes nothing reads it.
         "invalid_metadata": known.is_retriable,
     }
     return type(known.name, (CodeError,), attributes)
@@ -50,11 +49,10 @@ kafka_errors.for_code = class_for
 
 
 def code_of(error: BaseException | type[BaseException]) -> ErrorCode | None:
-    """The error code that an exception of aiokafka's is about, or its class; None if it is about
-    none.
+    """Return the error code of an aiokafka exception or its class; None if it has none.
 
-    aiokafka raises some of them again as a plain ``KafkaError`` that has the first one as cause, or
-    only as text.
+    aiokafka re-raises some errors as a plain ``KafkaError``. The first error is then its cause, or
+    only part of its text.
     """
     number = getattr(error, "errno", None)
     if _is(error, kafka_errors.BrokerResponseError) and number is not None:
@@ -73,10 +71,10 @@ def code_of(error: BaseException | type[BaseException]) -> ErrorCode | None:
 
 
 def is_retriable(error: Any) -> bool:
-    """Whether the same request may succeed later: by Kafka's table where it has a code, else by
-    aiokafka.
+    """True if the same request may succeed later.
 
-    *error* is an exception of aiokafka's, or its class.
+    Kafka's table decides if the error has a code, otherwise aiokafka. *error* is an exception of
+    aiokafka's, or its class.
     """
     code = code_of(error)
     return bool(error.retriable) if code is None else code.is_retriable
@@ -88,8 +86,9 @@ def _is(error: BaseException | type[BaseException], kind: type[BaseException]) -
 
 @cache
 def _codes_by_name() -> dict[str, int]:
-    """Name of aiokafka's class -> its code; the longest names first, for one may end with
-    another.
+    """Return name of aiokafka's class -> its code.
+
+    Longer names come first, because one name may end with another.
     """
     named = {kind.__name__: code for code, kind in kafka_errors.kafka_errors.items() if code}
     return dict(sorted(named.items(), key=lambda item: len(item[0]), reverse=True))

@@ -1,4 +1,4 @@
-"""Connections of the client's in a forked child: they lead nowhere there."""
+"""Disconnects the clients of a forked child: their sockets belong to the parent."""
 
 from __future__ import annotations
 
@@ -12,28 +12,29 @@ from aiokafka.conn import AIOKafkaConnection
 _connections: WeakSet[AIOKafkaConnection] = WeakSet()
 
 
-def noted(connect: Any) -> Any:
-    """A connection's method ``connect``, which notes whose it is."""
+def track_connections(connect: Any) -> Any:
+    """Return a connection's method ``connect`` that keeps a weak reference to the connection."""
 
     @wraps(connect)
-    async def connects(self: Any) -> Any:
+    async def connect_tracked(self: Any) -> Any:
         _connections.add(self)
         return await connect(self)
 
-    return connects
+    return connect_tracked
 
 
 def disconnect_child() -> None:
-    """Put /dev/null in the place of each socket.
+    """Replace each socket by /dev/null.
 
-    Child and parent share it: what one reads is lost to the other. It is not closed, for its number
-    would be another file's soon, and is in the loop's selector, which they share, too.
+    Child and parent share a socket: what one reads, the other misses. Closing it would not do: its
+    number would soon belong to another file, and it is still in the loop's selector, which they
+    share, too.
     """
     nowhere = os.open(os.devnull, os.O_RDWR)
     for connection in list(_connections):
         writer = connection._writer
         socket = None if writer is None else writer.get_extra_info("socket")
-        # Else it has been closed.
+        # A socket without a number is closed already.
         if socket is not None and socket.fileno() >= 0:
             os.dup2(nowhere, socket.fileno(), inheritable=False)
     os.close(nowhere)

@@ -1,6 +1,4 @@
-"""A group's positions: a commit as one request, what its answer means, and asking for them
-(OffsetFetch, H17).
-"""
+"""Stores a group's positions, and asks for them (OffsetFetch, H17)."""
 
 from __future__ import annotations
 
@@ -11,8 +9,9 @@ from typing import Any
 import aiokafka.errors as kafka_errors
 from aiokafka.client import ConnectionGroup
 
+from reactive_kafka.broker.aiokafka.client_calls import CALL_DEADLINE_S, within
 from reactive_kafka.broker.aiokafka.error_classes import class_for, is_retriable
-from reactive_kafka.broker.aiokafka.membership import Assignment
+from reactive_kafka.broker.aiokafka.error_translation import COORDINATOR_MOVED, NOT_OWNER, translate
 from reactive_kafka.broker.aiokafka.offset_requests import (
     NO_LEADER_EPOCH,
     NO_MEMBER,
@@ -21,21 +20,15 @@ from reactive_kafka.broker.aiokafka.offset_requests import (
     TxnOffsetCommit,
     commit_request,
 )
-from reactive_kafka.broker.aiokafka.setup import (
-    CALL_DEADLINE_S,
-    COORDINATOR_MOVED,
-    NOT_OWNER,
-    translate,
-    within,
-)
+from reactive_kafka.broker.aiokafka.owned_partitions import OwnedPartitions
 from reactive_kafka.broker.client import (
     NO_GROUP,
     GroupHasMembersError,
     SomePositionsUnknownError,
+    TransactionId,
     members_share,
 )
-from reactive_kafka.broker.commit_parts import parts_of
-from reactive_kafka.broker.transactional import TransactionId
+from reactive_kafka.broker.commit_sizes import split_commit
 from reactive_kafka.errors import (
     BrokerError,
     FatalBrokerError,
@@ -48,76 +41,72 @@ from reactive_kafka.errors import (
 from reactive_kafka.records import Committed, TopicPartition
 
 UNSTABLE_OFFSET_COMMIT = 88
-"""A position is part of a transaction that is open; before Kafka 4.0 also: a commit of it is still
-being stored.
-"""
-OF_TOPICS = frozenset({3, 29, 100})
-"""Error codes that are about a topic: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED,
+"""A position is part of an open transaction. Before Kafka 4.0 also: a commit is being stored."""
+TOPIC_CODES = frozenset({3, 29, 100})
+"""Error codes about a topic: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED,
 UNKNOWN_TOPIC_ID.
 """
-# Between two questions, while the coordinator is being found or still loads.
+# Between two requests while the coordinator is being found, or loads the group.
 RETRY_S = 0.1
 
 
 def error_of(answer: Any) -> Any:
-    """The class of the first error in an answer of a coordinator: of a group, of the whole, or of a
-    partition; or None.
+    """Return the class of the first error in a coordinator's answer; None: it has none.
 
-    The one of the whole answer comes with an empty list of topics, when the coordinator has moved
-    or still loads. aiokafka's own ``committed()`` does not look at it, and takes the empty list for
-    "nothing is committed": reading then began where ``auto_offset_reset`` says, so that records
-    were repeated, or with ``latest`` lost.
+    An answer may have an error of a group, of the whole answer, or of a partition. The error of the
+    whole comes with an empty list of topics, when the coordinator has moved or still loads the
+    group. aiokafka's own ``committed()`` does not look at it, and takes the empty list for "nothing
+    is committed". Reading then began where ``auto_offset_reset`` says: records were repeated, or
+    with ``latest`` lost.
     """
-    of_the_whole = getattr(answer, "error_code", 0)
+    whole_code = getattr(answer, "error_code", 0)
     topics = getattr(answer, "topics", None) or ()
-    of_groups = (group[0] for group in getattr(answer, "groups", ()))
-    for code in (
-        *of_groups,
-        of_the_whole,
-        *(row[_error_at(answer)] for _, rows, *_ in topics for row in rows),
-    ):
+    group_codes = (group[0] for group in getattr(answer, "groups", ()))
+    partition_codes = (row[_error_index(answer)] for _, rows, *_ in topics for row in rows)
+    for code in (*group_codes, whole_code, *partition_codes):
         if code:
             return class_for(code)
     return None
 
 
 def positions(answer: Any) -> dict[TopicPartition, Committed]:
-    """What an answer without errors tells; partitions without a position are left out."""
+    """Return the positions in an answer without errors. Partitions without one are left out."""
     return {
-        TopicPartition(topic, row[0]): Committed(row[1], row[_error_at(answer) - 1] or "")
+        TopicPartition(topic, row[0]): Committed(row[1], row[_error_index(answer) - 1] or "")
         for topic, rows, *_ in answer.topics
         for row in rows
         if row[1] >= 0
     }
 
 
-def _error_at(answer: Any) -> int:
+def _error_index(answer: Any) -> int:
+    """Return where a row of the answer has its error code. The newer version has tags behind it."""
     return -2 if isinstance(answer, OffsetFetchResponse_v7) else -1
 
 
 async def commit(
-    consumer: Assignment,
+    owned: OwnedPartitions,
     group_id: str | None,
     offsets: Mapping[TopicPartition, Committed],
     generation: int,
 ) -> None:
-    """One request, or as many as the broker needs, with the member and generation of their
-    assignment (H4).
+    """Store positions, each request with the member and generation of their assignment (H4).
 
-    The client's own commit checks ownership once and then retries, with the generation of the
-    moment; the broker checks member and generation but not who owns a partition, so a late retry
-    overwrites another's. A static assignment commits to the group without being in it.
+    It is one request, or as many as the broker needs. The client's own commit checks the ownership
+    once and then retries with the current generation. The broker checks member and generation, but
+    not who owns a partition: a late retry would overwrite the commit of another member. A static
+    assignment commits to the group without being a member.
     """
-    coordinator = _coordinator(consumer, group_id)
-    member = NO_MEMBER if consumer.is_static else (coordinator.member_id, generation)
-    consumer.check_owner(offsets, generation)
-    has_begun = False
+    coordinator = _coordinator(owned, group_id)
+    member = NO_MEMBER if owned.is_static else (coordinator.member_id, generation)
+    owned.check_owner(offsets, generation)
+    has_stored = False
     refused: dict[TopicPartition, BrokerError] = {}
-    for part in parts_of(coordinator.group_id, offsets):
+    for part in split_commit(coordinator.group_id, offsets):
         try:
-            await _turn(coordinator, "commit")
-            # again: what was awaited took its time.
-            consumer.check_owner(part, generation)
+            await _until_coordinator_free(coordinator, "commit")
+            # Checked again, because time has passed.
+            owned.check_owner(part, generation)
             response = await _answer(
                 coordinator, commit_request(coordinator.group_id, member, part), "commit"
             )
@@ -125,40 +114,38 @@ async def commit(
         except PositionsRefusedError as error:
             refused.update(error.refused)
         except BrokerError as error:
-            if not has_begun:
+            if not has_stored:
                 raise
             raise OutcomeUnknownError(
                 f"a part of the positions was stored, and then: {error}"
             ) from error
-        has_begun = True
+        has_stored = True
     if refused:
         raise PositionsRefusedError(refused)
 
 
 async def commit_in(
-    consumer: Assignment,
+    owned: OwnedPartitions,
     group_id: str | None,
     transaction: TransactionId,
     offsets: Mapping[TopicPartition, Committed],
     generation: int,
 ) -> None:
-    """Have positions take part in a transaction; what the requests name, and what is checked, is as
-    in a commit.
-    """
-    coordinator = _coordinator(consumer, group_id)
-    consumer.check_owner(offsets, generation)
-    await _turn(coordinator, "positions of a transaction")
-    # again: what was awaited took its time.
-    consumer.check_owner(offsets, generation)
+    """Add positions to a transaction. Members and ownership are checked as in a commit."""
+    coordinator = _coordinator(owned, group_id)
+    owned.check_owner(offsets, generation)
+    await _until_coordinator_free(coordinator, "positions of a transaction")
+    # Checked again, because time has passed.
+    owned.check_owner(offsets, generation)
     member = (
         (-1, "", None)
-        if consumer.is_static
-        else (generation, coordinator.member_id, _instance(coordinator))
+        if owned.is_static
+        else (generation, coordinator.member_id, _instance_id(coordinator))
     )
     transactional_id, producer_id, epoch = transaction
     producer = (transactional_id, coordinator.group_id, producer_id, epoch)
     refused: dict[TopicPartition, BrokerError] = {}
-    for part in parts_of(coordinator.group_id, offsets):
+    for part in split_commit(coordinator.group_id, offsets):
         topics: dict[str, list[tuple[int, int, int, str, dict[int, bytes]]]] = {}
         for (topic, number), position in part.items():
             topics.setdefault(topic, []).append(
@@ -169,26 +156,27 @@ async def commit_in(
         )
         response = await _answer(coordinator, request, "positions of a transaction")
         try:
-            _raise_errors(coordinator, response, is_member=not consumer.is_static)
+            _raise_errors(coordinator, response, is_member=not owned.is_static)
         except PositionsRefusedError as error:
             refused.update(error.refused)
     if refused:
         raise PositionsRefusedError(refused)
 
 
-def _instance(coordinator: Any) -> str | None:
+def _instance_id(coordinator: Any) -> str | None:
     return getattr(coordinator, "_group_instance_id", None)
 
 
-async def _turn(coordinator: Any, what: str) -> None:
-    """Wait until the group's coordinator is known, and owes no answer on its connection.
+async def _until_coordinator_free(coordinator: Any, what: str) -> None:
+    """Wait until the coordinator is known and owes no answer on its connection.
 
     It handles the requests of a connection one after the other, also those that it got before the
-    client closed it. A heartbeat of Kafka 4 waits until what is being committed there, by any
-    group, is on the followers. A commit behind such a heartbeat would be handled after those of the
-    connection that follows when the client gives this one up, and move the position back.
+    client closed the connection. A heartbeat of Kafka 4 waits until the commits of all groups there
+    are on the followers. If the client gives up such a connection, a commit that waits behind the
+    heartbeat would be handled after commits on the next connection, and move the position back.
 
-    TransientBrokerError: nothing was sent.
+    Raises:
+        TransientBrokerError: Nothing was sent.
     """
     doing = f"{what}: not sent, for the group's coordinator owes an answer"
     await within(CALL_DEADLINE_S, _until_free(coordinator), doing)
@@ -204,16 +192,19 @@ async def _until_free(coordinator: Any) -> None:
             raise kafka_errors.NodeNotReadyError(
                 f"the group's coordinator, node {node}, is not connected"
             )
-        asked = client._conns[node, ConnectionGroup.COORDINATION]._requests
-        if not asked:
+        requests = client._conns[node, ConnectionGroup.COORDINATION]._requests
+        if not requests:
             return
-        answers = [answer for _, _, answer in asked if not answer.done()]
-        # Whoever waited for an answer may have given up. The coordinator owes it all the same.
-        await (asyncio.wait(answers) if answers else asyncio.sleep(RETRY_S))
+        answers = [answer for _, _, answer in requests if not answer.done()]
+        if answers:
+            await asyncio.wait(answers)
+        else:
+            # The callers of these requests have given up. The coordinator still owes the answers.
+            await asyncio.sleep(RETRY_S)
 
 
 async def _answer(coordinator: Any, request: Any, what: str) -> Any:
-    """Send one request to the group's coordinator. OutcomeUnknownError: it was not answered."""
+    """Send a request to the coordinator. OutcomeUnknownError: it was not answered."""
     try:
         async with asyncio.timeout(CALL_DEADLINE_S):
             return await coordinator._send_req(request)
@@ -224,16 +215,18 @@ async def _answer(coordinator: Any, request: Any, what: str) -> Any:
 
 
 async def committed(
-    consumer: Assignment, group_id: str | None, partitions: Collection[TopicPartition]
+    owned: OwnedPartitions, group_id: str | None, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, Committed | None]:
-    ask = _ask(_coordinator(consumer, group_id), partitions)
+    """Return partition -> what the group has stored, None if it has nothing."""
+    ask = _ask_positions(_coordinator(owned, group_id), partitions)
     known = await within(CALL_DEADLINE_S, ask, "asking for committed positions")
     return {partition: known.get(partition) for partition in partitions}
 
 
-async def _ask(
+async def _ask_positions(
     coordinator: Any, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, Committed]:
+    """Ask for positions until the coordinator answers, or refuses for good."""
     request = OffsetFetch(coordinator.group_id, partitions)
     while partitions:
         try:
@@ -242,9 +235,13 @@ async def _ask(
             error = error_of(answer)
             if error is None:
                 return positions(answer)
-            if refused := _refused_alone(answer):
+            if refused := _refused_partitions(answer):
                 known = positions(answer)
-                found = {one: known.get(one) for one in partitions if one not in refused}
+                found = {
+                    partition: known.get(partition)
+                    for partition in partitions
+                    if partition not in refused
+                }
                 raise SomePositionsUnknownError(found, refused)
             if issubclass(error, COORDINATOR_MOVED):
                 coordinator.coordinator_dead()
@@ -256,31 +253,33 @@ async def _ask(
     return {}
 
 
-def _refused_alone(answer: Any) -> dict[TopicPartition, BrokerError]:
-    """partition -> why its position is not told, in an answer that tells those of others."""
+def _refused_partitions(answer: Any) -> dict[TopicPartition, BrokerError]:
+    """Return partition -> why its position is refused; empty unless others were answered."""
     if getattr(answer, "error_code", 0):
         return {}
-    at = _error_at(answer)
+    error_index = _error_index(answer)
     codes = {
-        TopicPartition(topic, row[0]): row[at] for topic, rows, *_ in answer.topics for row in rows
+        TopicPartition(topic, row[0]): row[error_index]
+        for topic, rows, *_ in answer.topics
+        for row in rows
     }
     refused = {partition: class_for(code) for partition, code in codes.items() if code}
-    is_of_group = any(
+    is_about_group = any(
         issubclass(kind, (*NOT_OWNER, *COORDINATOR_MOVED)) for kind in refused.values()
     )
-    if is_of_group or len(refused) == len(codes):
+    if is_about_group or len(refused) == len(codes):
         return {}
     return {partition: translate(kind()) for partition, kind in refused.items()}
 
 
-def _coordinator(consumer: Assignment, group_id: str | None) -> Any:
+def _coordinator(owned: OwnedPartitions, group_id: str | None) -> Any:
     if group_id is None:
         raise FatalBrokerError(NO_GROUP)
-    return consumer.client._coordinator
+    return owned.client._coordinator
 
 
 def _raise_errors(coordinator: Any, response: Any, *, is_member: bool) -> None:
-    """Raise what the answer to a commit says: of the whole request, or of single partitions."""
+    """Raise the error in the answer to a commit, if it has any."""
     codes = [
         (TopicPartition(topic, partition), code)
         for topic, partitions, *_ in response.topics
@@ -299,26 +298,27 @@ def _raise_errors(coordinator: Any, response: Any, *, is_member: bool) -> None:
             f"commit of {partition}: {members_share(coordinator.group_id)}"
         ) from kind()
     if issubclass(kind, kafka_errors.OffsetMetadataTooLargeError):
-        too_large = [partition for partition, one in errors if one is kind]
+        too_large = [partition for partition, error_kind in errors if error_kind is kind]
         what = f"commit of {partition}: its metadata is too long for the broker"
         raise MetadataTooLargeError(what, too_large) from kind()
-    # An error of the group or of the member comes once for each partition of the request. If other
-    # positions were stored, or the error is about a topic, it concerns that partition alone.
+    # An error about the group or the member is repeated for each partition of the request. If other
+    # positions were stored, or the error is about a topic, it concerns single partitions.
     has_stored = len(errors) < len(codes)
-    is_of_group = any(issubclass(one, (*NOT_OWNER, *COORDINATOR_MOVED)) for _, one in errors)
-    if not is_of_group and (has_stored or all(one.errno in OF_TOPICS for _, one in errors)):
+    is_about_group = any(
+        issubclass(error_kind, (*NOT_OWNER, *COORDINATOR_MOVED)) for _, error_kind in errors
+    )
+    is_about_topics = all(error_kind.errno in TOPIC_CODES for _, error_kind in errors)
+    if not is_about_group and (has_stored or is_about_topics):
         raise PositionsRefusedError(
-            {partition: _refusal(partition, one) for partition, one in errors}
+            {partition: _refusal(partition, error_kind) for partition, error_kind in errors}
         ) from kind()
     error = translate(kind())
-    # A coordinator that has been replaced says so also of what it has written, and its successor
-    # may have that.
-    of_unknown = any(issubclass(one, COORDINATOR_MOVED) for _, one in errors) and not isinstance(
-        error, NotOwnerError
-    )
-    raise (OutcomeUnknownError if of_unknown else type(error))(
-        f"commit of {partition}: {error}"
-    ) from kind()
+    # A coordinator that is being replaced may refuse a commit that it has already written. Its
+    # successor may have it.
+    has_moved = any(issubclass(error_kind, COORDINATOR_MOVED) for _, error_kind in errors)
+    if has_moved and not isinstance(error, NotOwnerError):
+        raise OutcomeUnknownError(f"commit of {partition}: {error}") from kind()
+    raise type(error)(f"commit of {partition}: {error}") from kind()
 
 
 def _refusal(
@@ -330,14 +330,14 @@ def _refusal(
 
 
 def _urgency(error: tuple[TopicPartition, type[Exception]]) -> int:
-    """Which of several errors is told: one that ends the ownership, else one that shorter metadata
-    does not mend.
+    """Return the rank of an error; that with the lowest rank is raised.
+
+    An error that ends the ownership comes first. Too long metadata comes last: leaving out the
+    metadata helps against no other error.
     """
     kind = error[1]
-    return (
-        0
-        if issubclass(kind, NOT_OWNER)
-        else 2
-        if issubclass(kind, kafka_errors.OffsetMetadataTooLargeError)
-        else 1
-    )
+    if issubclass(kind, NOT_OWNER):
+        return 0
+    if issubclass(kind, kafka_errors.OffsetMetadataTooLargeError):
+        return 2
+    return 1

@@ -1,4 +1,4 @@
-"""The requests about a group's positions: a commit, and two that aiokafka does not have. No I/O."""
+"""The requests about a group's positions, of which aiokafka lacks two. No I/O."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from reactive_kafka.records import Committed, TopicPartition
 TEXT = CompactString("utf-8")
 TAGS = ("tags", TaggedFields)
 NO_LEADER_EPOCH = -1
-# Member and generation of a commit by somebody who has not joined the group.
+# The member id and the generation of a commit from outside the group.
 NO_MEMBER = ("", -1)
 
 
 def commit_request(
     group_id: str, member: tuple[str, int], offsets: Mapping[TopicPartition, Committed]
 ) -> Any:
-    """A commit in the name of *member* (its id, its generation)."""
+    """Return a commit in the name of *member* (its id, its generation)."""
     by_topic: dict[str, list[tuple[int, int, str]]] = {}
     for (topic, number), position in offsets.items():
         by_topic.setdefault(topic, []).append((number, position.offset, position.metadata))
@@ -39,7 +39,7 @@ def commit_request(
     return OffsetCommitRequest(group_id, generation, member_id, retention, list(by_topic.items()))
 
 
-# Aiokafka is untyped.
+# aiokafka is untyped.
 class OffsetFetchResponse_v7(Response):  # type: ignore[misc]
     """Source: OffsetFetchResponse.json of Kafka."""
 
@@ -58,7 +58,7 @@ class OffsetFetchResponse_v7(Response):  # type: ignore[misc]
     )
 
 
-# Aiokafka is untyped.
+# aiokafka is untyped.
 class OffsetFetchRequest_v7(RequestStruct):  # type: ignore[misc]
     """Source: OffsetFetchRequest.json of Kafka. Spoken by Kafka 2.5 and newer."""
 
@@ -72,7 +72,7 @@ class OffsetFetchRequest_v7(RequestStruct):  # type: ignore[misc]
     )
 
 
-# Aiokafka is untyped.
+# aiokafka is untyped.
 class TxnOffsetCommitResponse_v3(Response):  # type: ignore[misc]
     """Source: TxnOffsetCommitResponse.json of Kafka."""
 
@@ -86,7 +86,7 @@ class TxnOffsetCommitResponse_v3(Response):  # type: ignore[misc]
     SCHEMA = Schema(("throttle_time_ms", Int32), ("topics", CompactArray(*_TOPIC)), TAGS)
 
 
-# Aiokafka is untyped.
+# aiokafka is untyped.
 class TxnOffsetCommitRequest_v3(RequestStruct):  # type: ignore[misc]
     """Source: TxnOffsetCommitRequest.json of Kafka. Spoken by Kafka 2.5 and newer."""
 
@@ -115,9 +115,9 @@ class TxnOffsetCommitRequest_v3(RequestStruct):  # type: ignore[misc]
 class TxnOffsetCommit(Request[TxnOffsetCommitRequest_v3]):  # type: ignore[misc]
     """Positions for a transaction, in the name of a member of one generation (KIP-447).
 
-    aiokafka's own request ends at version 0, which names no member: so a member that was frozen,
-    and has lost its partitions meanwhile, could still store positions. Brokers before 2.5 are
-    refused, for they cannot tell.
+    aiokafka's own request has version 0, which names no member: a member that was frozen, and has
+    lost its partitions meanwhile, could still store positions. Brokers before 2.5 do not have this
+    version and are refused.
     """
 
     API_KEY = 28
@@ -130,14 +130,13 @@ class TxnOffsetCommit(Request[TxnOffsetCommitRequest_v3]):  # type: ignore[misc]
 
 
 class OffsetFetch(Request[OffsetFetchRequest_v3 | OffsetFetchRequest_v7]):  # type: ignore[misc]
-    """The question for the positions of *group_id*: those of *partitions*, or None for all that it
-    has.
+    """Asks for the positions of *group_id*: of *partitions*, or of all (None).
 
-    A coordinator that has just taken over tells the positions that it knows to be on all in-sync
-    replicas, and for up to a second that may be fewer than were confirmed to us: a channel that
-    starts then would repeat what it has committed. ``require_stable`` makes the coordinator wait
-    until all that it has is stored, as Java's clients ask it to. aiokafka's own request ends at
-    version 3, which cannot say so; brokers before 2.5 get that one.
+    A coordinator that has just taken over returns the positions that it knows to be on all in-sync
+    replicas. For up to a second these may be fewer than were confirmed to us, and a channel that
+    starts then would repeat records. ``require_stable`` makes the coordinator wait until everything
+    is stored; Java's clients set it, too. aiokafka's own request has version 3, which lacks the
+    field. It is used for brokers before 2.5.
     """
 
     API_KEY = 9
@@ -150,7 +149,7 @@ class OffsetFetch(Request[OffsetFetchRequest_v3 | OffsetFetchRequest_v7]):  # ty
             self._topics.setdefault(topic, []).append(number)  # type: ignore[union-attr]
 
     def build(self, version: Any) -> Any:
-        """The request in the newest version that both sides speak."""
+        """Return the request in the newest version that both sides have."""
         topics = None if self._topics is None else list(self._topics.items())
         if version is OffsetFetchRequest_v3:
             return version(self._group_id, topics)

@@ -1,5 +1,6 @@
-"""Which incarnation of a topic there is: its id, asked with one request that aiokafka does not
-know.
+"""Asks for the ids of topics: a recreated topic has another id.
+
+The request is not part of aiokafka.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from aiokafka.protocol.types import (
     TaggedFields,
 )
 
+from reactive_kafka.broker.aiokafka.client_calls import CALL_DEADLINE_S, within
 from reactive_kafka.broker.aiokafka.closing import cancel
-from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S, within
 from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.records import TopicIds
 
@@ -33,16 +34,14 @@ TAGS = ("tags", TaggedFields)
 NO_ID = bytes(16)
 
 MOST_ASKED = 16
-"""How many brokers are asked at once."""
+"""How many brokers are asked at once, at most."""
 OTHERS_S = 1.0
-"""How long the others may take when one broker has answered: a frozen one delays a start by no
-more.
-"""
+"""How long other brokers may take after the first answer: a frozen one delays a start by that."""
 
 
-# Aiokafka is untyped.
+# aiokafka is untyped.
 class Uuid(AbstractType[bytes]):  # type: ignore[misc]
-    """Sixteen bytes, which aiokafka has no type for."""
+    """A field of sixteen bytes, which aiokafka has no type for."""
 
     @classmethod
     def encode(cls, value: bytes) -> bytes:
@@ -107,12 +106,12 @@ class MetadataRequest_v10(RequestStruct):  # type: ignore[misc]
 
 
 class TopicIdQuestion(Request[MetadataRequest_v10]):  # type: ignore[misc]
-    """The question for the ids of some topics.
+    """The request for the ids of topics.
 
     Args:
         topics: Their names.
-        creates: Whether a broker that creates topics by themselves creates those that do not exist.
-        tells_rights: Whether the answer has what this client may do with each topic (KIP-430).
+        creates: A broker with auto-creation creates missing topics.
+        tells_rights: The answer has what this client may do with each topic (KIP-430).
     """
 
     API_KEY = 3
@@ -132,9 +131,7 @@ class TopicIdQuestion(Request[MetadataRequest_v10]):  # type: ignore[misc]
 async def topic_ids(
     client: Any, question: TopicIdQuestion, deadline_s: float = CALL_DEADLINE_S
 ) -> list[TopicIds]:
-    """What one broker, chosen at random, says of the topics in the question. A broker before 2.8
-    has no ids.
-    """
+    """Return the ids that one random broker knows. A broker before 2.8 has none."""
     if not question.topics:
         return []
     node = client.get_random_node()
@@ -147,52 +144,53 @@ async def topic_ids(
 async def topic_ids_of_all(
     client: Any, topics: Collection[str], deadline_s: float = CALL_DEADLINE_S
 ) -> list[TopicIds]:
-    """What the brokers say that answer soon: the first within the deadline, the others within a
-    second of it.
+    """Return what each broker says: the first within the deadline, others within a second of it.
 
-    TransientBrokerError: no broker has answered. In a large cluster only some of the brokers are
-    asked, chosen at random: each of them may need a connection.
+    In a large cluster only some brokers are asked, chosen at random: each may need a connection.
+
+    Raises:
+        TransientBrokerError: No broker has answered.
     """
     nodes = [broker.nodeId for broker in client.cluster.brokers()]
     if not (topics and nodes):
         return await topic_ids(client, TopicIdQuestion(topics), deadline_s)
-    asked = [
+    requests = [
         asyncio.create_task(_ask(client, node, TopicIdQuestion(topics), deadline_s))
         for node in sample(nodes, min(MOST_ASKED, len(nodes)))
     ]
     try:
-        await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
-        await asyncio.wait(asked, timeout=OTHERS_S)
-        if not any(_has_answered(one) for one in asked):
-            await asyncio.wait(asked)
+        await asyncio.wait(requests, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(requests, timeout=OTHERS_S)
+        if not any(_has_answered(request) for request in requests):
+            await asyncio.wait(requests)
     finally:
-        await cancel([one for one in asked if not one.done()])
-    answered = [one.result() for one in asked if _has_answered(one)]
+        await cancel([request for request in requests if not request.done()])
+    answered = [request.result() for request in requests if _has_answered(request)]
     if not answered:
         raise TransientBrokerError("asking for the ids of topics: no broker answers")
     return [answer for answer in answered if answer is not None]
 
 
-def _has_answered(one: asyncio.Task[TopicIds | None]) -> bool:
-    return one.done() and not one.cancelled() and one.exception() is None
+def _has_answered(request: asyncio.Task[TopicIds | None]) -> bool:
+    return request.done() and not request.cancelled() and request.exception() is None
 
 
 async def _ask(
     client: Any, node: int, question: TopicIdQuestion, deadline_s: float
 ) -> TopicIds | None:
-    """The answer of one broker; None: it is older than 2.8 and has no ids."""
+    """Return the answer of one broker; None: it is older than 2.8 and has no ids."""
     try:
         answer = await within(
             deadline_s, client.send(node, question), "asking for the ids of topics"
         )
     except NotImplementedError:
-        # So aiokafka says that the broker does not speak this version.
+        # aiokafka raises this if the broker does not have this version.
         return None
     return TopicIds(node, ids_of(answer), frozenset(broker[0] for broker in answer.brokers))
 
 
 def ids_of(answer: Any) -> dict[str, str]:
-    """topic -> its id, of those that exist, in the form in which Kafka's own tools show it."""
+    """Return topic -> its id in the form of Kafka's own tools, for topics that exist."""
     return {
         topic: urlsafe_b64encode(raw).decode().rstrip("=")
         for error_code, topic, raw, *_ in answer.topics

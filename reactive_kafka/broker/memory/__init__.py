@@ -1,3 +1,1 @@
-"""A Kafka in memory, for tests: topics with gaps in their logs, groups that rebalance, commits, and
-faults at will.
-"""
+"""A Kafka in memory, for tests: logs with gaps, groups that rebalance, commits, and faults."""

@@ -1,4 +1,4 @@
-"""Groups of the in-memory broker: members, generations, rebalances, commits."""
+"""The groups of the in-memory broker: members, generations, rebalances, commits."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from reactive_kafka.broker.client import GroupHasMembersError, members_share
+from reactive_kafka.broker.memory.assignors import Shares, range_shares, sticky_shares
 from reactive_kafka.broker.memory.member import Member
-from reactive_kafka.broker.memory.positions import CommitEntry, Positions, acceptable
-from reactive_kafka.broker.memory.rules import Shares, range_shares, sticky_shares
+from reactive_kafka.broker.memory.stored_positions import CommitEntry, StoredPositions, acceptable
 from reactive_kafka.errors import NotOwnerError
 from reactive_kafka.records import Committed, TopicPartition
 
 if TYPE_CHECKING:
-    from reactive_kafka.broker.memory.state import MemoryState
+    from reactive_kafka.broker.memory.memory_state import MemoryState
 
-# Of a commit, in UTF-16 units. Source: Kafka's ``offset.metadata.max.bytes`` as it acts.
+# The longest metadata of a position in UTF-16 units. Source: ``offset.metadata.max.bytes``.
 METADATA_LIMIT = 4096
 
 
@@ -29,7 +29,7 @@ class Group:
         self.name = name
         self.generation = 0
         self.members: dict[str, Member] = {}
-        self.positions = Positions()
+        self.positions = StoredPositions()
         self.commits = self.positions.stored
         self.history: list[CommitEntry] = []
         self.watchers: list[Callable[[CommitEntry], None]] = []
@@ -37,60 +37,88 @@ class Group:
         self._state = state
         self._ids = count(1)
         self._is_stale = False
-        self._promised: dict[TopicPartition, str] = {}
+        self._promised_owners: dict[TopicPartition, str] = {}
         self._rebalancing: asyncio.Task[None] | None = None
-        self._later: dict[asyncio.Task[None], None] = {}
-        # They ended, and could not leave.
+        self._background: dict[asyncio.Task[None], None] = {}
+        # Members that ended during an outage and could not leave.
         self._ghosts: list[Member] = []
-        # They reach this group no more.
-        self.cut_off: list[Member] = []
+        self._cut_off_members: list[Member] = []
 
     def join(self, member: Member) -> None:
+        """Add a member under a new id, and rebalance."""
         member.member_id = f"{member.name}-{next(self._ids)}"
         member.refused.clear()
         self.members[member.member_id] = member
         self.rebalance()
 
     def leave(self, member: Member) -> None:
+        """Remove a member, and rebalance."""
         if self.members.get(member.member_id) is member:
             del self.members[member.member_id]
             self.rebalance()
 
     def cannot_leave(self, member: Member) -> None:
-        """A member ends while the broker is away: the group keeps it for one more session after the
-        broker is back.
+        """Keep a member that ends while the broker is away, for one session after the outage.
 
-        A coordinator that was started again, or that was frozen, gives its members the whole of
-        their sessions.
+        A coordinator that was restarted, or frozen, gives its members a whole session.
         """
         if self.members.get(member.member_id) is member:
             member.crash()
             self._ghosts.append(member)
-            self.do_later(self._end_session_after_outage(member))
+            self._start_background(self._end_session_after_outage(member))
 
     def expire(self, member_id: str, notice_after_s: float) -> None:
+        """Remove a member at once. It is told later, and then joins again."""
         member = self.members.pop(member_id)
         self.rebalance()
-        self.do_later(self.return_later(member, notice_after_s))
+        self._start_background(self._rejoin(member, notice_after_s))
 
     def crash(self, member_id: str, session_s: float | None) -> None:
+        """Let a member vanish. The group removes it when its session has ended."""
         member = self.members[member_id]
         member.crash()
-        self.do_later(
+        self._start_background(
             self._end_session(member, member.session_timeout_s if session_s is None else session_s)
         )
         self._state.changed.notify()
 
+    def cut_off(self, member_id: str, now: float) -> None:
+        """Cut a member off until :meth:`heal`. When its session has ended, it is out but not told.
+
+        KeyError: there is no such member.
+        """
+        member = self.members[member_id]
+        member.cut_since = now
+        member.cut = asyncio.create_task(self._end_cut_session(member), name=f"{member_id}-cut-off")
+        self._cut_off_members.append(member)
+
+    def heal(self) -> None:
+        """Let members reach the group again. Those whose session has ended are told, and rejoin."""
+        healed = self._cut_off_members
+        self._cut_off_members = []
+        for member in healed:
+            if member.cut is not None:
+                member.cut.cancel()
+            member.cut_since = None
+            member.cut = None
+            if member.member_id not in self.members:
+                self._start_background(self._rejoin(member, 0))
+
+    async def _end_cut_session(self, member: Member) -> None:
+        await asyncio.sleep(member.session_timeout_s)
+        if self.members.pop(member.member_id, None) is not None:
+            self.rebalance()
+
     @property
     def state(self) -> str:
-        """In Kafka's words."""
+        """The state of the group, in Kafka's words."""
         if not self.members:
             return "Empty"
         is_rebalancing = self._rebalancing is not None and not self._rebalancing.done()
         return "PreparingRebalance" if is_rebalancing else "Stable"
 
     def rebalance(self) -> None:
-        """Begin a new generation once the members are ready for it. Returns at once."""
+        """Begin a new generation as soon as the members are ready. Does not wait for that."""
         self._is_stale = True
         if self._rebalancing is None or self._rebalancing.done():
             self._rebalancing = asyncio.create_task(
@@ -100,21 +128,22 @@ class Group:
     def commit(
         self, member_id: str, generation: int, offsets: Mapping[TopicPartition, Committed]
     ) -> None:
-        """Store positions, lower ones too. As Kafka: member and generation are checked, ownership
-        is not.
+        """Store positions, also lower ones. As in Kafka, ownership is not checked.
 
-        Who is no member commits with generation -1, to a group that has no members. Where metadata
-        is over the limit, or a topic does not exist, the other partitions are stored all the same.
-        What is refused raises as :meth:`Consumer.commit` does.
+        A client outside the group commits with generation -1, to a group without members. Positions
+        with too long metadata, or of missing topics, are not stored, the others are. Raises as
+        :meth:`Consumer.commit` does.
         """
         self.check(member_id, generation)
         kept, refusal = acceptable(offsets, self.metadata_limit, self._state.refusals(offsets))
-        self._tell(self.positions.store(self._state.clock.monotonic(), member_id, generation, kept))
+        self._record_commit(
+            self.positions.store(self._state.clock.monotonic(), member_id, generation, kept)
+        )
         if refusal is not None:
             raise refusal
 
     def check(self, member_id: str, generation: int) -> None:
-        """Raise where somebody may store nothing."""
+        """Raise if a member of this generation may store nothing."""
         if generation < 0:
             if self.members:
                 raise GroupHasMembersError(members_share(self.name))
@@ -126,28 +155,29 @@ class Group:
     def hold(
         self, by: str, member_id: str, generation: int, offsets: Mapping[TopicPartition, Committed]
     ) -> None:
-        """Keep positions for the end of a transaction; refuses metadata as :meth:`commit` does."""
+        """Keep positions until a transaction ends. Refuses positions as :meth:`commit` does."""
         kept, refusal = acceptable(offsets, self.metadata_limit, self._state.refusals(offsets))
         self.positions.hold(by, member_id, generation, kept)
         if refusal is not None:
             raise refusal
 
     def end_transaction(self, by: str, is_committed: bool) -> None:
-        """Store what was kept for it, or drop that."""
+        """Store the positions of a transaction, or drop them."""
         for entry in self.positions.end(by, is_committed, self._state.clock.monotonic()):
-            self._tell(entry)
+            self._record_commit(entry)
 
-    def _tell(self, entry: CommitEntry) -> None:
+    def _record_commit(self, entry: CommitEntry) -> None:
+        """Add a commit to the history, and call the watchers."""
         self.history.append(entry)
         for watcher in self.watchers:
             watcher(entry)
 
     async def close(self) -> None:
-        tasks = [*self._later, *([self._rebalancing] if self._rebalancing else [])]
+        tasks = [*self._background, *([self._rebalancing] if self._rebalancing else [])]
         tasks += [
             member.let_go() for member in {*self.members.values(), *self._ghosts} if member.crashed
         ]
-        tasks += [member.cut for member in self.cut_off if member.cut is not None]
+        tasks += [member.cut for member in self._cut_off_members if member.cut is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -156,20 +186,22 @@ class Group:
         while self._is_stale:
             self._is_stale = False
             await self._until_ready()
-            # Else somebody came or went meanwhile; who is ready is not asked again.
+            # If a member came or went meanwhile, wait again. Ready members stay ready.
             if not self._is_stale:
                 self._is_stale = self._begin_generation()
 
     async def _until_ready(self) -> None:
-        """Wait for all, as long as the most patient of them wants; who is not ready by then is
-        out.
-        """
+        """Wait for all members, up to the longest ``rebalance_timeout_ms``. Others are removed."""
         longest = max((member.rebalance_timeout_s for member in self.members.values()), default=0.0)
         deadline = asyncio.get_running_loop().time() + longest
-        asked = dict(self.members)
-        while waited := [task for member in asked.values() if (task := member.busy()) is not None]:
-            # Again after each: who crashes meanwhile ends one task and has another, until its
-            # session has ended.
+        members = dict(self.members)
+        while True:
+            # The calls are collected again each time: a member that crashes meanwhile ends one and
+            # has another one, until its session has ended.
+            calls = [member.pending_call() for member in members.values()]
+            waited = [call for call in calls if call is not None]
+            if not waited:
+                break
             done, _ = await asyncio.wait(
                 waited,
                 timeout=deadline - asyncio.get_running_loop().time(),
@@ -177,55 +209,57 @@ class Group:
             )
             if not done:
                 break
-        for member_id, member in asked.items():
-            if member.busy() is not None and self.members.pop(member_id, None) is not None:
-                self.do_later(self.return_later(member, 0))
+        for member_id, member in members.items():
+            if member.pending_call() is not None and self.members.pop(member_id, None) is not None:
+                self._start_background(self._rejoin(member, 0))
 
     def _begin_generation(self) -> bool:
-        """Assign; True if a partition waits for its owner to let go of it, so that another
-        generation has to follow.
+        """Assign partitions. True if another generation must follow.
+
+        That is so if a partition is still owned by another member, which gives it up in this
+        generation.
         """
         self.generation += 1
         topics = self._state.sizes([member.subscription for member in self.members.values()])
-        # A topic that the line above has created is known by now.
+        # Creating a topic in the line above has called rebalance(). Its partitions are in already.
         self._is_stale = False
         owners = {
-            tp: member_id
+            partition: member_id
             for member_id, member in self.members.items()
-            for tp in member.assignment.since
+            for partition in member.assignment.since
         }
         shares = self._shares(topics, owners)
-        self._promised = {}
+        self._promised_owners = {}
         for member_id, member in self.members.items():
             free = {
                 partition
                 for partition in shares[member_id]
                 if owners.get(partition, member_id) == member_id
             }
-            self._promised |= dict.fromkeys(shares[member_id] - free, member_id)
+            self._promised_owners |= dict.fromkeys(shares[member_id] - free, member_id)
             member.assign(frozenset(free), self.generation)
         self._state.changed.notify()
-        return bool(self._promised)
+        return bool(self._promised_owners)
 
     def _shares(self, topics: Mapping[str, int], owners: Mapping[TopicPartition, str]) -> Shares:
+        """Return the shares of all members in the partitions that they read."""
         read = {
             member_id: frozenset(topic for topic in topics if member.subscription.reads(topic))
             for member_id, member in self.members.items()
         }
         if not any(member.is_cooperative for member in self.members.values()):
             return range_shares(topics, read)
-        # A promised partition counts as its next owner's: computed anew without it, the shares
-        # could come out otherwise in the second round, take other partitions away, and never
-        # settle.
-        return sticky_shares(topics, read, {**self._promised, **owners})
+        # A promised partition counts as its next owner's. Without that the second round could
+        # compute other shares, take other partitions away, and never come to an end.
+        return sticky_shares(topics, read, {**self._promised_owners, **owners})
 
-    def do_later(self, what: Coroutine[Any, Any, None]) -> None:
+    def _start_background(self, what: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(what, name=f"memory-group-{self.name}-later")
-        self._later[task] = None
-        task.add_done_callback(self._later.pop)
+        self._background[task] = None
+        task.add_done_callback(self._background.pop)
 
     async def _end_session_after_outage(self, member: Member) -> None:
-        while self._state.faults.down:
+        while self._state.faults.is_down:
             await self._state.changed.wait()
         await self._end_session(member, member.session_timeout_s)
 
@@ -234,7 +268,11 @@ class Group:
         member.let_go().cancel()
         self.leave(member)
 
-    async def return_later(self, member: Member, notice_after_s: float) -> None:
+    async def _rejoin(self, member: Member, notice_after_s: float) -> None:
+        """Let a removed member join again, after it was told of it.
+
+        It is told after *notice_after_s*, or as soon as one of its commits was refused.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(notice_after_s):
                 await member.refused.wait()

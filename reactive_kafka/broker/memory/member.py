@@ -1,6 +1,4 @@
-"""Members of the in-memory broker's groups: what each owns, and what its listener is told, one call
-after the other.
-"""
+"""Members of the in-memory broker's groups: what each owns, and the calls of its listener."""
 
 from __future__ import annotations
 
@@ -16,18 +14,18 @@ from reactive_kafka.subscription import Subscription
 
 
 @dataclass(slots=True)
-class Assignment:
-    """What a member owns, and where it reads."""
+class MemberAssignment:
+    """The partitions that a member owns, and where it reads."""
 
-    # The member's: that of the group's last assignment to it.
+    # The generation of the group's last assignment to this member.
     generation: int = -1
-    # Its partitions -> generation of their assignment.
+    # Partition -> the generation in which it was assigned.
     since: dict[TopicPartition, int] = field(default_factory=dict)
-    # Next offsets, of those that have started.
+    # Partition -> next offset, for those that have started.
     positions: dict[TopicPartition, int] = field(default_factory=dict)
     paused: set[TopicPartition] = field(default_factory=set)
-    # Being revoked: not read any more, may still be committed.
-    going: frozenset[TopicPartition] = frozenset()
+    # These are being revoked: they are not read any more, but may be committed.
+    revoking: frozenset[TopicPartition] = frozenset()
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
@@ -38,19 +36,19 @@ class Assignment:
 
     def drop(self, partitions: Collection[TopicPartition]) -> None:
         self.paused.difference_update(partitions)
-        self.going -= frozenset(partitions)
+        self.revoking -= frozenset(partitions)
         for partition in partitions:
             del self.since[partition]
             self.positions.pop(partition, None)
 
     def check(self, partitions: Collection[TopicPartition]) -> None:
-        """Raise NotOwnerError where one of them is not owned."""
+        """Raise NotOwnerError if one of the partitions is not owned."""
         for partition in partitions:
             if partition not in self.since:
                 raise NotOwnerError(f"{TopicPartition(*partition)} is not assigned")
 
     def has_kept(self, partitions: Collection[TopicPartition], generation: int) -> bool:
-        """Whether they are owned, and have been since *generation*."""
+        """True if the partitions are owned, and have been since *generation*."""
         return all(
             self.since.get(partition, generation + 1) <= generation for partition in partitions
         )
@@ -61,13 +59,13 @@ class Assignment:
 
 
 class Member:
-    """One consumer as its group sees it. Its listener is called for one thing after the other,
-    never at once.
+    """A consumer as its group sees it. The listener is never called twice at once.
+
+    This member is eager: it gives up everything before a generation begins.
     """
 
-    # But eager: it lets go of everything before each generation begins.
     is_cooperative = False
-    # From when its consumer starts.
+    # Set when the consumer starts.
     listener: RebalanceListener
 
     def __init__(
@@ -78,31 +76,30 @@ class Member:
         self.rebalance_timeout_s = _seconds(properties, "rebalance_timeout_ms", 60.0)
         self.session_timeout_s = _seconds(properties, "session_timeout_ms", 45.0)
         self.member_id = ""
-        self.assignment = Assignment()
+        self.assignment = MemberAssignment()
         self.closed = False
         self.crashed = False
-        # It reaches nobody in its group since then.
+        # Since when it has not reached its group.
         self.cut_since: float | None = None
-        # What the group waits for meanwhile: it ends with the session.
+        # Ends with the session of a member that is cut off. A rebalance waits for it.
         self.cut: asyncio.Task[Any] | None = None
-        # A commit told it that it is no member any more.
+        # Set when a refused commit has told the client that it is out.
         self.refused = asyncio.Event()
         self.listener_error: BaseException | None = None
         self._assigning: asyncio.Task[None] | None = None
         self._revoking: asyncio.Task[Any] | None = None
 
-    def busy(self) -> asyncio.Task[Any] | None:
-        """What has to end before the next generation can begin, and begins with this call; None:
-        nothing.
-        """
+    def pending_call(self) -> asyncio.Task[Any] | None:
+        """Start to revoke, and return what must end before the next generation, if anything."""
         if self.cut is not None:
             return None if self.cut.done() else self.cut
         revoking = self.let_go()
         return None if revoking.done() else revoking
 
     def let_go(self) -> asyncio.Task[Any]:
-        """Tell the listener once that everything goes; the task ends when it has let go, and never
-        after a crash.
+        """Tell the listener once that everything is revoked. Returns the task of that call.
+
+        The task never ends after a crash.
         """
         if self._revoking is None:
             self._revoking = asyncio.create_task(
@@ -111,18 +108,21 @@ class Member:
         return self._revoking
 
     def assign(self, partitions: frozenset[TopicPartition], generation: int) -> None:
-        self.assignment = Assignment(generation)
+        """Start the assignment of a generation."""
+        self.assignment = MemberAssignment(generation)
         self.assignment.add(partitions)
-        self._start_call(self._tell(lambda: self.listener.on_assigned(partitions, generation)))
+        self._start_call(
+            self._call_listener(lambda: self.listener.on_assigned(partitions, generation))
+        )
 
     async def close(self) -> None:
-        """End the listener's calls, except one that this was called from."""
-        await asyncio.gather(*self._end(), return_exceptions=True)
+        """End the listener's calls, except the one from which this was called."""
+        await asyncio.gather(*self._cancel_calls(), return_exceptions=True)
 
     def crash(self) -> None:
-        """End in the middle of whatever it was doing, and tell nobody."""
+        """End in the middle of whatever the member was doing, and tell nobody."""
         self.crashed = True
-        self._end()
+        self._cancel_calls()
         self._revoking = asyncio.create_task(
             asyncio.Event().wait(), name=f"{self.member_id}-crashed"
         )
@@ -131,9 +131,9 @@ class Member:
         self._revoking = None
         self._assigning = asyncio.create_task(call, name=f"{self.member_id}-assign")
 
-    def _end(self) -> list[asyncio.Task[Any]]:
+    def _cancel_calls(self) -> list[asyncio.Task[Any]]:
         self.closed = True
-        self.assignment = Assignment()
+        self.assignment = MemberAssignment()
         here = asyncio.current_task()
         calls = [
             call
@@ -148,19 +148,19 @@ class Member:
         if self._assigning is not None:
             await asyncio.wait([self._assigning])
         await self._revoke(self.assignment, self.assignment.partitions)
-        self.assignment = Assignment()
+        self.assignment = MemberAssignment()
 
-    async def _revoke(self, owned: Assignment, going: frozenset[TopicPartition]) -> None:
-        owned.going = going
-        await self._tell(lambda: self.listener.on_revoked(going))
-        owned.drop(going)
+    async def _revoke(self, owned: MemberAssignment, revoking: frozenset[TopicPartition]) -> None:
+        owned.revoking = revoking
+        await self._call_listener(lambda: self.listener.on_revoked(revoking))
+        owned.drop(revoking)
 
-    async def _tell(self, call: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def _call_listener(self, call: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
             await call()
         except Exception as error:
-            # A listener must not raise. The group goes on, as Kafka's would; the member's next poll
-            # raises this.
+            # A listener must not raise. The group continues, as Kafka's would. The member's next
+            # poll raises the error.
             self.listener_error = error
 
 
@@ -170,36 +170,41 @@ def _seconds(properties: Mapping[str, object], name: str, default: float) -> flo
 
 
 class CooperativeMember(Member):
-    """A member that keeps what stays its own from one generation to the next.
+    """A member that keeps the partitions that stay its own in the next generation.
 
-    It lets go of what it has to when it learns of the new assignment: so a generation begins while
-    it still reads, and what it gives up is assigned in the generation after that one.
+    It gives up partitions when it learns of the new assignment. So a generation begins while it
+    still reads, and what it gives up is assigned in the generation after that.
 
     Source: KIP-429.
     """
 
     is_cooperative = True
 
-    def busy(self) -> asyncio.Task[Any] | None:
-        """It has to have carried out its last assignment, and joins again by then."""
+    def pending_call(self) -> asyncio.Task[Any] | None:
+        """Return the call that carries out the last assignment: the member rejoins after it."""
         if self.cut is not None:
-            return super().busy()
+            return super().pending_call()
         call = self._revoking if self.crashed else self._assigning
         return None if call is None or call.done() else call
 
     def assign(self, partitions: frozenset[TopicPartition], generation: int) -> None:
-        """Tell the listener what goes, then what comes; what stays is not mentioned."""
+        """Tell the listener what goes, then what comes. What stays is not mentioned."""
         owned = self.assignment
         owned.generation = generation
         self._start_call(
-            self._change(owned, partitions - owned.partitions, owned.partitions - partitions)
+            self._carry_out_assignment(
+                owned, partitions - owned.partitions, owned.partitions - partitions
+            )
         )
 
-    async def _change(
-        self, owned: Assignment, coming: frozenset[TopicPartition], going: frozenset[TopicPartition]
+    async def _carry_out_assignment(
+        self,
+        owned: MemberAssignment,
+        coming: frozenset[TopicPartition],
+        revoking: frozenset[TopicPartition],
     ) -> None:
         generation = owned.generation
-        if going:
-            await self._revoke(owned, going)
+        if revoking:
+            await self._revoke(owned, revoking)
         owned.add(coming)
-        await self._tell(lambda: self.listener.on_assigned(coming, generation))
+        await self._call_listener(lambda: self.listener.on_assigned(coming, generation))

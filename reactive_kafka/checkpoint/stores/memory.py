@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from reactive_kafka.broker.memory.state import Hold
+from reactive_kafka.broker.memory.scripted_faults import Hold
 from reactive_kafka.checkpoint.store import Checkpoint, Write, allows, raise_if_refused
 from reactive_kafka.errors import CheckpointRefusedError, CorruptCheckpointError, StoreAwayError
 from reactive_kafka.records import TopicPartition

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from reactive_kafka.broker.connect import EMBEDDED
+from reactive_kafka.broker.kafka_connector import EMBEDDED
 from reactive_kafka.cli.asyncapi.flows import Flow, MessageContent, described
 from reactive_kafka.formats.annotation_schemas import Schema, schemas_of_types
 from reactive_kafka.formats.format_names import FLOATS, INTEGERS

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from reactive_kafka.broker.client import Connector, Consumer
-from reactive_kafka.broker.passing import Passing
+from reactive_kafka.broker.client_wrapper import ClientWrapper
 from reactive_kafka.errors import (
     BrokerError,
     ChannelClosedError,
@@ -254,7 +254,7 @@ class ExactlyOnce(NoHook):
                 await transaction.close()
 
 
-class _TransactionalConnector(Passing[Connector]):
+class _TransactionalConnector(ClientWrapper[Connector]):
     """Creates consumers that commit in transactions."""
 
     def __init__(self, inner: Connector, transactions: ExactlyOnce) -> None:
@@ -277,7 +277,7 @@ class _TransactionalConnector(Passing[Connector]):
         return _TransactionalConsumer(inner, self._transactions, group_id)
 
 
-class _TransactionalConsumer(Passing[Consumer]):
+class _TransactionalConsumer(ClientWrapper[Consumer]):
     """A consumer whose commits are transactions."""
 
     def __init__(self, inner: Consumer, transactions: ExactlyOnce, group_id: str) -> None:

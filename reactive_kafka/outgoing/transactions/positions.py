@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from reactive_kafka.backoff import Backoff, Waits
-from reactive_kafka.broker.transactional import TransactionId
+from reactive_kafka.broker.client import TransactionId
 from reactive_kafka.errors import (
     BrokerError,
     MetadataTooLargeError,

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from uuid import uuid4
 
-from reactive_kafka.broker.client import Connector
-from reactive_kafka.broker.transactional import BatchRefusedError, TransactionalProducer
+from reactive_kafka.broker.client import BatchRefusedError, Connector, TransactionalProducer
 from reactive_kafka.clock import Clock
 from reactive_kafka.errors import (
     BrokerError,

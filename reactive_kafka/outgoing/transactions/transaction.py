@@ -8,11 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from reactive_kafka.broker.transactional import (
-    BatchRefusedError,
-    TransactionalProducer,
-    TransactionId,
-)
+from reactive_kafka.broker.client import BatchRefusedError, TransactionalProducer, TransactionId
 from reactive_kafka.errors import (
     BrokerError,
     OutcomeUnknownError,

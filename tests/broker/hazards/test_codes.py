@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from reactive_kafka.broker.connect import KafkaConnector
+from reactive_kafka.broker.kafka_connector import KafkaConnector
 from tests.broker.hazards.applications import running
 from tests.broker.hazards.faults import Rig, until
 
@@ -61,7 +61,7 @@ APIS = (
 )
 SAID = {
     23: "other members of the group divide the partitions in another way: set partition.assignment.strategy to one "
-    "of theirs, or give this channel a group_id of its own"
+    "of theirs, or give this channel another group_id"
 }
 """Where the broker's own words do not say what to change."""
 FATAL = [(api, code, name) for api in APIS for code, name in api.fatal]

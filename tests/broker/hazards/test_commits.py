@@ -13,9 +13,9 @@ from aiokafka.structs import OffsetAndMetadata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.broker.aiokafka.inspector import AiokafkaInspector
-from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S
-from reactive_kafka.broker.commit_parts import MOST_STORED_BYTES, parts_of
+from reactive_kafka.broker.aiokafka.client_calls import CALL_DEADLINE_S
+from reactive_kafka.broker.aiokafka.kafka_inspector import AiokafkaInspector
+from reactive_kafka.broker.commit_sizes import MOST_STORED_BYTES, split_commit
 from reactive_kafka.errors import (
     BrokerError,
     NotOwnerError,
@@ -315,7 +315,7 @@ def test_each_position_is_in_one_of_the_requests_and_the_longest_strings_are_in_
     offsets = {
         TopicPartition("orders", number): Committed(number, text) for number, text in texts.items()
     }
-    parts = parts_of("billing", offsets)
+    parts = split_commit("billing", offsets)
     assert sum(map(len, parts)) == len(offsets)
     assert {one: at for part in parts for one, at in part.items()} == offsets
     assert all(

@@ -14,10 +14,10 @@ import pytest
 from aiokafka.errors import KafkaConnectionError
 from aiokafka.protocol.admin import SaslAuthenticateRequest
 
-from reactive_kafka.broker.aiokafka.clients import AiokafkaConsumer
-from reactive_kafka.broker.aiokafka.producer import AiokafkaProducer
+from reactive_kafka.broker.aiokafka.kafka_consumer import AiokafkaConsumer
+from reactive_kafka.broker.aiokafka.kafka_producer import AiokafkaProducer
 from reactive_kafka.broker.client import Connector, Consumer, Producer
-from reactive_kafka.broker.connect import KafkaConnector
+from reactive_kafka.broker.kafka_connector import KafkaConnector
 from reactive_kafka.config.secrets import Secret
 from reactive_kafka.errors import BrokerError, FatalBrokerError, TransientBrokerError
 from reactive_kafka.observe.events import BrokerUnavailable

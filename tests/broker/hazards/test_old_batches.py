@@ -72,11 +72,11 @@ def test_a_large_one_is_looked_at_in_a_thread_first_and_refused_above_the_bound(
     """Row F10 of the faults."""
     reader = reader_of(old(1, codec, bytes(2 * SMALL_BYTES)))
     assert reader.take(5) == []
-    assert reader.work is not None
-    reader.go_on(done(reader.work))
+    assert reader.pending_unpack is not None
+    reader.finish_unpack(done(reader.pending_unpack))
     assert [len(record.value or b"") for record in reader.take(5)] == [2 * SMALL_BYTES]
     bomb = reader_of(old(1, codec, bytes(MOST)))
     with pytest.raises(CorruptRecordError, match="max_unpacked_bytes"):
         if not bomb.take(5):
-            bomb.go_on(done(bomb.work))
+            bomb.finish_unpack(done(bomb.pending_unpack))
             bomb.take(5)

@@ -12,7 +12,7 @@ import pytest
 
 from reactive_kafka import App, Message, Record
 from reactive_kafka.broker.aiokafka.error_classes import class_for
-from reactive_kafka.broker.aiokafka.setup import translate
+from reactive_kafka.broker.aiokafka.error_translation import translate
 from reactive_kafka.broker.error_codes import KNOWN
 from reactive_kafka.errors import BrokerError, RejectedRecordError, TransientBrokerError
 from reactive_kafka.observe.events import Event, RecordIgnored

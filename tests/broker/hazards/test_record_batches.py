@@ -368,7 +368,7 @@ async def test_on_a_real_log_a_poll_gives_what_getmany_gives(
         cluster.properties = {**cluster.properties, "isolation_level": isolation}
         async with joined(cluster, log.topic, f"{group}-{budget}") as member:
             await member.until_assigned(1)
-            member.consumer._reader.is_fast = is_fast  # type: ignore[attr-defined]
+            member.consumer._poller.is_fast = is_fast  # type: ignore[attr-defined]
             assert "_get_actions_per_node" in vars(member.consumer.client._fetcher), (
                 "it looks in its own way"
             )  # type: ignore[attr-defined]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka.broker.transactional import TransactionalProducer
+from reactive_kafka.broker.client import TransactionalProducer
 from reactive_kafka.errors import BrokerError
 from reactive_kafka.records import RecordBytes, TopicPartition
 from tests.broker.contract_transactions import transacting

@@ -94,7 +94,7 @@ async def test_h19_positions_of_a_generation_that_is_over_are_refused(
         producer.begin()
         transaction = await producer.add_group(group)
         # As if it had not heard of it yet.
-        member.consumer.check_owner = lambda *_: None  # type: ignore[attr-defined]
+        member.consumer.owned.check_owner = lambda *_: None  # type: ignore[attr-defined]
         with pytest.raises(NotOwnerError):
             await member.consumer.commit_in(transaction, {at: Committed(7)}, member.generation - 1)
         await producer.abort()

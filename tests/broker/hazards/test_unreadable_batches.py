@@ -19,9 +19,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reactive_kafka.broker.aiokafka.fetched.batch_reader import BatchReader
+from reactive_kafka.broker.aiokafka.fetched.fetch_responses import FetchResponses
+from reactive_kafka.broker.aiokafka.fetched.fetch_size import SMALL, FetchSize
 from reactive_kafka.broker.aiokafka.fetched.log_bytes import next_after
-from reactive_kafka.broker.aiokafka.fetched.noted import Answers
-from reactive_kafka.broker.aiokafka.fetched.portions import SMALL, Portions
 from reactive_kafka.broker.aiokafka.fetched.unpacking import (
     GZIP,
     LZ4,
@@ -60,7 +60,7 @@ def all_of(reader: BatchReader) -> tuple[list[Seen], CorruptRecordError | None]:
     try:
         while not reader.is_exhausted:
             taken += [seen(record) for record in reader.take(3)]
-            assert reader.work is None
+            assert reader.pending_unpack is None
     except CorruptRecordError as error:
         return taken, error
     return taken, None
@@ -119,14 +119,14 @@ def test_a_flipped_byte_costs_no_record_but_those_of_its_batch_and_the_error_has
 
 
 def errors_of_the_next_fetch(content: bytes, offset: int) -> list[CorruptRecordError]:
-    answers = Answers(lambda: None)
+    answers = FetchResponses(lambda: None)
     told = answered(content)
     answers.note(asked(offset), told)
     [(_, [(_, code, *_, left)])] = told.topics
     # The client is not shown it: it would skip an offset, or stop fetching for ever.
     assert (code, left) == (0, b"")
-    assert answers.content(PARTITION, len(content)) is None
-    return list(answers.errors({PARTITION: offset}).values())
+    assert answers.take_content(PARTITION, len(content)) is None
+    return list(answers.take_errors({PARTITION: offset}).values())
 
 
 def asked(offset: int) -> FetchRequest:
@@ -144,14 +144,14 @@ class answered:
 
 def test_what_the_broker_cannot_read_is_an_error_and_no_endless_question() -> None:
     """Row F8 of the faults: a broker answers CORRUPT_MESSAGE, of which the client only logs."""
-    answers = Answers(lambda: None)
+    answers = FetchResponses(lambda: None)
     answers.note(asked(7), answered(b"", 2))
-    [error] = answers.errors({PARTITION: 7}).values()
+    [error] = answers.take_errors({PARTITION: 7}).values()
     assert (error.offset, error.until) == (7, None)
-    assert answers.errors({PARTITION: 7}) == {}
+    assert answers.take_errors({PARTITION: 7}) == {}
     answers.note(asked(7), answered(b"", 2))
     # It stands elsewhere by now.
-    assert answers.errors({PARTITION: 9}) == {}
+    assert answers.take_errors({PARTITION: 9}) == {}
 
 
 @pytest.mark.parametrize("length", [-(2**31), -13, -1, 0, 14, 48, 2**31 - 1])
@@ -169,10 +169,10 @@ def asked_for(size: int) -> FetchRequest:
 
 def test_a_batch_that_was_cut_short_in_a_small_portion_is_fetched_again_in_larger_ones() -> None:
     whole, content = 4 * SMALL, in_bytes(Batch((0, 1)), 5)[:-1]
-    answers = Answers(lambda: None)
-    answers.portions, client = Portions(whole), much_held(whole)
+    answers = FetchResponses(lambda: None)
+    answers.fetch_size, client = FetchSize(whole), much_held(whole)
     for size in (SMALL, 2 * SMALL, 4 * SMALL):
-        assert answers.portions.of(*client) == size
+        assert answers.fetch_size.bytes_per_partition(*client) == size
         assert not answers.has_errors
         told = answered(content)
         answers.note(asked_for(size), told)
@@ -182,19 +182,19 @@ def test_a_batch_that_was_cut_short_in_a_small_portion_is_fetched_again_in_large
     # What was wrong once does not count for ever.
     for _ in range(20):
         answers.note(asked_for(whole), answered(in_bytes(Batch((0, 1)), 5)))
-    assert answers.portions.of(*client) == SMALL
+    assert answers.fetch_size.bytes_per_partition(*client) == SMALL
 
 
 def test_what_no_batch_can_be_is_not_asked_for_again() -> None:
-    answers = Answers(lambda: None)
-    answers.portions = Portions(4 * SMALL)
+    answers = FetchResponses(lambda: None)
+    answers.fetch_size = FetchSize(4 * SMALL)
     answers.note(asked_for(SMALL), answered(b"\xff" * 80))
     assert answers.has_errors
 
 
 def test_portions_have_room_for_the_largest_first_batch_and_not_for_all_that_came() -> None:
-    answers, whole = Answers(lambda: None), 64 * SMALL
-    answers.portions = Portions(whole)
+    answers, whole = FetchResponses(lambda: None), 64 * SMALL
+    answers.fetch_size = FetchSize(whole)
     small = in_bytes(Batch((0,)), 0)
     # Behind its records, which nobody reads here.
     large = bytearray(small) + bytearray(2 * SMALL)
@@ -202,7 +202,7 @@ def test_portions_have_room_for_the_largest_first_batch_and_not_for_all_that_cam
     answer = answered(b"")
     answer.topics = [("t", [(0, 0, 9, small), (1, 0, 9, bytes(large) * 3), (2, 0, 9, small)])]
     answers.note(asked_for(whole), answer)
-    assert answers.portions.of(*much_held(whole)) == len(large)
+    assert answers.fetch_size.bytes_per_partition(*much_held(whole)) == len(large)
 
 
 def much_held(whole: int) -> tuple[Any, Any]:
@@ -223,12 +223,12 @@ def test_several_broken_partitions_of_one_answer_cost_no_other_one() -> None:
     answer.topics = [
         ("t", [(number, 0, 9, one) for number, one in enumerate([broken, sound, broken, sound])])
     ]
-    answers = Answers(lambda: None)
+    answers = FetchResponses(lambda: None)
     answers.note(FetchRequest(1, 1, 1, 0, [("t", [(number, 0, 1) for number in range(4)])]), answer)
     assert [left for *_, left in answer.topics[0][1]] == [b"", sound, b"", sound]
     named = [TopicPartition("t", number) for number in range(4)]
-    assert answers.errors(dict.fromkeys(named, 0)).keys() == {named[0], named[2]}
-    assert [answers.content(one, len(sound)) for one in named] == [None, sound, None, sound]
+    assert answers.take_errors(dict.fromkeys(named, 0)).keys() == {named[0], named[2]}
+    assert [answers.take_content(one, len(sound)) for one in named] == [None, sound, None, sound]
 
 
 def with_checksum(made: bytearray) -> bytes:
@@ -325,11 +325,11 @@ def test_a_large_batch_is_work_for_a_thread_and_what_is_behind_it_waits(codec: i
     """Row F10 of the faults."""
     reader = reader_of(a_bomb(codec, 2 * SMALL_BYTES) + in_bytes(Batch((0, 1)), 1))
     assert reader.take(5) == []
-    work = reader.work
+    work = reader.pending_unpack
     assert work is not None and not reader.is_exhausted
     assert reader.take(5) == []
-    assert reader.work is work
-    reader.go_on(done(work))
+    assert reader.pending_unpack is work
+    reader.finish_unpack(done(work))
     records = reader.take(5)
     assert len(records[0].value or b"") == 2 * SMALL_BYTES
     assert [record.offset for record in records] == [0, 1, 2]
@@ -343,10 +343,10 @@ def test_a_batch_above_the_bound_is_refused_with_its_place_and_what_is_behind_it
     reader = reader_of(content)
     try:
         assert reader.take(5) == []
-        assert reader.work is not None
+        assert reader.pending_unpack is not None
         # These do not say it.
         assert codec in (GZIP, LZ4)
-        reader.go_on(done(reader.work))
+        reader.finish_unpack(done(reader.pending_unpack))
         reader.take(5)
     except CorruptRecordError as error:
         assert (error.offset, error.until) == (0, 1)
@@ -364,7 +364,7 @@ def test_without_memory_for_it_a_batch_is_not_taken_for_a_broken_one() -> None:
         assert reader.take(5) == []
         failed: Future[memoryview] = Future()
         failed.set_exception(error)
-        reader.go_on(failed)  # type: ignore[arg-type]
+        reader.finish_unpack(failed)  # type: ignore[arg-type]
         with pytest.raises(TransientBrokerError, match="cannot be read now"):
             reader.take(5)
 

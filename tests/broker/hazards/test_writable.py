@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from reactive_kafka import App
-from reactive_kafka.broker.connect import KafkaConnector
+from reactive_kafka.broker.kafka_connector import KafkaConnector
 from tests.broker.hazards.faults import until
 from tests.broker.members import inspecting, producing
 from tests.broker.test_kafka import KafkaTestCluster

@@ -13,7 +13,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from reactive_kafka import App
 from reactive_kafka.broker.client import inspecting
-from reactive_kafka.broker.connect import KafkaConnector
+from reactive_kafka.broker.kafka_connector import KafkaConnector
 from reactive_kafka.observe.events import Event, Rebalanced
 from reactive_kafka.records import TopicPartition as OurPartition
 from tests.broker.hazards.faults import until

@@ -1,1 +1,1 @@
-"""What is fetched: from the bytes of an answer to records."""
+"""From the bytes of an answer to a fetch to records."""

@@ -1,10 +1,10 @@
-"""Reads the batches of one fetched piece of one partition, whatever they hold.
+"""Reads the record batches that one fetch returned of one partition, whatever they hold.
 
-The client's ``getmany`` makes a dataclass of eleven fields for each record, which is most of what
-it costs. Underneath lie compiled record batches; their records already have every attribute of
-:class:`reactive_kafka.records.RawRecord`, so they are handed out as they are. What the client's own
-reader does stays done: checksums, aborted transactions, control batches, records below the wanted
-offset, the batch's own end.
+aiokafka's ``getmany`` creates a dataclass of eleven fields for each record, which is most of what
+a record costs there. Underneath are compiled record batches. Their records already have every
+attribute of :class:`reactive_kafka.records.RawRecord`, so they are returned as they are. Everything
+else that the client's own reader does is done here, too: checksums, aborted transactions, control
+batches, records before the wanted offset, and the end offset of a batch.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from aiokafka.record.default_records import DefaultRecordBatch
 from aiokafka.record.memory_records import MemoryRecords
 
 from reactive_kafka.broker.aiokafka.fetched.log_bytes import (
-    Slice,
+    BatchSpan,
+    batch_at,
     codec_of,
     has_right_checksum,
     lenient_records,
     next_after,
     packed_in,
     plain_header,
-    slice_at,
 )
 from reactive_kafka.broker.aiokafka.fetched.unpacking import Unpacker, unpacked
 from reactive_kafka.errors import CorruptRecordError, TransientBrokerError, describe, without_frames
@@ -34,10 +34,14 @@ from reactive_kafka.records import RawRecord, TopicPartition
 
 
 class BatchReader:
-    """Takes records, as many as wanted at a time, out of one fetched piece of one partition.
+    """Takes records, as many as wanted at a time, from what one fetch returned of one partition.
 
-    *content* is the piece in bytes, *piece* the client's ``PartitionRecords`` of it, of which
-    nothing has been read. With *read_committed* records of aborted transactions are passed over.
+    Args:
+        partition: The partition.
+        piece: aiokafka's ``PartitionRecords`` of the fetch. Nothing has been read from it.
+        content: The same as bytes.
+        unpacker: Decompresses small batches.
+        read_committed: Skip records of aborted transactions.
     """
 
     def __init__(
@@ -51,76 +55,77 @@ class BatchReader:
     ) -> None:
         self.next_offset: int = piece.next_fetch_offset
         self.is_exhausted = False
-        # What a thread has to do before anything more can be taken, and :meth:`go_on` be told of: a
-        # large batch.
-        self.work: Callable[[], memoryview] | None = None
+        # Set before a batch that is large when decompressed. A thread has to run it and pass the
+        # result to finish_unpack() before more records can be taken.
+        self.pending_unpack: Callable[[], memoryview] | None = None
         self._partition = partition
         self._piece = piece
         self._content = content
         self._unpacker = unpacker
         self._read_committed = read_committed
-        # The batch that is read, or cannot be.
-        self._here: Slice | None = None
-        # Where the next one begins.
-        self._at = 0
-        # Offset behind the last one: the next one cannot begin before.
-        self._behind = 0
+        # The batch that is being read, or cannot be read.
+        self._batch_span: BatchSpan | None = None
+        # Where the next batch begins in the content.
+        self._next_at = 0
+        # The offset after the last batch. The next batch cannot begin before it.
+        self._last_end = 0
         self._batch: Any = None
-        # The batch without compression, where it had one.
-        self._plain: bytes | memoryview | None = None
-        # Why the next batch cannot be read.
+        # The current batch after decompression; None if it is not compressed.
+        self._unpacked_batch: bytes | memoryview | None = None
+        # Why the next records cannot be read.
         self._broken: Exception | None = None
         self._records: Iterator[RawRecord] | None = None
-        # A generator of the client's that refers back to the piece. We read underneath it; left in
-        # place, it would keep each piece, with all its bytes, until the cyclic collector comes
-        # along.
+        # This is a generator of the client's that refers back to the piece. We read underneath it.
+        # If it stayed, only the cyclic garbage collector would free the piece and all its bytes.
         piece._records_iterator = None
 
     @property
     def left_bytes(self) -> int:
-        """How much of the piece lies behind the batch that is read."""
-        return len(self._content) - self._at
+        """The number of bytes behind the batch that is being read."""
+        return len(self._content) - self._next_at
 
     def take(self, count: int) -> list[RawRecord]:
-        """Up to *count* records; fewer only at the end of the piece, or before a large batch
-        (``work``).
+        """Return up to *count* records; fewer at the end or before ``pending_unpack``.
 
-        ``next_offset`` goes along. Before a batch that cannot be read it stays: with nothing taken
-        first, CorruptRecordError says so; TransientBrokerError: there is no memory for it now.
-        Records in front of a broken one in its batch are taken, if the checksum of the batch is
-        right: then they are what was written.
+        ``next_offset`` moves past the returned records. It does not move past a batch that cannot
+        be read. Records before a broken one in the same batch are returned if the checksum of the
+        batch is right: then they are what was written.
+
+        Raises:
+            CorruptRecordError: The next batch cannot be read. Only raised if no record comes before
+                it.
+            TransientBrokerError: There is not enough memory to read it now.
         """
         taken: list[RawRecord] = []
         try:
             while len(taken) < count:
                 if self._records is None and not self._open_next():
-                    self.is_exhausted = self.work is None
+                    self.is_exhausted = self.pending_unpack is None
                     break
                 self._take_from_batch(taken, count - len(taken))
         except Exception as error:
-            # Whatever the decoder meets in broken bytes: checksum, codec, struct, index.
-            # The frames have the room into which the batch was unpacked, and this reader, which
-            # keeps the error.
+            # The decoder may raise anything for broken bytes: checksum, codec, struct, index.
+            # This reader keeps the error. Its frames would keep the buffer with the batch alive.
             without_frames(error)
             self._records = None
             if not taken:
                 self.is_exhausted = True
-                # The batch may be fine.
+                # Running out of memory does not mean that the batch is broken.
                 if isinstance(error, MemoryError | OSError):
                     raise TransientBrokerError(
                         f"{self._partition} cannot be read now: {describe(error)}"
                     ) from error
-                at = self._at if self._here is None else self._here.at
-                until = next_after(self._content, at, self.next_offset)
+                begins_at = self._next_at if self._batch_span is None else self._batch_span.start
+                until = next_after(self._content, begins_at, self.next_offset)
                 raise CorruptRecordError(
                     self._partition, self.next_offset, _reason(error), until
                 ) from error
             self._broken = error
         return taken
 
-    def go_on(self, done: Future[memoryview]) -> None:
-        """The work of the thread is done."""
-        self.work = None
+    def finish_unpack(self, done: Future[memoryview]) -> None:
+        """Continue with the batch that a thread has decompressed, or failed to."""
+        self.pending_unpack = None
         error = done.exception()
         if error is None:
             self._open_plain(done.result())
@@ -130,6 +135,7 @@ class BatchReader:
             raise error
 
     def _take_from_batch(self, taken: list[RawRecord], wanted: int) -> None:
+        """Append up to *wanted* records of the current batch; close the batch at its end."""
         records: list[RawRecord] = []
         try:
             self._fill(records, wanted)
@@ -137,20 +143,25 @@ class BatchReader:
             self._keep(records, taken)
         if len(records) < wanted:
             self.next_offset = max(self.next_offset, self._batch.next_offset)
-            self._batch = self._records = self._plain = None
+            self._batch = None
+            self._records = None
+            self._unpacked_batch = None
 
     def _fill(self, records: list[RawRecord], wanted: int) -> None:
         try:
             records += islice(self._records or (), wanted)
         except Exception:
-            # The compiled reader takes no name of a header that is not UTF-8, which any producer
-            # may write. What it gave up at is read again without it.
+            # The compiled reader refuses header names that are not UTF-8, which any producer may
+            # write. The record at which it failed is read again without it.
             if not self._read_leniently(records):
                 raise
             records += islice(self._records or (), wanted - len(records))
 
     def _keep(self, records: list[RawRecord], taken: list[RawRecord]) -> None:
-        # A compressed batch starts where it was written.
+        """Append *records* to *taken*, without those before the wanted offset.
+
+        A compressed batch is always returned whole, from its first record on.
+        """
         if records and records[0].offset < self.next_offset:
             records = [record for record in records if record.offset >= self.next_offset]
         if records:
@@ -158,86 +169,92 @@ class BatchReader:
             self.next_offset = records[-1].offset + 1
 
     def _read_leniently(self, given: list[RawRecord]) -> bool:
-        here = self._here
-        if here is None or here.magic < 2:
+        """Read the rest of the batch with our own decoder. False if it cannot read this format."""
+        span = self._batch_span
+        if span is None or span.magic < 2:
             return False
-        content = self._content[here.at : here.end] if self._plain is None else self._plain
+        if self._unpacked_batch is None:
+            content: bytes | memoryview = self._content[span.start : span.end]
+        else:
+            content = self._unpacked_batch
         first = max(self.next_offset, given[-1].offset + 1 if given else 0)
         self._records = (record for record in lenient_records(content) if record.offset >= first)
         return True
 
     def _open_next(self) -> bool:
-        """Go to the next batch with records for us; False at the end of the piece, or before a
-        large batch.
+        """Open the next batch with records to return.
+
+        False at the end of the content, or before a batch with ``pending_unpack``.
         """
         if self._broken is not None:
             raise self._broken
-        if self.work is not None:
+        if self.pending_unpack is not None:
             return False
         while True:
-            self._here = None
-            if (here := slice_at(self._content, self._at)) is None:
+            self._batch_span = None
+            if (span := batch_at(self._content, self._next_at)) is None:
                 return False
-            self._here = here
-            self._at = here.end
-            if here.base < self._behind:
+            self._batch_span = span
+            self._next_at = span.end
+            if span.base_offset < self._last_end:
                 raise ValueError(
-                    f"it says that it begins at offset {here.base}, which is behind it"
+                    f"its base offset {span.base_offset} is before the end of the previous batch"
                 )
-            data = memoryview(self._content)[here.at : here.end]
-            # The compiled batch of the old formats cannot be made from here: the interpreter
-            # crashes when such objects are collected. MemoryRecords makes it in its own way.
+            data = memoryview(self._content)[span.start : span.end]
+            # The compiled batch class must not be created from here for the old formats: the
+            # interpreter crashes when such objects are collected. MemoryRecords avoids that.
             batch = (
                 MemoryRecords(bytes(data)).next_batch()
-                if here.magic < 2
+                if span.magic < 2
                 else DefaultRecordBatch(data)
             )
-            if not (batch.validate_crc() if here.magic < 2 else has_right_checksum(data)):
+            if not (batch.validate_crc() if span.magic < 2 else has_right_checksum(data)):
                 raise ValueError("the checksum is wrong")
-            if here.base > self.next_offset and self._is_ahead(batch.next_offset):
-                raise ValueError(
-                    f"it says that it begins at offset {here.base}, which is before it"
-                )
-            self._behind = batch.next_offset
+            if span.base_offset > self.next_offset and self._is_ahead(batch.next_offset):
+                raise ValueError(f"its base offset {span.base_offset} overlaps the next batch")
+            self._last_end = batch.next_offset
             if not self._is_passed_over(batch):
                 self._batch = batch
-                return self._open(batch, here, data)
+                return self._open(batch, span, data)
             self.next_offset = max(self.next_offset, batch.next_offset)
 
     def _is_ahead(self, until: int) -> bool:
-        """Whether the batch behind it begins before its end. No checksum covers the offset of a
-        batch.
+        """True if the following batch begins before *until*, the end of the current one.
+
+        No checksum covers the base offset of a batch, so it is compared with its neighbours.
         """
         try:
-            following = slice_at(self._content, self._at)
+            following = batch_at(self._content, self._next_at)
         except ValueError:
             return False
-        return following is not None and following.base < until
+        return following is not None and following.base_offset < until
 
-    def _open(self, batch: Any, here: Slice, data: memoryview) -> bool:
-        codec = codec_of(data, here.magic)
+    def _open(self, batch: Any, span: BatchSpan, data: memoryview) -> bool:
+        """Read the records of *batch*. False if a thread has to decompress it first."""
+        codec = codec_of(data, span.magic)
         if not codec:
-            # A batch refuses to be asked for its iterator twice, as islice does.
+            # chain(), because a batch refuses to be asked for its iterator twice, as islice does.
             self._records = chain(batch)
             return True
-        packed = packed_in(data, here.magic)
-        head = plain_header(data) if here.magic == 2 else b""
+        packed = packed_in(data, span.magic)
+        head = plain_header(data) if span.magic == 2 else b""
         small = self._unpacker.small(codec, packed)
         if small is None:
-            self.work = partial(unpacked, codec, packed, self._unpacker.most_bytes, head)
+            self.pending_unpack = partial(unpacked, codec, packed, self._unpacker.most_bytes, head)
             return False
         self._open_plain(b"".join((head, small)))
         return True
 
     def _open_plain(self, content: bytes | memoryview) -> None:
-        if self._here is not None and self._here.magic < 2:
-            # It unpacks itself once more; now it is known not to be too large.
+        if self._batch_span is not None and self._batch_span.magic < 2:
+            # A batch of an old format decompresses itself once more. Its size is checked by now.
             self._records = chain(self._batch)
             return
-        self._plain = content
+        self._unpacked_batch = content
         self._records = chain(DefaultRecordBatch(content))
 
     def _is_passed_over(self, batch: Any) -> bool:
+        """True if *batch* is a control batch, or is part of an aborted transaction."""
         piece = self._piece
         if self._read_committed and batch.producer_id is not None:
             piece._consume_aborted_up_to(batch.base_offset)

@@ -1,8 +1,8 @@
-"""Unpacks record batches within a bound: what is above it is refused, before that where its header
-says its size.
+"""Decompresses record batches, but never to more bytes than a limit.
 
-A few kilobytes can unpack to gigabytes, so nothing is unpacked into room that grows by itself.
-Java's producer, and gzip in general, write no size into the header.
+If the header of a batch says that it is larger, it is refused before it is decompressed. A few
+kilobytes can unpack to gigabytes, so nothing is written into a buffer that grows. Java's producer,
+and gzip in general, write no size into the header.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ except ImportError:
     cramjam = None  # type: ignore[assignment]
 
 SMALL_BYTES = 1 << 20
-"""What unpacks to no more is unpacked at once: it takes a millisecond or two, and a thread costs a
-part of that.
+"""A batch of up to this size is decompressed at once. That takes one or two milliseconds; a thread
+would add to it.
 """
 
 GZIP = 1
@@ -35,25 +35,26 @@ _XERIAL_HEADER_BYTES = 16
 
 
 class TooLargeError(ValueError):
-    """It unpacks to more than there may be."""
+    """The content is larger than the limit."""
 
 
 class Unpacker:
-    """Unpacks the small batches of one client, one after the other, and says what is large.
+    """Decompresses the small batches of one client, and recognises large ones.
 
-    ``most_bytes``: a batch that unpacks to more is refused.
+    ``most_bytes``: a batch that is larger after decompression is refused.
     """
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes
-        # Of small batches, used again: to clear it for each would cost as much.
+        # The buffer for small batches. Clearing a new one each time would take as long as
+        # unpacking.
         self._room: bytearray | None = None
 
     def small(self, codec: int, packed: memoryview) -> bytes | None:
-        """What was packed; None: it is large, and :func:`unpacked` is to be called in a thread.
+        """Return the decompressed content; None: it is large, call :func:`unpacked` in a thread.
 
         Raises:
-            ValueError: It cannot be unpacked, or its header says that it is too large.
+            ValueError: It cannot be decompressed, or its header says that it is too large.
         """
         _check_codec(codec)
         known = known_size(codec, packed)
@@ -74,17 +75,17 @@ class Unpacker:
 
 
 def unpacked(codec: int, packed: memoryview, most_bytes: int, head: bytes = b"") -> memoryview:
-    """What was packed, behind *head*. It takes its time and lets go of the interpreter's lock
-    meanwhile: for a thread.
+    """Return the decompressed content behind *head*. For a thread.
+
+    It takes long for a large batch, and releases the interpreter's lock meanwhile.
 
     Raises:
-        ValueError: It cannot be unpacked, or has more than *most_bytes*.
+        ValueError: It cannot be decompressed, or has more than *most_bytes*.
     """
     known = known_size(codec, packed)
     size = most_bytes if known is None else min(known, most_bytes)
-    # Without a known size there is room for all that there may be. The system gives memory to those
-    # pages only that are written to; a bytearray would be cleared, with the interpreter's lock
-    # held.
+    # If the size is not known, the buffer has the largest allowed one. The system provides only the
+    # pages of an mmap that are written to. A bytearray would be cleared with the lock held.
     room = memoryview(mmap(-1, len(head) + size + 1))
     room[: len(head)] = head
     count = _unpack_into(room[len(head) : len(head) + size], codec, packed)
@@ -92,8 +93,9 @@ def unpacked(codec: int, packed: memoryview, most_bytes: int, head: bytes = b"")
 
 
 def known_size(codec: int, packed: memoryview) -> int | None:
-    """How many bytes it unpacks to, as its header says; None: it does not. It may be a lie, never
-    an error.
+    """Return the size after decompression that the header states; None: it states none.
+
+    The header may be wrong.
     """
     try:
         if codec == SNAPPY:
@@ -106,57 +108,55 @@ def known_size(codec: int, packed: memoryview) -> int | None:
 
 
 def _zstd_size(packed: memoryview) -> int | None:
-    """Source: RFC 8878, section 3.1.1.1."""
-    described = packed[4]
-    kind = described >> 6
-    is_single = described >> 5 & 1
-    dictionary = described & 3
+    """Read the content size of a frame header. Source: RFC 8878, section 3.1.1.1."""
+    descriptor = packed[4]
+    kind = descriptor >> 6
+    is_single = descriptor >> 5 & 1
+    dictionary = descriptor & 3
     if not kind and not is_single:
         return None
-    at = 5 + (not is_single) + (0, 1, 2, 4)[dictionary]
+    pos = 5 + (not is_single) + (0, 1, 2, 4)[dictionary]
     size = (1, 2, 4, 8)[kind]
-    return int.from_bytes(packed[at : at + size], "little") + (256 if kind == 1 else 0)
+    return int.from_bytes(packed[pos : pos + size], "little") + (256 if kind == 1 else 0)
 
 
 def _snappy_size(block: memoryview) -> int:
+    """Read the length at the beginning of a block: seven bits a byte, the lowest first."""
     size = 0
-    for at, byte in enumerate(block[:5]):
-        size |= (byte & 0x7F) << 7 * at
+    for index, byte in enumerate(block[:5]):
+        size |= (byte & 0x7F) << 7 * index
         if byte < 0x80:
             return size
     raise ValueError("no length of a snappy block")
 
 
 def _snappy_blocks(packed: memoryview) -> Iterator[memoryview]:
-    """Java writes blocks one after the other, librdkafka and others a single one."""
+    """Yield the blocks: Java writes several, librdkafka and others a single one."""
     if bytes(packed[: len(_XERIAL)]) != _XERIAL or len(packed) < _XERIAL_HEADER_BYTES:
         yield packed
         return
-    at = _XERIAL_HEADER_BYTES
-    while at < len(packed):
-        size = int.from_bytes(packed[at : at + 4], "big", signed=True)
-        if size < 0 or at + 4 + size > len(packed):
+    pos = _XERIAL_HEADER_BYTES
+    while pos < len(packed):
+        size = int.from_bytes(packed[pos : pos + 4], "big", signed=True)
+        if size < 0 or pos + 4 + size > len(packed):
             raise ValueError("a snappy block is cut short")
-        yield packed[at + 4 : at + 4 + size]
-        at += 4 + size
+        yield packed[pos + 4 : pos + 4 + size]
+        pos += 4 + size
 
 
 def _unpack_into(room: memoryview, codec: int, packed: memoryview) -> int:
-    """Unpack as far as there is room; returns how many bytes that is. TooLargeError: there is not
-    enough.
-    """
+    """Decompress into *room* and return the number of bytes. TooLargeError: they do not fit."""
     if codec == GZIP:
         return _inflate_into(room, packed)
     if codec == SNAPPY:
-        at = 0
+        pos = 0
         for block in _snappy_blocks(packed):
-            if _snappy_size(block) > len(room) - at:
+            if _snappy_size(block) > len(room) - pos:
                 raise _too_large(len(room))
-            at += _into(cramjam.snappy.decompress_raw_into, block, room[at:])
-        return at
-    return _into(
-        cramjam.lz4.decompress_into if codec == LZ4 else cramjam.zstd.decompress_into, packed, room
-    )
+            pos += _into(cramjam.snappy.decompress_raw_into, block, room[pos:])
+        return pos
+    unpack = cramjam.lz4.decompress_into if codec == LZ4 else cramjam.zstd.decompress_into
+    return _into(unpack, packed, room)
 
 
 def _into(unpack: Callable[[Any, Any], int], packed: memoryview, room: memoryview) -> int:
@@ -169,25 +169,26 @@ def _into(unpack: Callable[[Any, Any], int], packed: memoryview, room: memoryvie
 
 
 def _inflate_into(room: memoryview, packed: memoryview) -> int:
-    at = 0
+    """Decompress gzip, which may have several members, one after the other."""
+    pos = 0
     left = packed
     while True:
         member = zlib.decompressobj(zlib.MAX_WBITS | 16)
         while not member.eof:
             try:
-                piece = member.decompress(left, min(_PIECE_BYTES, len(room) - at + 1))
+                piece = member.decompress(left, min(_PIECE_BYTES, len(room) - pos + 1))
             except zlib.error as error:
                 raise ValueError(f"it cannot be unpacked: {error}") from error
-            if len(piece) > len(room) - at:
+            if len(piece) > len(room) - pos:
                 raise _too_large(len(room))
-            room[at : at + len(piece)] = piece
-            at += len(piece)
+            room[pos : pos + len(piece)] = piece
+            pos += len(piece)
             left = memoryview(member.unconsumed_tail)
             if not piece and not left and not member.eof:
                 raise ValueError("it cannot be unpacked: it is cut short")
         left = memoryview(member.unused_data)
         if not left:
-            return at
+            return pos
 
 
 def _too_large(most_bytes: int, known: int | None = None) -> TooLargeError:

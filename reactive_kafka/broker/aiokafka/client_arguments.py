@@ -1,0 +1,81 @@
+"""The arguments with which aiokafka's clients are created."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+
+from reactive_kafka.broker.aiokafka.credentials import TLS_SETTINGS, Tokens, tls_context
+from reactive_kafka.config.secrets import revealed
+from reactive_kafka.errors import (
+    FatalBrokerError,
+    describe,
+)
+
+T = TypeVar("T")
+
+CONSUMER_DEFAULTS: Mapping[str, Any] = {
+    "session_timeout_ms": 45_000,
+    "heartbeat_interval_ms": 3_000,
+    # The client's default is the session timeout: members would be removed while draining (H10).
+    "rebalance_timeout_ms": 60_000,
+    "metadata_max_age_ms": 30_000,
+    "fetch_max_wait_ms": 500,
+    # The client's default is 50 MB. So much would be read long after it came, from newly allocated
+    # memory. And two answers are held: one is being read while the next one comes.
+    "fetch_max_bytes": 8_000_000,
+    # The client's default is 200. Its fetcher then checks for work, though it is woken for any.
+    "consumer_timeout_ms": 5_000,
+}
+CONSUMER_FIXED: Mapping[str, Any] = {
+    # We decide what is committed and where reading begins, not the client (H12).
+    "enable_auto_commit": False,
+    "auto_offset_reset": "none",
+}
+ASSIGNORS = {
+    assignor.name: assignor
+    for assignor in (RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitionAssignor)
+}
+
+
+def client_arguments(properties: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return keyword arguments for aiokafka: with an SSL context and assignor classes.
+
+    Raises:
+        FatalBrokerError: A TLS file is missing or cannot be used. The text names the key and the
+            file.
+    """
+    arguments = {"client_id": f"reactive-kafka-{name}"} | {
+        name: revealed(value) for name, value in properties.items()
+    }
+    tls_settings = {name: arguments.pop(name) for name in TLS_SETTINGS if name in arguments}
+    check_hostname = bool(arguments.pop("ssl_check_hostname", True))
+    uses_tls = bool(tls_settings) or "SSL" in str(arguments.get("security_protocol", ""))
+    if uses_tls and "ssl_context" not in arguments:
+        arguments["ssl_context"] = tls_context(tls_settings, check_hostname=check_hostname)
+    if (provider := arguments.get("sasl_oauth_token_provider")) is not None:
+        arguments["sasl_oauth_token_provider"] = Tokens(provider)
+    names = arguments.get("partition_assignment_strategy")
+    if names is not None:
+        names = [names] if isinstance(names, str) else names
+        classes = tuple(ASSIGNORS[name] if isinstance(name, str) else name for name in names)
+        arguments["partition_assignment_strategy"] = classes
+    return arguments
+
+
+def create_client(kind: Callable[..., T], arguments: Mapping[str, Any]) -> T:
+    """Create a client of aiokafka, without starting it.
+
+    Raises:
+        FatalBrokerError: The client refuses its arguments, or misses a library. The caller tries it
+            again like a broker that is away: only the operator can change it, and everything else
+            continues until then.
+    """
+    try:
+        return kind(**arguments)
+    except Exception as error:
+        raise FatalBrokerError(f"the client cannot be made: {describe(error)}") from error

@@ -1,0 +1,214 @@
+"""Queries of topics, logs and leaders, through an aiokafka consumer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any
+
+import aiokafka
+from aiokafka.cluster import ClusterMetadata
+from aiokafka.protocol.metadata import MetadataRequest
+
+from reactive_kafka.broker.aiokafka.client_calls import (
+    CALL_DEADLINE_S,
+    as_aiokafka,
+    by_partition,
+    within,
+)
+from reactive_kafka.broker.aiokafka.closing import cancel
+from reactive_kafka.broker.aiokafka.fetched.repeated_request import RepeatedRequest
+from reactive_kafka.broker.aiokafka.topic_ids import TopicIdQuestion, topic_ids, topic_ids_of_all
+from reactive_kafka.errors import BrokerError, TransientBrokerError
+from reactive_kafka.records import TopicIds, TopicPartition
+
+
+class KafkaQueries:
+    """The base of clients that ask the brokers through an aiokafka consumer."""
+
+    # How long an answer is waited for.
+    deadline_s = CALL_DEADLINE_S
+    _client: aiokafka.AIOKafkaConsumer | None = None
+    _id_question: RepeatedRequest | None = None
+
+    @property
+    def client(self) -> aiokafka.AIOKafkaConsumer:
+        """The connected consumer. TransientBrokerError: it has not started."""
+        if self._client is None:
+            raise TransientBrokerError("the client is not started")
+        return self._client
+
+    @property
+    def is_closed(self) -> bool:
+        """True before the start and after the stop."""
+        return self._client is None
+
+    async def topics(self, names: Collection[str] | None = None) -> dict[str, list[TopicPartition]]:
+        client = self.client._client
+        ask = client.fetch_all_metadata() if names is None else _metadata(client, names)
+        known = await within(self.deadline_s, ask, "asking for the topics")
+        return {
+            topic: [
+                TopicPartition(topic, number)
+                for number in sorted(known.partitions_for_topic(topic) or ())
+            ]
+            for topic in sorted(known.topics())
+        }
+
+    async def topic_ids(self, topics: Collection[str], *, of_all: bool = False) -> list[TopicIds]:
+        if of_all:
+            return await topic_ids_of_all(self.client._client, topics, self.deadline_s)
+        if self._id_question is None or frozenset(topics) != self._id_question.request.topics:
+            self._id_question = RepeatedRequest(
+                TopicIdQuestion(frozenset(topics)), lambda answer: answer
+            )
+        return await topic_ids(self.client._client, self._id_question.request, self.deadline_s)
+
+    async def beginning_offsets(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        await self._check_existence(partitions)
+        ask = self.client.beginning_offsets(as_aiokafka(partitions))
+        return by_partition(await within(self.deadline_s, ask, "asking for the log's beginning"))
+
+    async def end_offsets(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        await self._check_existence(partitions)
+        ask = self.client.end_offsets(as_aiokafka(partitions))
+        return by_partition(await within(self.deadline_s, ask, "asking for the log's end"))
+
+    async def offsets_for_times(
+        self, times_ms: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int | None]:
+        await self._check_existence(times_ms)
+        ask = self.client.offsets_for_times(
+            {aiokafka.TopicPartition(*tp): max(0, ms) for tp, ms in times_ms.items()}
+        )
+        found = by_partition(await within(self.deadline_s, ask, "asking for offsets by time"))
+        return {partition: None if at is None else at.offset for partition, at in found.items()}
+
+    async def _check_existence(self, partitions: Collection[TopicPartition]) -> None:
+        """Raise TransientBrokerError if one of the partitions does not exist.
+
+        The client itself would ask for it again and again. From then on it would also ask for that
+        topic alone, so that a pattern found no other.
+        """
+        client = self.client._client
+        unknown = _unknown(client, partitions)
+        if not unknown:
+            return
+        # A client without a list of topics fetches the metadata of all of them.
+        if client._topics:
+            for partition in unknown:
+                client.add_topic(partition.topic)
+        await within(self.deadline_s, client.force_metadata_update(), "asking for the topics")
+        missing = _unknown(client, unknown)
+        if missing:
+            raise TransientBrokerError(f"no such partition: {', '.join(map(str, sorted(missing)))}")
+
+
+async def _metadata(client: Any, topics: Collection[str]) -> ClusterMetadata:
+    """Return the metadata of these topics. Creates none, and logs nothing of missing ones."""
+    known = ClusterMetadata()
+    # With this the metadata keeps no errors of topics, and logs none.
+    known.need_all_topic_metadata = True
+    node = client.get_random_node()
+    if node is None:
+        raise TransientBrokerError("asking for the topics: no broker is known")
+    known.update_metadata(await client.send(node, MetadataRequest(sorted(topics), False)))
+    return known
+
+
+def _unknown(client: Any, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
+    known = {
+        topic: client.cluster.partitions_for_topic(topic) or ()
+        for topic in {partition.topic for partition in partitions}
+    }
+    return [
+        partition for partition in partitions if partition.partition not in known[partition.topic]
+    ]
+
+
+async def know_topics(
+    client: aiokafka.AIOKafkaConsumer, topics: Collection[str], stop: Callable[[], Awaitable[None]]
+) -> None:
+    """Make a client fetch the metadata of these topics. If that fails, call *stop* and raise."""
+    try:
+        await within(CALL_DEADLINE_S, client._client.set_topics(topics), "asking for the topics")
+    except BaseException:
+        await stop()
+        raise
+
+
+def partitions_of(
+    client: aiokafka.AIOKafkaConsumer, topics: Collection[str]
+) -> set[TopicPartition]:
+    """Return the partitions that a client knows of these topics."""
+    known = {topic: client._client.cluster.partitions_for_topic(topic) or () for topic in topics}
+    return {TopicPartition(topic, number) for topic, numbers in known.items() for number in numbers}
+
+
+async def silent_leaders(
+    client: Any, partitions: Collection[TopicPartition], was_answered: Callable[[int], bool]
+) -> dict[TopicPartition, str | None]:
+    """Return partition -> its leader that does not answer, or None if it has no leader.
+
+    Sends one small request to each leader, except to those for which *was_answered* is true.
+    """
+    leaders = {
+        partition: client.cluster.leader_for_partition(partition) for partition in partitions
+    }
+    nodes = sorted(
+        {
+            node
+            for node in leaders.values()
+            if node is not None and node != -1 and not was_answered(node)
+        }
+    )
+    answers = await asyncio.gather(*(_answers(client, node) for node in nodes))
+    silent_nodes = {
+        node for node, has_answered in zip(nodes, answers, strict=True) if not has_answered
+    }
+    silent_nodes.add(-1)
+    return {
+        partition: None if node == -1 else _address(client, node)
+        for partition, node in leaders.items()
+        if node in silent_nodes
+    }
+
+
+async def anybody_answers(client: Any) -> bool:
+    """True if any broker answers.
+
+    Asks one for metadata, and all of them for nothing if that one takes long. Failed metadata is no
+    answer yet: a broker closes the connection when the time of a login is over.
+    """
+    update = client.force_metadata_update()
+    await asyncio.wait([update], timeout=CALL_DEADLINE_S / 2)
+    if update.done() and update.result():
+        return True
+    requests = [
+        asyncio.create_task(_answers(client, broker.nodeId)) for broker in client.cluster.brokers()
+    ]
+    try:
+        for answer in asyncio.as_completed([update, *requests]):
+            if await answer:
+                return True
+    finally:
+        await cancel([request for request in requests if not request.done()])
+    return False
+
+
+async def _answers(client: Any, node: int) -> bool:
+    """True if a node answers an empty request. It may have to wait for a fetch before it."""
+    try:
+        await within(CALL_DEADLINE_S, client.send(node, MetadataRequest([])), "asking a leader")
+    except BrokerError:
+        return False
+    return True
+
+
+def _address(client: Any, node: int) -> str:
+    broker = client.cluster.broker_metadata(node)
+    return str(node) if broker is None else f"{node} at {broker.host}:{broker.port}"

@@ -1,0 +1,234 @@
+"""How long a consumer waits for a node that does not answer, and when its session ends.
+
+aiokafka waits ``request_timeout_ms`` (40 s) for everything, which is about as long as a session:
+when it notices a half-open connection, or a node that hangs, the group has removed the member
+already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable
+from math import inf
+from typing import Any
+
+import aiokafka
+from aiokafka.conn import CloseReason
+from aiokafka.protocol.coordination import FindCoordinatorRequest
+from aiokafka.protocol.fetch import FetchRequest
+from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
+from aiokafka.protocol.metadata import MetadataRequest
+
+from reactive_kafka.broker.aiokafka.fetched.fetch_session import FetchSession
+from reactive_kafka.broker.aiokafka.pacing import PacedConnections
+
+LOOK_S = 0.5
+"""How often a connection with an unanswered request is checked."""
+
+SLOW_S = 3.0
+"""After this, plus the fetch's own wait, the client asks who leads the partitions of a fetch."""
+
+CONNECT_S = 10.0
+"""How long connecting to a node may take, or a third of the session if that is less."""
+
+PROMPT_S = 5.0
+"""How long a node may take for an answer that it has at hand, or a third of the session if that is
+less.
+"""
+
+SESSION_KEYS = (HeartbeatRequest.API_KEY, SyncGroupRequest.API_KEY)
+"""Requests whose answer extends the session."""
+EXTENDING_CODES = (0, 27)
+"""Error codes of such an answer: none, and REBALANCE_IN_PROGRESS."""
+JOINING_KEYS = (11, 14)
+"""JoinGroup and SyncGroup are answered when all members are there, which may take long."""
+
+
+class ConnectionDeadlines:
+    """The deadlines of a consumer's connections, which follow from its session.
+
+    Args:
+        client: An ``AIOKafkaClient``.
+        session_s: Its ``session_timeout_ms``, in seconds.
+        fetch_wait_s: Its ``fetch_max_wait_ms``, in seconds.
+        follows_leaders: False: followers in its rack are read, too.
+    """
+
+    def __init__(
+        self, client: Any, *, session_s: float, fetch_wait_s: float, follows_leaders: bool
+    ) -> None:
+        self._client = client
+        self._session_s = session_s
+        # When the last request was sent that the group has answered.
+        self._heard_at = time.monotonic()
+        self._fetch_wait_s = fetch_wait_s
+        self._slow_s = fetch_wait_s + SLOW_S
+        third_s = session_s / 3
+        # A node answers the requests of a connection one after the other, so each may have to wait
+        # for a fetch before it.
+        prompt_s = min(third_s, PROMPT_S) + fetch_wait_s
+        self._silence_s = {
+            HeartbeatRequest.API_KEY: third_s,
+            FindCoordinatorRequest.API_KEY: prompt_s,
+            MetadataRequest.API_KEY: prompt_s,
+            FetchRequest.API_KEY: max(third_s, self._slow_s),
+            JoinGroupRequest.API_KEY: inf,
+            SyncGroupRequest.API_KEY: inf,
+        }
+        self._follows_leaders = follows_leaders
+        self._request_timeout_s = client._request_timeout_ms / 1000
+        # The client's own timeout is used for connecting only. Requests have their own.
+        client._request_timeout_ms = 1000 * min(self._request_timeout_s, third_s, CONNECT_S)
+        PacedConnections(client, min(5.0, session_s / 6), self._watch_connection)
+
+    @property
+    def session_ends_at(self) -> float:
+        """The monotonic time at which the group may remove this member."""
+        return self._heard_at + self._session_s
+
+    def _watch_connection(self, connection: Any) -> None:
+        """Give a new connection a fetch session, and deadlines to its requests."""
+        send = connection.send
+        connection._request_timeout = self._request_timeout_s
+        session = FetchSession()
+
+        def send_watched(request: Any, expect_response: bool = True) -> Awaitable[Any]:
+            if request.API_KEY == FetchRequest.API_KEY:
+                request.session = session
+            answer: Awaitable[Any] = send(request, expect_response=expect_response)
+            if request.API_KEY not in self._silence_s:
+                return answer
+            return self._answer(connection, request, answer)
+
+        connection.send = send_watched
+
+    async def _answer(self, connection: Any, request: Any, answer: Awaitable[Any]) -> Any:
+        """Await an answer, and close the connection if it stays silent for too long."""
+        sent_at = time.monotonic()
+        silence_s = self._silence_s[request.API_KEY]
+        waits_s = 0.0
+        follows_after_s = inf
+        if request.API_KEY == FetchRequest.API_KEY:
+            waits_s = self._fetch_wait_s
+            follows_after_s = self._slow_s if self._follows_leaders else inf
+        watch = _AnswerWatch(self._client, connection, request, waits_s, silence_s, follows_after_s)
+        if (repeated := getattr(request, "repeated", None)) is not None:
+            repeated.sent_again = watch.begin
+        try:
+            response = await answer
+        finally:
+            watch.cancel()
+        # Counted from the sending: the group extends the session when it gets the request, which is
+        # later.
+        if request.API_KEY in SESSION_KEYS and response.error_code in EXTENDING_CODES:
+            self._heard_at = sent_at
+        return response
+
+
+class _AnswerWatch:
+    """Checks a connection until a request is answered, and closes it after a long silence.
+
+    Bytes that arrive count, so a slow connection is not taken for a dead one. A fetch is also given
+    up if another node leads one of its partitions by now.
+
+    Args:
+        client: An ``AIOKafkaClient``.
+        connection: The request was sent on it.
+        request: Is not answered yet.
+        waits_s: How long the node may wait by itself before it answers.
+        silence_s: The longest silence.
+        follows_after_s: When to look for moved leaders.
+    """
+
+    __slots__ = (
+        "_began",
+        "_client",
+        "_connection",
+        "_follows_after_s",
+        "_look_at",
+        "_look_s",
+        "_progress",
+        "_request",
+        "_silence_s",
+        "_since",
+        "_timer",
+        "_waits_s",
+    )
+
+    def __init__(
+        self,
+        client: Any,
+        connection: Any,
+        request: Any,
+        waits_s: float,
+        silence_s: float,
+        follows_after_s: float,
+    ) -> None:
+        self._client = client
+        self._connection = connection
+        self._request = request
+        self._waits_s = waits_s
+        self._silence_s = silence_s
+        self._follows_after_s = follows_after_s
+        self._timer: asyncio.TimerHandle | None = None
+        self._look_s = min(LOOK_S, silence_s / 4)
+        self._look_at = -inf
+        self.begin()
+
+    def begin(self) -> None:
+        """Start the watch: the request was sent, or sent again."""
+        self._began = time.monotonic()
+        self._since = self._began
+        self._progress = self._progress_now()
+        # A node without new records answers when its wait is over. A fetch that is sent again needs
+        # no timer each time: one that is late enough serves several, as each costs as much as an
+        # answer.
+        if self._look_at < self._began + self._waits_s + self._look_s:
+            self.cancel()
+            self._look_later(self._waits_s + (0.0 if self._timer is None else SLOW_S / 2))
+
+    def cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look_later(self, more_s: float = 0.0) -> None:
+        self._look_at = time.monotonic() + more_s + self._look_s
+        self._timer = asyncio.get_running_loop().call_later(more_s + self._look_s, self._look)
+
+    def _progress_now(self) -> tuple[int, int]:
+        """Return values that change with each answer, and with each byte of one."""
+        return self._connection._requests[0][0], self._connection._protocol.partial_bytes
+
+    def _look(self) -> None:
+        connection = self._connection
+        now = time.monotonic()
+        if connection._reader is None or not connection._requests:
+            # It was closed, or answered at this very moment.
+            return
+        progress = self._progress_now()
+        is_joining = any(
+            request[1].API_KEY in JOINING_KEYS for request in connection._requests if request[1]
+        )
+        if progress != self._progress or is_joining:
+            self._progress = progress
+            self._since = now
+        is_slow = now - self._began >= self._follows_after_s
+        if now - self._since >= self._silence_s or (is_slow and self._has_moved()):
+            connection.close(reason=CloseReason.CONNECTION_TIMEOUT)
+            return
+        if is_slow:
+            self._client.force_metadata_update()
+        self._look_later()
+
+    def _has_moved(self) -> bool:
+        """True if another node leads a partition of the fetch, as far as the client knows."""
+        cluster = self._client.cluster
+        node = (self._connection.host, self._connection.port)
+        for topic, partitions in self._request.topics:
+            for partition, *_ in partitions:
+                leader = cluster.leader_for_partition(aiokafka.TopicPartition(topic, partition))
+                broker = None if leader in (None, -1) else cluster.broker_metadata(leader)
+                if broker is not None and (broker.host, broker.port) != node:
+                    return True
+        return False

@@ -1,0 +1,271 @@
+"""aiokafka's consumer behind the seam, as a member of a group or as a static assignment.
+
+The modules next to this one use private attributes of aiokafka (the package caps its version): what
+it has fetched, its coordinator, and requests that are built by hand. docs/internals.md names each
+trap, H1 to H22, and the test that shows it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping
+from math import inf
+from types import SimpleNamespace
+from typing import Any
+
+import aiokafka
+
+from reactive_kafka.broker.aiokafka import group_positions
+from reactive_kafka.broker.aiokafka.client_arguments import (
+    CONSUMER_DEFAULTS,
+    CONSUMER_FIXED,
+    client_arguments,
+    create_client,
+)
+from reactive_kafka.broker.aiokafka.client_calls import CALL_DEADLINE_S, as_aiokafka, within
+from reactive_kafka.broker.aiokafka.closing import close
+from reactive_kafka.broker.aiokafka.cluster_queries import (
+    KafkaQueries,
+    anybody_answers,
+    know_topics,
+    partitions_of,
+    silent_leaders,
+)
+from reactive_kafka.broker.aiokafka.connecting import connect, why_away
+from reactive_kafka.broker.aiokafka.connection_deadlines import ConnectionDeadlines
+from reactive_kafka.broker.aiokafka.fetch_client import FetchClient
+from reactive_kafka.broker.aiokafka.fetched.fetch_planning import plan_fetches_quickly
+from reactive_kafka.broker.aiokafka.fetched.record_poller import (
+    MOST_UNPACKED_BYTES,
+    RecordPoller,
+    has_expected_internals,
+)
+from reactive_kafka.broker.aiokafka.membership import Membership
+from reactive_kafka.broker.aiokafka.moved_brokers import MovedBrokers
+from reactive_kafka.broker.aiokafka.owned_partitions import OwnedPartitions
+from reactive_kafka.broker.aiokafka.pacing import pace_joins
+from reactive_kafka.broker.client import Poll, RebalanceListener, Sight, TransactionId
+from reactive_kafka.errors import (
+    TransientBrokerError,
+)
+from reactive_kafka.records import Committed, TopicIds, TopicPartition
+from reactive_kafka.subscription import Partitions, Pattern, Subscription
+
+IDLE_FETCHES_S = 10.0
+"""How long idle fetches may be repeated before aiokafka's fetcher sees an answer again."""
+
+
+class AiokafkaConsumer(KafkaQueries):
+    """A member of a group, or a static assignment."""
+
+    def __init__(
+        self,
+        name: str,
+        subscription: Subscription,
+        group_id: str | None,
+        properties: Mapping[str, Any],
+    ) -> None:
+        is_static = isinstance(subscription, Partitions)
+        if group_id is None and not is_static:
+            raise ValueError(f"channel {name!r} needs a group_id")
+        self.owned = OwnedPartitions(
+            self,
+            is_static=is_static,
+            read_committed=properties.get("isolation_level") == "read_committed",
+        )
+        self._name = name
+        self._subscription = subscription
+        self._whole_topics = subscription.whole if isinstance(subscription, Partitions) else ()
+        self._group_id = group_id
+        # The group that it joins. A static assignment only commits to its group.
+        self._joined_group = None if is_static else group_id
+        self._properties = {**CONSUMER_DEFAULTS, **properties}
+        self._fetch_wait_s = float(self._properties["fetch_max_wait_ms"]) / 1000
+        # A quarter of the request timeout, which counts from the first time that a fetch is sent.
+        request_timeout_ms = float(self._properties.get("request_timeout_ms", 40_000))
+        self._idle_fetches_s = min(IDLE_FETCHES_S, request_timeout_ms / 4000)
+        self._poller = RecordPoller(
+            self.owned, self._properties.pop("max_unpacked_bytes", MOST_UNPACKED_BYTES)
+        )
+        instance_id = properties.get("group_instance_id")
+        self._membership = Membership(
+            self.owned, self._joined_group, instance_id, self._poller.wake
+        )
+        # Belongs to one client: a restart creates another one.
+        self._deadlines: ConnectionDeadlines | None = None
+        # When the ids of topics were asked for last, and of which topics.
+        self._ids_asked: tuple[float, frozenset[str]] = (-inf, frozenset())
+        # Set before the client connects, so that stop() also closes a half connected one.
+        self._to_close: aiokafka.AIOKafkaConsumer | None = None
+        self._closing: asyncio.Task[None] | None = None
+        self._moved_brokers = MovedBrokers()
+
+    async def start(self, listener: RebalanceListener) -> None:
+        given = client_arguments(self._properties, self._name)
+        arguments = {**given, **CONSUMER_FIXED, "group_id": self._group_id}
+        client = create_client(aiokafka.AIOKafkaConsumer, arguments)
+        self._to_close = client
+        self._deadlines = ConnectionDeadlines(
+            client._client,
+            session_s=float(self._properties["session_timeout_ms"]) / 1000,
+            fetch_wait_s=self._fetch_wait_s,
+            follows_leaders=not self._properties.get("client_rack"),
+        )
+        await connect(client, arguments, self.stop)
+        if self._whole_topics:
+            await know_topics(client, self._subscription.topics, self.stop)
+        self._take_over_fetching(client)
+        self._client = client
+        if self._joined_group is not None:
+            pace_joins(client._coordinator)
+        self._membership.listener = listener
+        self._subscribe(client, self._membership)
+
+    def _take_over_fetching(self, client: aiokafka.AIOKafkaConsumer) -> None:
+        """Put our parts between aiokafka's fetcher and its connections."""
+        fetcher = client._fetcher
+        # If one of the private names is gone, nothing may read them: the error would end the
+        # client's task for fetches.
+        is_known = has_expected_internals(client)
+        self._poller.is_fast = is_known
+        fetcher._client = FetchClient(
+            client._client,
+            self._poller.responses.note,
+            self._fetch_wait_s,
+            fetcher if is_known else None,
+            self._idle_fetches_s,
+        )
+        self._poller.responses.fetch_size = plan_fetches_quickly(fetcher)
+
+    def _subscribe(self, client: aiokafka.AIOKafkaConsumer, membership: Membership) -> None:
+        if isinstance(self._subscription, Partitions):
+            known = partitions_of(client, self._whole_topics)
+            partitions = as_aiokafka(sorted({*self._subscription.partitions, *known}))
+            client.assign(partitions)
+            if self._whole_topics:
+                # assign() requests the metadata of assigned partitions' topics only. A topic
+                # without a partition must be found as soon as it has one.
+                client._client.set_topics(self._subscription.topics)
+            membership.assign(partitions)
+        elif isinstance(self._subscription, Pattern):
+            # The client's own subscribe() takes a pattern as text only, and matches the beginning
+            # of a name with it. Of a pattern object the client calls nothing but match().
+            pattern = SimpleNamespace(match=self._subscription.reads)
+            client._subscription.subscribe_pattern(pattern=pattern, listener=membership)
+            client._client.set_topics([])
+        else:
+            client.subscribe(topics=list(self._subscription.topics), listener=membership)
+
+    async def stop(self) -> None:
+        client = self._to_close
+        self._to_close = None
+        self._client = None
+        self._moved_brokers.close()
+        self.owned.let_go()
+        self._poller.wake()
+        if client is not None:
+            # In a separate task, so that a caller that is cancelled while it waits leaves nothing
+            # half closed (H6).
+            self._closing = asyncio.create_task(
+                self._close(client, asyncio.current_task()), name="close a consumer"
+            )
+        if self._closing is not None:
+            await asyncio.shield(self._closing)
+
+    async def _close(
+        self, client: aiokafka.AIOKafkaConsumer, caller: asyncio.Task[Any] | None
+    ) -> None:
+        is_in_listener = await self._membership.close(caller)
+        await close(client, caller, group_id=self._joined_group, is_in_listener=is_in_listener)
+
+    async def poll(
+        self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None
+    ) -> Poll:
+        with self.client._subscription.fetch_context():
+            # Entering the context tells the client that we poll. Nothing may be awaited inside: a
+            # cancelled await would stop the client's idle time for good (H3).
+            pass
+        await self._membership.raise_errors()
+        return await self._poller.poll(budgets, timeout_s, most)
+
+    def wake(self) -> None:
+        self._poller.wake()
+
+    def start_at(self, positions: Mapping[TopicPartition, int]) -> None:
+        self.owned.start_at(positions)
+
+    def pause(self, partitions: Collection[TopicPartition]) -> None:
+        self.owned.pause(partitions)
+
+    def resume(self, partitions: Collection[TopicPartition]) -> None:
+        self.owned.resume(partitions)
+
+    def positions(self) -> dict[TopicPartition, int]:
+        return self.owned.positions()
+
+    def is_member(self) -> bool:
+        return self._membership.is_member()
+
+    def session_ends_at(self) -> float:
+        if self._joined_group is None or self._deadlines is None:
+            return inf
+        return self._deadlines.session_ends_at
+
+    async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
+        await group_positions.commit(self.owned, self._group_id, offsets, generation)
+
+    async def commit_in(
+        self,
+        transaction: TransactionId,
+        offsets: Mapping[TopicPartition, Committed],
+        generation: int,
+    ) -> None:
+        await group_positions.commit_in(
+            self.owned, self._group_id, transaction, offsets, generation
+        )
+
+    async def committed(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, Committed | None]:
+        return await group_positions.committed(self.owned, self._group_id, partitions)
+
+    async def look(self, partitions: Collection[TopicPartition]) -> Sight:
+        client = self.client._client
+        topics = self._subscription.topics
+        forbidden = client.cluster.unauthorized_topics.intersection(topics)
+        missing = {
+            topic
+            for topic in topics
+            if topic not in forbidden and not client.cluster.partitions_for_topic(topic)
+        }
+        silent = await silent_leaders(client, partitions, self.client._fetcher._client.was_answered)
+        return Sight(frozenset(missing), frozenset(forbidden), silent, self.owned.held_up())
+
+    async def topic_ids(self, topics: Collection[str], *, of_all: bool = False) -> list[TopicIds]:
+        if of_all:
+            return await super().topic_ids(topics, of_all=True)
+        # A broker answers a fetch with an error as soon as one of its topics is deleted. So while
+        # idle fetches name all of our partitions, no topic can have got another id. Asking each
+        # time would be a sixth of all requests of a channel at rest.
+        asked_at, asked_topics = self._ids_asked
+        now = asyncio.get_running_loop().time()
+        wanted = frozenset(topics)
+        assigned = {partition.topic for partition in self.client.assignment()}
+        is_same_question = asked_topics == wanted and wanted <= assigned
+        if is_same_question and self.client._fetcher._client.all_idle_since() <= asked_at:
+            return []
+        answers = await super().topic_ids(topics)
+        self._ids_asked = (now, wanted)
+        return answers
+
+    async def check(self) -> None:
+        client = self.client._client
+        fetches = self.client._fetcher._client
+        # Whole topics may get partitions, which only new metadata shows.
+        is_known = not self._whole_topics and fetches.keeps_known(self._subscription.topics)
+        if not is_known and not await within(
+            CALL_DEADLINE_S, anybody_answers(client), "asking any broker"
+        ):
+            self._moved_brokers.look(client)
+            raise TransientBrokerError(f"no broker answers{why_away(client)}")
+        self._membership.add(partitions_of(self.client, self._whole_topics))

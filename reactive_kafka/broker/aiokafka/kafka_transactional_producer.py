@@ -1,0 +1,187 @@
+"""aiokafka's transactional producer behind the seam."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import aiokafka
+import aiokafka.errors as kafka_errors
+from aiokafka.client import CoordinationType
+from aiokafka.producer.sender import AddOffsetsToTxnHandler, AddPartitionsToTxnHandler
+from aiokafka.producer.transaction_manager import TransactionManager
+
+from reactive_kafka.broker.aiokafka.client_calls import CALL_DEADLINE_S, within
+from reactive_kafka.broker.aiokafka.connecting import why_away
+from reactive_kafka.broker.aiokafka.kafka_producer import AiokafkaProducer
+from reactive_kafka.broker.aiokafka.moved_brokers import answers_soon
+from reactive_kafka.broker.aiokafka.replaceable_client import CHECK_DEADLINE_S
+from reactive_kafka.broker.client import TRANSACTION_TIMEOUT_MS, BatchRefusedError, TransactionId
+from reactive_kafka.errors import (
+    BrokerError,
+    OutcomeUnknownError,
+    RejectedRecordError,
+    TransientBrokerError,
+)
+
+SOON_S = 0.003
+"""How soon to begin a transaction again if the markers of the last one are not written yet, which
+takes the broker some milliseconds. The client waits 20 or 100 ms: most of the time of a small
+transaction.
+"""
+END_DEADLINE_S = 10.0
+"""How long to wait for the end of a transaction. Its coordinator may be moving to another node."""
+
+
+# aiokafka is untyped.
+class _AddPartitions(AddPartitionsToTxnHandler):  # type: ignore[misc]
+    def handle_response(self, answer: Any) -> float | None:
+        codes = (code for _, rows in answer.errors for _, code in rows)
+        return _shorten_wait(super().handle_response(answer), codes)
+
+
+# aiokafka is untyped.
+class _AddOffsets(AddOffsetsToTxnHandler):  # type: ignore[misc]
+    def handle_response(self, answer: Any) -> float | None:
+        return _shorten_wait(super().handle_response(answer), (answer.error_code,))
+
+
+def _shorten_wait(wait_s: float | None, codes: Iterable[int]) -> float | None:
+    """Return a shorter wait if the only obstacle is the end of the last transaction."""
+    is_busy = any(code == kafka_errors.ConcurrentTransactions.errno for code in codes)
+    return SOON_S if is_busy and wait_s is not None else wait_s
+
+
+async def _add_partitions(sender: Any, transactional_id: str, partitions: Any) -> bool:
+    node = await sender._find_coordinator(CoordinationType.TRANSACTION, transactional_id)
+    return bool(await _AddPartitions(sender, partitions).do(node))
+
+
+async def _until_done(asking: Any, sender: Any, transactional_id: str) -> None:
+    """Send a request to the transaction coordinator until it succeeds."""
+    while not await asking.do(
+        await sender._find_coordinator(CoordinationType.TRANSACTION, transactional_id)
+    ):
+        pass
+
+
+def _retrieve_failures(manager: TransactionManager) -> None:
+    """Keep asyncio from reporting failed transactions.
+
+    The client keeps such an error for a caller that awaits the end of the transaction. There is no
+    such caller if the end was given up at its deadline, or if an earlier step has failed. Both have
+    raised the reason already.
+    """
+
+    def seen(fail: Callable[[BaseException], None], error: BaseException) -> None:
+        fail(error)
+        manager.wait_for_transaction_end().exception()
+
+    manager.error_transaction = partial(seen, manager.error_transaction)
+    manager.fatal_error = partial(seen, manager.fatal_error)
+
+
+class AiokafkaTransactionalProducer(AiokafkaProducer):
+    """Writes in transactions of one transactional id.
+
+    A client that has failed is useless until the next claim.
+    """
+
+    def __init__(self, name: str, transactional_id: str, properties: Mapping[str, Any]) -> None:
+        ours = {
+            "transaction_timeout_ms": TRANSACTION_TIMEOUT_MS,
+            **properties,
+            "transactional_id": transactional_id,
+        }
+        super().__init__(name, ours)
+        self._transactional_id = transactional_id
+
+    async def claim(self) -> None:
+        # While the old client is being closed, its last requests may still be sent. The broker
+        # refuses them once the new client has its epoch, which is before this returns.
+        await self._replace()
+
+    async def _create(self) -> aiokafka.AIOKafkaProducer:
+        client = await super()._create()
+        client._sender._do_add_partitions_to_txn = partial(
+            _add_partitions, client._sender, self._transactional_id
+        )
+        _retrieve_failures(client._txn_manager)
+        return client
+
+    async def _current_client(self) -> aiokafka.AIOKafkaProducer:
+        if self._producer is None or self._is_suspect:
+            raise TransientBrokerError(
+                f"the transaction of {self._transactional_id!r} has failed already"
+            )
+        return self._producer
+
+    def _batch_refused(self, topic: str, records: int, error: RejectedRecordError) -> None:
+        # The broker has refused a part of the transaction: nothing more can be written in it.
+        raise BatchRefusedError(f"{topic}: a batch of {records} records: {error}") from error
+
+    async def check(self) -> None:
+        if self._producer is not None and not await answers_soon(
+            self._producer.client, CHECK_DEADLINE_S
+        ):
+            self._moved_brokers.look(self._producer.client)
+            raise TransientBrokerError(f"no broker answers{why_away(self._producer.client)}")
+
+    @property
+    def _manager(self) -> TransactionManager:
+        # There is a client from the first claim on.
+        assert self._producer is not None  # noqa: S101
+        return self._producer._txn_manager
+
+    def begin(self) -> None:
+        self._manager.begin_transaction()
+
+    async def add_group(self, group_id: str) -> TransactionId:
+        client = await self._current_client()
+        sender = client._sender
+        manager = self._manager
+
+        async def ask() -> None:
+            # aiokafka's own send_offsets_to_transaction would also send the positions, but without
+            # member and generation.
+            await _until_done(_AddOffsets(sender, group_id), sender, self._transactional_id)
+            if manager.consumer_group_to_add() is None and manager._txn_consumer_group != group_id:
+                raise kafka_errors.GroupAuthorizationFailedError(group_id)
+
+        try:
+            await within(CALL_DEADLINE_S, ask(), f"adding group {group_id!r} to a transaction")
+        except BaseException:
+            self._suspect(client)
+            raise
+        return TransactionId(self._transactional_id, manager.producer_id, manager.producer_epoch)
+
+    async def commit(self) -> None:
+        client = await self._current_client()
+        try:
+            await within(END_DEADLINE_S, client.commit_transaction(), "committing a transaction")
+        except BrokerError as error:
+            self._suspect(client)
+            raise OutcomeUnknownError(
+                f"the end of a transaction of {self._transactional_id!r}: {error}"
+            ) from error
+        except BaseException:
+            self._suspect(client)
+            raise
+
+    async def abort(self) -> None:
+        client = await self._current_client()
+        try:
+            await within(END_DEADLINE_S, client.abort_transaction(), "aborting a transaction")
+        except BaseException:
+            self._suspect(client)
+            raise
+
+    async def stop(self) -> None:
+        client = self._producer
+        if client is not None and not self._is_suspect and self._manager.is_in_transaction():
+            # If this fails, the broker aborts the transaction when its time is over.
+            with suppress(BrokerError):
+                await within(CALL_DEADLINE_S, client.abort_transaction(), "aborting a transaction")
+        await super().stop()

@@ -1,0 +1,99 @@
+"""Finds brokers that have moved to other addresses.
+
+aiokafka asks the bootstrap servers only when it starts. A client that reaches none of the brokers
+that it knows would never find others. A new client would, but it would not be the member of the
+group that the old one was: it would have to wait until the old one's session has ended.
+
+Source: KIP-899, KIP-1102.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import time
+from math import inf
+from typing import Any
+
+import aiokafka.errors as kafka_errors
+from aiokafka.cluster import ClusterMetadata
+from aiokafka.protocol.metadata import MetadataRequest
+
+from reactive_kafka.broker.aiokafka.client_log import as_ours
+from reactive_kafka.broker.aiokafka.closing import cancel
+
+LOOK_EVERY_S = 5.0
+"""The bootstrap servers are asked at most this often."""
+
+
+class MovedBrokers:
+    """Looks for the brokers of one client, in the background."""
+
+    def __init__(self) -> None:
+        self._looked_at = -inf
+        self._looking: asyncio.Task[None] | None = None
+
+    def look(self, client: Any) -> None:
+        """Ask the bootstrap servers where the brokers are now, unless they were asked recently.
+
+        Args:
+            client: An ``AIOKafkaClient`` that no broker answers. The answer replaces the brokers
+                that it knows.
+        """
+        is_looking = self._looking is not None and not self._looking.done()
+        if is_looking or time.monotonic() - self._looked_at < LOOK_EVERY_S:
+            return
+        self._looked_at = time.monotonic()
+        with as_ours():
+            self._looking = asyncio.create_task(_look(client), name="look for moved brokers")
+
+    def close(self) -> None:
+        """End a search that is running."""
+        if self._looking is not None:
+            self._looking.cancel()
+
+
+async def answers_soon(client: Any, within_s: float) -> bool:
+    """True if any broker that *client* (an ``AIOKafkaClient``) knows answers an empty request.
+
+    All are asked at once: one that is frozen says nothing about the others.
+    """
+    with as_ours():
+        requests = [
+            asyncio.create_task(
+                client.send(broker.nodeId, MetadataRequest([])), name="is a broker there"
+            )
+            for broker in client.cluster.brokers()
+        ]
+    try:
+        for answer in asyncio.as_completed(requests, timeout=within_s):
+            try:
+                await answer
+            except kafka_errors.KafkaError:
+                continue
+            return True
+    except TimeoutError:
+        pass
+    finally:
+        await cancel([request for request in requests if not request.done()])
+    return False
+
+
+async def _look(client: Any) -> None:
+    # A copy asks, with its own connections and metadata: the answer has no topics, and the client
+    # would believe that its topics are deleted.
+    """Ask the bootstrap servers, and replace the brokers that *client* knows."""
+    client_copy = copy.copy(client)
+    client_copy.cluster = ClusterMetadata(metadata_max_age_ms=client._metadata_max_age_ms)
+    client_copy._conns = {}
+    try:
+        await client_copy.bootstrap()
+    except kafka_errors.KafkaConnectionError:
+        # The bootstrap servers do not answer either.
+        return
+    finally:
+        for connection in client_copy._conns.values():
+            connection.close()
+    if found := client_copy.cluster._brokers:
+        client.cluster._brokers = found
+        client.force_metadata_update()

@@ -1,0 +1,136 @@
+"""Consumers that commit by themselves, and ``enable_auto_commit`` as one of them.
+
+With it the positions of the records that polls have returned are committed periodically, whether or
+not the records are settled. It is done here for every client. aiokafka's own auto-commit would also
+commit positions of partitions that have not started yet, and would try for ever while the broker is
+away: in the middle of a rebalance, and at the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+
+from reactive_kafka.broker.client import Consumer, Poll, RebalanceListener
+from reactive_kafka.broker.client_wrapper import ClientWrapper
+from reactive_kafka.errors import BrokerError
+from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.tasks import Handle
+
+logger = logging.getLogger(__name__)
+
+# How long to wait for a running commit at the end.
+END_S = 5.0
+
+
+def with_auto_commit(consumer: Consumer, properties: Mapping[str, object]) -> Consumer:
+    """Return the consumer, wrapped in :class:`AutoCommit` if its properties say so."""
+    if str(properties.get("enable_auto_commit", False)).lower() != "true":
+        return consumer
+    interval_ms = float(str(properties.get("auto_commit_interval_ms", 5_000)))
+    return AutoCommit(consumer, interval_ms / 1000)
+
+
+class CommittingConsumer(ClientWrapper[Consumer]):
+    """Commits periodically, at a revocation after its listener was told, and at the end.
+
+    A subclass decides what to commit. *interval_s* None: nothing is committed.
+    """
+
+    # Set when the consumer starts.
+    _listener: RebalanceListener
+
+    def __init__(self, inner: Consumer, interval_s: float | None, name: str) -> None:
+        super().__init__(inner)
+        self._generation = -1
+        self._interval_s = interval_s
+        self._task_name = name
+        self._one_commit_at_a_time = asyncio.Lock()
+        self._ticking: Handle | None = None
+        self._failure: BaseException | None = None
+
+    async def start(self, listener: RebalanceListener) -> None:
+        self._listener = listener
+        await self._inner.start(self)
+        if (interval_s := self._interval_s) is not None:
+            self._ticking = Handle(lambda: self._tick(interval_s), self._task_name, self._failed)
+
+    async def poll(
+        self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None
+    ) -> Poll:
+        # Otherwise nobody would notice that the periodic commits have ended.
+        if self._failure is not None:
+            raise self._failure
+        return await self._inner.poll(budgets, timeout_s, most)
+
+    async def stop(self) -> None:
+        ticking = self._ticking
+        self._ticking = None
+        try:
+            if ticking is not None:
+                ticking.cancel()
+                await asyncio.wait([ticking.task], timeout=END_S)
+                await self._commit()
+        finally:
+            self._is_leaving()
+            await self._inner.stop()
+
+    async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
+        await self._listener.on_revoked(partitions)
+        await self._commit()
+
+    async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
+        self._generation = generation
+        await self._listener.on_assigned(partitions, generation)
+
+    async def _commit(self) -> None:
+        if self._interval_s is not None:
+            async with self._one_commit_at_a_time:
+                await self._commit_moved()
+
+    async def _commit_moved(self) -> None:
+        """Try once to commit what has moved. Reports a failure, which the next try repeats."""
+        raise NotImplementedError
+
+    def _is_leaving(self) -> None:
+        """Called after the last commit, before the group is left."""
+
+    def _failed(self, error: BaseException) -> None:
+        self._failure = error
+
+    async def _tick(self, interval_s: float) -> None:
+        while True:
+            await asyncio.sleep(interval_s)
+            await self._commit()
+
+
+class AutoCommit(CommittingConsumer):
+    """Commits its positions every *interval_s* seconds, at a revocation, and at the end."""
+
+    def __init__(self, inner: Consumer, interval_s: float) -> None:
+        super().__init__(inner, interval_s, "auto-commit")
+        self._stored: dict[TopicPartition, int] = {}
+
+    async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
+        # Another member may have committed these partitions meanwhile, but no other ones.
+        for partition in partitions:
+            self._stored.pop(partition, None)
+        await super().on_assigned(partitions, generation)
+
+    async def _commit_moved(self) -> None:
+        positions = self._inner.positions()
+        moved = {
+            partition: position
+            for partition, position in positions.items()
+            if self._stored.get(partition) != position
+        }
+        if not moved:
+            return
+        offsets = {partition: Committed(position) for partition, position in moved.items()}
+        try:
+            await self._inner.commit(offsets, self._generation)
+        except BrokerError as error:
+            logger.warning("auto commit: %s: %s", type(error).__name__, error)
+        else:
+            self._stored.update(moved)

@@ -1,0 +1,50 @@
+"""Creates the clients of one in-memory broker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from reactive_kafka.broker.auto_commit import with_auto_commit
+from reactive_kafka.broker.client import Consumer
+from reactive_kafka.broker.memory.member import Member
+from reactive_kafka.broker.memory.memory_consumer import MemoryConsumer
+from reactive_kafka.broker.memory.memory_inspector import MemoryInspector
+from reactive_kafka.broker.memory.memory_producer import MemoryProducer
+from reactive_kafka.broker.memory.memory_state import MemoryState
+from reactive_kafka.broker.memory.memory_transactional_producer import MemoryTransactionalProducer
+from reactive_kafka.subscription import Subscription
+
+
+class MemoryConnector:
+    """Creates the clients of one in-memory broker. Consumers are members of class *kind*."""
+
+    def __init__(self, state: MemoryState, kind: type[Member]) -> None:
+        self._state = state
+        self._kind = kind
+
+    def consumer(
+        self,
+        *,
+        name: str,
+        subscription: Subscription,
+        group_id: str | None,
+        properties: Mapping[str, object],
+    ) -> Consumer:
+        return with_auto_commit(
+            MemoryConsumer(self._state, self._kind, name, subscription, group_id, properties),
+            properties,
+        )
+
+    def producer(self, *, name: str, properties: Mapping[str, object]) -> MemoryProducer:
+        return MemoryProducer(self._state, properties)
+
+    def transactional_producer(
+        self, *, name: str, transactional_id: str, properties: Mapping[str, object]
+    ) -> MemoryTransactionalProducer:
+        return MemoryTransactionalProducer(self._state, transactional_id, properties)
+
+    def inspector(self, *, properties: Mapping[str, object]) -> MemoryInspector:
+        return MemoryInspector(self._state, properties)
+
+    async def close(self) -> None:
+        """Do nothing: the broker belongs to its creator, and may serve other connectors."""

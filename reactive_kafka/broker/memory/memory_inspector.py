@@ -1,0 +1,86 @@
+"""The in-memory broker's inspector."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from reactive_kafka.broker.client import UNKNOWN_GROUP, GroupDescription, GroupMember
+from reactive_kafka.broker.memory.memory_queries import MemoryQueries
+from reactive_kafka.broker.memory.memory_state import MemoryState
+from reactive_kafka.errors import BrokerError
+from reactive_kafka.records import Committed, TopicPartition
+
+
+class MemoryInspector(MemoryQueries):
+    """Looks at the broker from outside, and meets the same faults as the other clients."""
+
+    def __init__(self, state: MemoryState, properties: Mapping[str, object]) -> None:
+        super().__init__(state, state.existing_log, properties)
+        self._is_started = False
+
+    async def start(self) -> None:
+        await self._state.faults.ask("start", lambda: None)
+        self._is_started = True
+
+    async def committed(
+        self, group_id: str, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, Committed]:
+
+        def stored() -> dict[TopicPartition, Committed]:
+            group = self._state.groups.get(group_id)
+            commits = group.commits if group is not None else {}
+            return {
+                partition: position
+                for partition, position in commits.items()
+                if partitions is None or partition in partitions
+            }
+
+        return await self._ask("committed", stored)
+
+    async def describe_group(self, group_id: str) -> GroupDescription:
+
+        def describe() -> GroupDescription:
+            group = self._state.groups.get(group_id)
+            if group is None or not (group.members or group.commits):
+                return GroupDescription(UNKNOWN_GROUP, "", ())
+            members = tuple(
+                GroupMember(member.member_id, member.name, "memory")
+                for member in group.members.values()
+            )
+            return GroupDescription(group.state, "consumer" if group.generation else "", members)
+
+        return await self._ask("describe_group", describe)
+
+    async def commit(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
+        group = self._state.group(group_id)
+        await self._ask("commit", lambda: group.commit("", -1, offsets), group_id)
+
+    async def topic_configs(
+        self, topics: Collection[str], names: Collection[str]
+    ) -> dict[str, dict[str, str | None]]:
+
+        def tell() -> dict[str, dict[str, str | None]]:
+            configs = self._state.configs
+            return {
+                topic: {name: value for name, value in configs[topic].items() if name in names}
+                for topic in topics
+                if topic in configs
+            }
+
+        return await self._ask("topic_configs", tell)
+
+    async def create_topic(self, topic: str, partitions: int) -> None:
+
+        def create() -> None:
+            if topic in self._state.logs:
+                raise BrokerError(f"topic {topic!r} already exists")
+            self._state.create(topic, partitions)
+
+        await self._ask("create_topic", create)
+
+    async def stop(self) -> None:
+        self._is_started = False
+
+    def _check_open(self) -> None:
+        if not self._is_started:
+            raise BrokerError("the client is not started")

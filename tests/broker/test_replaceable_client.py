@@ -1,0 +1,64 @@
+"""The client of a producer, which is made once for all who ask."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from reactive_kafka.broker.aiokafka.kafka_transactional_producer import (
+    AiokafkaTransactionalProducer,
+)
+from reactive_kafka.broker.aiokafka.replaceable_client import ReplaceableClient
+from reactive_kafka.errors import TransientBrokerError
+
+
+class Counted(ReplaceableClient):
+    """Counts the clients that it makes; a moment passes for each."""
+
+    made = 0
+
+    async def _create(self) -> Any:
+        await asyncio.sleep(0)
+        self.made += 1
+        return object()
+
+
+async def test_whenever_it_is_asked_for_one_client_is_made() -> None:
+    client, asking = Counted("orders", {}), []
+    for _ in range(10):
+        asking.append(asyncio.create_task(client.start()))
+        await asyncio.sleep(0)
+    await asyncio.gather(*asking)
+    assert client.made == 1
+
+
+class Slow(AiokafkaTransactionalProducer):
+    """Its clients are made when it is told to, and left behind where nobody holds them."""
+
+    def __init__(self) -> None:
+        super().__init__("orders", "billing", {})
+        self.is_making = asyncio.Event()
+        self.may_go_on = asyncio.Event()
+        self.made = 0
+
+    async def _create(self) -> Any:
+        self.is_making.set()
+        await self.may_go_on.wait()
+        self.made += 1
+        return object()
+
+
+async def test_a_claim_that_a_stop_comes_into_leaves_no_client_behind() -> None:
+    producer = Slow()
+    claiming = asyncio.create_task(producer.claim())
+    await producer.is_making.wait()
+    await producer.stop()
+    producer.may_go_on.set()
+    with pytest.raises(TransientBrokerError, match="has stopped"):
+        await claiming
+    assert producer.made == 0
+    with pytest.raises(TransientBrokerError, match="has stopped"):
+        await producer.claim()
+    assert producer.made == 0
