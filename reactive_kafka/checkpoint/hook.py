@@ -23,7 +23,7 @@ from reactive_kafka.errors import (
     StoreAwayError,
 )
 from reactive_kafka.tasks import HomeLoop
-from reactive_kafka.verdicts.acks import verdicts_of
+from reactive_kafka.verdicts.acknowledger import verdicts_of
 from reactive_kafka.verdicts.delivery import D, Delivery, is_open
 from reactive_kafka.verdicts.delivery_hook import Call, CallAgain, MessageCheckpoint
 

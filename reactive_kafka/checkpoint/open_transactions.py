@@ -19,7 +19,7 @@ from reactive_kafka.errors import (
     StoreAwayError,
 )
 from reactive_kafka.records import Committed
-from reactive_kafka.verdicts.acks import verdicts_of
+from reactive_kafka.verdicts.acknowledger import verdicts_of
 from reactive_kafka.verdicts.delivery import Delivery
 
 BACKOFF = Backoff(0.1, 2.0)

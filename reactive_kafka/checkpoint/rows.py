@@ -33,7 +33,7 @@ from reactive_kafka.observe.events import (
     StoreUnavailable,
 )
 from reactive_kafka.records import Committed, TopicPartition
-from reactive_kafka.verdicts.acks import verdicts_of
+from reactive_kafka.verdicts.acknowledger import verdicts_of
 
 T = TypeVar("T")
 

@@ -31,7 +31,7 @@ from reactive_kafka.observe.events import (
     RecordPutOff,
 )
 from reactive_kafka.records import Record
-from reactive_kafka.verdicts.acks import verdicts_of
+from reactive_kafka.verdicts.acknowledger import verdicts_of
 from reactive_kafka.verdicts.channel_context import ChannelContext
 from reactive_kafka.verdicts.delivery import Delivery, failure_of, is_open
 from reactive_kafka.verdicts.delivery_hook import DeliveryHook

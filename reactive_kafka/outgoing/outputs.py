@@ -31,7 +31,7 @@ from reactive_kafka.outgoing.transactions import Transaction
 from reactive_kafka.outgoing.waiting import Settling, Telling
 from reactive_kafka.outgoing.writer import settle
 from reactive_kafka.records import RawRecord, Record
-from reactive_kafka.verdicts.acks import ack_range, verdicts_of
+from reactive_kafka.verdicts.acknowledger import ack_range, verdicts_of
 from reactive_kafka.verdicts.ageing import HOLDER, not_ageing
 from reactive_kafka.verdicts.batch import Batch
 from reactive_kafka.verdicts.delivery import Delivery

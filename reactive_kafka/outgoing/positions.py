@@ -26,7 +26,7 @@ from reactive_kafka.errors import (
 from reactive_kafka.outgoing.outbox import Outbound
 from reactive_kafka.outgoing.transactions import Sender, Transaction
 from reactive_kafka.records import Committed, TopicPartition
-from reactive_kafka.verdicts.acks import verdicts_of
+from reactive_kafka.verdicts.acknowledger import verdicts_of
 from reactive_kafka.verdicts.delivery import Delivery, is_open
 
 LOOK_S = 0.1

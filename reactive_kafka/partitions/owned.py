@@ -12,7 +12,7 @@ from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.partitions.partition import Partition, PartitionState
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import Committed, TopicPartition
-from reactive_kafka.verdicts.acks import Acknowledger, verdicts_of
+from reactive_kafka.verdicts.acknowledger import Acknowledger, verdicts_of
 
 
 class OwnedPartitions:
