@@ -206,7 +206,7 @@ class FailureHandling:
     def left(self, delivery: Delivery, why: BaseException) -> None:
         """The application ends: nobody settles the record here, and its next owner handles it."""
         delivery.tracker.nack(delivery.index)
-        verdicts_of(delivery.tracker).channel.tell()
+        verdicts_of(delivery.tracker).channel.made_progress()
 
     # From OPEN to NACKED.
 
@@ -290,7 +290,7 @@ class FailureHandling:
             return channel.futures.no
         nack.change("nack")
         self._hook.on_nack(delivery)
-        channel.tell()
+        channel.made_progress()
         # Between a revocation and the next assignment nothing is carried out. The record may have
         # another owner by now, whose dead letter would be a second one.
         if partition.is_held:
@@ -301,7 +301,7 @@ class FailureHandling:
         answer = self._carry_out(nack)
         if not answer.done():
             # A drain waits until the nack is carried out.
-            answer.add_done_callback(lambda _: channel.tell())
+            answer.add_done_callback(lambda _: channel.made_progress())
         return answer
 
     # From NACKED to SETTLED, STOPPED or LEFT.
