@@ -13,7 +13,7 @@ from reactive_kafka.partitions.client_context import ClientContext
 from reactive_kafka.partitions.client_partitions import ClientPartitions
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import is_set_within
-from reactive_kafka.verdicts.acks import Acknowledger
+from reactive_kafka.verdicts.acknowledger import Acknowledger
 
 CUT_OFF_S = 10.0
 """How long a stop without a grace waits for jobs that it has cancelled, or ``drain_timeout`` if

@@ -21,7 +21,7 @@ from reactive_kafka.records import PartitionLike, TopicPartition, as_partition
 from reactive_kafka.tasks import HomeLoop
 from reactive_kafka.tracking.metadata.codec import decode
 from reactive_kafka.tracking.metadata.user import check_metadata
-from reactive_kafka.verdicts.acks import verdicts_of
+from reactive_kafka.verdicts.acknowledger import verdicts_of
 from reactive_kafka.verdicts.message import Message
 
 PAUSED = "paused by the application"

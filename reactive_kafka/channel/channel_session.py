@@ -31,7 +31,7 @@ from reactive_kafka.nacks.letter_writer import LetterWriter
 from reactive_kafka.observe.outages import OutageReports
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import Spawn
-from reactive_kafka.verdicts.acks import Acknowledger
+from reactive_kafka.verdicts.acknowledger import Acknowledger
 from reactive_kafka.verdicts.ageing import Held
 from reactive_kafka.verdicts.channel_context import ChannelContext
 

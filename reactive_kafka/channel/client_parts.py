@@ -18,7 +18,7 @@ from reactive_kafka.observe.events import Observer
 from reactive_kafka.observe.outages import OutageReports
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import Spawn
-from reactive_kafka.verdicts.acks import Acknowledger
+from reactive_kafka.verdicts.acknowledger import Acknowledger
 from reactive_kafka.verdicts.delivery_hook import DeliveryHook
 
 

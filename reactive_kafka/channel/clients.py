@@ -42,7 +42,7 @@ from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.tasks import each
 from reactive_kafka.tracking.metadata.pending import MetadataPolicy, PendingCommit
 from reactive_kafka.tracking.tracker import OffsetTracker
-from reactive_kafka.verdicts.acks import verdicts_of
+from reactive_kafka.verdicts.acknowledger import verdicts_of
 from reactive_kafka.verdicts.delivery_hook import NoHook
 
 

@@ -19,7 +19,7 @@ from reactive_kafka.observe.facts import PartitionTotals
 from reactive_kafka.outgoing.memory import LeftError, MemoryRecord, MemoryTarget
 from reactive_kafka.records import Record, TopicPartition
 from reactive_kafka.tracking.tracker import OffsetTracker
-from reactive_kafka.verdicts.acks import Acknowledger, verdicts_of
+from reactive_kafka.verdicts.acknowledger import Acknowledger, verdicts_of
 from reactive_kafka.verdicts.batch import Batch
 from reactive_kafka.verdicts.channel_context import ChannelContext
 from reactive_kafka.verdicts.delivery import Delivery, failure_of

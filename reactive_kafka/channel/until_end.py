@@ -14,7 +14,7 @@ from reactive_kafka.errors import BrokerError, CommitStrategyError
 from reactive_kafka.observe.events import RangeBeyondEnd
 from reactive_kafka.partitions.partition import Partition
 from reactive_kafka.subscription import read_up_to
-from reactive_kafka.verdicts.acks import verdicts_of
+from reactive_kafka.verdicts.acknowledger import verdicts_of
 
 LOOK_S = 0.1
 """How often this looks whether the end is reached."""

@@ -31,7 +31,7 @@ from reactive_kafka.observe.events import (
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.tracking.metadata.pending import PendingCommit
 from reactive_kafka.tracking.tracker import OffsetTracker
-from reactive_kafka.verdicts.acks import verdicts_of
+from reactive_kafka.verdicts.acknowledger import verdicts_of
 
 T = TypeVar("T")
 

@@ -24,7 +24,7 @@ from reactive_kafka.errors import (
 )
 from reactive_kafka.tasks import HomeLoop
 from reactive_kafka.tracking.tracker import OffsetTracker
-from reactive_kafka.verdicts.acks import verdicts_of
+from reactive_kafka.verdicts.acknowledger import verdicts_of
 from reactive_kafka.verdicts.delivery import D, Delivery, is_open
 from reactive_kafka.verdicts.delivery_hook import Call, CallAgain, MessageCheckpoint
 

@@ -28,7 +28,7 @@ from reactive_kafka.errors import (
 )
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tracking.tracker import OffsetTracker
-from reactive_kafka.verdicts.acks import verdicts_of
+from reactive_kafka.verdicts.acknowledger import verdicts_of
 from reactive_kafka.verdicts.delivery import Delivery, is_open
 
 StoreTransaction = AbstractAsyncContextManager[Any]

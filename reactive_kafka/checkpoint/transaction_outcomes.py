@@ -11,7 +11,7 @@ from reactive_kafka.checkpoint.open_transactions import PartitionTransaction
 from reactive_kafka.errors import AlreadyStoredError, CheckpointRefusedError, StoreAwayError
 from reactive_kafka.tracking.metadata.pending import PendingCommit
 from reactive_kafka.tracking.tracker import OffsetTracker
-from reactive_kafka.verdicts.acks import verdicts_of
+from reactive_kafka.verdicts.acknowledger import verdicts_of
 from reactive_kafka.verdicts.delivery import Delivery
 
 BACKOFF = Backoff(0.1, 2.0)

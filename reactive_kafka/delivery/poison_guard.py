@@ -17,7 +17,7 @@ from reactive_kafka.observe.facts import PoisonFacts
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tracking.poison import Poison, PoisonWatch
 from reactive_kafka.tracking.tracker import OffsetTracker
-from reactive_kafka.verdicts.acks import verdicts_of
+from reactive_kafka.verdicts.acknowledger import verdicts_of
 from reactive_kafka.verdicts.ageing import Held
 from reactive_kafka.verdicts.channel_context import ChannelContext
 from reactive_kafka.verdicts.delivery import Delivery

@@ -124,7 +124,7 @@ class DelayedRetry:
         topic = self._next_topic(failed, history)
         if topic is None:
             return self._dead_letters.letter(failed, history)
-        return retry(failed, history, topic)
+        return retry_letter(failed, history, topic)
 
     def _next_topic(self, failed: FailedRecord, history: RetryHistory) -> str | None:
         """Return the topic of the next retry; None if there is to be none."""
@@ -170,7 +170,7 @@ def retry_topic_for(channel: str, delay: float | str, topics: Collection[str]) -
     return min(long_enough, key=delays_s.__getitem__)
 
 
-def retry(failed: FailedRecord, history: RetryHistory, topic: str) -> WriteLetter:
+def retry_letter(failed: FailedRecord, history: RetryHistory, topic: str) -> WriteLetter:
     """Return the retry of a record with this history; it is due the topic's delay from now."""
     content = _content(failed, topic)
     ours = [(headers.COUNT, b"%d" % (history.retries or 0))]
@@ -276,7 +276,7 @@ class ChannelStrategies:
 
     def retry_into(self, topic: str, failed: FailedRecord) -> Decision:
         """Decide a retry into *topic*, which the handler asked for, however often it was tried."""
-        return retry(failed, retry_history_of(failed, self._retry_topics), topic)
+        return retry_letter(failed, retry_history_of(failed, self._retry_topics), topic)
 
 
 def check_decision(strategy: str, decision: object) -> Decision:

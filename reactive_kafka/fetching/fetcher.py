@@ -20,7 +20,7 @@ from reactive_kafka.partitions.client_context import ClientContext
 from reactive_kafka.partitions.partition import Partition
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.verdicts.acks import Acknowledger
+from reactive_kafka.verdicts.acknowledger import Acknowledger
 from reactive_kafka.verdicts.delivery_hook import DeliveryHook
 
 

@@ -31,7 +31,7 @@ from reactive_kafka.observe.events import (
 )
 from reactive_kafka.records import Record
 from reactive_kafka.tracking.tracker import OffsetTracker
-from reactive_kafka.verdicts.acks import verdicts_of
+from reactive_kafka.verdicts.acknowledger import verdicts_of
 from reactive_kafka.verdicts.channel_context import ChannelContext
 from reactive_kafka.verdicts.delivery import Delivery, failure_of, is_open
 from reactive_kafka.verdicts.delivery_hook import DeliveryHook
@@ -89,11 +89,13 @@ class Nack:
         replacement: What is to be written instead of the record's own content.
         retry_topic: The topic of a retry that the handler has asked for. No strategy is asked then.
         is_poison: The record was unsettled for too long.
+        partition: The verdicts of the record's partition.
     """
 
     __slots__ = (
         "delivery",
         "is_poison",
+        "partition",
         "reason",
         "replacement",
         "retry_topic",
@@ -117,6 +119,7 @@ class Nack:
         self.replacement = replacement
         self.retry_topic = retry_topic
         self.is_poison = is_poison
+        self.partition = verdicts_of(delivery.tracker)
         self.state = NackState.OPEN
 
     def change(self, event: str) -> None:
@@ -206,12 +209,12 @@ class FailureHandling:
     def left(self, delivery: Delivery, why: BaseException) -> None:
         """The application ends: nobody settles the record here, and its next owner handles it."""
         delivery.tracker.nack(delivery.index)
-        verdicts_of(delivery.tracker).channel.tell()
+        verdicts_of(delivery.tracker).channel.made_progress()
 
     # From OPEN to NACKED.
 
     def _nack_by_hand(self, nack: Nack) -> Future[bool]:
-        futures = verdicts_of(nack.delivery.tracker).channel.futures
+        futures = nack.partition.channel.futures
         if not futures.is_here:
             return futures.from_thread(lambda: self._nack_on_loop(nack))
         # The caller may cancel its future. Others wait for the verdict, too.
@@ -227,7 +230,7 @@ class FailureHandling:
         at_end = self._hook.nack_at_end(delivery, lambda: self._take(nack))
         if at_end is not None:
             # Answered now: whoever awaits this in the block must not wait for the block's end.
-            futures = verdicts_of(delivery.tracker).channel.futures
+            futures = nack.partition.channel.futures
             return futures.yes if at_end == "taken" else futures.no
         self._hook.check(delivery.tracker, delivery.index)
         return self._take_unless_stored(nack)
@@ -237,7 +240,7 @@ class FailureHandling:
 
         It cannot wait for the end of the transaction's block, which may never come.
         """
-        futures = verdicts_of(nack.delivery.tracker).channel.futures
+        futures = nack.partition.channel.futures
         if not futures.is_here:
             return futures.from_thread(lambda: self._nack_failed(nack))
         self._hook.refuse(nack.delivery)
@@ -251,13 +254,12 @@ class FailureHandling:
     def _take_when_store_answers(self, nack: Nack) -> Future[bool]:
         """Nack a record once its store says that no transaction stored it: it is never both."""
         delivery = nack.delivery
-        partition = verdicts_of(delivery.tracker)
-        nacks = partition.nacks
+        nacks = nack.partition.nacks
         index = delivery.index
         if index in nacks:
             # The record is open, so this is another nack that waits for the store.
             return nacks[index]
-        futures = partition.channel.futures
+        futures = nack.partition.channel.futures
         answer = futures.pending()
         nacks[index] = answer
 
@@ -284,13 +286,13 @@ class FailureHandling:
     def _take(self, nack: Nack) -> Future[bool]:
         """Give the record its verdict, and carry it out if it is the first one."""
         delivery = nack.delivery
-        partition = verdicts_of(delivery.tracker)
+        partition = nack.partition
         channel = partition.channel
         if not delivery.tracker.nack(delivery.index):
             return channel.futures.no
         nack.change("nack")
         self._hook.on_nack(delivery)
-        channel.tell()
+        channel.made_progress()
         # Between a revocation and the next assignment nothing is carried out. The record may have
         # another owner by now, whose dead letter would be a second one.
         if partition.is_held:
@@ -301,7 +303,7 @@ class FailureHandling:
         answer = self._carry_out(nack)
         if not answer.done():
             # A drain waits until the nack is carried out.
-            answer.add_done_callback(lambda _: channel.tell())
+            answer.add_done_callback(lambda _: channel.made_progress())
         return answer
 
     # From NACKED to SETTLED, STOPPED or LEFT.
@@ -318,7 +320,7 @@ class FailureHandling:
             decision = self._strategies.retry_into(nack.retry_topic, failed)
         if isinstance(decision, Stop | Skip):
             self._stop_or_skip(nack, decision)
-            futures = verdicts_of(nack.delivery.tracker).channel.futures
+            futures = nack.partition.channel.futures
             return futures.yes if nack.took_effect else futures.no
         answer = self._finish_in_task(nack, failed, decision)
         if nack.is_poison:
@@ -351,7 +353,7 @@ class FailureHandling:
         elif delivery.tracker.settle_nacked(delivery.index):
             nack.change("skip")
             self._channel.observer.on(RecordIgnored(**self._about(nack)))
-            verdicts_of(delivery.tracker).channel.settled_without_ack(delivery.tracker)
+            nack.partition.channel.settled_without_ack(delivery.tracker)
         else:
             nack.change("leave")
 
@@ -370,7 +372,7 @@ class FailureHandling:
         delivery = nack.delivery
         tracker = delivery.tracker
         index = delivery.index
-        partition = verdicts_of(tracker)
+        partition = nack.partition
         answer = partition.channel.futures.pending()
         partition.nacks[index] = answer
 
@@ -425,7 +427,7 @@ class FailureHandling:
             return
         nack.change("written")
         self._channel.observer.on(self._count_letter(nack, letter))
-        verdicts_of(delivery.tracker).channel.settled_without_ack(delivery.tracker)
+        nack.partition.channel.settled_without_ack(delivery.tracker)
 
     def _count_letter(self, nack: Nack, letter: WriteLetter) -> Event:
         """Count a letter that was written; returns the event that reports it."""

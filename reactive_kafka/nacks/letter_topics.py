@@ -32,7 +32,7 @@ class _LetterTopic:
         looked: Set once the cluster was asked for it.
     """
 
-    topic: str
+    name: str
     kind: str
     client: Mapping[str, Any]
     partitions: int | None = None
@@ -71,7 +71,7 @@ class LetterTopics:
     def problems(self) -> dict[str, str]:
         """Topic -> why it cannot be used, for people; only topics with a problem."""
         return {
-            topic.topic: topic.problem
+            topic.name: topic.problem
             for topic in self._topics.values()
             if topic.problem is not None
         }
@@ -156,11 +156,11 @@ class LetterTopics:
                         (count for name, count in counts.items() if reads(name)), default=0
                     )
                 for topic in topics:
-                    await self._find(inspector, topic, counts.get(topic.topic))
+                    await self._find(inspector, topic, counts.get(topic.name))
         except BrokerError as error:
             for topic in topics:
                 if not topic.is_there:
-                    topic.problem = f"the {topic.kind} {topic.topic!r} cannot be looked at: {error}"
+                    topic.problem = f"the {topic.kind} {topic.name!r} cannot be looked at: {error}"
 
     async def _find(
         self, inspector: Inspector, topic: _LetterTopic, partitions: int | None
@@ -179,18 +179,18 @@ class LetterTopics:
         wanted = self._source_partitions
         if not wanted:
             topic.problem = (
-                f"the {topic.kind} {topic.topic!r} does not exist, "
+                f"the {topic.kind} {topic.name!r} does not exist, "
                 "and neither does the channel's topic"
             )
             return 0
         try:
-            await inspector.create_topic(topic.topic, wanted)
+            await inspector.create_topic(topic.name, wanted)
         except BrokerError as error:
             # Another member may have created it meanwhile.
-            partitions = (await inspector.topics()).get(topic.topic)
+            partitions = (await inspector.topics()).get(topic.name)
             if not partitions:
                 topic.problem = (
-                    f"the {topic.kind} {topic.topic!r} does not exist, or the right to see it is "
+                    f"the {topic.kind} {topic.name!r} does not exist, or the right to see it is "
                     f"missing, and it was not created: {error}"
                 )
                 return 0

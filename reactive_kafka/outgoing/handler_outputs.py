@@ -28,7 +28,7 @@ from reactive_kafka.outgoing.transactions.positions import aborted
 from reactive_kafka.outgoing.transactions.transaction import Transaction
 from reactive_kafka.records import RawRecord, Record
 from reactive_kafka.tracking.tracker import OffsetTracker
-from reactive_kafka.verdicts.acks import ack_range, verdicts_of
+from reactive_kafka.verdicts.acknowledger import ack_range, verdicts_of
 from reactive_kafka.verdicts.ageing import HOLDER, not_ageing
 from reactive_kafka.verdicts.batch import Batch
 from reactive_kafka.verdicts.delivery import Delivery

@@ -11,7 +11,7 @@ from typing import cast
 from reactive_kafka.outgoing.queue.record import QueuedRecord
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.tracking.tracker import OffsetTracker
-from reactive_kafka.verdicts.acks import ack_range, verdicts_of
+from reactive_kafka.verdicts.acknowledger import ack_range, verdicts_of
 from reactive_kafka.verdicts.message import new_message
 
 

@@ -10,7 +10,7 @@ from reactive_kafka.partitions.partition import Partition, PartitionState
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.tracking.tracker import OffsetTracker
-from reactive_kafka.verdicts.acks import Acknowledger, verdicts_of
+from reactive_kafka.verdicts.acknowledger import Acknowledger, verdicts_of
 
 
 class ClientPartitions:

@@ -11,7 +11,7 @@ from reactive_kafka.formats.cloudevents import CloudEvent
 from reactive_kafka.formats.cloudevents_read import event_of
 from reactive_kafka.records import Headers, RawRecord, Record
 from reactive_kafka.tracking.tracker import OffsetTracker
-from reactive_kafka.verdicts.acks import verdicts_of
+from reactive_kafka.verdicts.acknowledger import verdicts_of
 from reactive_kafka.verdicts.delivery import Delivery
 from reactive_kafka.verdicts.delivery_hook import MessageCheckpoint
 

@@ -17,7 +17,7 @@ from reactive_kafka.errors import RejectedRecordError
 from reactive_kafka.observe.events import OutputLost
 from reactive_kafka.testing import TestApp
 from reactive_kafka.testing.settlement import NotSettledError
-from reactive_kafka.verdicts.acks import LOST_REPORTED_S
+from reactive_kafka.verdicts.acknowledger import LOST_REPORTED_S
 from tests.app.checkpoints import CHECKPOINT, app_on
 from tests.app.helpers import Recorder, facts, in_virtual_time, make_app, running, send, until
 

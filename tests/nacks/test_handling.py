@@ -25,7 +25,7 @@ from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import Spawn
 from reactive_kafka.testing import record
 from reactive_kafka.tracking.tracker import OffsetTracker
-from reactive_kafka.verdicts.acks import Acknowledger, verdicts_of
+from reactive_kafka.verdicts.acknowledger import Acknowledger, verdicts_of
 from reactive_kafka.verdicts.channel_context import ChannelContext
 from reactive_kafka.verdicts.delivery_hook import NoHook
 from reactive_kafka.verdicts.message import Message, new_message

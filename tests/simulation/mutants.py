@@ -1664,7 +1664,7 @@ MUTANTS = (
     ),
     Mutant(
         "those who have heard of their commit are kept waiting",
-        "verdicts/acks.py",
+        "verdicts/acknowledger.py",
         "        self._waiters = [waiter for waiter in self._waiters if not waiter.future.done()]\n",
         "",
         "rounds",

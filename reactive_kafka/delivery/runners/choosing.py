@@ -31,7 +31,7 @@ from reactive_kafka.errors import DecodeError, UnmatchedRecordError
 from reactive_kafka.failure.routes import after_attempt
 from reactive_kafka.formats import SchemaMissing
 from reactive_kafka.records import RawRecord
-from reactive_kafka.verdicts.acks import verdicts_of
+from reactive_kafka.verdicts.acknowledger import verdicts_of
 from reactive_kafka.verdicts.delivery import is_open
 from reactive_kafka.verdicts.delivery_hook import Call, DeliveryHook
 from reactive_kafka.verdicts.message import Message, new_message

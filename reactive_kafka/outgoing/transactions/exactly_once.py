@@ -42,7 +42,7 @@ from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.subscription import Subscription
 from reactive_kafka.tasks import Spawn, is_set_within
 from reactive_kafka.tracking.tracker import OffsetTracker
-from reactive_kafka.verdicts.acks import verdicts_of
+from reactive_kafka.verdicts.acknowledger import verdicts_of
 from reactive_kafka.verdicts.ageing import not_ageing
 from reactive_kafka.verdicts.delivery import Delivery
 from reactive_kafka.verdicts.delivery_hook import CallAgain, NoHook

@@ -24,7 +24,7 @@ from reactive_kafka.outgoing.transactions.transaction import Sender, Transaction
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.tracking.metadata.pending import PendingCommit
 from reactive_kafka.tracking.tracker import OffsetTracker
-from reactive_kafka.verdicts.acks import verdicts_of
+from reactive_kafka.verdicts.acknowledger import verdicts_of
 from reactive_kafka.verdicts.delivery import Delivery, is_open
 
 LOOK_S = 0.1

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 LOST_REPORTED_S = 300.0
 """For how many seconds readiness reports an output that was lost.
 
-The state does not end by itself: nothing but a replay brings the output back.
+Nothing but a replay brings the output back, so only time can end the report.
 """
 
 
@@ -106,8 +106,8 @@ class Acknowledger:
         tracker.owner = PartitionVerdicts(tracker, self)
         self.hook.begins(tracker, owner)
 
-    def tell(self) -> None:
-        """A record was settled or nacked: tell whoever waits for progress."""
+    def made_progress(self) -> None:
+        """A record was settled or nacked: tell the channel, if somebody waits for that."""
         if self.awaited_by:
             self._channel.progress()
 
@@ -118,7 +118,7 @@ class Acknowledger:
 
     def settled_without_ack(self, tracker: OffsetTracker) -> None:
         """A failure strategy or a filter settled a record: tell who waits, and ask for a commit."""
-        self.tell()
+        self.made_progress()
         self.settled(tracker)
 
     def count_acks(self, tracker: OffsetTracker) -> None:
@@ -141,7 +141,7 @@ class Acknowledger:
         return self.futures.any_of([settle(delivery) for delivery in deliveries])
 
     def failed(self, delivery: Delivery, reason: BaseException) -> Future[bool]:
-        """As :meth:`Nacks.failed`."""
+        """What was made of a record could not be written: as :meth:`Nacks.failed`."""
         return self.nacks.failed(delivery, reason)
 
     def left(self, delivery: Delivery, why: BaseException) -> None:
@@ -268,7 +268,7 @@ class PartitionVerdicts:
         if metadata is not None:
             self._tracker.texts.supply(self._tracker.offset_of(index), metadata)
         if self._held_answers is not None:
-            self.channel.tell()
+            self.channel.made_progress()
             return self.answer_later(self._settled)
         return self._settled()
 
@@ -277,7 +277,7 @@ class PartitionVerdicts:
 
         It is True at once, or with ``latest`` when the position that can be committed now is.
         """
-        self.channel.tell()
+        self.channel.made_progress()
         request_commit = self.channel.request_commit
         if request_commit is None or self._tracker.is_closed:
             return self._futures.yes
@@ -391,7 +391,7 @@ class PartitionVerdicts:
 
     def committed_by_transaction(self, position: int) -> None:
         """A transaction has settled records, and stored the position after them."""
-        self.channel.tell()
+        self.channel.made_progress()
         self.confirmed(position)
 
     def _refuse(self, future: Future[None]) -> None:
