@@ -255,7 +255,7 @@ class EventWriter:
 def _split_headers(headers: HeaderPairs) -> tuple[dict[str, str], list[tuple[str, bytes | None]]]:
     """Return the attributes that headers name, and the other headers."""
     given: dict[str, str] = {}
-    others = []
+    others: list[tuple[str, bytes | None]] = []
     for name, value in headers:
         if value is None:
             others.append((name, value))

@@ -1,15 +1,14 @@
-"""Decimals from numbers of JSON, without the double in between.
+"""Reads Decimals from numbers in JSON exactly, without a double in between.
 
-pydantic reads a number with a fraction or an exponent as a double, and makes the Decimal of that:
-of ``12345678901234567.89`` it keeps 12345678901234568. A string it reads exactly. So where a record
-has a number that a double does not hold, and that stands where a Decimal is asked for, the number
-is put into quotes before pydantic reads the record. Nothing else of the text changes. Whether a
-type asks for a Decimal is known at the start, and records without such a number are only searched
-for one.
+Pydantic reads a number with a fraction or an exponent as a double, and makes the Decimal from that:
+``12345678901234567.89`` becomes 12345678901234568. It reads a string exactly. So a number that a
+double does not hold is put into quotes before pydantic reads the record, if the type asks for a
+Decimal there. Nothing else of the text changes. Types without a Decimal are known at the start, and
+cost nothing. Records without such a number are only searched for one.
 
-A number is left as it is where quotes would change more than its digits: behind validators that see
-it before it is read (``mode="before"``, "wrap" and "plain", or an ``__init__`` of the model's own),
-and in a union that would take the string for something else, such as ``str | Decimal``.
+A number stays unquoted where quotes would change more than its digits: if a validator sees it
+before it is read (``mode="before"``, "wrap" and "plain", or the model's own ``__init__``), and in a
+union that would read the string as something else, such as ``str | Decimal``.
 """
 
 from __future__ import annotations
@@ -28,8 +27,10 @@ Schema = Mapping[str, Any]
 
 
 def _shape(byte: int) -> int:
-    """One byte for each group: digits and the point, an exponent's letter, a sign, what precedes a
-    value, the rest.
+    """Return one byte for each group of bytes.
+
+    The groups are: digits and the point, the letter of an exponent, a sign, what comes before a
+    value, and the rest.
     """
     character = chr(byte)
     if character in "0123456789.":
@@ -38,11 +39,13 @@ def _shape(byte: int) -> int:
         return ord("e")
     if character == "-":
         return ord("-")
-    return ord(":") if character in "[:, \t\r\n" else ord("x")
+    if character in "[:, \t\r\n":
+        return ord(":")
+    return ord("x")
 
 
 _SHAPES = bytes(_shape(byte) for byte in range(256))
-# A double holds 15 digits of any number.
+# A double holds any number of 15 digits. The point, and the zero before it, may come on top.
 _LONG = b"0" * 17
 _STRING_OR_NUMBER = re.compile(
     r'"(?:[^"\\]|\\.)*"|-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?', re.DOTALL
@@ -50,7 +53,7 @@ _STRING_OR_NUMBER = re.compile(
 _INNER = frozenset(
     {"custom-error", "default", "definitions", "function-after", "model", "dataclass", "nullable"}
 )
-"""Kinds whose value is that of their inner schema, as far as JSON is concerned."""
+"""Kinds whose JSON is that of their inner schema."""
 
 _FIELDS = frozenset({"dataclass-args", "model-fields", "typed-dict"})
 _ITEMS = frozenset({"deque", "frozenset", "generator", "list", "set"})
@@ -58,8 +61,12 @@ _NOTHING = object()
 
 
 class _Number(float):
-    """A number with a fraction or an exponent, which one of the document's it is, and whether a
-    double holds it.
+    """A number with a fraction or an exponent.
+
+    Attributes:
+        index: Its number among these numbers of the document.
+        text: The number as it is written.
+        is_exact: A double holds it.
     """
 
     index: int
@@ -68,34 +75,44 @@ class _Number(float):
 
 
 def exactly(read: Read, schema: Schema) -> Read:
-    """*read*, which reads JSON into the type of a core schema, with the Decimals in it exact.
+    """Return a reader like *read* that reads Decimals exactly.
 
-    The same function if the type has none.
+    Args:
+        read: Reads JSON.
+        schema: The core schema of the type that it reads.
+
+    Returns:
+        *read* itself if the type has no Decimals.
     """
     if not _has_decimal(schema):
         return read
-    places = _Places(schema)
+    decimals = _DecimalFinder(schema)
 
     def read_exactly(value: bytes) -> object:
-        return read(places.quoted(value)) if is_suspect(value) else read(value)
+        if is_suspect(value):
+            return read(decimals.quoted(value))
+        return read(value)
 
     return read_exactly
 
 
 def is_suspect(value: bytes) -> bool:
-    """Whether JSON may have a number that a double does not hold; quick, and not always right when
-    it says so.
+    """Return whether JSON may have a number that a double does not hold.
+
+    It is fast. If it returns True there may be no such number, but it misses none.
     """
     shape = value.translate(_SHAPES)
     if _LONG in shape:
         return True
-    at = shape.find(b"0e")
-    while at >= 0:
-        # Fewer than 17 digits at the start of a value. Elsewhere they are text, as in a UUID.
-        before = shape[max(at - len(_LONG), 0) : at + 1].rstrip(b"0").removesuffix(b"-")
+    # A digit and an exponent.
+    found = shape.find(b"0e")
+    while found >= 0:
+        # The digits before it, fewer than 17, are a number if a value begins there. Otherwise they
+        # are text, as in a UUID.
+        before = shape[max(found - len(_LONG), 0) : found + 1].rstrip(b"0").removesuffix(b"-")
         if not before or before.endswith(b":"):
             return True
-        at = shape.find(b"0e", at + 1)
+        found = shape.find(b"0e", found + 1)
     return False
 
 
@@ -112,20 +129,19 @@ def _has_decimal(schema: Any) -> bool:
     return False
 
 
-class _Places:
-    """Finds where a document has the Decimals that a core schema asks for."""
+class _DecimalFinder:
+    """Finds the numbers in a document that a core schema reads as Decimals."""
 
     def __init__(self, whole: Schema) -> None:
         self._whole = whole
         self._definitions: dict[str, Schema] = {
-            one["ref"]: one for one in whole.get("definitions", ())
+            definition["ref"]: definition for definition in whole.get("definitions", ())
         }
-        self._probes: dict[int, SchemaValidator] = {}
+        # By the id() of a union's schema.
+        self._choosers: dict[int, SchemaValidator] = {}
 
     def quoted(self, value: bytes) -> bytes:
-        """The same JSON, with quotes around the numbers that are to be Decimals and that no double
-        holds.
-        """
+        """Return the JSON with quotes around the Decimals that a double does not hold."""
         numbers: list[_Number] = []
 
         def number(text: str) -> _Number:
@@ -140,15 +156,17 @@ class _Places:
             text = value.decode()
             document = json.loads(text, parse_float=number)
         except (ValueError, RecursionError):
-            # pydantic's parser says why it is no JSON.
+            # It is not JSON. Pydantic's parser says why.
             return value
-        if all(one.is_exact for one in numbers):
+        if all(number.is_exact for number in numbers):
             return value
-        found = set(self._found(document, self._whole, {}))
-        return _with_quotes(text, found).encode() if found else value
+        indexes = set(self._found(document, self._whole, {}))
+        if not indexes:
+            return value
+        return _with_quotes(text, indexes).encode()
 
     def _found(self, value: Any, schema: Schema, config: Schema) -> Iterator[int]:
-        """Which numbers of a value are to be quoted."""
+        """Yield the indexes of the numbers in a value that have to be quoted."""
         kind = schema["type"]
         config = schema.get("config", config)
         if kind == "decimal":
@@ -164,18 +182,20 @@ class _Places:
         elif kind in _FIELDS:
             yield from self._found_in_fields(value, schema, config)
         elif kind in _ITEMS and isinstance(value, list):
-            for one in value:
-                yield from self._found(one, schema.get("items_schema", _ANY), config)
+            for item in value:
+                yield from self._found(item, schema.get("items_schema", _ANY), config)
         elif kind == "tuple" and isinstance(value, list):
-            for one, item in zip(value, _items_of(schema, len(value)), strict=False):
-                yield from self._found(one, item, config)
+            for item, item_schema in zip(value, _items_of(schema, len(value)), strict=False):
+                yield from self._found(item, item_schema, config)
         elif kind == "dict" and isinstance(value, dict):
-            for one in value.values():
-                yield from self._found(one, schema.get("values_schema", _ANY), config)
+            for item in value.values():
+                yield from self._found(item, schema.get("values_schema", _ANY), config)
         elif kind == "tagged-union":
             choice = _tagged(value, schema)
-            found = set() if choice is None else set(self._found(value, choice, config))
-            # A function of the user's may look at anything.
+            if choice is None:
+                return
+            found = set(self._found(value, choice, config))
+            # The discriminator may be a function of the user, which may look at any number.
             if found and _tagged(_with_texts(value, found), schema) is choice:
                 yield from found
         elif kind == "union":
@@ -185,42 +205,43 @@ class _Places:
         if not isinstance(value, dict):
             return
         fields = schema["fields"]
-        named = (
-            fields.items()
-            if isinstance(fields, Mapping)
-            else [(one["name"], one) for one in fields]
-        )
-        paths = {name: _paths_of(name, field, config) for name, field in named}
-        keys = [key for each in paths.values() for key in {path[0] for path in each}]
-        for name, field in named:
-            for path in paths[name]:
-                part = _at(value, path)
-                if part is not _NOTHING:
-                    # What two fields read has to suit both.
-                    if keys.count(path[0]) == 1:
-                        yield from self._found(part, field["schema"], config)
-                    break
+        if not isinstance(fields, Mapping):
+            fields = {field["name"]: field for field in fields}
+        paths_by_field = {name: _paths_of(name, field, config) for name, field in fields.items()}
+        keys = [key for paths in paths_by_field.values() for key in {path[0] for path in paths}]
+        for name, field in fields.items():
+            for path in paths_by_field[name]:
+                part = _part_at(value, path)
+                if part is _NOTHING:
+                    continue
+                # A key that several fields read is left alone: quotes would have to suit them all.
+                if keys.count(path[0]) == 1:
+                    yield from self._found(part, field["schema"], config)
+                break
 
     def _found_in_union(self, value: Any, schema: Schema, config: Schema) -> Iterator[int]:
-        """The numbers in the member that pydantic chooses, if it chooses the same one when they are
-        quoted.
+        """Yield the numbers in the member that pydantic chooses.
+
+        It has to choose the same member when they are quoted. Otherwise nothing is quoted.
         """
-        chosen = self._choice(value, schema, config)
-        if chosen is None:
+        index = self._choice(value, schema, config)
+        if index is None:
             return
-        found = set(self._found(value, _choices_of(schema)[chosen], config))
-        if found and self._choice(_with_texts(value, found), schema, config) == chosen:
+        found = set(self._found(value, _choices_of(schema)[index], config))
+        if found and self._choice(_with_texts(value, found), schema, config) == index:
             yield from found
 
     def _choice(self, value: Any, schema: Schema, config: Schema) -> int | None:
-        probe = self._probes.get(id(schema))
-        if probe is None:
-            probe = self._probes[id(schema)] = _probe(schema, config, [*self._definitions.values()])
+        """Return the index of the union's member that pydantic chooses for a value."""
+        chooser = self._choosers.get(id(schema))
+        if chooser is None:
+            chooser = _chooser(schema, config, [*self._definitions.values()])
+            self._choosers[id(schema)] = chooser
         try:
-            chosen: int = probe.validate_json(json.dumps(value))[0]
+            index: int = chooser.validate_json(json.dumps(value))[0]
         except (ValidationError, ValueError, RecursionError):
             return None
-        return chosen
+        return index
 
 
 _ANY: Schema = {"type": "any"}
@@ -230,60 +251,66 @@ def _is_exact(text: str) -> bool:
     try:
         return Decimal(text) == Decimal(repr(float(text)))
     except ArithmeticError:
-        # Its exponent is beyond what a Decimal can have, too.
+        # Its exponent is also beyond those of a Decimal, so quotes would not help.
         return True
 
 
-def _probe(schema: Schema, config: Schema, definitions: list[Schema]) -> SchemaValidator:
-    """What tells which choice of a union pydantic makes."""
+def _chooser(schema: Schema, config: Schema, definitions: list[Schema]) -> SchemaValidator:
+    """Return a validator that says which member of a union pydantic chooses.
 
-    def naming(number: int, choice: Schema) -> Schema:
-        function = {"type": "no-info", "function": lambda found: (number, found)}
+    It returns a pair of the member's index and the value.
+    """
+
+    def with_index(index: int, choice: Schema) -> Schema:
+        function = {"type": "no-info", "function": lambda value: (index, value)}
         return {"type": "function-after", "function": function, "schema": choice}
 
-    choices = [naming(number, choice) for number, choice in enumerate(_choices_of(schema))]
-    union: Any = {
-        **{name: one for name, one in schema.items() if name != "ref"},
-        "choices": choices,
-    }
-    whole = (
-        {"type": "definitions", "schema": union, "definitions": definitions}
-        if definitions
-        else union
-    )
-    return SchemaValidator(whole, config)  # type: ignore[arg-type]
+    union: Any = {name: value for name, value in schema.items() if name != "ref"}
+    union["choices"] = [
+        with_index(index, choice) for index, choice in enumerate(_choices_of(schema))
+    ]
+    if definitions:
+        union = {"type": "definitions", "schema": union, "definitions": definitions}
+    return SchemaValidator(union, config)  # type: ignore[arg-type]
 
 
 def _choices_of(schema: Schema) -> list[Schema]:
-    return [one if isinstance(one, Mapping) else one[0] for one in schema["choices"]]
+    # A choice may be a pair of the schema and a label.
+    return [choice if isinstance(choice, Mapping) else choice[0] for choice in schema["choices"]]
 
 
 def _items_of(schema: Schema, length: int) -> list[Schema]:
-    """The schema of each item of a tuple."""
+    """Return the schema of each item of a tuple."""
     items: list[Schema] = list(schema["items_schema"])
-    many = schema.get("variadic_item_index")
-    if many is None:
+    repeated = schema.get("variadic_item_index")
+    if repeated is None:
         return items
-    return items[:many] + items[many : many + 1] * (length - len(items) + 1) + items[many + 1 :]
+    count = length - len(items) + 1
+    return items[:repeated] + [items[repeated]] * count + items[repeated + 1 :]
 
 
 def _paths_of(name: str, field: Schema, config: Schema) -> list[list[Any]]:
-    """Where the value of a field may stand, in the order in which pydantic looks."""
+    """Return where pydantic looks for the value of a field, in its order."""
     alias = field.get("validation_alias")
     if alias is None:
         return [[name]]
     by_name = config.get("validate_by_name", config.get("populate_by_name", False))
     paths = _as_paths(alias) if config.get("validate_by_alias", True) else []
-    return [*paths, [name]] if by_name or not paths else paths
+    if by_name or not paths:
+        return [*paths, [name]]
+    return paths
 
 
 def _as_paths(alias: Any) -> list[list[Any]]:
+    """Return an alias as paths. It may be a key, a path, or several paths."""
     if isinstance(alias, str):
         return [[alias]]
-    return alias if alias and isinstance(alias[0], list) else [alias]
+    if alias and isinstance(alias[0], list):
+        return alias  # type: ignore[no-any-return]
+    return [alias]
 
 
-def _at(value: Any, path: list[Any]) -> Any:
+def _part_at(value: Any, path: list[Any]) -> Any:
     for key in path:
         try:
             value = value[key]
@@ -293,42 +320,45 @@ def _at(value: Any, path: list[Any]) -> Any:
 
 
 def _tagged(value: Any, schema: Schema) -> Schema | None:
-    """The choice that a discriminator makes; None: it makes none."""
+    """Return the member of a union that its discriminator chooses; None: it chooses none."""
     discriminator = schema["discriminator"]
     if callable(discriminator):
         try:
             tag = discriminator(value)
         except Exception:
-            # The user's; reading the record raises it again.
+            # The function is the user's. When the record is read it raises the same again.
             return None
     else:
-        found = [_at(value, path) for path in _as_paths(discriminator)]
-        tag = next((one for one in found if one is not _NOTHING), None)
+        tags = [_part_at(value, path) for path in _as_paths(discriminator)]
+        tag = next((tag for tag in tags if tag is not _NOTHING), None)
     for name, choice in schema["choices"].items():
         if name == tag or getattr(name, "value", _NOTHING) == tag:
             return choice if isinstance(choice, Mapping) else None
     return None
 
 
-def _with_texts(value: Any, found: set[int]) -> Any:
-    """A value with these of its numbers as text."""
+def _with_texts(value: Any, indexes: set[int]) -> Any:
+    """Return a value with the numbers of these indexes as text."""
     if isinstance(value, _Number):
-        return value.text if value.index in found else value
+        return value.text if value.index in indexes else value
     if isinstance(value, dict):
-        return {key: _with_texts(one, found) for key, one in value.items()}
-    return [_with_texts(one, found) for one in value] if isinstance(value, list) else value
+        return {key: _with_texts(item, indexes) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_texts(item, indexes) for item in value]
+    return value
 
 
-def _with_quotes(text: str, found: set[int]) -> str:
-    """JSON with quotes around these of its numbers with a fraction or an exponent."""
+def _with_quotes(text: str, indexes: set[int]) -> str:
+    """Return JSON with quotes around the numbers of these indexes."""
     index = -1
 
     def quote(match: re.Match[str]) -> str:
         nonlocal index
         token = match[0]
+        # Strings and integers have no index.
         if token[0] == '"' or token.lstrip("-").isdigit():
             return token
         index += 1
-        return f'"{token}"' if index in found else token
+        return f'"{token}"' if index in indexes else token
 
     return _STRING_OR_NUMBER.sub(quote, text)

@@ -1,11 +1,11 @@
-"""Plain data of other formats, read as the same data in JSON would be.
+"""Reads the plain data of other formats as pydantic would read the same data in JSON.
 
-Text is all that JSON has for UUIDs, times, members of an enum and decimals, and a list all that it
-has for tuples and sets. So pydantic takes text for these in JSON even in strict models, and in a
-union such as ``UUID | str`` it looks into the text. Where it reads objects of Python, which Avro
-and Protobuf yield, text is nothing but text. Here a second validator is compiled of the same core
-schema: at the positions where that matters, what JSON has a form for is read as JSON. What JSON has
-no form for, as bytes and times, is read as the object that it is.
+JSON has only text for UUIDs, times, members of an enum and decimals, and only lists for tuples and
+sets. So when pydantic reads JSON it accepts text for these even in strict models, and in a union
+such as ``UUID | str`` it looks into the text. When it reads Python objects, which Avro and Protobuf
+yield, text is only text. This module compiles a second validator from the same core schema. Where
+it makes a difference, that one reads values as JSON. Values that JSON cannot express, such as bytes
+and times, are read as Python objects.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ _TEXTS = frozenset(
         "uuid",
     }
 )
-"""Kinds that are text, or a number, in JSON."""
+"""Kinds that are text, or numbers, in JSON."""
 
 _SEVERAL_WAYS = frozenset({"json-or-python", "lax-or-strict"})
-"""Kinds that say themselves what strict models take: addresses of networks and paths."""
+"""Kinds that define themselves what strict models accept: network addresses and paths."""
 
 _LOOKED_INTO = _TEXTS | _SEVERAL_WAYS | {"definition-ref"}
 
 _FROM_OTHERS = frozenset({"dataclass", "deque", "frozenset", "model", "set", "tuple"})
-"""Kinds that are lists and objects in JSON, and of which a strict model takes instances only."""
+"""Kinds that are lists and objects in JSON. A strict model accepts only instances of the class."""
 
 _PARTS = (
     "schema",
@@ -56,25 +56,31 @@ _PARTS = (
     "steps",
     "definitions",
 )
-"""Where a core schema has other ones: one, or several in a list or a dict."""
+"""The keys of a core schema that have other schemas: one, or several in a list or a dict."""
 
 
 def reader_like_json(schema: Schema) -> Callable[[Any], object] | None:
-    """What reads plain data into a type, given by its core schema, as the same JSON is read.
+    """Return what reads plain data into a type as the same JSON is read.
 
-    None: pydantic's own reading of Python's objects does that. It does for most types that are not
-    strict.
+    Args:
+        schema: The core schema of the type.
+
+    Returns:
+        None if pydantic reads Python objects of this type just like JSON. For most types that are
+        not strict it does.
     """
-    made = _Rewriter(schema).rewritten(schema, None)
-    return None if made is schema else _compiled(made, None).validate_python
+    rewritten = _Rewriter(schema).rewritten(schema, None)
+    if rewritten is schema:
+        return None
+    return _compiled(rewritten, None).validate_python
 
 
 def _compiled(schema: Any, config: Any) -> SchemaValidator:
     try:
-        # Without this a model uses its own validator, which does not have our changes.
+        # With prebuilt validators a model would use its own one, without our changes.
         return SchemaValidator(schema, config, _use_prebuilt=False)
     except TypeError:
-        # Of a pydantic that has no such parameter.
+        # Older versions of pydantic do not have this parameter.
         return SchemaValidator(schema, config)
 
 
@@ -85,32 +91,32 @@ class _Rewriter:
         self._definitions = list(whole.get("definitions", ()))
 
     def rewritten(self, schema: Schema, config: Config) -> Schema:
-        """The schema that reads plain data; the same object if nothing has to change.
+        """Return the schema that reads plain data; the same object if nothing has to change.
 
         Args:
-            schema: Of any kind.
-            config: That of the model around it, which says whether it is strict.
+            schema: A schema of any kind.
+            config: The configuration of the model around it, which may be strict.
         """
         kind = schema["type"]
-        inner = schema.get("config", config)
-        is_strict = _is_strict(schema, inner if kind == "dataclass" else config)
-        made = self._with_new_parts(schema, inner)
+        inner_config = schema.get("config", config)
+        is_strict = _is_strict(schema, inner_config if kind == "dataclass" else config)
+        new = self._with_new_parts(schema, inner_config)
         if kind == "union" and _looks_into_text(schema):
-            return self._read_as_json(schema, made, config, has_json_form)
-        if kind == "model" and made is not schema and schema.get("custom_init"):
-            # Its __init__ calls the validator of the class, not this one.
-            return self._read_as_json(schema, made, config, has_json_form)
+            return self._read_as_json(schema, new, config, has_json_form)
+        if kind == "model" and new is not schema and schema.get("custom_init"):
+            # The model's own __init__ calls the validator of the class, not this one.
+            return self._read_as_json(schema, new, config, has_json_form)
         if not is_strict:
-            return made
+            return new
         if kind in _TEXTS or _has_members(schema):
-            return self._read_as_json(schema, made, config, _is_scalar)
+            return self._read_as_json(schema, new, config, _is_scalar)
         if kind in _SEVERAL_WAYS:
-            return self._read_as_json(schema, made, config, has_json_form)
+            return self._read_as_json(schema, new, config, has_json_form)
         if kind in _FROM_OTHERS and (kind != "model" or schema.get("strict")):
-            return {**made, "strict": False}
+            return {**new, "strict": False}
         if kind == "dict" and "keys_schema" in schema:
-            return {**made, "keys_schema": self._key(schema["keys_schema"], config)}
-        return made
+            return {**new, "keys_schema": self._key(schema["keys_schema"], config)}
+        return new
 
     def _with_new_parts(self, schema: Schema, config: Config) -> Schema:
         parts = {name: self._part(schema[name], config) for name in _PARTS if name in schema}
@@ -122,41 +128,41 @@ class _Rewriter:
         if isinstance(part, Mapping):
             if isinstance(part.get("type"), str):
                 return self.rewritten(part, config)
-            made: Any = {name: self._part(one, config) for name, one in part.items()}
-            return part if all(made[name] is one for name, one in part.items()) else made
+            new: Any = {name: self._part(inner, config) for name, inner in part.items()}
+            is_same = all(new[name] is inner for name, inner in part.items())
+            return part if is_same else new
         if isinstance(part, list | tuple):
-            items = [self._part(one, config) for one in part]
-            is_same = all(new is old for new, old in zip(items, part, strict=True))
+            items = [self._part(inner, config) for inner in part]
+            is_same = all(item is inner for item, inner in zip(items, part, strict=True))
             return part if is_same else type(part)(items)
         return part
 
     def _read_as_json(
-        self, schema: Schema, made: Schema, config: Config, takes: Callable[[Any], bool]
+        self, schema: Schema, new: Schema, config: Config, accepts: Callable[[Any], bool]
     ) -> dict[str, Any]:
-        """What reads a value as JSON if it *takes* that, else by *made*."""
+        """Return a schema that reads values as JSON if it *accepts* them, and others by *new*."""
         validate = self._json_validator(schema, config)
 
         def read(value: Any, handler: Callable[[Any], Any]) -> Any:
-            return (
-                validate(to_json(value, inf_nan_mode="constants"))
-                if takes(value)
-                else handler(value)
-            )
+            if accepts(value):
+                return validate(to_json(value, inf_nan_mode="constants"))
+            return handler(value)
 
-        return _wrapped(made, read)
+        return _wrapped(new, read)
 
     def _key(self, schema: Schema, config: Config) -> Schema:
-        """Keys of an object are text: strict models, too, read numbers from that."""
+        """Return the schema of a dict's keys, which are text in JSON.
+
+        Strict models, too, read numbers from that text.
+        """
         if schema["type"] in ("any", "str"):
             return schema
         validate = self._json_validator({"type": "dict", "keys_schema": schema}, config)
 
         def read(value: Any, handler: Callable[[Any], Any]) -> Any:
-            return (
-                next(iter(validate(to_json({value: None}))))
-                if type(value) is str
-                else handler(value)
-            )
+            if type(value) is str:
+                return next(iter(validate(to_json({value: None}))))
+            return handler(value)
 
         return _wrapped(schema, read)
 
@@ -164,24 +170,27 @@ class _Rewriter:
         whole: Schema = {name: value for name, value in schema.items() if name != "ref"}
         if self._definitions and schema["type"] not in _TEXTS:
             whole = {"type": "definitions", "schema": whole, "definitions": self._definitions}
-        validate: Callable[[bytes], Any] = SchemaValidator(whole, config).validate_json  # type: ignore[arg-type]
-        return validate
+        validator = SchemaValidator(whole, config)  # type: ignore[arg-type]
+        return validator.validate_json
 
 
 def _wrapped(schema: Schema, read: Callable[[Any, Callable[[Any], Any]], Any]) -> dict[str, Any]:
-    inner = {name: value for name, value in schema.items() if name != "ref"}
-    made = {
+    """Return a schema that calls *read* with a value, and with what reads it by *schema*."""
+    wrapped = {
         "type": "function-wrap",
         "function": {"type": "no-info", "function": read},
-        "schema": inner,
+        "schema": {name: value for name, value in schema.items() if name != "ref"},
     }
-    return {**made, "ref": schema["ref"]} if "ref" in schema else made
+    if "ref" in schema:
+        # References have to lead to the wrapper.
+        wrapped["ref"] = schema["ref"]
+    return wrapped
 
 
 def has_json_form(value: Any) -> bool:
-    """Whether JSON can say the value as it is."""
+    """Return whether JSON can express the value exactly."""
     if isinstance(value, dict):
-        return all(type(key) is str and has_json_form(one) for key, one in value.items())
+        return all(type(key) is str and has_json_form(item) for key, item in value.items())
     if isinstance(value, list):
         return all(map(has_json_form, value))
     return value is None or type(value) in _SCALARS
@@ -196,14 +205,14 @@ def _is_strict(schema: Schema, config: Config) -> bool:
 
 
 def _has_members(schema: Schema) -> bool:
-    """Whether it is a Literal of members of an enum."""
-    return schema["type"] == "literal" and any(
-        isinstance(one, Enum) for one in schema.get("expected", ())
-    )
+    """Return whether it is a Literal of members of an enum."""
+    if schema["type"] != "literal":
+        return False
+    return any(isinstance(expected, Enum) for expected in schema.get("expected", ()))
 
 
 def _looks_into_text(union: Schema) -> bool:
-    """Whether text is read as something else, or something is strict, anywhere in a union."""
+    """Return whether a part of a union reads text as something else, or is strict."""
     todo: list[Any] = [union["choices"]]
     while todo:
         part = todo.pop()

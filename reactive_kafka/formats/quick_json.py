@@ -1,12 +1,12 @@
-"""JSON read by msgspec, if it is installed, wherever that gives what pydantic gives.
+"""Reads JSON by msgspec, if it is installed, wherever the result is the same as with pydantic.
 
-What JSON means is said by pydantic's parser alone, which is always there. msgspec is quicker, and
-stricter: what it takes, pydantic takes as the same value, with the types that :func:`reads_alike`
-knows and the documents that :func:`is_sure` knows. What it refuses is read again by pydantic, which
-takes it after all (``NaN``, ``"1"`` for a number) or says why not. So a record is the same value,
-or meets the same error, with msgspec and without.
+Pydantic's parser, which is always installed, defines what JSON means. Msgspec is faster and
+stricter: with the types that :func:`reads_alike` knows and the documents that :func:`is_sure`
+knows, it accepts nothing that pydantic would refuse or read as another value. What it refuses is
+read again by pydantic, which may accept it (``NaN``, ``"1"`` for a number) or explains what is
+wrong. So a record is the same value, or the same error, with and without msgspec.
 
-orjson is not asked: it makes floats of integers beyond 64 bits, and nothing in a document tells
+Orjson is not used. It makes floats of integers beyond 64 bits, and a document does not show that
 beforehand.
 """
 
@@ -27,24 +27,28 @@ from reactive_kafka.formats.guarded_decoder import Decoder, Read
 Schema = Mapping[str, Any]
 R = TypeVar("R", Read, Decoder)
 
+# So many bytes cannot be nested too deeply, nor hold an integer with too many digits.
 _SHALLOW_BYTES = 400
-# Of arrays and objects in each other; pydantic's parser takes 201.
+# How deep arrays and objects may be nested. Pydantic's parser accepts 201 levels.
 _DEPTH = 200
+# An integer of more than 4,300 digits has at least ten digits among every 430th byte.
 _STRIDE = 430
 _DIGITS = re.compile(rb"[0-9]{10}")
 
 _ABSENT = object()
+# Kinds that both read alike if they have no constraints.
 _FREE = ("any", "bool", "date", "float", "int", "str", "uuid")
+# Kinds that a document itself tells apart in a union.
 _TELLABLE = ("bool", "float", "int", "str")
+# Keys of a core schema that do not change what is read.
 _ALWAYS = {"type", "metadata", "ref"}
 
 
 def parsed(value: bytes) -> Any:
-    """The document.
+    """Return the document. ``NaN`` and ``Infinity`` are allowed, because Python's json writes them.
 
     Raises:
-        DecodeError: It is no JSON. ``NaN`` and ``Infinity`` are taken, as Python's json writes
-            them.
+        DecodeError: It is not JSON.
     """
     try:
         return from_json(value)
@@ -55,30 +59,31 @@ def parsed(value: bytes) -> Any:
 
 
 def is_sure(value: bytes) -> bool:
-    """Whether msgspec refuses *value* if pydantic's parser does.
+    """Return whether msgspec is sure to refuse *value* if pydantic's parser does.
 
-    It passes over what no field asks for without a look at three things: how deep it goes, whether
-    text is UTF-8, and whether an integer has more than 4,300 digits.
+    In fields that nobody asks for, msgspec does not check three things: how deep they are nested,
+    whether text is UTF-8, and whether an integer has more than 4,300 digits.
     """
     if not value.isascii():
         try:
             value.decode()
         except UnicodeDecodeError:
             return False
-    # Each level has an end, too.
+    # Each level takes two bytes.
     if len(value) <= _SHALLOW_BYTES:
         return True
-    # So many digits in a row cover ten bytes of every 430th.
-    return (
-        value.count(b"[") + value.count(b"{") <= _DEPTH and _DIGITS.search(value[::_STRIDE]) is None
-    )
+    if value.count(b"[") + value.count(b"{") > _DEPTH:
+        return False
+    return _DIGITS.search(value[::_STRIDE]) is None
 
 
 def quickly(quick: Read | None, careful: R) -> R:
-    """*careful*, with *quick* asked first where that makes no difference; *careful* alone if there
-    is no *quick*.
+    """Return a reader that tries *quick* first, where the result is the same.
 
-    It may be around a whole decoder: most records are read in this one call then.
+    Args:
+        quick: Reads by msgspec; None: *careful* is returned.
+        careful: Reads by pydantic. It may be a whole decoder: most records then cost only the call
+            of *quick*.
     """
     if quick is None:
         return careful
@@ -90,7 +95,8 @@ def quickly(quick: Read | None, careful: R) -> R:
         except (SystemExit, KeyboardInterrupt):
             raise
         except BaseException:
-            # No value; or of msgspec, or of the user's __post_init__: said by the other one.
+            # A tombstone, which has no length, or an error of msgspec or of the user's
+            # __post_init__. The careful reader reports each of them.
             pass
         return careful(value)
 
@@ -98,15 +104,21 @@ def quickly(quick: Read | None, careful: R) -> R:
 
 
 def quick_reader(annotation: Any, schema: Schema) -> Read | None:
-    """msgspec's reader of *annotation*, of which *schema* is pydantic's core schema.
+    """Return msgspec's reader of a type.
 
-    None without msgspec, or if it does not read that type as pydantic does.
+    Args:
+        annotation: The type.
+        schema: Pydantic's core schema of it.
+
+    Returns:
+        None if msgspec is not installed, or reads the type in another way than pydantic.
     """
-    inner = (
-        schema["schema"] if schema["type"] == "nullable" and _has_only(schema, "schema") else schema
-    )
-    defaults = _defaults_to_give(inner)
-    if not (_is_dataclass(inner, defaults) if defaults else reads_alike(schema)):
+    inner = schema
+    if schema["type"] == "nullable" and _has_only(schema, "schema"):
+        inner = schema["schema"]
+    defaults = _defaults_to_set(inner)
+    is_alike = _is_dataclass(inner, defaults) if defaults else reads_alike(schema)
+    if not is_alike:
         return None
     try:
         import msgspec
@@ -115,39 +127,45 @@ def quick_reader(annotation: Any, schema: Schema) -> Read | None:
     try:
         decode = msgspec.json.Decoder(annotation).decode
     except Exception:
-        # It evaluates annotations that are strings, in its own way.
+        # Msgspec evaluates annotations that are strings in its own way, and may fail.
         return None
-    return (
-        _with_own_defaults(decode, defaults, len(dataclasses.fields(inner["cls"])))
-        if defaults
-        else decode
-    )
+    if not defaults:
+        return decode
+    return _with_own_defaults(decode, defaults, len(dataclasses.fields(inner["cls"])))
 
 
 def _with_own_defaults(decode: Read, defaults: Mapping[str, object], fields: int) -> Read:
-    """*decode*, of a dataclass of so many *fields*: what msgspec leaves to the class becomes the
-    instance's own.
+    """Return a reader that sets the defaults which msgspec leaves to the class.
+
+    With pydantic the instance has them, too.
+
+    Args:
+        decode: Reads the dataclass.
+        defaults: The defaults.
+        fields: The number of fields of the dataclass.
     """
-    given = tuple(defaults.items())
+    items = tuple(defaults.items())
 
     def read(value: bytes) -> object:
-        made = decode(value)
-        if made is not None and len(own := made.__dict__) < fields:
-            for name, default in given:
-                if name not in own:
-                    own[name] = default
-        return made
+        instance = decode(value)
+        if instance is None:
+            return None
+        attributes = instance.__dict__
+        if len(attributes) < fields:
+            for name, default in items:
+                if name not in attributes:
+                    attributes[name] = default
+        return instance
 
     return read
 
 
 def struct_reader(decode: Read, convert: Read) -> Read:
-    """What *decode* reads, a decoder of msgspec's, with what is JSON decided as for every other
-    type.
+    """Return a reader of structs, for which pydantic's parser decides what is JSON.
 
     Args:
-        decode: From bytes.
-        convert: The same from a document: with numbers in it that msgspec does not read.
+        decode: Reads bytes by msgspec.
+        convert: Reads a document by msgspec. It accepts numbers that *decode* does not.
     """
 
     def read(value: bytes) -> object:
@@ -155,7 +173,7 @@ def struct_reader(decode: Read, convert: Read) -> Read:
         try:
             return decode(value)
         except ValueError:
-            # As msgspec's errors are, and UnicodeDecodeError.
+            # The errors of msgspec are ValueErrors, and so is UnicodeDecodeError.
             pass
         return convert(document)
 
@@ -163,20 +181,23 @@ def struct_reader(decode: Read, convert: Read) -> Read:
 
 
 def reads_alike(schema: Schema) -> bool:
-    """Whether what msgspec takes for a type is what pydantic makes of it, going by pydantic's core
-    schema of the type.
+    """Return whether pydantic reads everything that msgspec accepts for a type as the same value.
 
-    A list of what is known to be alike: a constraint, a validator, an alias, a key that a later
-    pydantic adds make that false. Times are not on it (of nanoseconds the one rounds and the other
-    cuts off), nor decimals (0.10), nor bytes (base64 or text), nor TypedDicts (the order of keys),
-    nor pydantic's models, which msgspec does not know.
+    It is decided by pydantic's core schema of the type, against a list of what is known to be
+    alike. A constraint, a validator, an alias, or a key that a later pydantic adds makes it False.
+    Not on the list are times (of nanoseconds one library rounds and the other cuts off), decimals
+    (0.10), bytes (base64 or text), TypedDicts (the order of keys) and pydantic's models, which
+    msgspec does not know.
     """
     kind = schema["type"]
     check = _CHECKS.get(kind)
-    return kind in _FREE and _has_only(schema) if check is None else check(schema)
+    if check is not None:
+        return check(schema)
+    return kind in _FREE and _has_only(schema)
 
 
 def _has_only(schema: Schema, *keys: str) -> bool:
+    """Return whether a core schema has no other keys than these, and those that never matter."""
     return schema.keys() <= _ALWAYS.union(keys)
 
 
@@ -193,24 +214,29 @@ def _is_tuple(schema: Schema) -> bool:
 
 
 def _is_dict(schema: Schema) -> bool:
-    keys, values = (schema.get(name, {"type": "any"}) for name in ("keys_schema", "values_schema"))
-    known = _has_only(schema, "keys_schema", "values_schema")
-    return known and keys["type"] in ("any", "str") and reads_alike(keys) and reads_alike(values)
+    keys = schema.get("keys_schema", {"type": "any"})
+    values = schema.get("values_schema", {"type": "any"})
+    if not _has_only(schema, "keys_schema", "values_schema"):
+        return False
+    return keys["type"] in ("any", "str") and reads_alike(keys) and reads_alike(values)
 
 
 def _is_union(schema: Schema) -> bool:
-    """Of what a document tells apart: which member of others pydantic chooses is a matter of
-    points.
+    """Return whether a document tells the members of a union apart.
+
+    For other members pydantic chooses by a score, which msgspec does not have.
     """
-    choices = schema["choices"]
-    return _has_only(schema, "choices") and all(
-        isinstance(one, Mapping) and one["type"] in _TELLABLE and _has_only(one) for one in choices
+    if not _has_only(schema, "choices"):
+        return False
+    return all(
+        isinstance(choice, Mapping) and choice["type"] in _TELLABLE and _has_only(choice)
+        for choice in schema["choices"]
     )
 
 
 def _is_literal(schema: Schema) -> bool:
     return _has_only(schema, "expected") and all(
-        type(one) in (str, int) for one in schema["expected"]
+        type(expected) in (str, int) for expected in schema["expected"]
     )
 
 
@@ -220,59 +246,67 @@ def _is_enum(schema: Schema) -> bool:
 
 
 def _is_default(schema: Schema) -> bool:
-    known = _has_only(schema, "schema", "default", "default_factory", "default_factory_takes_data")
-    return known and not schema.get("default_factory_takes_data") and reads_alike(schema["schema"])
+    if not _has_only(schema, "schema", "default", "default_factory", "default_factory_takes_data"):
+        return False
+    return not schema.get("default_factory_takes_data") and reads_alike(schema["schema"])
 
 
 def _is_nullable(schema: Schema) -> bool:
     return _has_only(schema, "schema") and reads_alike(schema["schema"])
 
 
-def _is_dataclass(schema: Schema, given: Collection[str] = ()) -> bool:
-    """Whether it is one that both make alike, but for the defaults that are *given* to it
-    afterwards.
+def _is_dataclass(schema: Schema, defaults: Collection[str] = ()) -> bool:
+    """Return whether both libraries make the same instances of a dataclass.
+
+    Args:
+        schema: Its core schema.
+        defaults: The fields whose defaults are set after msgspec has made an instance.
     """
     kind = schema["cls"]
     arguments = schema["schema"]
+    if not _has_only(schema, "cls", "config", "fields", "frozen", "post_init", "schema", "slots"):
+        return False
+    if not schema.get("config", {}).keys() <= {"title"}:
+        return False
+    if not _has_only(arguments, "collect_init_only", "computed_fields", "dataclass_name", "fields"):
+        return False
     own = {field.name: field for field in dataclasses.fields(kind)}
-    return (
-        _has_only(schema, "cls", "config", "fields", "frozen", "post_init", "schema", "slots")
-        and schema.get("config", {}).keys() <= {"title"}
-        and _has_only(arguments, "collect_init_only", "computed_fields", "dataclass_name", "fields")
-        # Without those that have init=False.
-        and {one["name"] for one in arguments["fields"]} == own.keys()
-        and all(_is_field(one, own[one["name"]]) for one in arguments["fields"])
-        and _left_to_class(kind).keys() <= set(given)
-        # msgspec asks an instance what it lacks, and makes one of any class.
-        and not hasattr(kind, "__getattr__")
-        and all("__getattribute__" not in vars(one) for one in kind.__mro__[:-1])
-        and not inspect.isabstract(kind)
-    )
+    # They differ if the dataclass has fields with init=False.
+    if {argument["name"] for argument in arguments["fields"]} != own.keys():
+        return False
+    if not all(_is_field(argument, own[argument["name"]]) for argument in arguments["fields"]):
+        return False
+    if not _left_to_class(kind).keys() <= set(defaults):
+        return False
+    # Msgspec reads attributes of the instance that it makes, so these methods would be called.
+    if hasattr(kind, "__getattr__"):
+        return False
+    if any("__getattribute__" in vars(base) for base in kind.__mro__[:-1]):
+        return False
+    # Msgspec makes instances of abstract classes, too.
+    return not inspect.isabstract(kind)
 
 
 def _left_to_class(kind: type) -> dict[str, object]:
-    """Field -> what the class has of that name, but for slots: a default, mostly.
+    """Return field -> the attribute of the class with its name, which mostly is its default.
 
-    msgspec leaves it there, so that ``vars()`` of an instance misses it. With a slot, or a factory,
-    it sets it.
+    Msgspec does not set it on an instance, so that ``vars()`` of the instance misses it. A default
+    with a slot, or from a factory, is set.
     """
-    found = (
-        (one.name, inspect.getattr_static(kind, one.name, _ABSENT))
-        for one in dataclasses.fields(kind)
-    )
-    return {
-        name: value
-        for name, value in found
-        if value is not _ABSENT and not isinstance(value, types.MemberDescriptorType)
-    }
+    attributes = {}
+    for field in dataclasses.fields(kind):
+        value = inspect.getattr_static(kind, field.name, _ABSENT)
+        if value is not _ABSENT and not isinstance(value, types.MemberDescriptorType):
+            attributes[field.name] = value
+    return attributes
 
 
-def _defaults_to_give(schema: Schema) -> dict[str, object]:
-    """Of what msgspec leaves to a dataclass, what can be given to an instance after that."""
+def _defaults_to_set(schema: Schema) -> dict[str, object]:
+    """Return the defaults that can be set after msgspec has made an instance of a dataclass."""
     if schema["type"] != "dataclass" or schema.get("post_init"):
-        # A __post_init__ has seen the instance without them.
+        # A __post_init__ would see the instance without them.
         return {}
-    defaults = {one.name: one.default for one in dataclasses.fields(schema["cls"])}
+    defaults = {field.name: field.default for field in dataclasses.fields(schema["cls"])}
     return {
         name: value
         for name, value in _left_to_class(schema["cls"]).items()
@@ -281,19 +315,16 @@ def _defaults_to_give(schema: Schema) -> dict[str, object]:
 
 
 def _is_field(schema: Schema, own: dataclasses.Field[Any]) -> bool:
+    """Return whether both libraries read a field of a dataclass alike."""
+    if not _has_only(schema, "init", "kw_only", "name", "schema") or not schema.get("init", True):
+        return False
     inner = schema["schema"]
-    # A default may have been pydantic's Field(), which msgspec would take for the value.
-    default = (
-        inner.get("default", dataclasses.MISSING),
-        inner.get("default_factory", dataclasses.MISSING),
-    )
-    is_known = _has_only(schema, "init", "kw_only", "name", "schema") and schema.get("init", True)
-    return (
-        is_known
-        and default[0] is own.default
-        and default[1] is own.default_factory
-        and reads_alike(inner)
-    )
+    # The default may be pydantic's Field(), which msgspec would use as the value.
+    if inner.get("default", dataclasses.MISSING) is not own.default:
+        return False
+    if inner.get("default_factory", dataclasses.MISSING) is not own.default_factory:
+        return False
+    return reads_alike(inner)
 
 
 def _is_reference(schema: Schema) -> bool:
@@ -301,8 +332,9 @@ def _is_reference(schema: Schema) -> bool:
 
 
 def _is_defined(schema: Schema) -> bool:
-    known = _has_only(schema, "schema", "definitions")
-    return known and reads_alike(schema["schema"]) and all(map(reads_alike, schema["definitions"]))
+    if not _has_only(schema, "schema", "definitions"):
+        return False
+    return reads_alike(schema["schema"]) and all(map(reads_alike, schema["definitions"]))
 
 
 _CHECKS: dict[str, Callable[[Schema], bool]] = {

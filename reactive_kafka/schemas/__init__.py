@@ -1,3 +1,1 @@
-"""The schema registry: asked until it answers, once for all who wait, and never on the record's hot
-path.
-"""
+"""Asks the schema registry: until it answers, once for all who wait, and never for each record."""

@@ -1,13 +1,12 @@
-"""What the answers of a schema registry mean: an answer, a refusal, or that it cannot be used now.
-Pure.
+"""Decides what a registry's response means: an answer, a refusal, or that it is away. Pure.
 
-A registry that says that it does not know something is not away: waiting for it would block a
-partition for ever. But only a registry can say that. A page of a proxy, or of an ingress whose
-backend restarts, says nothing about a schema. The errors of a registry are JSON with an integer
-``error_code``, so that is how the two are told apart.
+A registry that says that it does not know a schema is not away: to wait for it would block a
+partition for ever. But only a registry can say that. An error page of a proxy, or of an ingress
+whose backend restarts, says nothing about a schema. The errors of a registry are JSON with an
+integer ``error_code``, which such pages do not have.
 
-Source: the REST API of Confluent's Schema Registry, whose errors have a code of five digits beside
-the HTTP status.
+Source: the REST API of Confluent's Schema Registry. Its errors have a code of five digits and an
+HTTP status.
 """
 
 from __future__ import annotations
@@ -20,13 +19,14 @@ from typing import Any
 from reactive_kafka.errors import escaped
 
 MOST_TEXT = 500
-"""Characters of the registry's own words in an error."""
+"""How many characters of the registry's message an error shows."""
 
 
 class RegistryAway(Exception):
-    """The registry cannot be used now, which is about it and not about a record: it is asked again.
+    """The registry cannot be used now. It is asked again, and the record waits.
 
-    ``wait_s`` is how long it wants to be left alone.
+    Attributes:
+        wait_s: How long the registry wants not to be asked.
     """
 
     def __init__(self, reason: str, wait_s: float = 0.0) -> None:
@@ -35,15 +35,15 @@ class RegistryAway(Exception):
 
 
 class NotFound(Exception):
-    """It has no such schema, subject or version (yet)."""
+    """The registry has no such schema, subject or version (yet)."""
 
 
 class NoGuids(NotFound):
-    """It cannot look up any schema by its GUID: that path is younger than many registries."""
+    """The registry looks up no schema by its GUID: many registries do not have that path."""
 
 
 class Refused(Exception):
-    """It takes no such schema, or no such question."""
+    """The registry refuses the schema, or the request."""
 
 
 class StatusMeaning(Enum):
@@ -51,7 +51,7 @@ class StatusMeaning(Enum):
 
     ANSWER = "the record goes on"
     AWAY = "the record waits: the registry may recover"
-    NOT_ALLOWED = "the record waits: an operator may mend credentials or rights"
+    NOT_ALLOWED = "the record waits: an operator may correct credentials or rights"
     NOT_FOUND = "the record is nacked once the registry has repeated it"
     REFUSED = "the record is nacked"
 
@@ -66,21 +66,20 @@ MEANINGS: dict[int, StatusMeaning] = {
     425: StatusMeaning.AWAY,
     429: StatusMeaning.AWAY,
 }
-"""The statuses that are not like their neighbours: other 4xx refuse the question, and all others
-mean away.
-"""
+"""The statuses with a meaning of their own. Other 4xx are refusals; all others mean away."""
 
 ABOUT_CONTENT = frozenset({409, 422})
-"""Whoever answers these has looked into the schema that was posted. No proxy does."""
+"""Statuses that are about the content of a posted schema. A proxy does not return them."""
 
 
 def meaning_of(status: int, *, is_registry: bool, by_guid: bool = False) -> StatusMeaning:
-    """What a status means.
+    """Return what a status means.
 
     Args:
-        is_registry: The answer is the JSON of a registry's error, and no page of something before
-            it.
-        by_guid: A GUID was asked for. Registries that do not have that path answer in any form.
+        status: The HTTP status.
+        is_registry: The body is the JSON of a registry's error, so it is no page of a proxy.
+        by_guid: A schema was asked for by its GUID. A registry without that path answers in any
+            form.
     """
     default = StatusMeaning.REFUSED if 400 <= status < 500 else StatusMeaning.AWAY
     meaning = MEANINGS.get(status, default)
@@ -96,51 +95,50 @@ def meaning_of(status: int, *, is_registry: bool, by_guid: bool = False) -> Stat
 def answer_of(
     status: int, body: bytes, headers: Mapping[str, str], *, by_guid: bool = False
 ) -> Any:
-    """The JSON of an answer, a dict.
+    """Return the JSON of an answer, a dict.
 
     Raises:
-        NotFound, NoGuids, Refused: the registry says so.
-        RegistryAway: anything else.
+        NotFound, NoGuids, Refused: The registry says so.
+        RegistryAway: The response is anything else.
     """
-    found = _json(body)
-    said = found if isinstance(found, dict) else {}
-    code = said.get("error_code")
-    text = _shown(said.get("message"))
+    document = _json(body)
+    error = document if isinstance(document, dict) else {}
+    code = error.get("error_code")
+    text = _shown(error.get("message"))
     meaning = meaning_of(status, is_registry=type(code) is int, by_guid=by_guid)
     if meaning is StatusMeaning.ANSWER:
-        if not isinstance(found, dict):
+        if not isinstance(document, dict):
             raise RegistryAway("its answer is not the JSON of a schema registry")
-        return found
+        return document
     if meaning is StatusMeaning.NOT_FOUND:
-        if by_guid and not _names_what_is_missing(code):
-            raise NoGuids(
-                f"{status}: it does not look up schemas by GUID" + (f": {text}" if text else "")
-            )
+        if by_guid and not _is_about_schema(code):
+            more = f": {text}" if text else ""
+            raise NoGuids(f"{status}: it does not look up schemas by GUID{more}")
         raise NotFound(f"{status}: {text or 'not found'}")
     if meaning is StatusMeaning.REFUSED:
         raise Refused(f"{status}: {text or _REFUSALS.get(status, 'it refuses this request')}")
-    raise RegistryAway(
-        f"{status}: {_why_away(status, meaning, text)}",
-        _wait_s(headers) if status in (429, 503) else 0,
-    )
+    wait_s = _wait_s(headers) if status in (429, 503) else 0
+    raise RegistryAway(f"{status}: {_away_reason(status, meaning, text)}", wait_s)
 
 
 _REFUSALS = {409: "incompatible", 422: "no valid schema"}
 
 
-def _names_what_is_missing(code: object) -> bool:
-    """True for 40401, 40402, 40403 and their like; 404 alone is about the path."""
+def _is_about_schema(code: object) -> bool:
+    """Return True for 40401, 40402, 40403 and so on. A plain 404 is about the path."""
     return isinstance(code, int) and 40400 < code < 40500
 
 
-def _why_away(status: int, meaning: StatusMeaning, text: str) -> str:
+def _away_reason(status: int, meaning: StatusMeaning, text: str) -> str:
     if meaning is StatusMeaning.NOT_ALLOWED:
-        return "it refuses these credentials" + (f": {text}" if text else "")
+        return f"it refuses these credentials: {text}" if text else "it refuses these credentials"
     if status == 404:
         return "no schema registry answers at this path"
     if status == 429:
         return "too many requests"
-    return text or ("it has failed" if status >= 500 else "unexpected")
+    if text:
+        return text
+    return "it has failed" if status >= 500 else "unexpected"
 
 
 def _json(body: bytes) -> Any:
@@ -155,6 +153,8 @@ def _shown(text: object) -> str:
 
 
 def _wait_s(headers: Mapping[str, str]) -> float:
-    """The seconds of Retry-After, a minute at most."""
-    given = headers.get("Retry-After") or ""
-    return min(float(given), 60.0) if given.isdigit() and len(given) < 10 else 0.0
+    """Return the seconds of Retry-After, at most 60. A date in its place is ignored."""
+    text = headers.get("Retry-After") or ""
+    if not text.isdigit() or len(text) >= 10:
+        return 0.0
+    return min(float(text), 60.0)

@@ -1,6 +1,4 @@
-"""A schema registry inside the process, for tests: it takes every schema, and compares none with
-its predecessors.
-"""
+"""A schema registry inside the process, for tests. It accepts every schema as compatible."""
 
 from __future__ import annotations
 
@@ -11,8 +9,9 @@ from reactive_kafka.schemas.answers import NotFound
 
 
 class MemoryRegistry:
-    """Ids count up from 1, and so do GUIDs; the same text of a kind has the same id in every
-    subject.
+    """A :class:`~.schema_registry.RegistryClient` that keeps schemas in memory.
+
+    Ids count up from 1, and so do GUIDs. The same text of a kind has the same id in every subject.
     """
 
     def __init__(self) -> None:
@@ -35,9 +34,9 @@ class MemoryRegistry:
         return SchemaWithId(self._ids[schemas[-1]], schemas[-1])
 
     async def register(self, subject: str, schema: Schema) -> int:
-        for one in schema.references:
-            if not one.version:
-                await self.register(one.subject, one.schema)
+        for reference in schema.references:
+            if not reference.version:
+                await self.register(reference.subject, reference.schema)
         schemas = self._subjects.setdefault(subject, [])
         if schema not in schemas:
             schemas.append(schema)

@@ -1,8 +1,8 @@
-"""A schema registry that speaks Confluent's REST API, as Apicurio does, too.
+"""The client of a schema registry with Confluent's REST API, which Apicurio has, too.
 
-It is asked once for a schema. So the standard library's client, in a thread, is enough. Confluent's
-own would bring 11 more packages. It tries again inside, where readiness cannot say why it waits,
-and has no timeout unless it is given one. ``python -m benchmarks.serialisers`` measures that, and
+A schema is asked for once, so the standard library's client in a thread is fast enough. Confluent's
+client would install 11 more packages. It retries internally, so that readiness could not say why it
+waits, and has no timeout by default. ``python -m benchmarks.serialisers`` measures it, and
 docs/formats.md has the figures.
 """
 
@@ -38,73 +38,81 @@ from reactive_kafka.schemas.answers import MOST_TEXT, Refused, RegistryAway, ans
 
 ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
 MOST_BYTES = 16 * 1024 * 1024
-"""Of one answer."""
+"""How long an answer may be."""
 MOST_REFERENCES = 200
-"""Of one schema, those of its references included."""
+"""How many references a schema may have, with those of its references."""
 
 Answer = tuple[int, bytes, Mapping[str, str]]
 
 
 class RestRegistry:
-    """One registry, which may answer at several URLs. ConfigError: a certificate or key cannot be
-    used.
+    """The client of one registry, which may have several URLs.
+
+    Raises:
+        ConfigError: A certificate or key cannot be used.
     """
 
     def __init__(self, settings: SchemaRegistrySettings) -> None:
         self._urls = [url.rstrip("/") for url in settings.url or ()]
         self._timeout_s = settings.timeout_s
         self._headers = _headers(settings)
-        context = (
-            _context(settings) if any(url.startswith("https:") for url in self._urls) else None
-        )
-        handlers = [] if context is None else [urllib.request.HTTPSHandler(context=context)]
+        handlers = []
+        if any(url.startswith("https:") for url in self._urls):
+            handlers.append(urllib.request.HTTPSHandler(context=_context(settings)))
         self._opener = urllib.request.build_opener(*handlers)
         self._limiter: CapacityLimiter | None = None
-        # Once it has found a GUID it has that path. A page that says 404 is not its own from then
-        # on.
+        # A registry that has found a GUID has the path for GUIDs. From then on a 404 without the
+        # registry's JSON comes from a proxy.
         self._has_guids = False
 
     async def schema(self, id: int) -> Schema:
         path = f"/schemas/ids/{id}"
-        return await self._whole(await self._get(path), path)
+        return await self._with_references(await self._get(path), path)
 
     async def by_guid(self, guid: str) -> Schema:
         path = f"/schemas/guids/{guid}"
         found = await self._ask(path, None, by_guid=not self._has_guids)
         self._has_guids = True
-        return await self._whole(found, path)
+        return await self._with_references(found, path)
 
     async def latest(self, subject: str) -> SchemaWithId:
         path = f"/subjects/{quote(subject, safe='')}/versions/latest"
         found = await self._get(path)
-        return SchemaWithId(_integer(found, "id"), await self._whole(found, path))
+        return SchemaWithId(_integer(found, "id"), await self._with_references(found, path))
 
     async def register(self, subject: str, schema: Schema) -> int:
-        body = await self._registered(schema)
-        return _integer(
-            await self._post(f"/subjects/{quote(subject, safe='')}/versions", body), "id"
-        )
+        body = await self._body_of(schema)
+        answer = await self._post(f"/subjects/{quote(subject, safe='')}/versions", body)
+        return _integer(answer, "id")
 
     async def lookup(self, subject: str, schema: Schema) -> int:
-        body = await self._registered(schema)
-        return _integer(await self._post(f"/subjects/{quote(subject, safe='')}", body), "id")
+        body = await self._body_of(schema)
+        answer = await self._post(f"/subjects/{quote(subject, safe='')}", body)
+        return _integer(answer, "id")
 
-    async def _registered(self, schema: Schema) -> dict[str, Any]:
-        """What is posted of a schema, once what it refers to is there."""
+    async def _body_of(self, schema: Schema) -> dict[str, Any]:
+        """Register the references of a schema, and return the JSON to post for the schema."""
         references = []
-        for one in schema.references:
-            version = one.version
+        for reference in schema.references:
+            version = reference.version
             if not version:
-                path = f"/subjects/{quote(one.subject, safe='')}"
-                body = await self._registered(one.schema)
-                await self._post(f"{path}/versions", body)
-                version = _integer(await self._post(path, body), "version")
-            references.append({"name": one.name, "subject": one.subject, "version": version})
-        kind = {} if schema.kind == "AVRO" else {"schemaType": schema.kind}
-        return {"schema": schema.text, **kind, **({"references": references} if references else {})}
+                path = f"/subjects/{quote(reference.subject, safe='')}"
+                reference_body = await self._body_of(reference.schema)
+                await self._post(f"{path}/versions", reference_body)
+                version = _integer(await self._post(path, reference_body), "version")
+            references.append(
+                {"name": reference.name, "subject": reference.subject, "version": version}
+            )
+        body: dict[str, Any] = {"schema": schema.text}
+        # A registry takes a schema without a type for Avro.
+        if schema.kind != "AVRO":
+            body["schemaType"] = schema.kind
+        if references:
+            body["references"] = references
+        return body
 
-    async def _whole(self, found: Any, path: str) -> Schema:
-        """A schema of an answer, and what it refers to, each of them fetched once."""
+    async def _with_references(self, found: Any, path: str) -> Schema:
+        """Return the schema of an answer with all that it refers to, each fetched once."""
         fetched: dict[tuple[str, int], Schema] = {}
 
         async def whole(found: Any, path: str) -> Schema:
@@ -115,19 +123,23 @@ class RestRegistry:
             if kind not in get_args(SchemaKind):
                 raise Refused(f"a schema of type {escaped(kind[:MOST_TEXT])!r} cannot be read here")
             references = []
-            for one in found.get("references") or ():
-                name, subject, version = (one.get(key) for key in ("name", "subject", "version"))
-                at = (str(subject), int(version))
-                if at not in fetched:
+            for reference in found.get("references") or ():
+                subject = str(reference.get("subject"))
+                version = int(reference.get("version"))
+                key = (subject, version)
+                if key not in fetched:
                     if len(fetched) >= MOST_REFERENCES:
                         raise Refused(f"a schema refers to more than {MOST_REFERENCES} others")
-                    # A circle ends here.
-                    fetched[at] = Schema("AVRO", "")
-                    there = f"/subjects/{quote(at[0], safe='')}/versions/{at[1]}"
-                    fetched[at] = await whole(await self._get(there), there)
-                references.append(Reference(str(name), *at, fetched[at]))
+                    # A placeholder, so that references in a circle come to an end.
+                    fetched[key] = Schema("AVRO", "")
+                    reference_path = f"/subjects/{quote(subject, safe='')}/versions/{version}"
+                    fetched[key] = await whole(await self._get(reference_path), reference_path)
+                name = str(reference.get("name"))
+                references.append(Reference(name, subject, version, fetched[key]))
             schema = Schema(cast(SchemaKind, kind), text, tuple(references))
-            return await self._serialized(schema, path) if kind == "PROTOBUF" else schema
+            if kind == "PROTOBUF":
+                return await self._serialized(schema, path)
+            return schema
 
         try:
             return await whole(found, path)
@@ -135,8 +147,10 @@ class RestRegistry:
             raise RegistryAway("its answer is not the JSON of a schema registry") from None
 
     async def _serialized(self, schema: Schema, path: str) -> Schema:
-        """A Protobuf schema as a serialized file: Confluent's registry gives that, others have the
-        text only.
+        """Return a Protobuf schema as a serialized file.
+
+        Confluent's registry returns that on request. Others have only the text, which is compiled
+        here.
         """
         from reactive_kafka.formats.registered.proto_files import compiled_text, is_serialized
 
@@ -157,7 +171,7 @@ class RestRegistry:
         return await self._ask(path, json.dumps(body).encode())
 
     async def _ask(self, path: str, body: bytes | None, *, by_guid: bool = False) -> Any:
-        """The answer of the first URL that can be used; else why the last one cannot."""
+        """Return the answer of the first URL that can be used, or raise why the last one cannot."""
         away = RegistryAway("it has no URL")
         for url in self._urls:
             try:
@@ -166,13 +180,13 @@ class RestRegistry:
             except RegistryAway as error:
                 away = error
                 continue
-            # The next question begins here.
+            # The next request tries this URL first.
             self._urls = [url, *(other for other in self._urls if other != url)]
             return answer
         raise away
 
     async def _once(self, url: str, body: bytes | None) -> Answer:
-        # A thread that hangs keeps nobody else out.
+        # Without a limit, so that threads that hang do not keep other requests waiting.
         self._limiter = self._limiter or CapacityLimiter(inf)
         call = partial(_fetch, self._opener, url, body, self._headers, self._timeout_s)
         slow = RegistryAway(f"slow: no answer within {self._timeout_s:g} s")
@@ -185,9 +199,8 @@ class RestRegistry:
             reason = getattr(error, "reason", None) or error
             if isinstance(reason, TimeoutError):
                 raise slow from None
-            raise RegistryAway(
-                f"away: {text_of(reason) if isinstance(reason, Exception) else reason}"
-            ) from None
+            text = text_of(reason) if isinstance(reason, Exception) else reason
+            raise RegistryAway(f"away: {text}") from None
 
 
 def _fetch(
@@ -197,12 +210,10 @@ def _fetch(
     headers: Mapping[str, str],
     timeout_s: float,
 ) -> Answer:
-    """One request, in a thread. A thread that nobody waits for any more ends soon after
-    *timeout_s*.
-    """
+    """Make one request, in a thread. It ends soon after *timeout_s*, also if nobody waits."""
     request = urllib.request.Request(url, body, method="GET" if body is None else "POST")
     for name, value in headers.items():
-        # Credentials are for this host only.
+        # Not sent again after a redirect: credentials are for this host only.
         request.add_unredirected_header(name, value)
     if body is not None:
         request.add_header("Content-Type", "application/vnd.schemaregistry.v1+json")
@@ -212,25 +223,27 @@ def _fetch(
     except urllib.error.HTTPError as error:
         response = error
     with response:
-        # Bytes would be copied with each piece.
+        # In chunks, so that a slow or endless answer is noticed. A bytearray grows without copies.
         data = bytearray()
-        while piece := response.read1(65536) if hasattr(response, "read1") else response.read():
-            data += piece
+        while True:
+            chunk = response.read1(65536) if hasattr(response, "read1") else response.read()
+            if not chunk:
+                return response.status, bytes(data), dict(response.headers.items())
+            data += chunk
             if time.monotonic() > deadline:
                 raise TimeoutError
             if len(data) > MOST_BYTES:
                 raise Refused(f"its answer is longer than {MOST_BYTES} bytes")
-        return response.status, bytes(data), dict(response.headers.items())
 
 
 def _headers(settings: SchemaRegistrySettings) -> dict[str, str]:
-    found = {"Accept": ACCEPT}
+    headers = {"Accept": ACCEPT}
     if settings.token is not None:
-        found["Authorization"] = f"Bearer {revealed(settings.token)}"
+        headers["Authorization"] = f"Bearer {revealed(settings.token)}"
     elif settings.username is not None:
         login = f"{settings.username}:{revealed(settings.password or '')}".encode()
-        found["Authorization"] = f"Basic {base64.b64encode(login).decode()}"
-    return found
+        headers["Authorization"] = f"Basic {base64.b64encode(login).decode()}"
+    return headers
 
 
 def _context(settings: SchemaRegistrySettings) -> ssl.SSLContext:
@@ -239,7 +252,7 @@ def _context(settings: SchemaRegistrySettings) -> ssl.SSLContext:
         if settings.ssl_certfile is not None:
             context.load_cert_chain(settings.ssl_certfile, settings.ssl_keyfile)
     except OSError as error:
-        # What ssl raises is one, too.
+        # The errors of ssl are OSErrors, too.
         raise ConfigError(
             f"[schema_registry]: a certificate or key cannot be used: {error}"
         ) from error

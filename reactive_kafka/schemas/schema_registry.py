@@ -1,4 +1,4 @@
-"""Who waits for which schema, and the registry that is asked until it answers."""
+"""Asks a schema registry until it answers, with one request for all who wait for the answer."""
 
 from __future__ import annotations
 
@@ -34,203 +34,220 @@ from reactive_kafka.tasks import Handle, Tasks, log_failure
 
 BACKOFF = Backoff(0.25, 10.0)
 NOT_READY_S = 5.0
-"""Who waits for longer than this is not ready."""
+"""A channel that waits longer than this is not ready."""
 GIVEN_UP_S = 10.0
-"""For how long a question without an answer still counts when nobody waits any more. A send is
-given up at its timeout, and its handler is called again after a pause of 5 s at most: the registry
-is away meanwhile, too."""
+"""How long a question without an answer counts after the last one who waited has given up.
+
+A send is given up at its timeout, and its handler is called again after a pause of at most 5 s. The
+registry is away during that pause, too.
+"""
 CERTAIN = 3
-"""So often it has to say that it has no such schema: a follower may not have heard of a new one
+"""How often the registry has to say that it has no such schema. A follower may not know a new one
 yet.
 """
 REFUSED_S = 60.0
-"""For how long a refusal stands, before the registry is asked again: schemas may be registered
-later.
+"""How long a refusal counts before the registry is asked again: the schema may be registered later.
 """
 MEMORY = "memory://"
 
 
 class RegistryClient(Protocol):
-    """Whoever has the schemas. Each call raises :class:`RegistryAway` and :class:`NotFound`."""
+    """The requests to a registry. Each raises :class:`RegistryAway` and :class:`NotFound`."""
 
     async def schema(self, id: int) -> Schema:
-        """The schema with this id, and all that it refers to."""
+        """Return the schema with this id, and all that it refers to."""
 
     async def by_guid(self, guid: str) -> Schema:
-        """The schema with this GUID."""
+        """Return the schema with this GUID."""
 
     async def latest(self, subject: str) -> SchemaWithId:
-        """The newest of a subject."""
+        """Return the newest schema of a subject."""
 
     async def register(self, subject: str, schema: Schema) -> int:
-        """The id of a schema, which its subject has from then on. Refused: it is not compatible, or
-        no schema.
+        """Register a schema under a subject, and return its id.
+
+        Raises:
+            Refused: It is not compatible, or not a schema.
         """
 
     async def lookup(self, subject: str, schema: Schema) -> int:
-        """The id of a schema that its subject has."""
+        """Return the id of a schema that its subject has."""
 
 
-class _Asked:
+class _OpenQuestion:
     """One question that has no answer yet."""
 
     def __init__(self, since: float) -> None:
         self.since = since
-        # When the last one who waited has given up.
+        # When the last one who waited has given up, and for which channel it waited.
         self.left_at = 0.0
         self.left_by: ChannelSchemas | None = None
         self.waiting: dict[Future[bool], ChannelSchemas] = {}
         # Why there is no answer.
         self.problem = ""
-        # Channels that have been told of it.
-        self.told: set[str] = set()
+        # Names of the channels to which this problem was reported.
+        self.reported_to: set[str] = set()
         self.task: Handle | None = None
 
 
 class Registry:
-    """The registry of one run: one request at a time for each question, whoever asks it."""
+    """The registry of one run. It makes one request at a time for each question."""
 
     def __init__(
         self, settings: SchemaRegistrySettings, clock: Clock, tasks: Tasks, observer: Observer
     ) -> None:
         self.url = ", ".join(str(masked("", url)) for url in settings.url or ())
-        self.source: RegistryClient = (
-            MemoryRegistry() if self.url.startswith(MEMORY) else RestRegistry(settings)
-        )
+        self.source: RegistryClient
+        if self.url.startswith(MEMORY):
+            self.source = MemoryRegistry()
+        else:
+            self.source = RestRegistry(settings)
         self._clock = clock
         self._tasks = tasks
         self._observer = observer
-        self._asked: dict[SchemaQuestion, _Asked] = {}
-        # In the order in which they were.
-        self._given_up: dict[SchemaQuestion, _Asked] = {}
+        self._open: dict[SchemaQuestion, _OpenQuestion] = {}
+        # Those that nobody waits for any more, in the order in which they were given up.
+        self._given_up: dict[SchemaQuestion, _OpenQuestion] = {}
         # Why the registry looks up no GUIDs, if it has said so within REFUSED_S. Bytes that look
-        # like a GUID differ in each record, so a "no" for one of them would not spare the next one
+        # like a GUID differ in each record. A refusal of one GUID would not spare the next record
         # its three requests.
         self._no_guids = ""
-        # By their id: those that have got this answer.
+        # By their id(): the channels that got this answer.
         self._without_guids: dict[int, ChannelSchemas] = {}
 
     def request(self, schemas: ChannelSchemas, ask: SchemaQuestion) -> Future[bool]:
-        """True when *schemas* has an answer; False: the application stops."""
-        asked = self._asked.get(ask)
-        if asked is None:
-            asked = self._asked[ask] = self._question(ask)
-            asked.task = self._tasks.start(
-                partial(self._answer, ask, asked), f"schema registry: {ask}", log_failure
+        """Return a future: True when *schemas* has an answer, False if the application stops."""
+        question = self._open.get(ask)
+        if question is None:
+            question = self._question(ask)
+            self._open[ask] = question
+            question.task = self._tasks.start(
+                partial(self._answer, ask, question), f"schema registry: {ask}", log_failure
             )
         waiter: Future[bool] = asyncio.get_running_loop().create_future()
-        asked.waiting[waiter] = schemas
-        waiter.add_done_callback(partial(self._left, ask, asked))
-        if asked.task is None:
+        question.waiting[waiter] = schemas
+        waiter.add_done_callback(partial(self._left, ask, question))
+        if question.task is None:
+            # No task is started any more: the application stops.
             waiter.set_result(False)
         return waiter
 
     def want(self, schemas: ChannelSchemas, ask: SchemaQuestion) -> None:
-        """Ask, if that is not being done already; nobody waits."""
-        if ask not in self._asked:
+        """Ask, unless the question is open already. Nobody waits for the answer."""
+        if ask not in self._open:
             self.request(schemas, ask)
 
     def remark(self, schemas: ChannelSchemas, text: str) -> None:
-        """Report what is odd about a schema."""
+        """Report a problem of a schema that can be used all the same."""
         self._observer.on(SchemaNotChecked(channel=schemas.owner, reason=text))
 
-    def _left(self, ask: SchemaQuestion, asked: _Asked, waiter: Future[bool]) -> None:
-        """Nobody waits there any more; the last one to leave ends the question."""
-        schemas = asked.waiting.pop(waiter, None)
-        if not asked.waiting and self._asked.get(ask) is asked:
-            del self._asked[ask]
-            if asked.task is not None:
-                asked.task.cancel()
-            if asked.problem:
-                asked.left_at = self._clock.monotonic()
-                asked.left_by = schemas
-                self._given_up[ask] = asked
-                self._forget_given_up()
+    def _left(self, ask: SchemaQuestion, question: _OpenQuestion, waiter: Future[bool]) -> None:
+        """Note that somebody does not wait any more. The last one to leave ends the question."""
+        schemas = question.waiting.pop(waiter, None)
+        if question.waiting or self._open.get(ask) is not question:
+            return
+        del self._open[ask]
+        if question.task is not None:
+            question.task.cancel()
+        if question.problem:
+            question.left_at = self._clock.monotonic()
+            question.left_by = schemas
+            self._given_up[ask] = question
+            self._forget_given_up()
 
-    def _question(self, ask: SchemaQuestion) -> _Asked:
-        """A new question. If it was given up a moment ago it has had no answer since it was asked
-        first.
+    def _question(self, ask: SchemaQuestion) -> _OpenQuestion:
+        """Return a new question.
+
+        If the same one was given up a moment ago, it counts as open since it was first asked.
         """
         self._forget_given_up()
         before = self._given_up.pop(ask, None)
         if before is None:
-            return _Asked(self._clock.monotonic())
-        again = _Asked(before.since)
+            return _OpenQuestion(self._clock.monotonic())
+        again = _OpenQuestion(before.since)
         again.problem = before.problem
-        again.told = before.told
+        again.reported_to = before.reported_to
         return again
 
     def _forget_given_up(self) -> None:
-        gone = self._clock.monotonic() - GIVEN_UP_S
+        too_old = self._clock.monotonic() - GIVEN_UP_S
         while self._given_up:
             first = next(iter(self._given_up))
-            if self._given_up[first].left_at > gone:
+            if self._given_up[first].left_at > too_old:
                 return
             del self._given_up[first]
 
-    async def _answer(self, ask: SchemaQuestion, asked: _Asked) -> None:
+    async def _answer(self, ask: SchemaQuestion, question: _OpenQuestion) -> None:
+        """Ask until there is an answer, and give it to all who wait."""
         try:
-            answer, is_refusal = await self._ask(ask, asked)
+            answer, is_refusal = await self._ask(ask, question)
         except BaseException:
             # The application stops.
-            self._end(ask, asked, False)
+            self._end(ask, question, False)
             raise
-        # The registry is there.
+        # The registry is there, so questions that were given up are no sign of an outage.
         self._given_up.clear()
-        away_s = self._clock.monotonic() - asked.since
-        for name in sorted(asked.told):
+        away_s = self._clock.monotonic() - question.since
+        for name in sorted(question.reported_to):
             self._observer.on(
                 SchemaAvailable(channel=name, url=self.url, asked=str(ask), away_s=away_s)
             )
-        for schemas in {id(one): one for one in asked.waiting.values()}.values():
+        # Each channel once, though several of its records may wait.
+        waiting = {id(schemas): schemas for schemas in question.waiting.values()}
+        for schemas in waiting.values():
             schemas.answered(ask, answer)
             if is_refusal and isinstance(ask, ByGuid) and self._no_guids:
-                # One timer for all, for each record may have another GUID.
+                # One timer for all GUIDs, because each record may have another one.
                 self._without_guids[id(schemas)] = schemas
             elif is_refusal:
                 asyncio.get_running_loop().call_later(REFUSED_S, schemas.forget, ask)
-        self._end(ask, asked, True)
+        self._end(ask, question, True)
 
-    def _end(self, ask: SchemaQuestion, asked: _Asked, is_answered: bool) -> None:
-        if self._asked.get(ask) is asked:
-            del self._asked[ask]
-        for waiter in list(asked.waiting):
+    def _end(self, ask: SchemaQuestion, question: _OpenQuestion, is_answered: bool) -> None:
+        if self._open.get(ask) is question:
+            del self._open[ask]
+        for waiter in list(question.waiting):
             if not waiter.done():
                 waiter.set_result(is_answered)
 
-    async def _ask(self, ask: SchemaQuestion, asked: _Asked) -> tuple[Any, bool]:
-        """The answer, and whether that is a refusal, which is the error for records that need
-        it.
+    async def _ask(self, ask: SchemaQuestion, question: _OpenQuestion) -> tuple[Any, bool]:
+        """Return the answer, and whether it is a refusal.
+
+        A refusal is the error for the records that need the answer.
         """
-        refused: type[DecodeError] | type[EncodeError] = (
-            DecodeError if isinstance(ask, ById | ByGuid) else EncodeError
-        )
+        error_class: type[DecodeError] | type[EncodeError] = EncodeError
+        if isinstance(ask, ById | ByGuid):
+            error_class = DecodeError
+
+        def refusal(reason: object) -> tuple[Any, bool]:
+            return error_class(f"schema registry {self.url}: {ask}: {reason}"), True
+
         if isinstance(ask, ByGuid) and self._no_guids:
-            return refused(f"schema registry {self.url}: {ask}: {self._no_guids}"), True
+            return refusal(self._no_guids)
         waits = Waits(BACKOFF)
-        times = 0
+        times_not_found = 0
         while True:
             least_s = 0.0
             try:
-                return await self._once(ask), False
+                return await self._ask_once(ask), False
             except Refused as error:
-                return refused(f"schema registry {self.url}: {ask}: {error}"), True
+                return refusal(error)
             except NotFound as error:
-                times += 1
-                if times >= CERTAIN:
+                times_not_found += 1
+                if times_not_found >= CERTAIN:
                     if isinstance(error, NoGuids) and not self._no_guids:
                         self._no_guids = str(error)
                         asyncio.get_running_loop().call_later(REFUSED_S, self._ask_for_guids_again)
-                    return refused(f"schema registry {self.url}: {ask}: {error}"), True
+                    return refusal(error)
                 problem = str(error)
             except RegistryAway as error:
                 problem = str(error)
                 least_s = error.wait_s
-                times = 0
+                times_not_found = 0
             except Exception as error:
-                # A bug, of ours or of what the registry sends.
+                # A bug, of ours or in what the registry sends.
                 problem = describe(error)
-            self._tell(ask, asked, problem)
+            self._report(ask, question, problem)
             await asyncio.sleep(max(least_s, waits.next_s()))
 
     def _ask_for_guids_again(self) -> None:
@@ -239,44 +256,47 @@ class Registry:
             schemas.forget_guids()
         self._without_guids.clear()
 
-    def _tell(self, ask: SchemaQuestion, asked: _Asked, problem: str) -> None:
-        """Tell each channel that waits, once for each reason."""
-        if problem != asked.problem:
-            asked.problem = problem
-            asked.told.clear()
-        for name in sorted({one.owner for one in asked.waiting.values()} - asked.told):
-            asked.told.add(name)
+    def _report(self, ask: SchemaQuestion, question: _OpenQuestion, problem: str) -> None:
+        """Report a problem to each channel that waits, once."""
+        if problem != question.problem:
+            question.problem = problem
+            question.reported_to.clear()
+        waiting = {schemas.owner for schemas in question.waiting.values()}
+        for name in sorted(waiting - question.reported_to):
+            question.reported_to.add(name)
             self._observer.on(
                 SchemaUnavailable(channel=name, reason=problem, url=self.url, asked=str(ask))
             )
 
-    async def _once(self, ask: SchemaQuestion) -> Any:
+    async def _ask_once(self, ask: SchemaQuestion) -> Any:
         if isinstance(ask, ById):
             return await self.source.schema(ask.id)
         if isinstance(ask, ByGuid):
             return await self.source.by_guid(ask.guid)
         if isinstance(ask, LatestOf):
             return await self.source.latest(ask.subject)
-        call = self.source.register if ask.register else self.source.lookup
-        return await call(ask.subject, ask.schema)
+        if ask.register:
+            return await self.source.register(ask.subject, ask.schema)
+        return await self.source.lookup(ask.subject, ask.schema)
 
     def why(self, ask: SchemaQuestion) -> str:
-        """Why there is no answer yet."""
-        asked = self._asked.get(ask) or self._given_up.get(ask)
-        return f"schema registry {self.url}: {ask}: {(asked.problem if asked else '') or 'no answer yet'}"
+        """Return why there is no answer yet."""
+        question = self._open.get(ask) or self._given_up.get(ask)
+        problem = "no answer yet"
+        if question is not None and question.problem:
+            problem = question.problem
+        return f"schema registry {self.url}: {ask}: {problem}"
 
     def not_ready(self, schemas: ChannelSchemas) -> list[str]:
-        """Why a channel has waited for longer than a moment."""
+        """Return what a channel has waited for longer than a moment, and why."""
         self._forget_given_up()
-        late = self._clock.monotonic() - NOT_READY_S
-        waited = [
-            self.why(ask)
-            for ask, asked in self._asked.items()
-            if asked.since <= late and any(one is schemas for one in asked.waiting.values())
-        ]
-        given_up = [
-            self.why(ask)
-            for ask, asked in self._given_up.items()
-            if asked.since <= late and asked.left_by is schemas
-        ]
-        return waited + given_up
+        latest = self._clock.monotonic() - NOT_READY_S
+        reasons = []
+        for ask, question in self._open.items():
+            is_waiting = any(waiting is schemas for waiting in question.waiting.values())
+            if is_waiting and question.since <= latest:
+                reasons.append(self.why(ask))
+        for ask, question in self._given_up.items():
+            if question.left_by is schemas and question.since <= latest:
+                reasons.append(self.why(ask))
+        return reasons

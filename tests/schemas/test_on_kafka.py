@@ -24,7 +24,7 @@ from pydantic import BaseModel
 
 from reactive_kafka import App, Message, Record
 from reactive_kafka.backoff import Backoff
-from reactive_kafka.observe.prometheus import registry as asking
+from reactive_kafka.schemas import schema_registry as asking
 from tests.app.helpers import until
 from tests.faults.driver import create_topics
 from tests.schemas.helpers import reasons, serialized

@@ -13,7 +13,7 @@ import pytest
 
 from reactive_kafka import App, Batch, EncodeError, Message, SchemaAwayError, TopicPartition
 from reactive_kafka.backoff import Backoff
-from reactive_kafka.observe.prometheus import registry as asking
+from reactive_kafka.schemas import schema_registry as asking
 from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.helpers import until
 from tests.schemas.helpers import make_app, reasons, running

@@ -6,7 +6,7 @@ not the field.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -66,7 +66,7 @@ def _container_misfit(schema: AvroSchema, kind: Any, plain: Any, where: str) -> 
         if not isinstance(plain, Mapping):
             return f"{where} takes a dict, not {type(plain).__name__}"
         item_type = kind["values"]
-        items = plain.values()
+        items: Iterable[Any] = plain.values()
     else:
         if not isinstance(plain, list | tuple | set | frozenset):
             return f"{where} takes a list, not {type(plain).__name__}"

@@ -110,7 +110,7 @@ class _Resolution:
         return _scalar_step(written, asked)
 
     def _matches(self, written: Any, asked: Any) -> bool:
-        """Return whether the reader's type takes the writer's, without a look at fields or items."""
+        """Return whether the reader's type takes the writer's. Fields and items do not matter."""
         written_kind = type_of(written)
         asked_kind = type_of(asked)
         if written_kind in RECORDS and asked_kind in RECORDS:

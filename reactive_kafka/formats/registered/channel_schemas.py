@@ -23,7 +23,7 @@ SubjectStrategy = Literal["topic", "record", "topic-record"]
 RecordPart = Literal["value", "key"]
 
 MOST_KNOWN = 1_000
-"""How many answers, and things compiled from answers, a channel keeps. The oldest one is dropped."""
+"""How many answers, and things compiled of them, a channel keeps. The oldest one is dropped."""
 
 
 class SchemaMissing(SchemaAwayError):

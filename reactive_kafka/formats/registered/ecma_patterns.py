@@ -1,13 +1,12 @@
-r"""Regular expressions as JSON Schema has them (ECMA-262, with code points), in the syntax of
-Python's `re`. Pure.
+r"""Translates the patterns of JSON Schema (ECMA-262, with code points) for Python's ``re``. Pure.
 
-Python would take most of them, and a few in another sense: `\d` would match digits of every script,
-`$` would match before a last line feed, `\p{L}` is an error. What another dialect has and ECMA has
-not (`(?i)`, `\A`, `\Z`, `(?P<x>)`) means here what it means in Python, because schemas in use have
-it.
+Python accepts most of them unchanged, but some have another meaning: ``\d`` would match digits of
+every script, and ``$`` would match before a last line feed. Others are errors, such as ``\p{L}``.
+Syntax that ECMA does not have (``(?i)``, ``\A``, ``\Z``, ``(?P<x>)``) means what it means in
+Python, because schemas in use have it.
 
-A translation has no numbered groups, so translations can be joined by `|`, as jsonschema joins
-those of `patternProperties`.
+A translation has no numbered groups. So translations can be joined by ``|``, as jsonschema joins
+those of ``patternProperties``.
 
 Source: ECMA-262, section 22.2 with annex B; the names of \p are those of Unicode's property
 General_Category.
@@ -107,14 +106,14 @@ _OWN_SETS: dict[str, Ranges] = {
 
 
 class PatternError(ValueError):
-    """A pattern that Python's `re` cannot express, or that is none; the text says why."""
+    """Python's ``re`` cannot express a pattern, or it is not valid. The text says why."""
 
 
 def translated(pattern: str) -> str:
-    """The pattern in the syntax of `re`, for `re.search` without flags.
+    """Return the pattern for ``re.search`` without flags.
 
     Raises:
-        PatternError: It cannot be checked.
+        PatternError: ``re`` cannot express it, or it is not valid.
     """
     text = _Translation(pattern).text()
     try:
@@ -130,12 +129,13 @@ class _Translation:
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
         self._at = 0
-        # the names that groups have in the translation, by number from 1: all different from those
-        # of other patterns
+        # The names of the groups in the translation. Group 1 comes first. With this prefix they
+        # differ from those of other patterns, which may be joined to this one.
         self._prefix = f"g{crc32(pattern.encode('utf-8', 'surrogatepass')):x}"
         self._groups: list[str] = []
+        # Name of a group in the pattern -> its number.
         self._numbers: dict[str, int] = {}
-        # of each open parenthesis the number of its group; 0 where it captures nothing
+        # The number of the group of each open parenthesis; 0: it captures nothing.
         self._open: list[int] = []
         self._closed: set[int] = set()
 
@@ -143,8 +143,8 @@ class _Translation:
         flags = _FLAGS.match(self._pattern)
         if flags is None or flags[2] == ":":
             return "".join(self._parts())
-        # at the start they are about the whole pattern, and Python would have them before all
-        # joined patterns
+        # Flags at the start are for the whole pattern. Python accepts them only at the start of all
+        # joined patterns, so they become those of a group.
         self._at = flags.end()
         return f"(?{flags[1]}:{''.join(self._parts())})"
 
@@ -181,7 +181,7 @@ class _Translation:
                 return re.escape(literal)
 
     def _group(self) -> str:
-        """What an opening parenthesis begins."""
+        """Translate what an opening parenthesis begins."""
         pattern = self._pattern
         at = self._at
         flags = _FLAGS.match(pattern, at - 1)
@@ -211,7 +211,7 @@ class _Translation:
         return text
 
     def _escape(self) -> str:
-        """What a backslash outside of a class begins."""
+        """Translate what a backslash outside of a class begins."""
         sign = self._next("a backslash ends it")
         if sign in "bB":
             return rf"(?a:\{sign})"
@@ -228,11 +228,12 @@ class _Translation:
             while self._pattern[self._at : self._at + 1].isdecimal():
                 digits += self._next("")
             return self._repeated(int(digits))
-        return _shown(self._set_or_character(sign))
+        return _expression(self._set_or_character(sign))
 
     def _repeated(self, number: int) -> str:
-        """What a reference back matches: the text of a group, or nothing where that has matched
-        nothing so far.
+        """Translate a reference back to a group.
+
+        In ECMA it matches nothing as long as the group has not matched.
         """
         if number > self._pattern.count("("):
             raise PatternError(f"it refers to group {number}, and has no such group")
@@ -242,31 +243,36 @@ class _Translation:
         return f"(?({name})(?P={name}))"
 
     def _class(self) -> str:
-        """What a bracket begins."""
+        """Translate what a bracket begins."""
         is_negated = self._pattern.startswith("^", self._at)
         if is_negated:
             self._at += 1
         members: list[tuple[int, int]] = []
-        while (sign := self._next("a class has no end")) != "]":
+        while True:
+            sign = self._next("a class has no end")
+            if sign == "]":
+                break
             first = self._member(sign)
+            # A hyphen before the closing bracket is a character.
             is_range = self._pattern.startswith("-", self._at) and not self._pattern.startswith(
                 "-]", self._at
             )
-            if isinstance(first, int) and is_range:
-                self._at += 1
-                last = self._member(self._next("a class has no end"))
-                if isinstance(last, int):
-                    if last < first:
-                        raise PatternError("a range in a class ends before it begins")
-                    members.append((first, last))
-                    continue
-                members += [(first, first), (0x2D, 0x2D), *last]
-            elif isinstance(first, int):
+            if not isinstance(first, int):
+                members += first
+            elif not is_range:
                 members.append((first, first))
             else:
-                members += first
-        found = _united(members)
-        return _set(_complement(found) if is_negated else found)
+                self._at += 1
+                last = self._member(self._next("a class has no end"))
+                if not isinstance(last, int):
+                    # No range: a set cannot be the end of one, so the hyphen is a character.
+                    members += [(first, first), (0x2D, 0x2D), *last]
+                elif last < first:
+                    raise PatternError("a range in a class ends before it begins")
+                else:
+                    members.append((first, last))
+        ranges = _united(members)
+        return _set(_complement(ranges) if is_negated else ranges)
 
     def _member(self, sign: str) -> int | Ranges:
         if sign != "\\":
@@ -279,26 +285,13 @@ class _Translation:
         return self._set_or_character(escaped)
 
     def _set_or_character(self, sign: str) -> int | Ranges:
-        """What an escape means in and outside of classes: a set of characters, or one character."""
+        """Return what an escape means, in and outside of classes: characters, or one character."""
         if sign in "dwsDWS":
-            found = _CLASSES[sign.lower()]
-            return found if sign.islower() else _complement(found)
+            characters = _CLASSES[sign.lower()]
+            return characters if sign.islower() else _complement(characters)
         if sign in "pP":
-            named = _PROPERTY.match(self._pattern, self._at)
-            short = self._pattern[self._at : self._at + 1]
-            if named is not None:
-                self._at = named.end()
-                found = _with_property(named[1])
-            elif short in "CLMNPSZ" and short:
-                # without braces, as Java has it
-                self._at += 1
-                found = _with_property(short)
-            else:
-                named_so = _BRACES.match(self._pattern, self._at)
-                raise PatternError(
-                    f"\\{sign}{named_so[0] if named_so else ''} is no general category"
-                )
-            return found if sign == "p" else _complement(found)
+            characters = self._property(sign)
+            return characters if sign == "p" else _complement(characters)
         if sign in _CONTROLS:
             return _CONTROLS[sign]
         if sign == "0":
@@ -316,39 +309,53 @@ class _Translation:
             raise PatternError(f"\\{sign} is not known")
         return ord(sign)
 
+    def _property(self, sign: str) -> Ranges:
+        r"""Return the characters of the property after ``\p`` or ``\P``."""
+        named = _PROPERTY.match(self._pattern, self._at)
+        if named is not None:
+            self._at = named.end()
+            return _with_property(named[1])
+        letter = self._pattern[self._at : self._at + 1]
+        if letter and letter in "CLMNPSZ":
+            # One letter without braces, as in Java.
+            self._at += 1
+            return _with_property(letter)
+        braces = _BRACES.match(self._pattern, self._at)
+        raise PatternError(f"\\{sign}{braces[0] if braces else ''} is no general category")
+
     def _code_point(self, sign: str) -> int:
-        found = self._hex(sign)
-        if 0xD800 <= found < 0xDC00 and self._pattern.startswith("\\u", self._at):
+        """Return the character of an escape by number, which may be a pair of surrogates."""
+        point = self._hex(sign)
+        if 0xD800 <= point < 0xDC00 and self._pattern.startswith("\\u", self._at):
             before = self._at
             self._at += 2
             low = self._hex("u")
             if 0xDC00 <= low < 0xE000:
-                return 0x10000 + (found - 0xD800) * 0x400 + (low - 0xDC00)
+                return 0x10000 + (point - 0xD800) * 0x400 + (low - 0xDC00)
             self._at = before
-        return found
+        return point
 
     def _hex(self, sign: str) -> int:
         form = _HEX_FORMS[sign].match(self._pattern, self._at)
         if form is None:
             raise PatternError(f"\\{sign} needs hexadecimal digits, at {self._at - 2}")
         self._at = form.end()
-        found = int(form[form.lastindex or 1], 16)
-        if found > sys.maxunicode:
+        point = int(form[form.lastindex or 1], 16)
+        if point > sys.maxunicode:
             raise PatternError(f"\\{sign} names no code point, at {self._at}")
-        return found
+        return point
 
-    def _next(self, otherwise: str) -> str:
+    def _next(self, if_ended: str) -> str:
+        """Return the next character, or raise PatternError with the text *if_ended*."""
         if self._at >= len(self._pattern):
-            raise PatternError(otherwise)
+            raise PatternError(if_ended)
         self._at += 1
         return self._pattern[self._at - 1]
 
 
 @lru_cache
 def _with_property(name: str) -> Ranges:
-    """The characters of a general category, by its short or long name, or of one of the few other
-    sets.
-    """
+    """Return the characters of a general category, by its short or long name, or of another set."""
     if name in _OWN_SETS:
         return _OWN_SETS[name]
     category = _CATEGORY_NAMES.get(name, name)
@@ -358,54 +365,60 @@ def _with_property(name: str) -> Ranges:
     if category in ("LC", "L&"):
         category_names = ["Lu", "Ll", "Lt"]
     else:
-        category_names = [one for one in known if one == category or one[:1] == category]
+        # A single letter is all categories that begin with it.
+        category_names = [
+            known_name for known_name in known if category in (known_name, known_name[:1])
+        ]
     if not category_names:
         raise PatternError(f"\\p{{{name}}} is no general category")
-    return _united(span for one in category_names for span in known[one])
+    return _united(span for category_name in category_names for span in known[category_name])
 
 
 @lru_cache(maxsize=1)
 def _categories() -> dict[str, list[tuple[int, int]]]:
-    """General category -> its ranges; a tenth of a second, once, and only where a pattern asks for
-    one.
+    """Return general category -> its ranges.
+
+    The first call takes a tenth of a second. It is made only if a pattern names a category.
     """
-    found: dict[str, list[tuple[int, int]]] = {}
+    ranges_by_category: dict[str, list[tuple[int, int]]] = {}
     start = 0
     for category, run in groupby(map(unicodedata.category, map(chr, range(sys.maxunicode + 1)))):
         end = start + len(list(run))
-        found.setdefault(category, []).append((start, end - 1))
+        ranges_by_category.setdefault(category, []).append((start, end - 1))
         start = end
-    return found
+    return ranges_by_category
 
 
 def _united(ranges: Iterable[tuple[int, int]]) -> Ranges:
-    found: list[tuple[int, int]] = []
+    """Return the ranges in order, joined where they touch."""
+    united: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
-        if found and first <= found[-1][1] + 1:
-            found[-1] = (found[-1][0], max(last, found[-1][1]))
+        if united and first <= united[-1][1] + 1:
+            united[-1] = (united[-1][0], max(last, united[-1][1]))
         else:
-            found.append((first, last))
-    return tuple(found)
+            united.append((first, last))
+    return tuple(united)
 
 
 def _complement(ranges: Ranges) -> Ranges:
-    found: list[tuple[int, int]] = []
+    """Return the ranges of all other characters."""
+    others: list[tuple[int, int]] = []
     start = 0
     for first, last in ranges:
         if start < first:
-            found.append((start, first - 1))
+            others.append((start, first - 1))
         start = last + 1
     if start <= sys.maxunicode:
-        found.append((start, sys.maxunicode))
-    return tuple(found)
+        others.append((start, sys.maxunicode))
+    return tuple(others)
 
 
-def _shown(found: int | Ranges) -> str:
-    return re.escape(chr(found)) if isinstance(found, int) else _set(found)
+def _expression(meaning: int | Ranges) -> str:
+    return re.escape(chr(meaning)) if isinstance(meaning, int) else _set(meaning)
 
 
 def _set(ranges: Ranges) -> str:
-    """A class of exactly these characters."""
+    """Return a class of exactly these characters."""
     if not ranges:
         return NEVER
     return "[" + "".join(_in_class(first, last) for first, last in ranges) + "]"
@@ -418,14 +431,12 @@ def _in_class(first: int, last: int) -> str:
 
 
 def _escaped(point: int) -> str:
-    """A character in a class: letters and digits as they are, all others by number."""
+    """Return a character of a class: letters and digits unchanged, all others by number."""
     character = chr(point)
     if character.isascii() and character.isalnum():
         return character
-    return (
-        f"\\x{point:02x}"
-        if point < 0x100
-        else f"\\u{point:04x}"
-        if point < 0x10000
-        else f"\\U{point:08x}"
-    )
+    if point < 0x100:
+        return f"\\x{point:02x}"
+    if point < 0x10000:
+        return f"\\u{point:04x}"
+    return f"\\U{point:08x}"

@@ -1,6 +1,4 @@
-"""Documents are checked with JSON Schemas that are compiled once; reasons quote no value of the
-data.
-"""
+"""Checks documents against a compiled JSON Schema. The reasons it returns quote no data."""
 
 from __future__ import annotations
 
@@ -21,15 +19,15 @@ from reactive_kafka.formats.registered.json_documents import (
 from reactive_kafka.formats.registered.schema_questions import Schema
 
 Check = Callable[[Any], str | None]
-"""Why a document does not fit, which is never empty; None: it fits."""
+"""Document -> why it does not fit, never an empty text; None: it fits."""
 
 _NOTHING: dict[str, Any] = {"not": {}}
-"""Stands for a subschema that is `false`: jsonschema would not say where that is."""
+"""Replaces a subschema that is ``false``, because jsonschema would not say where that is."""
 _MOST_SHOWN = 100
 
 
 class _NowhereError(Exception):
-    """A reference that cannot be followed, as it is written."""
+    """A reference cannot be followed. The argument is the reference as it is written."""
 
 
 class _Followed(str):
@@ -37,50 +35,50 @@ class _Followed(str):
 
 
 class Unchecked(NamedTuple):
-    """A pattern that cannot be checked: what it says, where it is in its schema, and why."""
+    """A pattern that cannot be checked.
+
+    Attributes:
+        path: Where it is in its schema.
+    """
 
     pattern: str
     path: str
     why: str
 
 
-class Compiled:
-    """A schema that documents are checked with.
+class CompiledJsonSchema:
+    """A schema to check documents with.
 
-    A pattern that Python cannot express refuses nothing: an error counts only if it is there both
-    ways, where such patterns match everything (and ask nothing of the properties that they name),
-    and where they match nothing.
+    Python cannot express every pattern of JSON Schema. Such a pattern must not refuse a document.
+    So the schema is compiled twice: once such patterns match everything (and allow everything for
+    the properties that they name), and once they match nothing. An error counts only if both
+    variants have it.
+
+    Attributes:
+        unchecked: The patterns that cannot be expressed.
+        nowhere: References that lead nowhere. A document that does not need them may still fit.
 
     Raises:
-        Exception: Whatever a library makes of text that is no schema.
+        Exception: Jsonschema raises anything on text that is not a schema.
     """
 
     def __init__(self, schema: Schema) -> None:
-        first = _Variant(schema, ALWAYS)
-        self.unchecked = first.unchecked
-        # references that lead nowhere: a document that does not come by them may fit all the same
-        self.nowhere = first.nowhere
-        self._first = first
-        self._second = _Variant(schema, NEVER) if first.unchecked else None
+        self._matching = _Variant(schema, ALWAYS)
+        self.unchecked = self._matching.unchecked
+        self.nowhere = self._matching.nowhere
+        # Without such patterns both variants are the same.
+        self._not_matching = _Variant(schema, NEVER) if self.unchecked else None
 
     def check(self, value: Any) -> str | None:
-        """Why a document does not fit; None: it does."""
+        """Return why a document does not fit; None: it does."""
         try:
-            if self._second is None:
-                wrong = next(self._first.validator.iter_errors(value), None)
-                return None if wrong is None else self._first.reason(wrong)
-            one_way = {
-                self._first.place(error): error
-                for error in self._first.validator.iter_errors(value)
-            }
-            if not one_way:
-                return None
-            for error in self._second.validator.iter_errors(value):
-                both_ways = one_way.get(self._second.place(error))
-                if both_ways is not None:
-                    return self._first.reason(both_ways)
+            refusal = self._first_error(value)
+            return None if refusal is None else self._matching.reason(refusal)
         except RecursionError:
-            return "the references of the schema lead in a circle, or the document is nested too deeply"
+            return (
+                "the references of the schema lead in a circle, or the document is nested too "
+                "deeply"
+            )
         except _NowhereError as error:
             return f"the reference {error.args[0]!r} cannot be followed"
         except Exception as error:
@@ -88,13 +86,33 @@ class Compiled:
             if reference is not None:
                 return f"the reference {reference!r} cannot be followed"
             return f"{type(error).__name__} while it is checked"
+
+    def _first_error(self, value: Any) -> Any:
+        """Return the first error that both variants have; None: there is none."""
+        if self._not_matching is None:
+            return next(self._matching.validator.iter_errors(value), None)
+        errors = {
+            self._matching.place(error): error
+            for error in self._matching.validator.iter_errors(value)
+        }
+        if not errors:
+            return None
+        for error in self._not_matching.validator.iter_errors(value):
+            in_both = errors.get(self._not_matching.place(error))
+            if in_both is not None:
+                return in_both
         return None
 
 
 class _Variant:
-    """A schema in Python's patterns, where those that cannot be expressed are *unknown*."""
+    """A schema whose patterns were translated for Python.
 
-    def __init__(self, schema: Schema, unknown: str) -> None:
+    Args:
+        schema: The schema.
+        stand_in: Replaces patterns that Python cannot express.
+    """
+
+    def __init__(self, schema: Schema, stand_in: str) -> None:
         from jsonschema import validators
 
         document = json.loads(schema.text)
@@ -102,61 +120,68 @@ class _Variant:
         documents = Documents(schema, document, specification_of(draft))
         self.unchecked: list[Unchecked] = []
         self.nowhere: list[str] = []
-        self._unknown = unknown
-        # what patterns became that cannot be expressed
+        self._stand_in = stand_in
+        # The replacements of patterns that cannot be expressed.
         self._stand_ins: set[str] = set()
-        # what a pattern became -> what it was
+        # Translated pattern -> the pattern as it is written.
         self._written: dict[str, str] = {}
-        # the whole walk comes first: references are looked up in documents as they are written
-        schemas = list(documents.subschemas(self._lookup))
-        for found in schemas:
-            self._prepare(found, documents)
-        for found in schemas:
-            self._follow_patterns(found)
-            if "$schema" in found and validators.validator_for(found, default=None) is draft:
-                # it would take jsonschema's own class for this draft instead of the extended one
-                del found["$schema"]
+        # All subschemas are collected before any is changed, because references are looked up in
+        # the documents as they are written.
+        subschemas = list(documents.subschemas(self._lookup))
+        for subschema in subschemas:
+            self._prepare(subschema, documents)
+        for subschema in subschemas:
+            self._follow_patterns(subschema)
+            named_draft = validators.validator_for(subschema, default=None)
+            if "$schema" in subschema and named_draft is draft:
+                # With this key jsonschema would use its own class instead of the extended one.
+                del subschema["$schema"]
         extended = validators.extend(draft, {"$ref": _following(draft.VALIDATORS["$ref"])})
         self.validator = extended(document, registry=documents.registry)
 
     def reason(self, error: Any) -> str:
-        """What refuses what, without a value of the data: only names that the schema has are shown
-        of it.
+        """Return which keyword refuses which place in the data, without a value of the data.
+
+        Of the names in the data, only those that the schema has are shown.
         """
         steps = list(error.absolute_schema_path)
         references = [str(step) for step in steps if isinstance(step, _Followed)]
         schema_path = self._written_as([step for step in steps if not isinstance(step, _Followed)])
-        shown = set(schema_path)
+        names = set(schema_path)
         data_path = [
-            str(one) if isinstance(one, int) or str(one) in shown else "*"
-            for one in error.absolute_path
+            str(step) if isinstance(step, int) or str(step) in names else "*"
+            for step in error.absolute_path
         ]
         place = f"the data at {'/'.join(data_path)}" if data_path else "the data"
         if references:
             place += f", by way of $ref {', '.join(map(repr, references))}"
-        if error.validator is None or error.schema is _NOTHING:
-            schema_path = schema_path[:-1] if error.schema is _NOTHING else schema_path
+        is_nothing = error.schema is _NOTHING
+        if error.validator is None or is_nothing:
+            if is_nothing:
+                # The last step is the "not" of the replacement.
+                schema_path = schema_path[:-1]
             return f"{'/'.join([*schema_path, 'false'])}: nothing is allowed for {place}"
         keyword = self._shown(error.validator, error.validator_value)
         return f"{'/'.join(schema_path)}: {keyword} refuses {place}"
 
     def place(self, error: Any) -> tuple[Any, ...]:
-        """What tells an error from others, in both variants."""
+        """Return what identifies an error in both variants."""
         return (tuple(error.absolute_path), tuple(self._written_as(error.absolute_schema_path)))
 
     def _written_as(self, steps: Iterable[Any]) -> list[str]:
-        """Steps in a schema, with patterns as they were written there."""
+        """Return steps in a schema, with patterns as they are written there."""
         return [self._written.get(str(step), str(step)) for step in steps]
 
     def _shown(self, keyword: str, value: Any) -> str:
-        """A keyword with what the schema says there, if that is short and holds no schemas."""
+        """Return a keyword with its value, if that is short and contains no schemas."""
         if keyword == "pattern":
             return f"pattern '{self._written.get(value, value)}'"
-        is_plain = not isinstance(value, dict) and not (
-            isinstance(value, list) and any(isinstance(one, dict) for one in value)
-        )
-        text = json.dumps(value, ensure_ascii=False) if is_plain else ""
-        return f"{keyword} {text}" if 0 < len(text) <= _MOST_SHOWN else keyword
+        if isinstance(value, dict):
+            return keyword
+        if isinstance(value, list) and any(isinstance(item, dict) for item in value):
+            return keyword
+        text = json.dumps(value, ensure_ascii=False)
+        return f"{keyword} {text}" if len(text) <= _MOST_SHOWN else keyword
 
     def _lookup(self, resolver: Any, reference: str) -> Any:
         found = found_by(resolver, reference)
@@ -165,23 +190,21 @@ class _Variant:
         return found
 
     def _prepare(self, schema: dict[str, Any], documents: Documents) -> None:
-        """Put Python's patterns into a schema, and what stands for `false` where an error would not
-        say where.
-        """
+        """Replace the patterns of a subschema, and ``false`` where its place would not be named."""
         pattern = schema.get("pattern")
         if isinstance(pattern, str):
             schema["pattern"] = self._translated(pattern, schema, documents, "pattern")
         by_pattern = schema.get("patternProperties")
         if isinstance(by_pattern, dict):
             renamed: dict[str, Any] = {}
-            for one, inside in by_pattern.items():
-                name = self._translated(one, schema, documents, "patternProperties")
+            for pattern, inside in by_pattern.items():
+                name = self._translated(pattern, schema, documents, "patternProperties")
                 while name in renamed:
-                    # two may mean the same
+                    # Two patterns may have the same translation, and both must stay.
                     name += ALWAYS
-                    self._written[name] = one
-                is_lenient = self._unknown == ALWAYS and name in self._stand_ins
-                renamed[name] = {} if is_lenient else inside
+                    self._written[name] = pattern
+                allows_all = self._stand_in == ALWAYS and name in self._stand_ins
+                renamed[name] = {} if allows_all else inside
             schema["patternProperties"] = renamed
         for keyword in ("then", "else"):
             if schema.get(keyword) is False:
@@ -194,37 +217,36 @@ class _Variant:
                 }
 
     def _follow_patterns(self, schema: dict[str, Any]) -> None:
-        """Change references by way of a pattern, which has become another."""
+        """Change references that have a translated pattern in their path."""
         for keyword in REFERENCES:
             reference = schema.get(keyword)
             if isinstance(reference, str) and "/patternProperties/" in reference:
-                became = {pattern: found for found, pattern in self._written.items()}
+                translations = {pattern: new for new, pattern in self._written.items()}
                 steps = reference.split("/")
                 for index in range(1, len(steps)):
                     if steps[index - 1] == "patternProperties":
                         pattern = unquote(steps[index]).replace("~1", "/").replace("~0", "~")
-                        found = became.get(pattern, pattern)
-                        steps[index] = quote(found.replace("~", "~0").replace("/", "~1"), safe="")
+                        new = translations.get(pattern, pattern)
+                        steps[index] = quote(new.replace("~", "~0").replace("/", "~1"), safe="")
                 schema[keyword] = "/".join(steps)
 
     def _translated(
         self, pattern: str, schema: dict[str, Any], documents: Documents, keyword: str
     ) -> str:
+        """Return the pattern for Python, or else the stand-in, made unique by a number."""
         try:
-            found = translated(pattern)
+            new = translated(pattern)
         except PatternError as error:
-            found = f"{self._unknown}(?#{len(self.unchecked)})"
-            self._stand_ins.add(found)
+            new = f"{self._stand_in}(?#{len(self.unchecked)})"
+            self._stand_ins.add(new)
             path = self._written_as(documents.path_of(schema))
             self.unchecked.append(Unchecked(pattern, "/".join([*path, keyword]), str(error)))
-        self._written[found] = pattern
-        return found
+        self._written[new] = pattern
+        return new
 
 
 def _following(keyword: Any) -> Any:
-    """The keyword `$ref` as jsonschema has it, with errors that name the reference which led to
-    them.
-    """
+    """Return jsonschema's keyword ``$ref``, with errors that name the reference they came by."""
     from referencing.exceptions import Unresolvable
 
     def follow(validator: Any, reference: Any, instance: Any, schema: Any) -> Iterator[Any]:

@@ -1,7 +1,6 @@
-"""Documents of JSON Schema: which draft one is of, which schemas are in it, and which others it
-refers to.
+"""JSON Schema documents: their draft, the schemas in them, and the documents they refer to.
 
-The library `referencing` resolves references; what is here decides which documents it knows, and
+The library ``referencing`` resolves references. This module decides which documents it knows, and
 under which URIs.
 """
 
@@ -20,33 +19,31 @@ from reactive_kafka.formats.format_names import FormatError
 from reactive_kafka.formats.registered.schema_questions import Reference, Schema
 
 Lookup = Callable[[Any, str], Any]
-"""A resolver, and a reference as it is written -> what it leads to, as the resolver has it; None:
-nowhere.
-"""
+"""A resolver and a reference as it is written -> the resolved reference; None: it leads nowhere."""
 _MOST_SHOWN = 200
 REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
 def draft_of(document: Any) -> Any:
-    """jsonschema's class for the draft that a document is of.
+    """Return jsonschema's class for the draft of a document.
 
-    A document without `$schema`, or with one that is no draft's, is of 2020-12, in which pydantic
-    writes. It is of draft 7, which Confluent supposes, if it is invalid in 2020-12 for nothing but
-    what was allowed before: an array in `items`, a fragment in `$id`.
+    A document without ``$schema``, or with one that names no draft, is of 2020-12, which pydantic
+    writes. If only two things make it invalid there, which were allowed before (an array in
+    ``items``, a fragment in ``$id``), it is of draft 7, which is Confluent's default.
 
     Raises:
-        jsonschema.SchemaError: It is no valid schema.
+        jsonschema.SchemaError: It is not a valid schema.
     """
     from jsonschema import validators
     from jsonschema.exceptions import SchemaError
 
     named = document.get("$schema") if isinstance(document, Mapping) else None
     if isinstance(named, str):
-        # the old drafts are named by http, and many write https
+        # The names of the old drafts begin with http, and many authors write https.
         uri = named.replace("https://json-schema.org/draft-0", "http://json-schema.org/draft-0")
         own = validators.validator_for({"$schema": uri}, default=None)
         if own is not None:
-            # without formats: a pattern that Python cannot compile does not make a schema invalid
+            # Formats are not checked: a pattern is valid even if Python cannot compile it.
             own.check_schema(document, format_checker=None)
             return own
     newest = validators.Draft202012Validator
@@ -59,32 +56,29 @@ def draft_of(document: Any) -> Any:
     return validators.Draft7Validator
 
 
-def why_not(error: Exception) -> str:
-    """Why a text is no schema, of what a library raised: with the place and the words of an invalid
-    schema.
-    """
+def invalid_reason(error: Exception) -> str:
+    """Return why a document is not a schema, from the error that a library raised."""
     from jsonschema.exceptions import SchemaError
 
     if not isinstance(error, SchemaError):
         return type(error).__name__
-    return (
-        f"{'/'.join(map(str, error.absolute_path)) or 'the schema'}: {error.message[:_MOST_SHOWN]}"
-    )
+    place = "/".join(map(str, error.absolute_path)) or "the schema"
+    return f"{place}: {error.message[:_MOST_SHOWN]}"
 
 
 def specification_of(draft: Any) -> Any:
-    """The rules of a draft for the library referencing: where subschemas and identifiers stand."""
+    """Return referencing's rules for a draft: where it has subschemas and identifiers."""
     from referencing.jsonschema import specification_with
 
     return specification_with(draft.ID_OF(draft.META_SCHEMA))
 
 
 class Documents:
-    """A document and all that it refers to, by every URI that may lead there.
+    """A document and all documents that it refers to, by every URI that may lead there.
 
     The name of a reference is relative to the document that has it. Other clients resolve it
-    against the root document, or take it as it is: what they find is found here too. A document
-    without `$schema` is read in the draft of the one that refers to it: the specification leaves
+    against the root document, or use it unchanged; these URIs lead there, too. A document without
+    ``$schema`` is read in the draft of the document that refers to it. The specification leaves
     that open, and Confluent's validators do the same.
     """
 
@@ -109,8 +103,8 @@ class Documents:
                 inner = outer.detect(contents)
                 found = inner.create_resource(contents)
                 self._by_uri[uri] = found
-                # the library resolves against where a document was found, whatever its identifier
-                # is
+                # The library resolves against the URI where a document was found, and ignores the
+                # document's own identifier.
                 for other in (
                     urljoin(at, reference.name),
                     urljoin(base, reference.name),
@@ -119,14 +113,12 @@ class Documents:
                     others.setdefault(other, found)
                 pending.append((reference.schema, uri, urljoin(uri, found.id() or ""), inner))
         registry: Registry[Any] = Registry().with_resources((others | self._by_uri).items())
-        # at once: otherwise each look for an identifier inside of a document would go through all
-        # of it
+        # Crawled now. Otherwise each search for an identifier inside of a document would go through
+        # all of the document.
         self.registry = registry.crawl()
 
     def subschemas(self, lookup: Lookup) -> Iterator[dict[str, Any]]:
-        """Every schema that is inside of the document, or is referred to, once; data in `enum` is
-        none.
-        """
+        """Yield every schema in the document, or referred to by it, once. Data in enums is none."""
         seen: set[int] = set()
         pending = [(self._document, self._specification, self.registry.resolver(self.base))]
         while pending:
@@ -146,9 +138,7 @@ class Documents:
                     pending.append((found.contents, rules.detect(found.contents), found.resolver))
 
     def path_of(self, schema: dict[str, Any]) -> list[str]:
-        """Where a subschema is: names and indexes, behind the URI of its document unless that is
-        the root.
-        """
+        """Return the path of a subschema, after the URI of its document if that is not the root."""
         for uri, resource in self._by_uri.items():
             path = _path_to(resource.contents, schema)
             if path is not None:
@@ -157,7 +147,7 @@ class Documents:
 
 
 def references_in(schema: Mapping[str, Any]) -> Iterator[str]:
-    """What a subschema refers to, as it is written there."""
+    """Yield the references of a subschema, as they are written."""
     for keyword in REFERENCES:
         reference = schema.get(keyword)
         if isinstance(reference, str):
@@ -165,18 +155,18 @@ def references_in(schema: Mapping[str, Any]) -> Iterator[str]:
 
 
 def found_by(resolver: Any, reference: str) -> Any:
-    """What a reference leads to; None: nowhere."""
+    """Return what a reference leads to; None: nowhere."""
     from referencing.exceptions import Unresolvable
 
     try:
         return resolver.lookup(reference)
     except (Unresolvable, ValueError, TypeError, AttributeError):
-        # A pointer into a number, or a text.
+        # The pointer leads into a number or a text.
         return None
 
 
 def is_metaschema(reference: str) -> bool:
-    """Whether a reference leads to the schema of a draft, which jsonschema has."""
+    """Return whether a reference leads to the schema of a draft, which jsonschema has."""
     from jsonschema_specifications import REGISTRY
 
     return found_by(REGISTRY.resolver(), reference) is not None
@@ -196,8 +186,7 @@ def _path_to(document: Any, schema: dict[str, Any]) -> tuple[str, ...] | None:
 
 
 def loaded(file: str) -> Schema:
-    """The schema of a file, with the neighbouring files that it refers to, directly or through
-    others.
+    """Return the schema of a file, with all files that it refers to, directly or through others.
 
     Raises:
         FormatError: A file cannot be read, or they refer to each other in a circle.
@@ -209,42 +198,47 @@ def loaded(file: str) -> Schema:
 
 
 def _with_references(path: Path, top: Path, inside: tuple[Path, ...]) -> Schema:
-    """The schema of one file. Subjects are called as their files are, seen from *top*: two may have
-    the same name.
+    """Return the schema of one file, with the files that it refers to.
+
+    Args:
+        path: The file.
+        top: The folder of the first file. The subject of a file is its path from there, because
+            files in different folders may have the same name.
+        inside: The files that lead to this one.
     """
     if path in inside:
         raise FormatError(f"{path} refers to itself, by way of {len(inside)} files")
     try:
         text = path.read_text(encoding="utf-8")
         document = json.loads(text)
-        names = _outside_of(document)
+        names = _files_referred_to(document)
     except OSError as error:
         raise FormatError(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise FormatError(f"{path} is no JSON: {error}") from error
-    # The library raises many kinds of errors for a document that is not a schema.
     except Exception as error:
-        raise FormatError(f"{path} is no JSON Schema that can be used: {why_not(error)}") from error
+        # Jsonschema raises anything on a document that is not a schema.
+        raise FormatError(
+            f"{path} is no JSON Schema that can be used: {invalid_reason(error)}"
+        ) from error
     references = []
     for name, place in sorted(names.items()):
         other = Path(os.path.normpath(path.parent / place))
         if urlsplit(name).scheme and not other.exists():
-            # The reference leads nowhere. Compiling the schema raises for it.
+            # The reference leads nowhere, which is reported when the schema is compiled.
             continue
         subject = name if urlsplit(name).scheme else Path(os.path.relpath(other, top)).as_posix()
-        references.append(
-            Reference(name, subject, 0, _with_references(other, top, (*inside, path)))
-        )
+        schema = _with_references(other, top, (*inside, path))
+        references.append(Reference(name, subject, 0, schema))
     return Schema("JSON", text, tuple(references))
 
 
-def _outside_of(document: Any) -> dict[str, str]:
-    """What a document refers to outside of itself: the name that is written there -> the path of
-    its file.
+def _files_referred_to(document: Any) -> dict[str, str]:
+    """Return the name of a document that this one refers to, as written -> the path of its file.
 
-    Paths are relative to the document, whose own identifier may say where that is: below the
-    identifier `https://example.com/schemas/order.json`, `line.json` is a file beside it, and so is
-    `https://example.com/schemas/line.json`. What is on another host has no file.
+    Paths are relative to the document, whose identifier may say where it is. If that is
+    ``https://example.com/schemas/order.json``, then ``line.json`` is a file in the same folder, and
+    so is ``https://example.com/schemas/line.json``. A document on another host has no file.
     """
     from referencing import Registry
     from referencing.exceptions import NoSuchResource
@@ -276,13 +270,15 @@ def _outside_of(document: Any) -> dict[str, str]:
 
 
 def _place(uri: str, base: str) -> str | None:
-    """Where the file of a document is, seen from the one that has the identifier *base*; None:
-    elsewhere.
+    """Return the path of a document's file, relative to the document with the identifier *base*.
+
+    Returns:
+        None if the document is on another host.
     """
     to = urlsplit(uri)
     here = urlsplit(base)
     if not to.scheme and not to.netloc and (here.scheme or not here.path):
-        # nothing to be relative to: no identifier, or one such as `urn:example:order`
+        # The URI is relative to nothing: there is no identifier, or one like `urn:example:order`.
         return unquote(to.path)
     if (to.scheme, to.netloc) != (here.scheme, here.netloc) or not to.path:
         return None
@@ -290,9 +286,10 @@ def _place(uri: str, base: str) -> str | None:
 
 
 def jsonschema_or_why() -> Any:
-    """The library.
+    """Return the library.
 
-    MissingExtraError: it is not installed.
+    Raises:
+        MissingExtraError: It is not installed.
     """
     try:
         import jsonschema

@@ -1,5 +1,6 @@
-"""JSON with a schema, as a registry's clients write it: the id of the schema, then the JSON;
-checked by jsonschema.
+"""The JSON Schema codec. A record is the id of its schema, and JSON that fits the schema.
+
+Source: Confluent's JSON Schema serialiser, which writes records in this form.
 """
 
 from __future__ import annotations
@@ -24,8 +25,12 @@ from reactive_kafka.formats.registered.channel_schemas import (
     keep_bounded,
     no_schema_error,
 )
-from reactive_kafka.formats.registered.json_check import Check, Compiled
-from reactive_kafka.formats.registered.json_documents import jsonschema_or_why, loaded, why_not
+from reactive_kafka.formats.registered.json_check import Check, CompiledJsonSchema
+from reactive_kafka.formats.registered.json_documents import (
+    invalid_reason,
+    jsonschema_or_why,
+    loaded,
+)
 from reactive_kafka.formats.registered.plain_data import is_model, is_struct
 from reactive_kafka.formats.registered.schema_questions import IdOf, LatestOf, Schema, SchemaWithId
 from reactive_kafka.formats.registered.union_members import named_models
@@ -36,77 +41,87 @@ from reactive_kafka.formats.registered.wire_format import (
 )
 
 
-def json_schema_decoder(asked: PayloadType, source: SchemaSource) -> Decoder:
-    """JSON that fits the reader's schema, if there is one; else the model; else the schema that it
-    was written with.
+def json_schema_decoder(payload_type: PayloadType, source: SchemaSource) -> Decoder:
+    """Return a decoder of JSON.
+
+    It checks the JSON against the reader's schema, if there is one. Otherwise the annotation
+    decides what fits, and if that asks for nothing, the schema that the record was written with.
 
     Raises:
         FormatError: The reader's schema cannot be read.
         MissingExtraError: There is no jsonschema.
     """
-    # Else the model says what it is to be.
-    check_of = _check_finder(source, is_asked=asked.is_free)
-    model = model_for(asked)
-    members = named_models(asked)
+    check_of = _check_finder(source, checks_writers=payload_type.is_free)
+    model = model_for(payload_type)
+    models_by_name = named_models(payload_type)
     readers: dict[bytes, Read] = source.schemas.cache()
     read_model = model.from_json()
 
-    def reader_of(first: bytes) -> Read:
-        """That of the model which the schema is called after."""
-        schema: Schema = source.schemas.find(schema_named_by(first))
+    def make_reader(prefix: bytes) -> Read:
+        """Return the reader of the model that has the schema's title as its name."""
+        schema: Schema = source.schemas.find(schema_named_by(prefix))
         title = str(_document(schema.text).get("title", ""))
-        return keep_bounded(readers, first, members.get(title, model).from_json())
+        return keep_bounded(readers, prefix, models_by_name.get(title, model).from_json())
 
     def read(value: bytes) -> object:
-        first = possible_prefix(value)
-        check = check_of(first)
-        data = value[len(first) :]
-        read_json = (readers.get(first) or reader_of(first)) if members else read_model
+        prefix = possible_prefix(value)
+        check = check_of(prefix)
+        data = value[len(prefix) :]
+        read_json = read_model
+        if models_by_name:
+            read_json = readers.get(prefix) or make_reader(prefix)
         if check is _fits:
             return read_json(data)
         document = from_json(data)
-        if why := check(document):
-            raise DecodeError(
-                f"does not fit the JSON Schema, {source.file or schema_named_by(first)}: {why}"
-            )
-        return document if asked.base in (Any, object) else read_json(data)
+        reason = check(document)
+        if reason:
+            which = source.file or schema_named_by(prefix)
+            raise DecodeError(f"does not fit the JSON Schema, {which}: {reason}")
+        if payload_type.base in (Any, object):
+            return document
+        return read_json(data)
 
-    return guarded(read, asked, model.explain)
+    return guarded(read, payload_type, model.explain)
 
 
 def json_schema_text(source: SchemaSource) -> Decoder:
-    """The JSON of a record as it stands there, if it fits the reader's schema: for readers that
-    check for themselves.
+    """Return a decoder that passes on the JSON of a record, if it fits the reader's schema.
+
+    It is for readers that parse the JSON themselves.
 
     Raises:
         FormatError: The reader's schema cannot be read.
         MissingExtraError: There is no jsonschema.
     """
-    check_of = _check_finder(source, is_asked=False)
+    check_of = _check_finder(source, checks_writers=False)
 
     def text(value: bytes | None) -> bytes | None:
         if value is None:
             return None
-        first = possible_prefix(value)
-        check = check_of(first)
-        data = value[len(first) :]
+        prefix = possible_prefix(value)
+        check = check_of(prefix)
+        data = value[len(prefix) :]
         if check is _fits:
             return data
         try:
             document = from_json(data)
         except ValueError:
-            # Which whoever reads it will see.
+            # The reader of the text finds out itself that it is not JSON.
             return data
-        if why := check(document):
-            raise DecodeError(f"does not fit the JSON Schema, {source.file}: {why}")
+        reason = check(document)
+        if reason:
+            raise DecodeError(f"does not fit the JSON Schema, {source.file}: {reason}")
         return data
 
     return text
 
 
-def _check_finder(source: SchemaSource, *, is_asked: bool) -> Callable[[bytes], Check]:
-    """What finds the check of a record by its head: that of the reader's schema, or of the writer's
-    if it *is_asked*.
+def _check_finder(source: SchemaSource, *, checks_writers: bool) -> Callable[[bytes], Check]:
+    """Return what finds the check for a record by its prefix.
+
+    Args:
+        source: Where schemas come from.
+        checks_writers: Check against the writer's schema if there is no reader's schema.
 
     Raises:
         FormatError: The reader's schema cannot be read.
@@ -115,28 +130,34 @@ def _check_finder(source: SchemaSource, *, is_asked: bool) -> Callable[[bytes], 
     jsonschema_or_why()
     checks: dict[bytes, Check] = source.schemas.cache()
     reader = source.own(loaded)
-    own = (
-        None if reader is None else _checked(reader, FormatError, str(source.file), source.schemas)
-    )
+    own = None
+    if reader is not None:
+        own = _check_for(reader, FormatError, str(source.file), source.schemas)
 
-    def check_of(first: bytes) -> Check:
-        if (known := checks.get(first)) is not None:
+    def check_of(prefix: bytes) -> Check:
+        known = checks.get(prefix)
+        if known is not None:
             return known
-        id = schema_named_by(first)
-        schema: Schema = source.schemas.find(id)
+        question = schema_named_by(prefix)
+        schema: Schema = source.schemas.find(question)
         if schema.kind != "JSON":
-            raise DecodeError(f"{id} is no JSON Schema, but one of {schema.kind}")
-        if own is None and not is_asked:
-            return keep_bounded(checks, first, _fits)
-        check = own or _checked(schema, DecodeError, f"{id} of the registry", source.schemas)
-        return keep_bounded(checks, first, check)
+            raise DecodeError(f"{question} is no JSON Schema, but one of {schema.kind}")
+        if own is not None:
+            check = own
+        elif checks_writers:
+            what = f"{question} of the registry"
+            check = _check_for(schema, DecodeError, what, source.schemas)
+        else:
+            check = _fits
+        return keep_bounded(checks, prefix, check)
 
     return check_of
 
 
 def json_schema_encoder(source: SchemaSource) -> Callable[[object], bytes | None]:
-    """The id of the schema in ``file``, of the value's own type, or of the subject's latest; then
-    the JSON.
+    """Return an encoder that writes the id of a schema, and JSON.
+
+    The schema is that in ``file``, or that of the value's type, or the latest of the subject.
 
     Raises:
         FormatError: The schema cannot be read.
@@ -145,39 +166,47 @@ def json_schema_encoder(source: SchemaSource) -> Callable[[object], bytes | None
     jsonschema_or_why()
     schemas = source.schemas
     writers: dict[type, tuple[bytes, Check]] = schemas.cache()
-    own = None if source.file is None else loaded(source.file)
-    check_own = None if own is None else _checked(own, FormatError, str(source.file), schemas)
+    own = None
+    check_own: Check = _fits
+    if source.file is not None:
+        own = loaded(source.file)
+        check_own = _check_for(own, FormatError, str(source.file), schemas)
 
-    def writer_of(kind: type) -> tuple[bytes, Check]:
-        try:
-            schema = own or (_of_type(kind) if is_model(kind) else None)
-        except FormatError as error:
-            raise EncodeError(str(error)) from None
+    def make_writer(kind: type) -> tuple[bytes, Check]:
+        schema = own
+        if schema is None and is_model(kind):
+            try:
+                schema = _schema_of_type(kind)
+            except FormatError as error:
+                raise EncodeError(str(error)) from None
         if schema is not None:
             subject = source.subject_of(str(_document(schema.text).get("title", "")))
             id = schemas.find(IdOf(subject, schema, source.register))
-            return keep_bounded(writers, kind, (prefix_of(id), check_own or _fits))
+            return keep_bounded(writers, kind, (prefix_of(id), check_own))
         if source.register or source.subject != "topic":
             raise no_schema_error(kind.__name__)
-        known: SchemaWithId = schemas.find(LatestOf(source.subject_of("")))
-        check = _checked(known.schema, EncodeError, f"schema {known.id} of the registry", schemas)
-        return keep_bounded(writers, kind, (prefix_of(known.id), check))
+        latest: SchemaWithId = schemas.find(LatestOf(source.subject_of("")))
+        what = f"schema {latest.id} of the registry"
+        check = _check_for(latest.schema, EncodeError, what, schemas)
+        return keep_bounded(writers, kind, (prefix_of(latest.id), check))
 
     def write(value: object) -> bytes | None:
         if value is None:
             return None
         kind = type(value)
-        first, check = writers.get(kind) or writer_of(kind)
+        prefix, check = writers.get(kind) or make_writer(kind)
         data = write_json(value) or b""
-        if check is not _fits and (why := check(from_json(data))):
-            raise EncodeError(f"{kind.__name__} does not fit the JSON Schema: {why}")
-        return first + data
+        if check is not _fits:
+            reason = check(from_json(data))
+            if reason:
+                raise EncodeError(f"{kind.__name__} does not fit the JSON Schema: {reason}")
+        return prefix + data
 
     return write
 
 
 def _fits(_: Any) -> None:
-    """Nothing is left to check."""
+    """Return None: the check of a record that needs none."""
 
 
 def _document(text: str) -> Any:
@@ -185,26 +214,35 @@ def _document(text: str) -> Any:
     return document if isinstance(document, Mapping) else {}
 
 
-def _checked(schema: Schema, refused: type[Exception], what: str, told: ChannelSchemas) -> Check:
-    """The check of a schema. What it refers to is taken from the registry, and never fetched from
-    elsewhere.
+def _check_for(
+    schema: Schema, refused: type[Exception], what: str, schemas: ChannelSchemas
+) -> Check:
+    """Compile the check of a schema. The schema may refer only to schemas of the registry.
+
+    Args:
+        schema: The schema.
+        refused: The class of the error to raise if it cannot be used.
+        what: Names the schema, for people.
+        schemas: Takes remarks about patterns that cannot be checked.
     """
     try:
-        compiled = Compiled(schema)
+        compiled = CompiledJsonSchema(schema)
     except Exception as error:
-        # Whatever a library makes of text that is no schema.
-        raise refused(f"{what} is no JSON Schema that can be used: {why_not(error)}") from error
-    # a file is refused at the start; of the registry's schemas, data may never come by that
-    # reference
+        # Jsonschema raises anything on text that is not a schema.
+        raise refused(
+            f"{what} is no JSON Schema that can be used: {invalid_reason(error)}"
+        ) from error
+    # The user's file is refused at the start. A schema of the registry is not: its data may never
+    # need that reference.
     if compiled.nowhere and refused is FormatError:
         raise refused(f"{what} refers to {compiled.nowhere[0]!r}, which leads nowhere")
-    for pattern, path, why in compiled.unchecked:
-        told.remark(f"{what}: the pattern '{pattern}' at {path} is not checked: {why}")
+    for pattern, path, reason in compiled.unchecked:
+        schemas.remark(f"{what}: the pattern '{pattern}' at {path} is not checked: {reason}")
     return compiled.check
 
 
-def _of_type(kind: Any) -> Schema:
-    """The schema of what a model is written as."""
+def _schema_of_type(kind: Any) -> Schema:
+    """Return the schema of the JSON that a model is written as."""
     try:
         if is_struct(kind):
             import msgspec

@@ -1,6 +1,4 @@
-"""The fields of a model: a pydantic model, a dataclass or a struct, each by the names that data has
-for it. Pure.
-"""
+"""The fields of a model (pydantic, dataclass or struct), with their names in the data. Pure."""
 
 from __future__ import annotations
 
@@ -19,78 +17,87 @@ MISSING: Any = object()
 
 
 class DataField(NamedTuple):
-    """A field of a model, as data has it."""
+    """A field of a model, with its names in the data.
+
+    Attributes:
+        attribute: Its name in Python.
+        written_as: Its name when it is written.
+        read_as: Further names under which it is read.
+        annotation: Its type.
+        default: Its default; :data:`MISSING` if it has none. The only factories that count are
+            those of an empty list or dict.
+    """
 
     attribute: str
     written_as: str
     read_as: tuple[str, ...]
-    """Further names that it is read under."""
     annotation: Any
     default: Any
-    """:data:`MISSING` if there is none. Of those that a factory makes, only an empty list or dict
-    is one.
-    """
 
 
 def fields_of(kind: Any) -> list[DataField]:
-    """The fields of a model in their order.
+    """Return the fields of a model in their order.
 
-    NameError, TypeError: an annotation cannot be resolved.
+    Raises:
+        NameError, TypeError: An annotation cannot be resolved.
     """
     if issubclass(kind, BaseModel):
         return [
-            _field(name, name, one, one.annotation, _given(one.default, PydanticUndefined, one))
-            for name, one in kind.model_fields.items()
+            _data_field(name, name, field, field.annotation, _default_of(field, PydanticUndefined))
+            for name, field in kind.model_fields.items()
         ]
     hints = typing.get_type_hints(kind, include_extras=True)
     if is_struct(kind):
         import msgspec
 
         return [
-            _field(
-                one.name,
-                one.encode_name,
+            _data_field(
+                field.name,
+                field.encode_name,
                 None,
-                hints[one.name],
-                _given(one.default, msgspec.NODEFAULT, one),
+                hints[field.name],
+                _default_of(field, msgspec.NODEFAULT),
             )
-            for one in msgspec.structs.fields(kind)
+            for field in msgspec.structs.fields(kind)
         ]
     return [
-        _field(
-            one.name,
-            one.name,
-            _said_of(hints[one.name]),
-            hints[one.name],
-            _given(one.default, dataclasses.MISSING, one),
+        _data_field(
+            field.name,
+            field.name,
+            _field_info_in(hints[field.name]),
+            hints[field.name],
+            _default_of(field, dataclasses.MISSING),
         )
-        for one in dataclasses.fields(kind)
+        for field in dataclasses.fields(kind)
     ]
 
 
-def _field(
-    attribute: str, name: str, said: FieldInfo | None, annotation: Any, default: Any
+def _data_field(
+    attribute: str, name: str, info: FieldInfo | None, annotation: Any, default: Any
 ) -> DataField:
-    if said is None:
+    """Return a field. Its aliases are in *info*."""
+    if info is None:
         return DataField(attribute, name, (), annotation, default)
-    written = said.serialization_alias or said.alias or name
-    read = said.validation_alias
-    choices = read.choices if isinstance(read, AliasChoices) else [read]
-    others = [one for one in choices if isinstance(one, str) and one != written]
-    return DataField(attribute, written, tuple(dict.fromkeys(others)), annotation, default)
+    written = info.serialization_alias or info.alias or name
+    alias = info.validation_alias
+    choices = alias.choices if isinstance(alias, AliasChoices) else [alias]
+    read_as = [choice for choice in choices if isinstance(choice, str) and choice != written]
+    return DataField(attribute, written, tuple(dict.fromkeys(read_as)), annotation, default)
 
 
-def _said_of(annotation: Any) -> FieldInfo | None:
-    """The ``Field(...)`` in an Annotated."""
-    said = getattr(annotation, "__metadata__", ())
-    return next((one for one in said if isinstance(one, FieldInfo)), None)
+def _field_info_in(annotation: Any) -> FieldInfo | None:
+    """Return the ``Field(...)`` in an Annotated."""
+    for metadata in getattr(annotation, "__metadata__", ()):
+        if isinstance(metadata, FieldInfo):
+            return metadata
+    return None
 
 
-def _given(default: Any, nothing: Any, field: Any) -> Any:
-    if default is not nothing:
-        return default
-    return (
-        field.default_factory()
-        if getattr(field, "default_factory", None) in (list, dict)
-        else MISSING
-    )
+def _default_of(field: Any, nothing: Any) -> Any:
+    """Return the default of a library's field. *nothing* is what the library has for none."""
+    if field.default is not nothing:
+        return field.default
+    factory = getattr(field, "default_factory", None)
+    if factory in (list, dict):
+        return factory()
+    return MISSING

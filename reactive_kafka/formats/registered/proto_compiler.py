@@ -1,8 +1,7 @@
-"""protoc, which makes serialized files of ``.proto`` text; it runs as a process, as the text may be
-anybody's.
+"""Runs protoc, which compiles ``.proto`` text. It is a process of its own.
 
-In this process it would write what it finds to the standard error, past the log and past the error
-that we raise.
+The text may come from anywhere. In our process protoc would also write its messages to the standard
+error, where they would miss the log and the error that we raise.
 """
 
 from __future__ import annotations
@@ -20,19 +19,19 @@ from reactive_kafka.formats.format_names import FormatError
 
 _TIMEOUT_S = 60.0
 _MOST_LINES = 5
-"""So many problems are in an error; the others are counted."""
+"""An error names so many problems, and counts the others."""
 
 
 def protoc(roots: Sequence[Path], name: str, given: Any) -> Any:
-    """The ``FileDescriptorSet`` of a file and of all that it imports, these first.
+    """Return the ``FileDescriptorSet`` of a file and its imports. Imports come first.
 
     Args:
-        roots: Where imports are looked for, in this order. The first one has the file itself.
-        name: The file, below the first root.
-        given: A ``FileDescriptorSet`` of files that can be imported where no root has them.
+        roots: Folders to look for imports in, in this order. The first one has the file itself.
+        name: The path of the file in the first root.
+        given: A ``FileDescriptorSet`` of files that can be imported if no root has them.
 
     Raises:
-        FormatError: protoc does not take it; the text has protoc's own words.
+        FormatError: Protoc refuses the file. The text has protoc's own words.
         MissingExtraError: grpcio-tools is not installed.
     """
     try:
@@ -59,8 +58,8 @@ def protoc(roots: Sequence[Path], name: str, given: Any) -> Any:
 
 
 def _run(arguments: list[str], folder: Path, scratch: str) -> None:
-    # The child finds grpc_tools where this process did. Its working directory is empty: nothing is
-    # imported from there.
+    # The child finds grpc_tools where this process did. Python also imports from its working
+    # directory, so that is one without modules.
     search_path = os.pathsep.join(str(Path(place).absolute()) for place in sys.path if place)
     try:
         done = subprocess.run(
@@ -77,11 +76,11 @@ def _run(arguments: list[str], folder: Path, scratch: str) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise FormatError(f"protoc cannot be run: {type(error).__name__}") from error
     if done.returncode:
-        raise FormatError(_said(done.stderr, folder) or f"protoc ended with {done.returncode}")
+        raise FormatError(_problems(done.stderr, folder) or f"protoc ended with {done.returncode}")
 
 
-def _said(output: str, folder: Path) -> str:
-    """What protoc has written, in one line. Paths are below the folder of the file."""
+def _problems(output: str, folder: Path) -> str:
+    """Return protoc's messages in one line. Paths are relative to the folder of the file."""
     lines = [line.strip().removeprefix(f"{folder}{os.sep}") for line in output.splitlines()]
     problems = [line for line in lines if line and ": warning: " not in line]
     more = f" (and {len(problems) - _MOST_LINES} more)" if len(problems) > _MOST_LINES else ""

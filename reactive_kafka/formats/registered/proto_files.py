@@ -1,8 +1,7 @@
-"""Files of Protobuf messages: from ``.proto`` text, generated classes or a registry, to classes of
-messages.
+"""Protobuf files, from ``.proto`` text, generated classes or a registry, and their messages.
 
-A registry's clients name a message by where it stands in its file: the number of the outermost
-message, then that of one inside of it, and so on.
+A record names a message by its place in its file: the index of the outermost message, then the
+index of the message in it, and so on.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from reactive_kafka.formats.registered.proto_known import is_built_in, known_fil
 from reactive_kafka.formats.registered.schema_questions import Reference, Schema
 
 MOST_INDEXES = 100
-"""How deep messages may stand inside of messages."""
+"""How deep messages may be nested."""
 
 
 def protobuf() -> Any:
-    """The package ``google.protobuf``, with what is used of it."""
+    """Import the modules of ``google.protobuf`` that are used here, and return the package."""
     try:
         import google.protobuf
         import google.protobuf.descriptor_pb2
@@ -39,56 +38,55 @@ def protobuf() -> Any:
 
 
 def is_message(kind: Any) -> bool:
-    """Whether it is a generated class."""
+    """Return whether it is a generated class."""
     return isinstance(kind, type) and hasattr(kind, "DESCRIPTOR") and hasattr(kind, "FromString")
 
 
 def schema_of_file(file: Any) -> Schema:
-    """The schema of a file descriptor; what it imports goes to subjects of their names.
+    """Return the schema of a file descriptor. The subject of an import is the import's name.
 
-    Files that every reader has (:mod:`.proto_known`) are not among these.
+    Files that every reader has (:mod:`.proto_known`) are left out.
     """
     proto = protobuf().descriptor_pb2.FileDescriptorProto()
     file.CopyToProto(proto)
     proto.ClearField("source_code_info")
     references = tuple(
-        Reference(one.name, one.name, 0, schema_of_file(one))
-        for one in file.dependencies
-        if not is_built_in(one.name)
+        Reference(imported.name, imported.name, 0, schema_of_file(imported))
+        for imported in file.dependencies
+        if not is_built_in(imported.name)
     )
     return Schema("PROTOBUF", text_of(proto.SerializeToString(deterministic=True)), references)
 
 
 def text_of(descriptor: bytes) -> str:
-    """A serialized file as clients register it."""
+    """Return a serialized file as text, in the form in which clients register it."""
     return base64.standard_b64encode(descriptor).decode()
 
 
 def is_serialized(text: str) -> bool:
-    """Whether a schema is a file that needs no compiler."""
+    """Return whether a schema is a serialized file, which needs no compiler."""
+    library = protobuf()
     try:
-        return bool(
-            protobuf().descriptor_pb2.FileDescriptorProto.FromString(
-                base64.b64decode(text, validate=True)
-            )
-        )
-    except (binascii.Error, ValueError, protobuf().message.DecodeError):
+        data = base64.b64decode(text, validate=True)
+        return bool(library.descriptor_pb2.FileDescriptorProto.FromString(data))
+    except (binascii.Error, ValueError, library.message.DecodeError):
         return False
 
 
 def file_of(schema: Schema) -> Any:
-    """The file descriptor of a schema whose texts are serialized files; any error means that they
-    are none.
+    """Return the file descriptor of a schema whose texts are serialized files.
 
-    FormatError: it imports a file that it does not refer to, and that is not built in.
+    Raises:
+        FormatError: It imports a file that it does not refer to, and that is not built in.
+        Exception: A text is not a serialized file.
     """
-    found = protobuf()
-    pool = found.descriptor_pool.DescriptorPool()
+    library = protobuf()
+    pool = library.descriptor_pool.DescriptorPool()
     referred_to = _referred_to(schema)
+    # The schema itself comes last, after what it imports. It has no name.
     for name, text in {**referred_to, "": schema.text}.items():
-        proto = found.descriptor_pb2.FileDescriptorProto.FromString(
-            base64.b64decode(text, validate=True)
-        )
+        data = base64.b64decode(text, validate=True)
+        proto = library.descriptor_pb2.FileDescriptorProto.FromString(data)
         proto.name = name or "the schema.proto"
         for needed in proto.dependency:
             if needed not in referred_to:
@@ -98,14 +96,15 @@ def file_of(schema: Schema) -> Any:
 
 
 def _referred_to(schema: Schema) -> dict[str, str]:
-    """Name -> text of the references. Built-in files are left out, because our copy of them always
-    counts.
+    """Return name -> text of the references.
+
+    Built-in files are left out: our copies of them are always used.
     """
     return {name: text for name, text in schema.texts().items() if not is_built_in(name)}
 
 
 def _add_known(pool: Any, name: str) -> None:
-    """Add a file that no schema refers to, and what it imports."""
+    """Add a built-in file and its imports to a pool."""
     file = known_file(name)
     if file is None:
         raise FormatError(f"it imports {name!r}, and has no reference to it")
@@ -115,57 +114,69 @@ def _add_known(pool: Any, name: str) -> None:
 
 
 def message_at(file: Any, indexes: Sequence[int]) -> Any:
-    """The descriptor of a message; IndexError: there is none."""
-    # In their order.
+    """Return the descriptor of a message.
+
+    Raises:
+        IndexError: There is no message at these indexes.
+    """
+    # The dict has the messages in the order of the file.
     messages = list(file.message_types_by_name.values())
-    found = None
+    message = None
     for index in indexes:
         if index < 0:
             raise IndexError
-        found = messages[index]
-        messages = list(found.nested_types)
-    if found is None:
+        message = messages[index]
+        messages = list(message.nested_types)
+    if message is None:
         raise IndexError
-    return found
+    return message
 
 
 def indexes_of(descriptor: Any) -> list[int]:
-    """Where a message stands in its file."""
-    found: list[int] = []
+    """Return the place of a message in its file."""
+    indexes: list[int] = []
     while descriptor is not None:
         outer = descriptor.containing_type
-        beside = (
-            descriptor.file.message_types_by_name.values() if outer is None else outer.nested_types
-        )
-        found.insert(0, [one.full_name for one in beside].index(descriptor.full_name))
+        if outer is None:
+            siblings = descriptor.file.message_types_by_name.values()
+        else:
+            siblings = outer.nested_types
+        names = [sibling.full_name for sibling in siblings]
+        indexes.insert(0, names.index(descriptor.full_name))
         descriptor = outer
-    return found
+    return indexes
 
 
 def class_of(descriptor: Any) -> Any:
-    """The class of a message that was not generated."""
+    """Return a class for a message that has no generated one."""
     return protobuf().message_factory.GetMessageClass(descriptor)
 
 
 def write_indexes(indexes: Sequence[int]) -> bytes:
-    """As clients write them: the first message of all is a single zero."""
+    """Return indexes as clients write them. Those of the first message are a single zero."""
     if list(indexes) == [0]:
         return b"\0"
+    # Clients write zigzag varints. For numbers from 0 on these are twice the number.
     return b"".join(_varint(number << 1) for number in (len(indexes), *indexes))
 
 
-def read_indexes(value: bytes, at: int) -> tuple[tuple[int, ...], int]:
-    """The indexes that stand at a place, and where they end; a ValueError or IndexError if none
-    do.
+def read_indexes(value: bytes, start: int) -> tuple[tuple[int, ...], int]:
+    """Read the indexes that begin at *start*.
+
+    Returns:
+        The indexes, and where they end.
+
+    Raises:
+        ValueError, IndexError: There are none.
     """
-    count, at = _read_varint(value, at)
+    count, position = _read_varint(value, start)
     if not 0 <= count <= MOST_INDEXES:
         raise ValueError
-    found = []
+    indexes = []
     for _ in range(count):
-        index, at = _read_varint(value, at)
-        found.append(index)
-    return tuple(found) or (0,), at
+        index, position = _read_varint(value, position)
+        indexes.append(index)
+    return tuple(indexes) or (0,), position
 
 
 def _varint(number: int) -> bytes:
@@ -177,27 +188,32 @@ def _varint(number: int) -> bytes:
     return bytes(data)
 
 
-def _read_varint(value: bytes, at: int) -> tuple[int, int]:
-    number = shift = 0
+def _read_varint(value: bytes, start: int) -> tuple[int, int]:
+    """Read a zigzag varint, and return it and where it ends."""
+    position = start
+    number = 0
+    shift = 0
     while True:
-        byte = value[at]
-        at += 1
+        byte = value[position]
+        position += 1
         number |= (byte & 0x7F) << shift
         shift += 7
         if byte < 0x80:
-            return (number >> 1) ^ -(number & 1), at
+            return (number >> 1) ^ -(number & 1), position
         if shift > 63:
             raise ValueError
 
 
 def compiled(file: str) -> Any:
-    """The file descriptor of a ``.proto`` file. Its imports are looked for in its folder, then in
-    each folder above.
+    """Compile a ``.proto`` file, and return its file descriptor.
 
-    FormatError: there is no such file, or protoc does not take it; the text says why.
+    Imports are looked for in the folder of the file, then in each folder above.
+
+    Raises:
+        FormatError: There is no such file, or protoc refuses it. The text says why.
     """
-    # Path.resolve() would follow links, and the file of a mounted ConfigMap is a link to another
-    # folder.
+    # Path.resolve() would follow links. The file of a mounted ConfigMap is a link to another
+    # folder, which does not have its imports.
     path = Path(os.path.abspath(file))  # noqa: PTH100
     if not path.is_file():
         raise FormatError(f"{file} cannot be read: there is no such file")
@@ -208,30 +224,34 @@ def compiled(file: str) -> Any:
 
 
 def compiled_text(schema: Schema) -> str:
-    """``.proto`` text, whose references are serialized files, as one itself; FormatError as in
-    :func:`compiled`.
+    """Compile the ``.proto`` text of a schema, and return the serialized file as text.
+
+    The schema's references are serialized files already.
+
+    Raises:
+        FormatError: As :func:`compiled`.
     """
     with tempfile.TemporaryDirectory(prefix="reactive-kafka-") as folder:
         Path(folder, "the_schema.proto").write_text(schema.text, encoding="utf-8")
-        return text_of(
-            _compiled([Path(folder)], "the_schema.proto", _referred_to(schema)).serialized_pb
-        )
+        file = _compiled([Path(folder)], "the_schema.proto", _referred_to(schema))
+        return text_of(file.serialized_pb)
 
 
 def _compiled(roots: list[Path], name: str, referred_to: dict[str, str]) -> Any:
-    found = protobuf()
-    given = found.descriptor_pb2.FileDescriptorSet()
-    for one, text in referred_to.items():
+    library = protobuf()
+    given = library.descriptor_pb2.FileDescriptorSet()
+    for imported, text in referred_to.items():
         proto = given.file.add()
         proto.MergeFromString(base64.b64decode(text, validate=True))
-        proto.name = one
+        proto.name = imported
     missing = None
-    for one in known_names():
-        if one in referred_to:
+    for known in known_names():
+        if known in referred_to:
             continue
         try:
-            given.file.append(known_file(one))
+            given.file.append(known_file(known))
         except MissingExtraError as error:
+            # The file may not need it.
             missing = error
     try:
         files = protoc(roots, name, given)
@@ -239,15 +259,15 @@ def _compiled(roots: list[Path], name: str, referred_to: dict[str, str]) -> Any:
         if missing is not None and "google/type/" in str(error):
             raise missing from error
         raise
-    pool = found.descriptor_pool.DescriptorPool()
-    # Protoc has put what others import before them.
+    pool = library.descriptor_pool.DescriptorPool()
+    # Protoc returns imports before the files that need them.
     for proto in files.file:
         pool.AddSerializedFile(proto.SerializeToString())
     return pool.FindFileByName(name)
 
 
 def messages_of(file: Any) -> Iterator[Any]:
-    """The messages of a file, those inside of others behind these."""
+    """Yield the messages of a file. Nested messages come after the outer ones."""
     todo = list(file.message_types_by_name.values())
     while todo:
         message = todo.pop(0)

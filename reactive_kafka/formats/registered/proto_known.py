@@ -1,14 +1,12 @@
-"""Protobuf files that Confluent's serialisers bring along: Google's own and common types, and
-Confluent's.
+"""Protobuf files that Confluent's serialisers have built in: Google's types, and Confluent's.
 
-A schema imports them without a reference, so that a registry does not have them. Their content is
-always that of this module, even if a registry or a folder has another file of the same name:
-Confluent's serialisers do the same.
+A schema imports them without a reference, and a registry does not have them. Their content is
+always that of this module, even if a registry or a folder has another file of the same name. So do
+Confluent's serialisers.
 
 Google's common types (``google/type``) come from the package googleapis-common-protos. Confluent's
-files are small enough to be written down here: ``confluent/meta.proto`` has options for
-documentation, tags and rules, ``confluent/type/decimal.proto`` and ``variant.proto`` have one
-message each.
+files are small, and are written down here: ``confluent/meta.proto`` has options for documentation,
+tags and rules, ``confluent/type/decimal.proto`` and ``variant.proto`` have one message each.
 """
 
 from __future__ import annotations
@@ -35,8 +33,8 @@ _COMMON_FILES = (
     "quaternion",
     "timeofday",
 )
-# Confluent's serialisers do not have these: they are registered and referred to. A schema without
-# such a reference is read all the same.
+# Confluent's serialisers do not have these, so schemas refer to them. A schema without such a
+# reference is read all the same.
 _MORE_COMMON_FILES = ("decimal", "interval", "localized_text", "phone_number")
 _META_NUMBER = 1088
 """The number of Confluent's options on files, messages, fields, enums and their values."""
@@ -46,21 +44,22 @@ _REFERRED_TO = frozenset(f"{_COMMON}{name}.proto" for name in _MORE_COMMON_FILES
 
 
 def is_built_in(name: str) -> bool:
-    """Whether no schema refers to a file of this name, because every reader has it."""
+    """Return whether every reader has a file of this name, so that no schema refers to it."""
     if name.startswith(_GOOGLES) or name in _CONFLUENTS:
         return True
     return name in _COMMON_NAMES and name not in _REFERRED_TO
 
 
 def known_names() -> list[str]:
-    """The common types and Confluent's files, those first that others import. protoc has Google's
-    own.
+    """Return the names of Confluent's files and the common types. Imports come first.
+
+    Google's own files are left out, because protoc has them.
     """
     return [*_CONFLUENTS, *_COMMON_NAMES]
 
 
 def known_file(name: str) -> Any:
-    """The content of a file as a ``FileDescriptorProto``; None: it is not one of these.
+    """Return the content of a file as a ``FileDescriptorProto``; None: it is not built in.
 
     Raises:
         MissingExtraError: It is one of Google's common types, and their package is not installed.
@@ -80,8 +79,9 @@ def known_file(name: str) -> Any:
 
 
 def _descriptor(name: str) -> Any:
-    """The file of the process: it has one of each name, and the application may have generated its
-    own.
+    """Return the file descriptor of this process.
+
+    A process has one file of each name, and the application may have generated its own.
     """
     from google.protobuf.descriptor_pool import Default
 
@@ -100,7 +100,7 @@ def _descriptor(name: str) -> Any:
 
 
 def _load_googles() -> None:
-    # Each module adds its file to those of the process.
+    # Each module adds its file to the process when it is imported.
     from google.protobuf import (  # noqa: F401
         any_pb2,
         api_pb2,
@@ -213,6 +213,6 @@ _CONFLUENTS: dict[str, Callable[[Any], None]] = {
     "confluent/meta.proto": _meta,
     "confluent/type/decimal.proto": _decimal,
     "confluent/type/variant.proto": _variant,
-    # Where the first releases had it. The file only imports the one above for others.
+    # The path in the first releases. The file only re-exports the one above.
     "confluent/types/decimal.proto": _old_path_of_decimal,
 }

@@ -1,7 +1,6 @@
-"""Protobuf messages as plain data, and back: dicts, lists, and Python's own times.
+"""Converts Protobuf messages to plain data and back: dicts, lists, and Python's own times.
 
-Enums are their names. A field that may be absent, and is, is None. Google's wrappers are what they
-wrap.
+Enums become their names, absent fields None, and Google's wrappers the value in them.
 """
 
 from __future__ import annotations
@@ -36,6 +35,8 @@ _LIST = "google.protobuf.ListValue"
 _VALUE = "google.protobuf.Value"
 _JSON = frozenset({_STRUCT, _LIST, _VALUE})
 _TYPE_KEY = "@type"
+# FieldDescriptor.LABEL_REPEATED.
+_REPEATED = 3
 # FieldDescriptor.TYPE_ENUM.
 _ENUM = 14
 # FieldDescriptor.TYPE_BOOL.
@@ -45,13 +46,13 @@ _FLOATS = (1, 2)
 
 
 def to_plain(message: Any, exact: bool = False) -> Any:
-    """What a message says, under the names of its fields.
+    """Return the plain data of a message, under the names of its fields.
 
     Args:
-        message: Of any type.
-        exact: True if the data must be written back unchanged. A time keeps its nanoseconds in a
-            subclass of datetime or timedelta, and an absent ``Value`` is left out, because None is
-            its null. False: times are ordinary ones, and an absent ``Value`` is None.
+        message: A message of any type.
+        exact: True if the data must be written back unchanged. Then a time keeps its nanoseconds in
+            a subclass of datetime or timedelta, and an absent ``Value`` is left out, because None
+            is its null. With False times are ordinary ones, and an absent ``Value`` is None.
     """
     name = message.DESCRIPTOR.full_name
     if name == _TIMESTAMP:
@@ -61,61 +62,67 @@ def to_plain(message: Any, exact: bool = False) -> Any:
     if name in _WRAPPERS:
         return message.value
     if name in _JSON:
-        return _of_json(message, name)
+        return _plain_struct(message, name)
     if name == _ANY:
-        return _of_any(message)
+        return _plain_any(message)
     if name == _MASK:
-        return _of_mask(message)
+        return _plain_mask(message)
     plain = {}
     for field in message.DESCRIPTOR.fields:
-        value = _field(message, field, exact)
+        value = _plain_field(message, field, exact)
         if value is None and exact and _is_value(field) and not message.HasField(field.name):
             continue
         plain[field.name] = value
     return plain
 
 
-def _field(message: Any, field: Any, exact: bool) -> Any:
+def _plain_field(message: Any, field: Any, exact: bool) -> Any:
     if _is_repeated(field):
-        given = getattr(message, field.name)
+        items = getattr(message, field.name)
         if _is_map(field):
-            value = field.message_type.fields_by_name["value"]
-            return {key: _one(given[key], value, exact) for key in given}
-        return [_one(one, field, exact) for one in given]
+            value_field = field.message_type.fields_by_name["value"]
+            return {key: _plain_value(items[key], value_field, exact) for key in items}
+        return [_plain_value(item, field, exact) for item in items]
     if field.has_presence and not message.HasField(field.name):
         return None
-    return _one(getattr(message, field.name), field, exact)
+    return _plain_value(getattr(message, field.name), field, exact)
 
 
-def _one(value: Any, field: Any, exact: bool) -> Any:
+def _plain_value(value: Any, field: Any, exact: bool) -> Any:
     if field.message_type is not None:
         return to_plain(value, exact)
     if field.type == _ENUM:
+        # An unknown value of an enum stays a number.
         known = field.enum_type.values_by_number.get(value)
         return value if known is None else known.name
     return value
 
 
-def _of_json(message: Any, name: str) -> Any:
-    """Data of any shape. Numbers that JSON does not have, as NaN, are numbers of Python."""
+def _plain_struct(message: Any, name: str) -> Any:
+    """Return the data of a Struct, ListValue or Value.
+
+    Numbers that JSON does not have, such as NaN, are Python's numbers.
+    """
     if name == _STRUCT:
-        return {key: _of_json(message.fields[key], _VALUE) for key in message.fields}
+        return {key: _plain_struct(message.fields[key], _VALUE) for key in message.fields}
     if name == _LIST:
-        return [_of_json(one, _VALUE) for one in message.values]
+        return [_plain_struct(item, _VALUE) for item in message.values]
     kind = message.WhichOneof("kind")
     if kind is None or kind == "null_value":
         return None
     value = getattr(message, kind)
     if kind == "struct_value":
-        return _of_json(value, _STRUCT)
-    return _of_json(value, _LIST) if kind == "list_value" else value
+        return _plain_struct(value, _STRUCT)
+    if kind == "list_value":
+        return _plain_struct(value, _LIST)
+    return value
 
 
-def _of_any(message: Any) -> Any:
-    """A message of a type that is known here as Protobuf's JSON has it; else its bytes, with the
-    URL of its type.
+def _plain_any(message: Any) -> Any:
+    """Return the message in an Any in the form of Protobuf's JSON.
 
-    Its schema may be out of reach, and the record is useful without it.
+    If its type is not known here, the result is its bytes and the URL of its type. The schema of
+    that type may be out of reach, and the record is useful without it.
     """
     from google.protobuf.json_format import Error, MessageToDict
     from google.protobuf.message import DecodeError
@@ -129,16 +136,14 @@ def _of_any(message: Any) -> Any:
 
 
 def _pools(message: Any) -> tuple[Any, Any]:
-    """Where types are looked for: among those of the schema, then among the generated classes of
-    the process.
-    """
+    """Return where types are looked for: in the schema, then in the process's generated classes."""
     from google.protobuf.descriptor_pool import Default
 
     return message.DESCRIPTOR.file.pool, Default()
 
 
-def _of_mask(message: Any) -> Any:
-    """As Protobuf's JSON has it; paths that it has no form for are a list."""
+def _plain_mask(message: Any) -> Any:
+    """Return the form of Protobuf's JSON, or a list of paths that it cannot express."""
     try:
         return message.ToJsonString()
     except ValueError:
@@ -146,15 +151,15 @@ def _of_mask(message: Any) -> Any:
 
 
 def fill(message: Any, plain: Any, path: str = "") -> None:
-    """Say in a message what plain data says.
+    """Fill a message with plain data.
 
     Args:
-        message: Of any type.
-        plain: As :func:`to_plain` makes it.
-        path: Of the message in the value that is written, for errors: ``order.at``.
+        message: A message of any type.
+        plain: Data in the form of :func:`to_plain`.
+        path: The path of the message in the value that is written, for errors: ``order.at``.
 
     Raises:
-        EncodeError: A field does not fit, or its time has no zone; the text names the field and
+        EncodeError: A field does not fit, or its time has no zone. The text names the field, and
             quotes nothing.
         ValueError, TypeError: The message itself does not fit.
     """
@@ -185,7 +190,7 @@ def fill(message: Any, plain: Any, path: str = "") -> None:
                     f"{path or 'it'} has a key that is no field of {message.DESCRIPTOR.full_name}"
                 )
             if value is not None:
-                _fill_or_say(message, fields[key], value, f"{path}.{key}" if path else key)
+                _fill_named(message, fields[key], value, f"{path}.{key}" if path else key)
             elif _is_null(fields[key], plain):
                 getattr(message, key).null_value = 0
     else:
@@ -204,14 +209,14 @@ def _fill_any(message: Any, plain: Any, path: str) -> None:
         return
     url = str(plain.get(_TYPE_KEY, ""))
     for pool in _pools(message):
-        if _has(pool, url):
+        if _has_type(pool, url):
             _fill_known_any(message, plain, pool, path)
             return
     if not plain:
         return
     if not is_raw or not isinstance(plain["value"], str):
-        raise ValueError("the type of an Any is not known here: its value is to be bytes")
-    # The bytes have been in JSON.
+        raise ValueError("the type of an Any is not known here: its value has to be bytes")
+    # The bytes have been written to JSON in between, and are base64.
     message.value = base64.b64decode(plain["value"], validate=True)
     message.type_url = url
 
@@ -219,24 +224,24 @@ def _fill_any(message: Any, plain: Any, path: str) -> None:
 def _fill_known_any(message: Any, plain: Mapping[str, Any], pool: Any, path: str) -> None:
     from google.protobuf.json_format import ParseDict
 
-    said = {key: _in_any(value, f"{path}.{key}") for key, value in plain.items()}
-    ParseDict(said, message, descriptor_pool=pool)
+    document = {key: _json_form(value, f"{path}.{key}") for key, value in plain.items()}
+    ParseDict(document, message, descriptor_pool=pool)
 
 
-def _in_any(value: Any, path: str) -> Any:
-    """A part of an Any as Protobuf's JSON has it: times are text there."""
+def _json_form(value: Any, path: str) -> Any:
+    """Return a part of an Any in the form of Protobuf's JSON, where times are text."""
     if isinstance(value, datetime):
         if not has_zone(value):
             raise EncodeError(f"{path} has no time zone")
         return json_time(value)
     if isinstance(value, Mapping):
-        return {key: _in_any(one, f"{path}.{key}") for key, one in value.items()}
+        return {key: _json_form(part, f"{path}.{key}") for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_in_any(one, path) for one in value]
+        return [_json_form(item, path) for item in value]
     return value
 
 
-def _has(pool: Any, url: str) -> bool:
+def _has_type(pool: Any, url: str) -> bool:
     try:
         pool.FindMessageTypeByName(url.rpartition("/")[2])
     except KeyError:
@@ -245,21 +250,24 @@ def _has(pool: Any, url: str) -> bool:
 
 
 def _check_choices(descriptor: Any, plain: Mapping[str, Any]) -> None:
-    """EncodeError: several fields of one ``oneof`` are given. A message would keep the last one and
-    lose the others.
+    """Raise EncodeError if several fields of one ``oneof`` are given.
+
+    A message would keep the last one, and lose the others.
     """
     for name, fields in _choices(descriptor):
         given = [field for field in fields if plain.get(field) is not None]
         if len(given) > 1:
+            names = " and ".join(given)
             raise EncodeError(
-                f"{descriptor.name}.{name} is one of its fields, and {' and '.join(given)} are given"
+                f"{descriptor.name}.{name} is one of its fields, and {names} are given"
             )
 
 
 @lru_cache(maxsize=1024)
 def _choices(descriptor: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Each ``oneof`` of a message that has several fields, with their names: an ``optional`` field
-    is one alone.
+    """Return each ``oneof`` with several fields, and their names.
+
+    An ``optional`` field is a ``oneof`` with one field.
     """
     return tuple(
         (one_of.name, tuple(field.name for field in one_of.fields))
@@ -269,29 +277,35 @@ def _choices(descriptor: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 
 def _is_null(field: Any, plain: Mapping[str, Any]) -> bool:
-    """Whether None is the null of a ``Value``. Of several fields that exclude each other one may be
-    given.
+    """Return whether None stands for the null of a ``Value``, and not for an absent field.
+
+    In a ``oneof`` it is the null only if no other field is given.
     """
     if not _is_value(field):
         return False
     one_of = field.containing_oneof
     if one_of is None:
         return True
-    others = [one for one in one_of.fields if one.name != field.name]
-    return not any(
-        plain.get(one.name) is not None or (one.name in plain and _is_value(one)) for one in others
-    )
+    for other in one_of.fields:
+        if other.name == field.name or other.name not in plain:
+            continue
+        if plain[other.name] is not None or _is_value(other):
+            return False
+    return True
 
 
 def _is_value(field: Any) -> bool:
-    """Whether it is one ``Value``."""
+    """Return whether a field is a single ``Value``."""
     kind = field.message_type
     return kind is not None and kind.full_name == _VALUE and not _is_repeated(field)
 
 
-def _fill_or_say(message: Any, field: Any, value: Any, path: str) -> None:
-    """Fill a field; EncodeError: it does not fit, with the path of the field and nothing of the
-    value.
+def _fill_named(message: Any, field: Any, value: Any, path: str) -> None:
+    """Fill a field.
+
+    Raises:
+        EncodeError: The value does not fit. The text has the path of the field, and nothing of the
+            value.
     """
     try:
         _fill_field(message, field, value, path)
@@ -299,42 +313,44 @@ def _fill_or_say(message: Any, field: Any, value: Any, path: str) -> None:
         raise
     except (TypeError, ValueError, OverflowError) as error:
         if _is_repeated(field):
-            why = f"{path} has an item that it does not take, or is no {'mapping' if _is_map(field) else 'list'}"
+            container = "mapping" if _is_map(field) else "list"
+            reason = f"{path} has an item that it does not take, or is no {container}"
         elif isinstance(error, TypeError):
-            why = f"{path} takes no {type(value).__name__}"
+            reason = f"{path} takes no {type(value).__name__}"
         else:
-            why = f"{path} does not take this {type(value).__name__}"
-        raise EncodeError(why) from error
+            reason = f"{path} does not take this {type(value).__name__}"
+        raise EncodeError(reason) from error
 
 
 def _fill_field(message: Any, field: Any, value: Any, path: str) -> None:
-    place = getattr(message, field.name)
+    content = getattr(message, field.name)
     if _is_map(field):
-        inside = field.message_type.fields_by_name["value"]
+        value_field = field.message_type.fields_by_name["value"]
         if not isinstance(value, Mapping):
             raise TypeError(f"{field.name} takes a mapping")
-        for key, one in value.items():
-            if inside.message_type is not None:
-                fill(place[key], one, path)
+        for key, item in value.items():
+            if value_field.message_type is not None:
+                fill(content[key], item, path)
             else:
-                place[key] = _scalar(one, inside)
+                content[key] = _scalar(item, value_field)
     elif _is_repeated(field):
         if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
             raise TypeError(f"{field.name} takes a list")
-        for one in value:
+        for item in value:
             if field.message_type is not None:
-                fill(place.add(), one, path)
+                fill(content.add(), item, path)
             else:
-                place.append(_scalar(one, field))
+                content.append(_scalar(item, field))
     elif field.message_type is not None:
-        place.SetInParent()
-        fill(place, value, path)
+        # Present, even if nothing is filled in.
+        content.SetInParent()
+        fill(content, value, path)
     else:
         setattr(message, field.name, _scalar(value, field))
 
 
 def _check_doubles(plain: Any, path: str) -> None:
-    """EncodeError: an integer would lose digits. Numbers of a ``Value`` are doubles."""
+    """Raise EncodeError if an integer would lose digits: the numbers of a ``Value`` are doubles."""
     if isinstance(plain, Mapping):
         for key, value in plain.items():
             _check_doubles(value, f"{path}.{key}")
@@ -346,7 +362,7 @@ def _check_doubles(plain: Any, path: str) -> None:
 
 
 def is_exact(number: int) -> bool:
-    """Whether a double holds an integer."""
+    """Return whether a double holds an integer exactly."""
     try:
         return int(float(number)) == number
     except OverflowError:
@@ -354,7 +370,14 @@ def is_exact(number: int) -> bool:
 
 
 def _scalar(value: Any, field: Any) -> Any:
-    value = value.value if isinstance(value, Enum) else value
+    """Return a value as protobuf takes it.
+
+    Raises:
+        TypeError, ValueError: It does not fit the field.
+    """
+    if isinstance(value, Enum):
+        value = value.value
+    # Only a bool field takes bools, and it takes no other ints.
     if isinstance(value, bool) != (field.type == _BOOL) and isinstance(value, bool | int):
         raise TypeError(f"{field.name} takes no {type(value).__name__}")
     if field.type in _FLOATS and isinstance(value, int) and not is_exact(value):
@@ -367,9 +390,11 @@ def _scalar(value: Any, field: Any) -> Any:
 
 
 def _is_repeated(field: Any) -> bool:
-    # The older ``label`` is deprecated where that exists.
+    # Newer versions of protobuf have this attribute, and deprecate ``label``.
     repeated = getattr(field, "is_repeated", None)
-    return bool(field.label == 3 if repeated is None else repeated)
+    if repeated is None:
+        return bool(field.label == _REPEATED)
+    return bool(repeated)
 
 
 def _is_map(field: Any) -> bool:

@@ -1,7 +1,7 @@
-"""Times of Protobuf, which have nanoseconds, as Python's, which have microseconds. Pure.
+"""Converts Protobuf's times, which have nanoseconds, to Python's, which have microseconds. Pure.
 
-A time with a fraction of a microsecond keeps it in an attribute, so that it can be written back
-unchanged. What is calculated from such a time is an ordinary one.
+A time keeps its nanoseconds in an attribute, so that it can be written back unchanged. A time that
+is calculated from it is an ordinary one.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ class NanosecondDatetime(datetime):
     """A datetime that also has nanoseconds.
 
     Attributes:
-        nanosecond: After the microseconds, 1 to 999, as in pandas.Timestamp.
+        nanosecond: The nanoseconds after the microseconds, 1 to 999, as in pandas.Timestamp.
     """
 
-    # Of what replace() returns, which is of this class.
+    # What replace() returns is of this class, too, and has no nanoseconds.
     nanosecond = 0
 
-    def __new__(cls, *given: Any, **named: Any) -> Any:
-        # Python makes the results of arithmetic with the class: they are ordinary ones.
-        return datetime(*given, **named)
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        # Python calls the class for the results of arithmetic, which are ordinary datetimes.
+        return datetime(*args, **kwargs)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return _datetime, (datetime.combine(self.date(), self.timetz()), self.nanosecond)
@@ -37,7 +37,7 @@ class NanosecondTimedelta(timedelta):
     """A timedelta that also has nanoseconds.
 
     Attributes:
-        nanoseconds: After the microseconds; -999 to 999, with the sign of the whole.
+        nanoseconds: Those after the microseconds, -999 to 999, with the sign of the whole.
     """
 
     nanoseconds = 0
@@ -47,51 +47,65 @@ class NanosecondTimedelta(timedelta):
 
 
 def datetime_of(timestamp: Any, exact: bool) -> datetime:
-    """A ``Timestamp`` in UTC. What a datetime cannot hold is cut, or with *exact* kept.
+    """Return the moment of a ``Timestamp`` in UTC.
 
-    ValueError or OverflowError: it is not between the years 1 and 9999.
+    Args:
+        timestamp: The message.
+        exact: Keep its nanoseconds. Otherwise they are cut off.
+
+    Raises:
+        ValueError, OverflowError: It is not between the years 1 and 9999.
     """
-    found: datetime = timestamp.ToDatetime(tzinfo=UTC)
+    moment: datetime = timestamp.ToDatetime(tzinfo=UTC)
     rest = timestamp.nanos % _NS_IN_US
-    return _datetime(found, rest) if exact and rest else found
+    if exact and rest:
+        return _datetime(moment, rest)
+    return moment
 
 
 def timedelta_of(duration: Any, exact: bool) -> timedelta:
-    """A ``Duration``. What a timedelta cannot hold is cut, or with *exact* kept."""
-    found: timedelta = duration.ToTimedelta()
+    """Return the length of a ``Duration``.
+
+    Args:
+        duration: The message.
+        exact: Keep its nanoseconds. Otherwise they are cut off.
+    """
+    length: timedelta = duration.ToTimedelta()
     if not exact or not duration.nanos % _NS_IN_US:
-        return found
-    return _timedelta(found, duration.ToNanoseconds() - found // _MICROSECOND * _NS_IN_US)
+        return length
+    return _timedelta(length, duration.ToNanoseconds() - length // _MICROSECOND * _NS_IN_US)
 
 
 def has_zone(value: datetime | str) -> bool:
-    """Whether a datetime is aware, or its text ends with a zone: what has none names no moment."""
+    """Return whether a datetime, or the text of one, has a zone. Without one it names no moment."""
     if isinstance(value, str):
         return _ZONE.search(value) is not None
     return value.utcoffset() is not None
 
 
 def write_datetime(timestamp: Any, value: datetime) -> None:
-    """Set a ``Timestamp`` to an aware datetime, and to its nanoseconds if it has any, as
-    pandas.Timestamp has.
+    """Set a ``Timestamp`` to an aware datetime.
+
+    The nanoseconds are kept, also those of a pandas.Timestamp.
     """
     timestamp.FromDatetime(value)
     timestamp.nanos += getattr(value, "nanosecond", 0)
 
 
 def json_time(value: datetime) -> str:
-    """An aware datetime as Protobuf's JSON has it, with its nanoseconds if it has any."""
+    """Return an aware datetime, with its nanoseconds, in the form of Protobuf's JSON."""
     from google.protobuf.timestamp_pb2 import Timestamp
 
-    made = Timestamp()
-    write_datetime(made, value)
-    shown: str = made.ToJsonString()
-    return shown
+    timestamp = Timestamp()
+    write_datetime(timestamp, value)
+    text: str = timestamp.ToJsonString()
+    return text
 
 
 def write_timedelta(duration: Any, value: timedelta) -> None:
-    """Set a ``Duration`` to a timedelta, and to its nanoseconds if it has any, as pandas.Timedelta
-    has.
+    """Set a ``Duration`` to a timedelta.
+
+    The nanoseconds are kept, also those of a pandas.Timedelta.
     """
     whole = timedelta(value.days, value.seconds, value.microseconds)
     duration.FromNanoseconds(whole // _MICROSECOND * _NS_IN_US + getattr(value, "nanoseconds", 0))

@@ -1,5 +1,6 @@
-"""Protobuf as a registry's clients write it: a schema's id, the message's place in its file, then
-the message.
+"""The Protobuf codec. A record is a schema's id, the message's place in its file, and the message.
+
+Source: Confluent's Protobuf serialiser, which writes records in this form.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any
 from reactive_kafka.errors import DecodeError, EncodeError
 from reactive_kafka.formats.format_names import FormatError
 from reactive_kafka.formats.guarded_decoder import Decoder, guarded
-from reactive_kafka.formats.models import model_for
+from reactive_kafka.formats.models import Model, model_for
 from reactive_kafka.formats.payload_type import PayloadType
 from reactive_kafka.formats.registered.channel_schemas import (
     SchemaSource,
@@ -44,11 +45,11 @@ Write = Callable[[Any], bytes]
 FromPlain = Callable[[Any], object]
 
 
-def protobuf_decoder(asked: PayloadType, source: SchemaSource) -> Decoder:
-    """A message of the generated class, or its plain data in the annotation.
+def protobuf_decoder(payload_type: PayloadType, source: SchemaSource) -> Decoder:
+    """Return a decoder that yields messages of generated classes, or their data in the annotation.
 
-    The schema says which message it is. It is read as the generated class, else as the message of
-    that name in the reader's file, else as the writer's.
+    The schema says which message a record is. It is read as the generated class, or as the message
+    of that name in the reader's file, or as the writer's message.
 
     Raises:
         FormatError: The reader's file cannot be read.
@@ -58,66 +59,79 @@ def protobuf_decoder(asked: PayloadType, source: SchemaSource) -> Decoder:
     schemas = source.schemas
     readers: dict[tuple[bytes, tuple[int, ...]], tuple[Any, FromPlain | None]] = schemas.cache()
     file = source.own(loaded)
-    own = None if file is None else {one.full_name: one for one in messages_of(file_of(file))}
-    kinds = members_of(asked)
-    generated = (
-        {one.DESCRIPTOR.full_name: one for one in kinds}
-        if all(is_message(one) for one in kinds)
-        else None
-    )
-    model = None if generated is not None else model_for(asked)
-    members = {} if generated is not None else named_models(asked)
-    is_plain = asked.is_free and asked.base in (Any, object, dict, dict[str, Any])
+    own: dict[str, Any] | None = None
+    if file is not None:
+        own = {message.full_name: message for message in messages_of(file_of(file))}
+    classes = members_of(payload_type)
+    generated: dict[str, Any] | None = None
+    model: Model | None = None
+    models_by_name: dict[str, Model] = {}
+    if all(is_message(kind) for kind in classes):
+        generated = {kind.DESCRIPTOR.full_name: kind for kind in classes}
+    else:
+        model = model_for(payload_type)
+        models_by_name = named_models(payload_type)
+    is_plain = payload_type.is_free and payload_type.base in (Any, object, dict, dict[str, Any])
 
-    def reader_of(first: bytes, indexes: tuple[int, ...]) -> tuple[Any, FromPlain | None]:
-        id = schema_named_by(first)
-        written = _message(schemas.find(id), indexes, DecodeError, str(id))
+    def make_reader(prefix: bytes, indexes: tuple[int, ...]) -> tuple[Any, FromPlain | None]:
+        question = schema_named_by(prefix)
+        written = _message(schemas.find(question), indexes, DecodeError, str(question))
         name = written.full_name
         if generated is not None:
             if name not in generated:
                 raise DecodeError(
-                    f"{id} has a message {name}, but the handler asks for {asked.name}"
+                    f"{question} has a message {name}, but the handler asks for {payload_type.name}"
                 )
-            return keep_bounded(readers, (first, indexes), (generated[name], None))
+            return keep_bounded(readers, (prefix, indexes), (generated[name], None))
         if own is not None and name not in own:
-            raise DecodeError(f"{id} has a message {name}, which {source.file} does not have")
-        kind = class_of(written if own is None else own[name])
-        found = members.get(written.name, model)
-        return keep_bounded(
-            readers, (first, indexes), (kind, None if found is None else found.from_value)
-        )
+            raise DecodeError(f"{question} has a message {name}, which {source.file} does not have")
+        message_class = class_of(written if own is None else own[name])
+        message_model = models_by_name.get(written.name, model)
+        from_plain = None if message_model is None else message_model.from_value
+        return keep_bounded(readers, (prefix, indexes), (message_class, from_plain))
 
     def read(value: bytes) -> object:
-        first = possible_prefix(value)
-        at = len(first)
+        prefix = possible_prefix(value)
+        start = len(prefix)
         try:
-            indexes, at = ((0,), at + 1) if value[at] == 0 else read_indexes(value, at)
+            if value[start] == 0:
+                # The first message of the file, which nearly all records are.
+                indexes: tuple[int, ...] = (0,)
+                start += 1
+            else:
+                indexes, start = read_indexes(value, start)
         except (IndexError, ValueError):
-            schema_named_by(first)
+            # Without a prefix that is the reason, and this raises it.
+            schema_named_by(prefix)
             raise DecodeError(
                 "it names no message: its place in the schema is to follow the id"
             ) from None
-        kind, from_plain = readers.get((first, indexes)) or reader_of(first, indexes)
+        message_class, from_plain = readers.get((prefix, indexes)) or make_reader(prefix, indexes)
         try:
-            message = kind.FromString(value[at:])
+            message = message_class.FromString(value[start:])
         except errors.DecodeError:
             raise DecodeError(
-                f"not a message {kind.DESCRIPTOR.full_name} of {schema_named_by(first)}"
+                f"not a message {message_class.DESCRIPTOR.full_name} of {schema_named_by(prefix)}"
             ) from None
-        return message if from_plain is None else from_plain(to_plain(message, is_plain))
+        if from_plain is None:
+            return message
+        return from_plain(to_plain(message, is_plain))
 
     def explain(error: Exception) -> DecodeError:
-        if model is not None and not isinstance(error, DecodeError):
+        if isinstance(error, DecodeError):
+            return error
+        if model is not None:
             return model.explain(error)
-        known = isinstance(error, DecodeError)
-        return error if known else DecodeError(f"{type(error).__name__} while reading it")  # type: ignore[return-value]
+        return DecodeError(f"{type(error).__name__} while reading it")
 
-    return guarded(read, asked, explain)
+    return guarded(read, payload_type, explain)
 
 
 def protobuf_encoder(source: SchemaSource) -> Callable[[object], bytes | None]:
-    """Messages of generated classes with their own schema; models and dicts by that of ``file``, or
-    the latest.
+    """Return an encoder of messages, models and dicts.
+
+    A message has the schema of its generated class. Models and dicts are written by the schema in
+    ``file``, or by the latest of the subject.
 
     Raises:
         FormatError: The schema cannot be read.
@@ -128,47 +142,49 @@ def protobuf_encoder(source: SchemaSource) -> Callable[[object], bytes | None]:
     writers: dict[type, tuple[bytes, Write]] = schemas.cache()
     file = None if source.file is None else compiled(source.file)
 
-    def registered(descriptor: Any) -> bytes:
-        ask = IdOf(
+    def full_prefix(descriptor: Any) -> bytes:
+        """Return the prefix of a message's records, with its place in the file."""
+        question = IdOf(
             source.subject_of(descriptor.full_name),
             schema_of_file(descriptor.file),
             source.register,
         )
-        return prefix_of(schemas.find(ask)) + write_indexes(indexes_of(descriptor))
+        return prefix_of(schemas.find(question)) + write_indexes(indexes_of(descriptor))
 
-    def writer_of(kind: type) -> tuple[bytes, Write]:
+    def make_writer(kind: type) -> tuple[bytes, Write]:
         if is_message(kind):
-            return keep_bounded(writers, kind, (registered(kind.DESCRIPTOR), _serialize))  # type: ignore[attr-defined]
+            message_kind: Any = kind
+            return keep_bounded(writers, kind, (full_prefix(message_kind.DESCRIPTOR), _serialize))
         try:
             to_dict = plain_maker(kind)
         except FormatError as error:
             raise EncodeError(str(error)) from None
         if file is not None:
-            descriptor = _called(file, kind.__name__)
-            first = registered(descriptor)
+            descriptor = _message_named(file, kind.__name__)
+            prefix = full_prefix(descriptor)
         elif source.register or source.subject != "topic":
             raise no_schema_error(kind.__name__)
         else:
-            known: SchemaWithId = schemas.find(LatestOf(source.subject_of("")))
-            whole = _file(known.schema, EncodeError, f"schema {known.id}")
-            descriptor = _called(whole, kind.__name__)
-            first = prefix_of(known.id) + write_indexes(indexes_of(descriptor))
-        message = class_of(descriptor)
+            latest: SchemaWithId = schemas.find(LatestOf(source.subject_of("")))
+            latest_file = _file(latest.schema, EncodeError, f"schema {latest.id}")
+            descriptor = _message_named(latest_file, kind.__name__)
+            prefix = prefix_of(latest.id) + write_indexes(indexes_of(descriptor))
+        message_class = class_of(descriptor)
 
         def write_plain(value: Any) -> bytes:
-            made = message()
-            fill(made, value if to_dict is None else to_dict(value))
-            return _serialize(made)
+            message = message_class()
+            fill(message, value if to_dict is None else to_dict(value))
+            return _serialize(message)
 
-        return keep_bounded(writers, kind, (first, write_plain))
+        return keep_bounded(writers, kind, (prefix, write_plain))
 
     def write(value: object) -> bytes | None:
         if value is None:
             return None
         kind = type(value)
-        first, write_message = writers.get(kind) or writer_of(kind)
+        prefix, write_message = writers.get(kind) or make_writer(kind)
         try:
-            return first + write_message(value)
+            return prefix + write_message(value)
         except EncodeError as error:
             raise EncodeError(
                 f"{kind.__name__} does not fit the Protobuf message: {error}"
@@ -183,9 +199,10 @@ def protobuf_encoder(source: SchemaSource) -> Callable[[object], bytes | None]:
 
 
 def loaded(file: str) -> Schema:
-    """The schema of a ``.proto`` file, compiled.
+    """Compile a ``.proto`` file, and return its schema.
 
-    FormatError: protoc does not take it, or it needs another content of a file that is built in.
+    Raises:
+        FormatError: Protoc refuses it, or it does not fit the built-in files that it imports.
     """
     schema = schema_of_file(compiled(file))
     try:
@@ -210,7 +227,7 @@ def _file(schema: Schema, refused: type[Exception], what: str) -> Any:
     except FormatError as error:
         raise refused(f"{what} of the registry cannot be used: {error}") from None
     except Exception as error:
-        # The registry's, and anybody's.
+        # Anybody may have registered it, and protobuf raises anything on it.
         raise refused(
             f"{what} of the registry cannot be used: {type(error).__name__}: {error}"
         ) from error
@@ -224,9 +241,12 @@ def _message(schema: Schema, indexes: tuple[int, ...], refused: type[Exception],
         raise refused(f"{what} has no message at {list(indexes)}") from None
 
 
-def _called(file: Any, name: str) -> Any:
-    """The message of that name, else the first of all."""
+def _message_named(file: Any, name: str) -> Any:
+    """Return the message of that name in a file, or else the file's first message."""
     messages = list(messages_of(file))
     if not messages:
         raise EncodeError("the schema has no message")
-    return next((one for one in messages if one.name == name), messages[0])
+    for message in messages:
+        if message.name == name:
+            return message
+    return messages[0]

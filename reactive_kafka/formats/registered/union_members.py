@@ -1,8 +1,7 @@
-"""The members of a union that a handler asks for: the name in a record's schema says which of them
-the record is.
+"""Finds the member of a handler's union by the name in a record's schema.
 
-Their fields may be the same: a ``Placed`` that is read as ``Cancelled`` would be no error, and
-wrong.
+The members may have the same fields. Without the name a ``Placed`` could be read as ``Cancelled``,
+without an error.
 """
 
 from __future__ import annotations
@@ -15,23 +14,25 @@ from reactive_kafka.formats.payload_type import PayloadType, is_union, payload_t
 from reactive_kafka.formats.registered.plain_data import is_model
 
 
-def members_of(asked: PayloadType) -> list[Any]:
-    """The types in a union that is written without further conditions; else the one type itself."""
-    if is_union(asked.base) and not asked.is_constrained:
-        return [payload_type_of(one).base for one in typing.get_args(asked.base)]
-    return [asked.base]
+def members_of(payload_type: PayloadType) -> list[Any]:
+    """Return the members of a union without further conditions, or else the type itself."""
+    if is_union(payload_type.base) and not payload_type.is_constrained:
+        return [payload_type_of(member).base for member in typing.get_args(payload_type.base)]
+    return [payload_type.base]
 
 
-def named_models(asked: PayloadType) -> dict[str, Model]:
-    """Name of the class -> how it is read, of the models in a union. Two of one name are told apart
-    by their fields.
+def named_models(payload_type: PayloadType) -> dict[str, Model]:
+    """Return class name -> how the class is read, for the models in a union.
+
+    Models that share a name are left out: their fields decide.
     """
-    members = members_of(asked)
+    members = members_of(payload_type)
     if len(members) == 1:
         return {}
-    names = [one.__name__ for one in members if is_model(one)]
+    models = [member for member in members if is_model(member)]
+    names = [model.__name__ for model in models]
     return {
-        one.__name__: model_for(payload_type_of(one))
-        for one in members
-        if is_model(one) and names.count(one.__name__) == 1
+        model.__name__: model_for(payload_type_of(model))
+        for model in models
+        if names.count(model.__name__) == 1
     }
