@@ -438,7 +438,8 @@ class App(Decorators):
             yield self._overrides
         finally:
             vars(self).update(before)
-            self._settings = self._plan = None
+            self._settings = None
+            self._plan = None
 
     def facts(self) -> AppFacts:
         """Return what is known about the application now."""

@@ -301,7 +301,7 @@ class RunChannels:
             channel.start()
         for name, plan in self._plan.channels.incoming.items():
             if not plan.settings.enabled:
-                self.incoming[name].leave_off()
+                self.incoming[name].stay_stopped()
             elif plan.has_handler:
                 self.incoming[name].start()
         self._sources.start()
@@ -318,7 +318,7 @@ class RunChannels:
         channel = context.run(self._build_incoming, plan)
         self.incoming[channel.name] = channel
         self.faces[channel.name] = Channel(channel)
-        context.run(channel.start if plan.settings.enabled else channel.leave_off)
+        context.run(channel.start if plan.settings.enabled else channel.stay_stopped)
         return self.faces[channel.name]
 
     async def drain(self, deadlines: Mapping[str, float]) -> None:

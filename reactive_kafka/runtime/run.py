@@ -259,8 +259,9 @@ class Run:
         self._observer.on(EmbeddedBrokerStarted(address=address))
 
     def _hold(self) -> None:
-        for channel in self.channels.incoming.values() if self.channels is not None else ():
-            channel.session.hold()
+        if self.channels is not None:
+            for channel in self.channels.incoming.values():
+                channel.session.hold()
 
     async def _end_tasks(self, tasks: Tasks) -> None:
         """Cancel what still runs, once, and wait for its cleanup within bounds."""
@@ -362,8 +363,9 @@ class Run:
 def _tick(run: Run, flush: Callable[[], None]) -> None:
     """Write what the log holds back, and time settled records. Called ten times a second."""
     flush()
-    for channel in run.channels.incoming.values() if run.channels is not None else ():
-        channel.session.look()
+    if run.channels is not None:
+        for channel in run.channels.incoming.values():
+            channel.session.look()
 
 
 async def _close(connector: Connector) -> None:
