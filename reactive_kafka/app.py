@@ -1,6 +1,4 @@
-"""The application: decorators and hooks, from configuration to running channels, and the way to the
-end.
-"""
+"""``App``: what users declare their handlers on, configure, start and stop."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from reactive_kafka.broker.client import Connector
 from reactive_kafka.broker.kafka_connector import EMBEDDED, KafkaConnector
 from reactive_kafka.channel.channel import Channel
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
-from reactive_kafka.config.load import ConfigSource, LoadedConfiguration, read_settings
+from reactive_kafka.config.load import ConfigSource, read_settings
 from reactive_kafka.config.settings import AckMode, Settings
 from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.errors import BrokerError, ChannelClosedError, ConfigError, MissingExtraError
@@ -60,7 +58,7 @@ class App(Decorators):
     """An application: named channels from a configuration, and the functions decorated for them.
 
     Attributes:
-        dependency_overrides: A factory -> what is called in its place, from the next start on.
+        dependency_overrides: A factory -> what is called instead of it, from the next start on.
 
     Args:
         config: A path (TOML, YAML, JSON, a file of Quarkus) or several, of which later ones win
@@ -86,18 +84,20 @@ class App(Decorators):
         self._spark_engine: Any = None
         self._stores: OpenStore | None = None
         self._settings: Settings | None = None
-        # What the settings were read from; without channels that were added.
-        self._reading: LoadedConfiguration | None = None
+        # The configuration as it was read, without channels that were added later.
+        self._reading: Reading | None = None
         self._plan: AppPlan | None = None
-        # Tests change the plan with it.
+        # Tests change each plan with it.
         self._fit: Callable[[AppPlan], AppPlan] | None = None
         self._run: Run | None = None
-        # Why the last run is over.
+        # Why the last run has failed. None: it has not.
         self._ended: str | None = None
 
     def observe(self, observer: Observer) -> None:
-        """Tell *observer* every event too, from the next start on; ConfigError: it has no
-        ``on(event)``.
+        """Call ``on(event)`` of another observer with each event, from the next start on.
+
+        Raises:
+            ConfigError: The observer has no ``on(event)``.
         """
         self._observer = Observers([self._observer, checked(observer)])
 
@@ -199,8 +199,9 @@ class App(Decorators):
             raise
 
     async def stop(self, drain: bool = True) -> None:
-        """Stop fetching, let handlers finish, commit, leave the groups and close; a second call
-        waits for the end.
+        """Stop fetching, let handlers finish, commit, leave the groups and close.
+
+        A second call waits for the end.
 
         Args:
             drain: False: handlers get no time to finish.
@@ -212,21 +213,21 @@ class App(Decorators):
         try:
             await run.wait_stopped()
         finally:
-            # Else another caller has started the next run meanwhile.
+            # Another caller may have started the next run meanwhile.
             if run.has_ended and self._run is run:
                 self._run = None
                 self._ended = run.failure
                 if self._settings is not None and self._reading is not None:
-                    # Without channels that were added.
+                    # Channels that were added end with the run.
                     self._settings = self._reading.settings
 
     @asynccontextmanager
     async def lifespan(self, _: object = None) -> AsyncIterator[None]:
-        """Run as the lifespan of a web application, in its event loop:
-        ``FastAPI(lifespan=app.lifespan)``.
+        """Run as the lifespan of a web application, as in ``FastAPI(lifespan=app.lifespan)``.
 
-        It has started before that serves, and is stopped in order after its last request. Raises as
-        :meth:`start`. It leaves logging alone, and warns if logging is not configured.
+        The application runs in the event loop of the web application. It has started before that
+        serves, and stops after its last request. Raises as :meth:`start`. Logging is left alone,
+        with a warning if it is not configured.
         """
         if not is_logging_configured():
             SafeCaller().call(LOGGER.warning, NOT_CONFIGURED)
@@ -241,29 +242,28 @@ class App(Decorators):
         await self.stop()
 
     def run(self, *, exit_on_failure: bool = False, until_end: bool = False) -> None:
-        """Run until SIGINT, SIGTERM or SIGHUP, then drain and return. A second signal exits at
-        once, with 1.
+        """Run until SIGINT, SIGTERM or SIGHUP, then drain and return.
 
-        If logging is not configured, it goes to stderr, one line per event.
+        A second signal exits at once, with 1. If logging is not configured, it goes to stderr, one
+        line per event.
 
         Args:
-            exit_on_failure: Also exit, with 1, when a channel has failed; the others are drained
-                first.
-            until_end: End by itself when every channel that has a handler has handled and committed
-                what was in its partitions when they were assigned, retries with a delay included.
-                Else it exits with 1: a channel has failed, a topic is missing, the last commit was
-                    not stored, or a signal came before.
+            exit_on_failure: Also exit, with 1, when a channel has failed. The others drain first.
+            until_end: End when every channel with a handler has handled and committed what was in
+                its partitions when they were assigned, delayed retries included. The exit code is
+                1 if that cannot be reached: a channel has failed, a topic is missing, the last
+                commit was not stored, or a signal came before.
 
         Raises:
-            RuntimeError: An event loop runs here already.
-            SystemExit: 2 if the configuration is wrong (the report is printed), 1 if the
-                application failed or an on_start hook or a dependency has raised (it is told with
-                the frames of your code), or the one that a handler raised.
+            RuntimeError: An event loop runs in this thread already.
+            SystemExit: 2 if the configuration is wrong (the report is printed); 1 if the
+                application has failed, or an ``on_start`` hook or a dependency has raised (this is
+                printed with the frames of your code); or the code that a handler has asked for.
         """
         if not is_logging_configured():
             configure_logging("text")
         try:
-            # Problems are reported before anything starts.
+            # Planning reports all problems before anything starts.
             self.plan  # noqa: B018
             if warning := self.declared.warning:
                 SafeCaller().call(LOGGER.warning, warning)
@@ -278,7 +278,7 @@ class App(Decorators):
             raise SystemExit(1) from None
 
     def channel(self, name: str) -> Channel:
-        """An incoming channel, while the application runs; the same object each time.
+        """Return an incoming channel while the application runs; the same object each time.
 
         Raises:
             ChannelClosedError: The application is not running, or still in its ``on_start`` hooks.
@@ -306,23 +306,22 @@ class App(Decorators):
         ack: AckMode | None = None,
         retry: int | Mapping[str, Any] | RetrySettings | None = None,
     ) -> Channel:
-        """Add an incoming channel to the running application, and start it; it ends with the
-        application.
+        """Add an incoming channel to the running application, and start it.
 
-        Returns when it has started; it connects in the background.
+        Returns when it has started. It connects in the background, and ends with the application.
 
         Args:
             name: A name that no channel has.
-            settings: A table like ``[incoming.NAME]``; what it does not say, ``[kafka]`` does.
+            settings: A table like ``[incoming.NAME]``. ``[kafka]`` has the defaults.
             handler: As for ``@app.incoming``, which need not have decorated it.
-            outgoing: Configured channels that its results are sent to, besides those that it is
-                decorated for.
+            outgoing: Configured channels that its results are sent to, besides those of its
+                ``@app.outgoing`` decorators.
             ack: As for ``@app.incoming``.
             retry: As for ``@app.incoming``.
 
         Raises:
             ConfigError: The name is taken, the settings are wrong, or the handler does not fit
-                them; in one report.
+                them. All problems are in one report.
             ChannelClosedError: The application is not running.
             MissingExtraError: The channel needs a package that is not installed.
         """
@@ -365,10 +364,10 @@ class App(Decorators):
         return channel
 
     def offsets(self, group_id: str) -> GroupOffsets:
-        """The committed positions and metadata of any consumer group, over this application's
-        connection.
+        """Return the committed positions and metadata of any consumer group.
 
-        The application need not be running, nor have a channel of that group.
+        They are asked for with the connection properties of this application. It need not be
+        running, nor have a channel of that group.
 
         Raises:
             BrokerError: The broker is embedded in the application, which is not running.
@@ -387,7 +386,7 @@ class App(Decorators):
             raise RuntimeError(
                 f"{decoration} while the application is running: decorate before it starts"
             )
-        # It was made without it.
+        # The plan was made without this declaration.
         self._plan = None
 
     def _check_emitter(self, name: str) -> None:
@@ -416,13 +415,13 @@ class App(Decorators):
         fit: Callable[[AppPlan], AppPlan],
         source: ConfigSource = None,
     ) -> Iterator[Mapping[str, Any] | None]:
-        """Run on what a test has, until the context ends: then everything is what it was, and is
-        read anew.
+        """Run on the connector, clock and observer of a test, until the context ends.
+
+        Then everything is as before, and the configuration is read again.
 
         Args:
-            fit: Is given the plan each time it is made, and returns the one that runs. What is odd
-                about the configuration is not told meanwhile: a test has changed some of it, and
-                    uses a part.
+            fit: Called with each plan; returns the one that runs. Meanwhile there are no warnings
+                about the configuration, because the test has changed it and uses a part of it.
 
         Yields:
             The application's own overrides.
@@ -439,34 +438,35 @@ class App(Decorators):
             yield self._overrides
         finally:
             vars(self).update(before)
-            self._settings = self._plan = None
+            self._settings = None
+            self._plan = None
 
     def facts(self) -> AppFacts:
-        """What is known about the application now."""
+        """Return what is known about the application now."""
         if self._run is None:
             return AppFacts(started=False, stopping=False, loop_lag_s=0.0, ended=self._ended)
         return self._run.facts()
 
     def spark_facts(self) -> tuple[SparkFacts, ...]:
-        """The Spark part of :meth:`facts`, at a fraction of the cost."""
+        """Return the Spark part of :meth:`facts`, at a fraction of the cost."""
         return self._run.spark_facts() if self._run is not None else ()
 
     def health(self) -> Health:
-        """The health probes, from the same facts as the metrics."""
+        """Return the health probes, made from the same facts as the metrics."""
         return health(self.facts())
 
     @cached_property
     def registry(self) -> CollectorRegistry:
-        """The Prometheus registry, which reads the facts when it is scraped."""
+        """The Prometheus registry. It reads the facts when it is scraped."""
         from reactive_kafka.observe.prometheus import registry
 
         return registry(self.facts)
 
     @property
     def asgi(self) -> Starlette:
-        """The ASGI application with health, metrics and the page, to mount in your own.
+        """The ASGI application with health, metrics and the status page, to mount in your own.
 
-        With a token in ``[http]`` the page and ``/api`` need it, wherever your server listens.
+        If ``[http]`` has a token, the page and ``/api`` ask for it, wherever your server listens.
         """
         return self._endpoints(is_mounted=True)
 
@@ -474,20 +474,17 @@ class App(Decorators):
         from reactive_kafka.http.asgi import make_asgi
         from reactive_kafka.http.guard import Guard, guard_of
 
+        # Called at each request. A mounted page may be asked for before the start.
         def guard() -> Guard:
-            settings = self._settings
-            if settings is None:
-                # The endpoints are mounted, and the application is not configured yet.
+            if self._settings is None:
                 return Guard()
-            return guard_of(settings.http, is_mounted=is_mounted)
+            return guard_of(self._settings.http, is_mounted=is_mounted)
 
         return make_asgi(self, guard)
 
     @property
     def http(self) -> HttpServer | None:
-        """The HTTP server, with its actual port; None if it is off or the application is not
-        running.
-        """
+        """The HTTP server, with its actual port. None: it is off, or nothing runs."""
         return self._run.http if self._run is not None else None
 
 

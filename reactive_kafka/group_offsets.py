@@ -1,6 +1,4 @@
-"""What any consumer group has committed, asked from outside the group: positions and their
-metadata.
-"""
+"""Reads the committed positions of any consumer group, from outside the group."""
 
 from __future__ import annotations
 
@@ -15,10 +13,9 @@ from reactive_kafka.tracking.metadata.codec import decode
 
 
 class GroupOffsets:
-    """The committed positions of a consumer group, whoever its members are. Each call opens a
-    connection.
+    """The committed positions of a consumer group. Each call opens a connection.
 
-    These are the positions in Kafka, also of a channel with ``commit_strategy = "checkpoint"``.
+    They are the positions in Kafka, even if a channel has ``commit_strategy = "checkpoint"``.
     """
 
     def __init__(self, group_id: str, settings: Settings, connector: Connector) -> None:
@@ -27,23 +24,22 @@ class GroupOffsets:
         self._connector = connector
 
     async def positions(self) -> dict[TopicPartition, int]:
-        """partition -> committed position, for all partitions that have one; empty for an unknown
-        group.
+        """Return partition -> committed position, for all partitions that have one.
+
+        An unknown group has none.
 
         Raises:
             BrokerError: The brokers did not answer.
         """
         async with self._inspecting() as inspector:
-            return {
-                partition: at.offset
-                for partition, at in (await inspector.committed(self._group_id)).items()
-            }
+            committed = await inspector.committed(self._group_id)
+        return {partition: stored.offset for partition, stored in committed.items()}
 
     async def metadata(self, partition: PartitionLike) -> Any:
-        """The user's string committed with the position, without what this package keeps there.
+        """Return the user's string that was committed with the position of a partition.
 
-        If a channel of the application reads the partition with this group, the string is decoded
-        by that channel's ``offset_metadata_deserializer``.
+        If a channel of the application reads the partition in this group, the
+        ``offset_metadata_deserializer`` of that channel decodes the string.
 
         Returns:
             ``""`` if nothing is stored.
@@ -54,21 +50,24 @@ class GroupOffsets:
         """
         partition = as_partition(partition)
         async with self._inspecting() as inspector:
-            stored = (await inspector.committed(self._group_id, [partition])).get(
-                partition, Committed(-1)
-            )
+            committed = await inspector.committed(self._group_id, [partition])
+        stored = committed.get(partition, Committed(-1))
+        # The metadata also has what this package keeps there. That is cut off.
         text = decode(stored.metadata, stored.offset).user
-        channel = next(
-            (one for one in self._channels() if one.subscription.reads(partition.topic)), None
-        )
-        return text if channel is None else MetadataReader(channel).value(partition, text)
+        for channel in self._channels():
+            if channel.subscription.reads(partition.topic):
+                return MetadataReader(channel).value(partition, text)
+        return text
 
     def _channels(self) -> list[IncomingSettings]:
-        return [one for one in self._settings.incoming.values() if one.group_id == self._group_id]
+        """Return the channels of the application that read in this group."""
+        channels = self._settings.incoming.values()
+        return [channel for channel in channels if channel.group_id == self._group_id]
 
     def _inspecting(self) -> AbstractAsyncContextManager[Inspector]:
-        """By the properties of the group's channel, else of any channel: ``[kafka]`` is the base of
-        each.
+        """Connect with the properties of a channel of the group, or else of any channel.
+
+        ``[kafka]`` has the common properties of all of them.
         """
         clients = [
             channel.client for channel in (*self._channels(), *self._settings.incoming.values())

@@ -147,9 +147,7 @@ async def test_every_handler_of_the_page_about_handlers_settles_its_record(
         module = run_code(pages.page("docs/handlers.md"))
         app: App = module.app
         handled = [
-            channel
-            for channel, consuming in app.plan.incoming.items()
-            if consuming.handler is not None
+            channel for channel, consuming in app.plan.incoming.items() if consuming.handlers
         ]
         async with TestApp(app) as test:
             for channel in handled:

@@ -71,8 +71,10 @@ class ChannelSession:
         self._next_looked_at = 0
         # The parts need each other. The set of clients and the signals come first, still empty:
         # everything signals to the clients. The clients themselves come last: they need everything.
-        self.clients = clients = ChannelClients()
-        self.signals = signals = ChannelSignals(status, fail, exit, joined, clients.made_progress)
+        clients = ChannelClients()
+        signals = ChannelSignals(status, fail, exit, joined, clients.made_progress)
+        self.clients = clients
+        self.signals = signals
         self.spawn: Spawn = services.tasks.of(signals.task_failed)
         # Set when an application that iterates has to look again.
         self.arrival = asyncio.Event()

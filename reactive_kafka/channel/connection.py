@@ -73,7 +73,8 @@ class ClientConnection:
         lifeline: Lifeline,
         signals: ClientSignals,
     ) -> None:
-        self._settings = settings = parts.settings
+        settings = parts.settings
+        self._settings = settings
         self._assignment = assignment
         self._starts = starts
         self._committer = committer
@@ -150,7 +151,9 @@ class ClientConnection:
         return self._is_closed or self._signals.is_over()
 
     def _use(self, consumer: Consumer | None) -> None:
-        self._consumer = self._starts.consumer = self._committer.consumer = consumer
+        self._consumer = consumer
+        self._starts.consumer = consumer
+        self._committer.consumer = consumer
 
     def wake(self) -> None:
         """End the wait of a poll, because partitions may bring other records now."""

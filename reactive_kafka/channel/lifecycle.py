@@ -68,7 +68,7 @@ class ChannelLifecycle:
         self.status.change("connect")
         self.session.start()
 
-    def leave_off(self) -> None:
+    def stay_stopped(self) -> None:
         """Leave the channel stopped, because it is not enabled. A call may start it."""
         self.status.stop_for(NOT_ENABLED)
         self.status.change("stop")
@@ -90,7 +90,7 @@ class ChannelLifecycle:
         if self.status.state == "failed":
             try:
                 async with asyncio.timeout(max(0.0, deadline - self._clock.monotonic())):
-                    await self.session.signals.has_let_go.wait()
+                    await self.session.signals.has_left.wait()
             except TimeoutError:
                 # Handlers that still run are left behind, as in any stop.
                 pass
@@ -107,9 +107,9 @@ class ChannelLifecycle:
         async with AsyncExitStack() as steps:
             steps.push_async_callback(self._close_store)
             if self.status.state != "stopped":
-                await self.let_all_go(deadline)
+                await self.release_and_leave(deadline)
 
-    async def let_all_go(self, deadline: float) -> None:
+    async def release_and_leave(self, deadline: float) -> None:
         """Release the partitions with a last commit, leave the group, and be stopped."""
         session = self.session
         # The stack takes every step, whatever the others raise, the last one pushed first.
@@ -126,9 +126,9 @@ class ChannelLifecycle:
             return
         error = await outcome_of(store.close, f"close the store of {self.name}", STORE_CLOSED_S)
         if error is not None:
-            self.tell_end_failed("closing the checkpoint store", error)
+            self.report_failed_end("closing the checkpoint store", error)
 
-    def tell_end_failed(self, doing: str, error: BaseException) -> None:
+    def report_failed_end(self, doing: str, error: BaseException) -> None:
         """Report what has gone wrong while the channel ends. The end continues."""
         self._observer.on(
             EndFailed(channel=self.name, doing=doing, reason=told_of(error), error=error)
@@ -150,28 +150,30 @@ class ChannelLifecycle:
         self.status.tell_failure(
             self.status.why_failed(self._clock.monotonic()) or text_of(reason), reason
         )
-        session.spawn(lambda: self._let_go(session), f"end of {self.name}")
+        session.spawn(lambda: self._end_after_failure(session), f"end of {self.name}")
         return True
 
-    async def _let_go(self, session: ChannelSession) -> None:
+    async def _end_after_failure(self, session: ChannelSession) -> None:
+        """End a session that has failed, and begin the next one if the channel restarts."""
         session.stop_retrying()
         session.guard.interrupt()
         task = asyncio.current_task()
         try:
-            await self._take_leave(session)
+            await self._leave_after_failure(session)
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt) or (task is not None and task.cancelling()):
                 # The event loop ends, and with it this task.
                 raise
-            self.tell_end_failed("leaving", error)
-        await self._come_back(session)
+            self.report_failed_end("leaving", error)
+        await self._restart_after_wait(session)
 
-    async def _take_leave(self, session: ChannelSession) -> None:
+    async def _leave_after_failure(self, session: ChannelSession) -> None:
+        """Drain, release the partitions with a last commit, and leave the group."""
         deadline = self._clock.monotonic() + self.settings.drain_timeout_s
         # The stack takes every step, whatever the others raise, the last one pushed first.
         async with AsyncExitStack() as steps:
             steps.callback(session.arrival.set)
-            steps.callback(session.signals.has_let_go.set)
+            steps.callback(session.signals.has_left.set)
             steps.push_async_callback(session.leave)
             steps.callback(self._note_partitions, session)
             steps.push_async_callback(self._release, session, deadline)
@@ -187,7 +189,7 @@ class ChannelLifecycle:
         """Keep the facts of the partitions, which are gone when the client has left the group."""
         self._last_partitions = partition_facts(session, self._clock.monotonic(), also_left=True)
 
-    async def _come_back(self, session: ChannelSession) -> None:
+    async def _restart_after_wait(self, session: ChannelSession) -> None:
         """Restart when the wait is over.
 
         Nothing happens if the application stops, or if the channel was restarted by hand meanwhile.
@@ -198,34 +200,34 @@ class ChannelLifecycle:
         if self.status.restarts_at is not None:
             await asyncio.sleep(max(0.0, self.status.restarts_at - self._clock.monotonic()))
         if self.status.restarts_at is not None and self.session is session:
-            self.start_anew()
+            self.start_new_session()
 
     async def restart(self) -> None:
         """Restart a channel that has failed, by hand. Raises as ``Channel.restart`` does."""
         session = self.session
         status = self.status
         if status.state == "failed":
-            await session.signals.has_let_go.wait()
+            await session.signals.has_left.wait()
             await session.workers.over()
             if self.session is not session:
                 # Another caller has restarted the channel meanwhile.
                 return
         is_stopping = status.is_ending or (status.stopped_by and status.state != "stopped")
         if status.state != "failed" or is_stopping:
+            state = "stopping" if is_stopping else status.state
             raise ChannelClosedError(
-                f"channel {self.name!r} is {'stopping' if is_stopping else status.state}: "
-                "restart() is for one that has failed"
+                f"channel {self.name!r} is {state}: restart() is for one that has failed"
             )
         status.forget_attempts()
-        self.start_anew()
+        self.start_new_session()
 
-    def has_stopped(self) -> None:
+    def stopped_by_hand(self) -> None:
         """Note that the channel was stopped by hand. Its session reaches it no more."""
-        self.session.signals.has_let_go.set()
+        self.session.signals.has_left.set()
         self._last_partitions = None
         self.status.failure = None
 
-    def start_anew(self) -> None:
+    def start_new_session(self) -> None:
         """Begin another session."""
         before = self.session
         self._last_partitions = None

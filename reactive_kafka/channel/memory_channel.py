@@ -45,7 +45,8 @@ class MemoryChannel:
         make: MakeWorkers,
     ) -> None:
         self._target = target
-        self._clock = clock = services.clock
+        clock = services.clock
+        self._clock = clock
         self._exit = services.exit
         self._tracker = _Tracker(TopicPartition(settings.name, 0), target.settled)
         self._lanes = LaneQueue(shared=False)

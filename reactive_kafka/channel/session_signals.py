@@ -24,15 +24,15 @@ class ChannelSignals:
     made_progress: Callable[[], None]
     # Set when the session is over after a failure. From then on its parts reach nothing: the
     # channel may have another session, which they must not fail.
-    has_let_go: asyncio.Event = field(default_factory=asyncio.Event)
+    has_left: asyncio.Event = field(default_factory=asyncio.Event)
 
     def is_over(self) -> bool:
         """Return whether the session has ended or is ending."""
-        return self.has_let_go.is_set() or self.status.is_over
+        return self.has_left.is_set() or self.status.is_over
 
     def is_taking(self) -> bool:
         """Return whether records are wanted at all."""
-        return not self.has_let_go.is_set() and self.status.is_taking
+        return not self.has_left.is_set() and self.status.is_taking
 
     def connects(self) -> None:
         """Note that a client is being built again."""
@@ -40,7 +40,7 @@ class ChannelSignals:
 
     def fail(self, reason: BaseException) -> bool:
         """Stop the channel; False if it was stopping or had failed before."""
-        return not self.has_let_go.is_set() and self.fail_channel(reason)
+        return not self.has_left.is_set() and self.fail_channel(reason)
 
     def task_failed(self, error: BaseException) -> None:
         """Stop the channel because a task has failed: a bug of ours, or of the client.

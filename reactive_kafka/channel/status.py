@@ -152,7 +152,8 @@ class ChannelStatus:
 
     def restart(self) -> None:
         """Note that another session begins after a failure or a stop."""
-        self.failure = self.restarts_at = None
+        self.failure = None
+        self.restarts_at = None
         self.stopped_by = None
         self.change("start" if self.state == "stopped" else "restart")
 

@@ -66,7 +66,7 @@ class Switch:
                 await change()
 
         def fails(error: BaseException) -> None:
-            channel.tell_end_failed(f"{what} by hand", error)
+            channel.report_failed_end(f"{what} by hand", error)
 
         is_inside = _is_called_from(channel.name, channel.session.workers)
         handle = self._context.copy().run(
@@ -89,8 +89,8 @@ class Switch:
         deadline = channel.services.clock.monotonic() + channel.settings.drain_timeout_s
         # The stack takes every step, whatever the others raise, the last one pushed first.
         async with AsyncExitStack() as steps:
-            steps.callback(channel.has_stopped)
-            steps.push_async_callback(channel.let_all_go, deadline)
+            steps.callback(channel.stopped_by_hand)
+            steps.push_async_callback(channel.release_and_leave, deadline)
             await channel.drain(deadline)
 
     async def _start(self) -> None:
@@ -108,7 +108,7 @@ class Switch:
             channel.start()
         elif status.state == "stopped":
             status.forget_attempts()
-            channel.start_anew()
+            channel.start_new_session()
 
 
 def _is_called_from(channel: str, workers: object) -> bool:

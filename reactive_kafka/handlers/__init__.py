@@ -1,3 +1,1 @@
-"""What the user decorated: signatures, arguments, hooks, and which channel each function belongs
-to.
-"""
+"""What the user declared: decorators, signatures, hooks, jobs, middleware and dependencies."""

@@ -65,7 +65,7 @@ def declared_job(
     """
     who = f"{decorator} of {name_and_place(function)}"
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
-        raise ConfigError(f"{who}: a job is called, and yields nothing")
+        raise ConfigError(f"{who} yields, but a job is only called: return instead")
     try:
         inspect.signature(function).bind()
     except TypeError as error:

@@ -151,7 +151,7 @@ def _why_not_one(parameters: Sequence[inspect.Parameter]) -> str | None:
     named = [each.name for each in keyword_only if each.default is _EMPTY]
     if named:
         arguments = "arguments" if len(named) > 1 else "argument"
-        return f"needs the keyword {arguments} {', '.join(named)}, which nobody gives"
+        return f"needs the keyword {arguments} {', '.join(named)}, which nothing fills"
     if len(required) > 1:
         names = ", ".join(parameter.name for parameter in required)
         hint = _method_hint(required, "app.incoming('orders')(billing.handle)")

@@ -81,7 +81,8 @@ class Cron:
     def __init__(self, expression: str, zone: tzinfo) -> None:
         self._expression = expression
         self._zone = zone
-        self._since = self._next = 0.0
+        self._since = 0.0
+        self._next = 0.0
 
     def begin(self, now: float, wall: float) -> None:
         self._go_on(max(wall, self._since))

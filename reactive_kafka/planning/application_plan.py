@@ -12,7 +12,7 @@ from reactive_kafka.config.load import LoadedConfiguration
 from reactive_kafka.config.settings import Settings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.handlers.declared import Declared
-from reactive_kafka.planning.exception_names import odd_names
+from reactive_kafka.planning.exception_names import unknown_exception_names
 from reactive_kafka.planning.incoming_plan import plan_incoming
 from reactive_kafka.planning.lost_outputs import may_lose_outputs
 from reactive_kafka.planning.matching import MatchedFunctions, match_functions
@@ -20,8 +20,8 @@ from reactive_kafka.planning.memory_plan import plan_memory
 from reactive_kafka.planning.outgoing_plan import plan_outgoing
 from reactive_kafka.planning.plans import AppPlan, IncomingPlan, MemoryPlan, OutgoingPlan
 from reactive_kafka.planning.problems import ProblemReport
-from reactive_kafka.planning.retry_later_calls import cannot_put_off
-from reactive_kafka.planning.return_types import unwritable
+from reactive_kafka.planning.retry_later_calls import retry_later_without_topics
+from reactive_kafka.planning.return_types import types_without_schema
 from reactive_kafka.planning.settings_checks import check_imports, check_objects
 from reactive_kafka.planning.spark_plan import plan_spark
 from reactive_kafka.planning.transaction_rules import shared_transactional_ids
@@ -39,21 +39,22 @@ def plan_application(reading: LoadedConfiguration, declared: Declared) -> AppPla
         ConfigError: Everything that is wrong with the configuration and the declarations.
     """
     settings = reading.settings
-    found_before = [*reading.problems, *declared.hooks.problems(settings)]
+    # These come first in the report, in the order of the files that were read.
+    first_problems = [*reading.problems, *declared.hooks.problems(settings)]
     report = ProblemReport()
     matched = match_functions(declared, settings, report)
     if reading.problems:
         for channel in settings.incoming.values():
             check_imports(channel, report)
-        raise ConfigError(*found_before, *report.problems)
+        raise ConfigError(*first_problems, *report.problems)
     incoming = _plan_incoming(matched, settings, report)
     for channel in settings.incoming.values():
         check_objects(channel, report)
     outgoing = _plan_outgoing(settings, report)
     memory = _plan_memory(matched, settings, report)
-    report.add(*unwritable(matched.all_handlers, matched.sources, settings.outgoing))
-    if found_before or report:
-        raise ConfigError(*found_before, *report.problems)
+    report.add(*types_without_schema(matched.all_handlers, matched.sources, settings.outgoing))
+    if first_problems or report:
+        raise ConfigError(*first_problems, *report.problems)
     fed = set(chain.from_iterable(entry.outgoing for entry in declared.functions.entries))
     return AppPlan(
         incoming,
@@ -117,6 +118,6 @@ def _warnings(
     for plan in incoming.values():
         yield from may_lose_outputs(plan)
     for plan in incoming.values():
-        yield from cannot_put_off(plan)
+        yield from retry_later_without_topics(plan)
     for name, channel in settings.incoming.items():
-        yield from odd_names(channel, is_on_spark=name in matched.on_spark)
+        yield from unknown_exception_names(channel, is_on_spark=name in matched.on_spark)

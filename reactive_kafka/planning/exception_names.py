@@ -12,7 +12,7 @@ _LOADED_LATER = ("ValidationError",)
 """Classes of libraries that are loaded only with the first type that needs them."""
 
 
-def odd_names(settings: IncomingSettings, *, is_on_spark: bool) -> Iterator[str]:
+def unknown_exception_names(settings: IncomingSettings, *, is_on_spark: bool) -> Iterator[str]:
     """Yield a warning for each configured exception name that no exception has.
 
     The names are those of ``failure_routes``, ``retry.never`` and ``retry.only``. A simple name may

@@ -45,11 +45,12 @@ def _settings_with(
     )
     if settings.ack == "manual" and handler.function.shape is Shape.PAYLOAD:
         report.add(
-            f"{who}: ack = 'manual', and nobody could ack it: take Message[...] or Batch[...]"
+            f"{who}: ack = 'manual' needs a parameter that can be acked: take Message[...] or "
+            "Batch[...]"
         )
     if settings.ack == "none" and settings.commit_strategy != "ignore":
         report.add(
-            f"{who}: ack = 'none' goes with commit_strategy = 'ignore' only, and it is "
+            f"{who}: ack = 'none' goes with commit_strategy = 'ignore' only, but it is "
             f"{settings.commit_strategy!r}"
         )
     if not handler.takes_batches:
@@ -71,7 +72,7 @@ def with_room_for(
         return replace(settings, max_in_flight=max(settings.max_in_flight, batches * records))
     if settings.max_in_flight < records:
         report.add(
-            f"{who}: max_in_flight = {settings.max_in_flight} never lets a batch fill; it takes "
+            f"{who}: max_in_flight = {settings.max_in_flight} never lets a batch fill; set it to "
             f"{records} at least"
         )
     return settings

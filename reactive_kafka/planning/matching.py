@@ -140,7 +140,8 @@ def _match_spark(
         elif channel in matched.handlers:
             first = matched.handlers[channel][0].who
             report.add(
-                f"channel {channel!r} has two handlers: {first} and {who}, which is to be alone"
+                f"channel {channel!r} has two handlers: {first} and {who}; a Spark function must "
+                "be the only one of its channel"
             )
         else:
             matched.on_spark[channel] = ChannelOnSpark(who, decoration)

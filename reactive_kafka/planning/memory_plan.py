@@ -80,12 +80,12 @@ def memory_problems(
     for name, settings in memory.items():
         if name not in fed:
             yield (
-                f"{settings.place}: nobody feeds it: it needs an @app.outgoing({name!r}) or "
+                f"{settings.place}: nothing sends to it: it needs an @app.outgoing({name!r}) or "
                 f"app.emitter({name!r})"
             )
         if name not in taken:
             yield (
-                f"{settings.place}: nobody handles what goes in: it needs an "
+                f"{settings.place}: no handler takes its values: it needs an "
                 f"@app.incoming({name!r})"
             )
     if circle := _circle(memory, uses):

@@ -9,7 +9,7 @@ from reactive_kafka.planning.method_calls import calls_method
 from reactive_kafka.planning.plans import IncomingPlan
 
 
-def cannot_put_off(plan: IncomingPlan) -> Iterator[str]:
+def retry_later_without_topics(plan: IncomingPlan) -> Iterator[str]:
     """Yield a warning for each handler that calls ``retry_later`` without delayed retries.
 
     The call raises in a channel that has none, and the record fails.

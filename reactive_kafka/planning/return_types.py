@@ -8,7 +8,7 @@ from typing import Any
 
 from reactive_kafka.config.settings import OutgoingSettings
 from reactive_kafka.formats import FormatError
-from reactive_kafka.formats.payload_type import is_union, payload_type_of
+from reactive_kafka.formats.payload_type import is_union
 from reactive_kafka.formats.registered.codecs import check_written
 from reactive_kafka.handlers.signature import name_and_place
 from reactive_kafka.outgoing.result_records import is_sent_whole
@@ -16,7 +16,7 @@ from reactive_kafka.planning.channel_handlers import ChannelHandler
 from reactive_kafka.planning.plans import SourcePlan
 
 
-def unwritable(
+def types_without_schema(
     handlers: Sequence[ChannelHandler],
     sources: Sequence[SourcePlan],
     outgoing: Mapping[str, OutgoingSettings],
@@ -32,14 +32,16 @@ def unwritable(
         function = handler.function
         returned = _item_of(function.returns) if function.yields else function.returns
         who = name_and_place(function.function)
-        yield from _unwritable(who, returned, handler.outgoing, outgoing)
+        yield from _types_without_schema(who, returned, handler.outgoing, outgoing)
     for source in sources:
         if not source.send_middleware:
             who = name_and_place(source.function)
-            yield from _unwritable(who, _item_of(source.returns), source.outgoing, outgoing)
+            yield from _types_without_schema(
+                who, _item_of(source.returns), source.outgoing, outgoing
+            )
 
 
-def _unwritable(
+def _types_without_schema(
     who: str, returned: Any, names: Sequence[str], outgoing: Mapping[str, OutgoingSettings]
 ) -> Iterator[str]:
     for name in names:
@@ -66,8 +68,9 @@ def _classes_in(returned: Any) -> Iterator[type]:
 
     None for a Record, and for what has values inside.
     """
-    base = payload_type_of(returned).base
-    for member in typing.get_args(base) if is_union(base) else (base,):
-        kind = payload_type_of(member).base
+    base = wanted(returned).base
+    members = typing.get_args(base) if is_union(base) else (base,)
+    for member in members:
+        kind = wanted(member).base
         if isinstance(kind, type) and not is_sent_whole(kind):
             yield kind

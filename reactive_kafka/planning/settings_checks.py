@@ -51,4 +51,4 @@ def check_ordering(who: str, settings: IncomingSettings, report: ProblemReport) 
     """Refuse ``ordering = "key"`` for a function that takes batches: they have no order by key."""
     if settings.ordering == "key":
         where = settings.place("ordering", settings.ordering)
-        report.add(f"{where}: it orders single records, and {who} takes batches")
+        report.add(f"{where}: it orders single records, but {who} takes batches")

@@ -68,13 +68,15 @@ def sharing_problems(
     for handler in handlers:
         if handler.takes_batches:
             yield (
-                f"{handler.who}: takes batches, and is the only handler of its channel, without "
-                "when=: divide the batch in it"
+                f"{handler.who}: a handler that takes batches must be the only one of its channel, "
+                "without when=; divide the batch inside it"
             )
     acks = {handler.decoration.ack or settings.ack: handler.who for handler in handlers}
     if len(acks) > 1:
         modes = ", ".join(f"{who} has {ack!r}" for ack, who in acks.items())
-        yield f"channel {settings.name!r}: its handlers have one ack mode, and {modes}"
+        yield (
+            f"channel {settings.name!r}: all of its handlers need the same ack mode, but {modes}"
+        )
     if settings.broadcast:
         yield from _broadcast_problems(handlers, settings)
     else:
@@ -89,13 +91,13 @@ def _broadcast_problems(
         ack = handler.decoration.ack or settings.ack
         if ack != "post":
             yield (
-                f"{where}: the record is acked when all handlers are done, and {handler.who} has "
-                f"ack = {ack!r}"
+                f"{where}: the record is acked when all handlers are done, so each of them needs "
+                f"ack = 'post', but {handler.who} has {ack!r}"
             )
     if settings.commit_strategy == "checkpoint":
         yield (
-            f"{where}: states and transactions are one handler's, and commit_strategy is "
-            '"checkpoint"'
+            f'{where}: it does not go with commit_strategy = "checkpoint", whose states and '
+            "transactions belong to one handler"
         )
 
 
@@ -114,9 +116,9 @@ def _overlap(
             continue
         types = f"{name_of(first.payload_type)} and {name_of(second.payload_type)}"
         yield (
-            f"channel {settings.name!r} has two handlers: {first.who} and {second.who}; what is "
-            f"read does not tell whether a record is for the one or the other ({types}): give one "
-            "of them when=, or types of a discriminated union, or set broadcast = true"
+            f"channel {settings.name!r} has two handlers: {first.who} and {second.who}; their "
+            f"types ({types}) do not say which of them a record is for: give one of them when=, "
+            "or types of a discriminated union, or set broadcast = true"
         )
         return
 

@@ -39,8 +39,8 @@ def shared_transactional_ids(channels: Iterable[OutgoingSettings]) -> Iterator[s
         first = first_with.setdefault(channel.transactional_id, channel)
         if first.client != channel.client or first.send_timeout_s != channel.send_timeout_s:
             yield (
-                f"{where}: channel {first.name!r} has the same one and other client properties; "
-                "give each its own, or both the same properties"
+                f"{where}: channel {first.name!r} has the same id, but other client properties; "
+                "give each channel its own id, or both the same properties"
             )
 
 
@@ -78,8 +78,8 @@ def with_transactions(
         return plan
     if len(targets) < len(plan.outgoing):
         report.add(
-            f"{who} sends to a memory channel, too, which is no part of its transaction: leave "
-            "one of them out"
+            f"{who} sends to a memory channel, too, which cannot be part of its transaction: send "
+            "to either the memory channel or the transactional ones"
         )
     for why in _unfit_settings(plan.settings, targets):
         report.add(f"{who} is exactly once, with transactional_id = {ids[0]!r}: {why}")

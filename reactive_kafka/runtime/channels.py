@@ -1,6 +1,4 @@
-"""The channels of one run, and the Spark session under them: built from the application's spec,
-started and ended.
-"""
+"""Builds the channels of one run from their plans, starts them, and ends them."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ from reactive_kafka.commit.strategy import strategy_for
 from reactive_kafka.config.settings import IncomingSettings, OutgoingSettings
 from reactive_kafka.delivery.skipping import Skipping
 from reactive_kafka.errors import ChannelClosedError, ConfigError
-from reactive_kafka.formats.registered.channel_schemas import ChannelSchemas, SchemaRequester
+from reactive_kafka.formats.registered.channel_schemas import ChannelSchemas
 from reactive_kafka.handlers.dependencies.filling import Dependencies
 from reactive_kafka.observe.events import EndFailed
 from reactive_kafka.observe.facts import ChannelFacts, OutgoingFacts, SparkFacts
@@ -50,13 +48,14 @@ if TYPE_CHECKING:
 
 
 FLUSHED_S = 10.0
-"""How long outgoing channels have at least, at the end, to write what they have accepted."""
+"""How long outgoing channels have at the end, at least, to write what they have accepted."""
 
 
 class RunChannels:
-    """Everything that a run of an application reads, writes and computes with.
+    """The channels, sources and jobs of one run, and the Spark session under them.
 
-    A strategy or a store of a channel that cannot be made is a ConfigError.
+    Raises:
+        ConfigError: A strategy or a store of a channel cannot be made.
     """
 
     def __init__(
@@ -124,8 +123,8 @@ class RunChannels:
 
         return SparkEngine(self._plan.settings.spark, ranges="ranges" in modes)
 
-    def _schema_registry(self, used: Iterable[object]) -> SchemaRequester | None:
-        """The registry, if anything uses one."""
+    def _schema_registry(self, used: Iterable[object]) -> Asker | None:
+        """Return the schema registry, or None if no channel uses it."""
         if not any(used):
             return None
         from reactive_kafka.schemas.schema_registry import Registry
@@ -174,10 +173,10 @@ class RunChannels:
         return self._producers[transactional_id]
 
     def sending(self, name: str) -> Target:
-        """An outgoing channel for an emitter; one that nothing has fed so far is made, and started
-        with the others.
+        """Return an outgoing channel for an emitter. It is built if nothing has fed it so far.
 
-        ChannelClosedError: the outgoing channels are being closed, and it would be left behind.
+        Raises:
+            ChannelClosedError: The outgoing channels are being closed.
         """
         if name not in self.outgoing:
             if self._is_closing:
@@ -291,8 +290,9 @@ class RunChannels:
         )
 
     async def start(self) -> None:
-        """Start Spark, and what is enabled and has a handler; other channels start when they are
-        iterated over.
+        """Start Spark, and the channels that are enabled and have a handler.
+
+        The others start when the application iterates over them.
         """
         if self._spark is not None:
             await self._spark.start(self._fails)
@@ -301,7 +301,7 @@ class RunChannels:
             channel.start()
         for name, plan in self._plan.channels.incoming.items():
             if not plan.settings.enabled:
-                self.incoming[name].leave_off()
+                self.incoming[name].stay_stopped()
             elif plan.has_handler:
                 self.incoming[name].start()
         self._sources.start()
@@ -318,20 +318,22 @@ class RunChannels:
         channel = context.run(self._build_incoming, plan)
         self.incoming[channel.name] = channel
         self.faces[channel.name] = Channel(channel)
-        context.run(channel.start if plan.settings.enabled else channel.leave_off)
+        context.run(channel.start if plan.settings.enabled else channel.stay_stopped)
         return self.faces[channel.name]
 
     async def drain(self, deadlines: Mapping[str, float]) -> None:
-        """Call no handler any more, and wait for those that run, until each channel's deadline
-        (monotonic).
+        """Call no more handlers, and wait for those that run.
+
+        Args:
+            deadlines: Channel -> until when its handlers may run (monotonic).
         """
         await self._sources.stop()
         quiet = self._each(
             "draining", {name: one.quiesce(deadlines[name]) for name, one in self.incoming.items()}
         )
         await each(self._jobs.drain(deadlines), quiet)
-        # Handlers of memory channels go on until now, or the records that led there would wait in
-        # vain for their acks.
+        # Memory channels drain last. Records of the other channels wait for the acks of their
+        # values.
         await self._each(
             "draining", {name: one.drain(deadlines[name]) for name, one in self._memory.items()}
         )
@@ -342,7 +344,7 @@ class RunChannels:
             "leaving", {name: one.finish(deadlines[name]) for name, one in self.incoming.items()}
         )
         if self._spark is not None:
-            # It has bounds of its own.
+            # The stop of Spark has time limits of its own.
             error = await outcome_of(self._spark.stop, "stop Spark", None)
             if error is not None:
                 self._tell_end_failed("*", "stopping Spark", error)
@@ -351,8 +353,9 @@ class RunChannels:
         )
 
     async def close_outgoing(self, deadline: float) -> None:
-        """Write what was accepted until *deadline* (monotonic), tell who waits for the rest, and
-        close; once.
+        """Write what was accepted until *deadline* (monotonic), and close. It happens once.
+
+        Senders that still wait then get an error.
         """
         if not self._is_closing:
             self._is_closing = True
@@ -363,7 +366,7 @@ class RunChannels:
             await self._each("closing", {name: one.stop(deadline) for name, one in kafka.items()})
 
     async def _each(self, doing: str, ends: Mapping[str, Coroutine[Any, Any, None]]) -> None:
-        """Bring every channel's end to its end, whatever another one's raises; that is told."""
+        """Await a step of all channels. An error of one is reported, and stops no other."""
         errors = await asyncio.gather(*ends.values(), return_exceptions=True)
         for channel, error in zip(ends, errors, strict=True):
             if error is not None:
@@ -375,10 +378,9 @@ class RunChannels:
         )
 
     def drain_timeouts(self) -> dict[str, float]:
-        """channel -> how long a stop waits for its handlers and jobs; of a memory channel as long
-        as for any other.
+        """Return how long a stop waits for the handlers and jobs of each channel, by its name.
 
-        Also of channels that are never iterated over: they cannot start any more.
+        A memory channel has the longest time of the others: their records wait for its values.
         """
         own = {name: one.settings.drain_timeout_s for name, one in self.incoming.items()}
         memory = {
@@ -388,11 +390,11 @@ class RunChannels:
         return own | self._jobs.drain_timeouts(own)
 
     def facts(self) -> tuple[ChannelFacts, ...]:
-        """What is known about the incoming channels that have started."""
+        """Return what is known about the incoming channels that have started."""
         return tuple(channel.facts() for channel in self.faces.values() if channel.is_started)
 
     def outgoing_facts(self) -> tuple[OutgoingFacts, ...]:
-        """What is known about the outgoing channels."""
+        """Return what is known about the outgoing channels."""
         return tuple(
             replace(
                 one.facts() if isinstance(one, OutgoingChannel) else one.writer.facts(),
@@ -402,5 +404,5 @@ class RunChannels:
         )
 
     def spark_facts(self) -> tuple[SparkFacts, ...]:
-        """What is known about the Spark batches of each channel."""
+        """Return what is known about the Spark batches of each channel."""
         return tuple(runner.facts() for runner in self._runners.values())

@@ -1,4 +1,4 @@
-"""A run that ends by itself, when every channel has handled what was there at its start."""
+"""Ends a run by itself, when every channel has handled what was there at its start."""
 
 from __future__ import annotations
 
@@ -20,20 +20,18 @@ logger = logging.getLogger("reactive_kafka")
 
 
 class EndOfRun:
-    """Asks for the stop at the end, and knows whether the run has done what it was there for."""
+    """Asks for the stop when everything is handled, and knows afterwards whether it was."""
 
     def __init__(self, ask_to_stop: Callable[[], None], log: SafeCaller) -> None:
         self._ask_to_stop = ask_to_stop
         self._log = log
         self._is_reached = False
-        # For the stop: verdicts that the application has not given, or last commits.
+        # True: messages without a verdict, or last commits, are left to the stop.
         self._leaves_some = False
         self._failure: str | None = None
 
     async def wait(self, channels: RunChannels) -> None:
-        """Ask for the stop when every channel that has a handler has come to its end, or has failed
-        for good.
-        """
+        """Ask for the stop when all channels with handlers are at their ends, or have failed."""
         watched = dict[str, UntilEnd]()
         over = dict[str, bool]()
         for name, channel in channels.incoming.items():
@@ -62,18 +60,18 @@ class EndOfRun:
         self._ask_to_stop()
 
     def on(self, event: Event) -> None:
-        """Note what keeps the run from having done all of it."""
+        """Note events that say that not everything was handled and committed."""
         if isinstance(event, TopicMissing):
             self._ask_to_stop()
         elif not isinstance(event, SettledNotStored | HandlerAbandoned) or event.during != "stop":
             return
         elif self._is_reached and not self._leaves_some:
-            # It is of records that came later.
+            # The event is about records that came after the end.
             return
         self._failure = self._failure or event.text()
 
     def why_not(self) -> str | None:
-        """Why it has not done all of it; None: it has. Asked when the run is over."""
+        """Return why not everything was handled; None: it was. Called when the run is over."""
         if self._failure is None and not self._is_reached:
             return "it was stopped before"
         return self._failure

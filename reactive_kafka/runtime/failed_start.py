@@ -1,6 +1,4 @@
-"""What a process says of an application that could not start: who raised what, and where in the
-application's code.
-"""
+"""Says why an application could not start: who raised what, and where in the user's code."""
 
 from __future__ import annotations
 
@@ -26,13 +24,12 @@ _MACHINERY = (
 
 
 def tell_failed_start(error: Exception) -> bool:
-    """Say which function of the application has raised *error*, with the frames of its code alone.
+    """Say which function of the application has raised *error*, with only the frames of its code.
 
-    It is one line and a traceback on stderr where that is where our text goes, otherwise a record
-    of the log.
+    It is written to stderr if the log goes there as text, otherwise it is a record of the log.
 
     Returns:
-        False if no function of the application has raised it, and nothing was said.
+        False if no function of the application has raised the error. Nothing was said then.
     """
     notes = [note for note in getattr(error, "__notes__", ()) if note.startswith(RAISED_BY)]
     if not notes:
@@ -48,7 +45,7 @@ def tell_failed_start(error: Exception) -> bool:
 
 
 def _own_frames(frames: TracebackType | None) -> TracebackType | None:
-    """What is left of a traceback without the frames that lead to the application's code."""
+    """Return a traceback without the frames that lead to the application's code."""
     while frames is not None and _is_machinery(frames):
         frames = frames.tb_next
     return frames

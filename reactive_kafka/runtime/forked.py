@@ -1,9 +1,8 @@
-"""A forked child that comes back to the application's event loop ends there, before anything else
-runs.
+"""Ends a forked child that returns to the event loop, before anything of the application runs.
 
-A handler that forks copies the loop, its tasks and its connections: the child would handle and
-commit as its parent. We are called in each child, also those that never come back (multiprocessing)
-and may run an application of their own.
+A handler that forks copies the loop, its tasks and its connections. The child would handle and
+commit records as its parent does. Python calls this module in each child, also in those that never
+return to the loop (multiprocessing) and may run an application of their own.
 """
 
 from __future__ import annotations
@@ -20,8 +19,10 @@ _runs: list[Callable[[], None]] = []
 
 @contextmanager
 def no_children(hold: Callable[[], None]) -> Iterator[None]:
-    """Have children that come back end, while the block runs. *hold* keeps workers from what they
-    would take next.
+    """End children that return to this event loop, while the block runs.
+
+    Args:
+        hold: Called in a child. It keeps workers from taking records.
     """
     loop = asyncio.get_running_loop()
     thread = get_ident()
@@ -29,11 +30,11 @@ def no_children(hold: Callable[[], None]) -> Iterator[None]:
 
     def in_child() -> None:
         if get_ident() != thread:
-            # A handler in a thread has forked: there is no thread in the child that turns the loop.
+            # A handler in a worker thread has forked. Nothing runs the event loop in the child.
             return
         hold()
-        # What was ready in this turn would run before. uvloop does not let us forget it: there are
-        # no connections then.
+        # Callbacks that are ready would run before _end(). The queue of uvloop cannot be cleared,
+        # but with uvloop a child has no connections.
         ready = getattr(loop, "_ready", None)
         if isinstance(ready, deque):
             ready.clear()
@@ -47,15 +48,16 @@ def no_children(hold: Callable[[], None]) -> Iterator[None]:
 
 
 def _end(parent: int) -> None:
-    said = (
-        f"reactive_kafka: process {os.getpid()} was forked from {parent}, whose event loop it has come back to: it "
-        "ends here. Let a child end by os._exit(), or start it with subprocess or multiprocessing\n"
+    text = (
+        f"reactive_kafka: process {os.getpid()} was forked from {parent}, whose event loop it has "
+        "come back to: it ends here. Let a child end by os._exit(), or start it with subprocess or "
+        "multiprocessing\n"
     )
-    os.write(2, said.encode())
-    # No cleanup: files, buffers and connections are the parent's.
+    os.write(2, text.encode())
+    # Without cleanup: files, buffers and connections belong to the parent.
     os._exit(1)
 
 
-# Elsewhere nothing forks.
+# Windows has no fork.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: [run() for run in _runs])

@@ -1,4 +1,4 @@
-"""Makes the workers of a channel with handlers: its calls, what is around them, where results go."""
+"""Makes the workers of a channel with handlers: how these are called, where results go."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The event loop: how late it turns, for every handler, heartbeat and probe; and fewer stops for
-garbage.
-"""
+"""Watches how late the event loop turns, and lets the garbage collector stop it less often."""
 
 from __future__ import annotations
 
@@ -19,32 +17,28 @@ from reactive_kafka.observe.events import LoopBlocked, Observer
 
 TICK_S = 0.1
 WINDOW = 100
-"""Ticks of which the worst is reported: ten seconds."""
+"""How many ticks count for the worst lag that is reported: ten seconds."""
 WARNED_S = 1.0
-"""A longer lag is an event: heartbeats wait as well, and a session times out after 45 s by
-default.
+"""A longer lag is reported as an event. Heartbeats wait meanwhile, and by default a session times
+out after 45 s.
 """
 LOOKS_PER_WARNING = 4
-"""How often the loop is looked at, from outside, in the time after which it is said to be blocked.
-Each look of an idle process wakes it up."""
-# At each end of a stack.
+"""How often a thread looks before a loop counts as blocked. Each look wakes an idle process."""
 FRAMES_NAMED = 4
+"""How many frames are named at each end of a stack."""
 
 
 YOUNG_OBJECTS = 20_000
-"""New containers before the youngest generation is collected, while an application runs.
+"""How many new objects there may be before the collector looks at them, while an application runs.
 
-Each record in flight is a container to the collector, so that by default it runs for every 700
-records read, and finds nothing: records form no cycles. That is a fifth of what a record costs
-(``make bench`` shows it).
+Each record in flight is such an object. By default the collector runs for every 700 records, and
+finds nothing: records form no cycles. That is a fifth of what a record costs (see ``make bench``).
 """
 
 YOUNG_OBJECTS_EACH = 8
-"""As many more for each handler that may run at once: its coroutines, its timer, and what that
-holds.
+"""How many more there may be for each handler that may run at once: for its coroutines and timer.
 
-Handlers that wait come and go in waves, and the collector would follow each of them, at 30 ms a
-look.
+Handlers that wait come and go in waves, and the collector would run for each wave, for 30 ms.
 """
 
 
@@ -66,8 +60,8 @@ class LoopLag:
 
     async def measure(self) -> None:
         """Measure until it is cancelled."""
-        # By timers: a sleep takes a second turn of the loop for its task, and these are most turns
-        # of an idle one.
+        # A timer, not a sleep: a sleep takes one more turn of the loop for its task, and these are
+        # most turns of an idle process.
         loop = asyncio.get_running_loop()
         failed: asyncio.Future[None] = loop.create_future()
         timer: asyncio.TimerHandle
@@ -97,9 +91,10 @@ class LoopLag:
 
 
 class LoopWatch:
-    """Looks, from a thread of its own, at where the loop's thread is while the loop does not turn.
+    """Looks from a thread of its own where the loop's thread is, while the loop does not turn.
 
-    By the time when the loop turns again nothing on it can tell any more. Its time is the real one.
+    When the loop turns again, nothing on it can tell that any more. It goes by real time, even if
+    tests have a clock of their own.
     """
 
     def __init__(self, warned_s: float = WARNED_S) -> None:
@@ -111,7 +106,7 @@ class LoopWatch:
         self._thread = threading.Thread(target=self._watch, name="loop watch", daemon=True)
 
     def __enter__(self) -> LoopWatch:
-        # A machine that has no thread left: nobody looks.
+        # If the machine has no thread left, blocked loops are reported without their place.
         with suppress(RuntimeError):
             self._thread.start()
         return self
@@ -122,7 +117,7 @@ class LoopWatch:
             self._thread.join()
 
     def turned(self) -> str:
-        """The loop has turned: where it has stood until now, or nothing."""
+        """Note that the loop has turned; return where it was blocked, or an empty string."""
         self._turns += 1
         where = self._where
         self._where = ""
@@ -141,9 +136,7 @@ class LoopWatch:
 
 
 def where_in(frame: FrameType | None) -> str:
-    """A stack in words, from the code of users to where it stands: ``shop.py:12 handle >
-    ssl.py:1295 recv``.
-    """
+    """Return a stack as text, from the user's code on: ``shop.py:12 handle > ssl.py:1295 recv``."""
     places: list[str] = []
     while frame is not None and not (places and _turns_the_loop(frame)):
         places.append(
@@ -157,19 +150,20 @@ def where_in(frame: FrameType | None) -> str:
 
 
 def _turns_the_loop(frame: FrameType) -> bool:
-    """Whether a frame is of this package, or of asyncio: what called the code that blocks."""
+    """Return whether a frame belongs to asyncio or to this package, which call the user's code."""
     name = frame.f_globals.get("__name__", "")
     return isinstance(name, str) and name.partition(".")[0] in ("asyncio", "reactive_kafka")
 
 
 @contextmanager
 def fewer_collections(at_once: int) -> Iterator[None]:
-    """Raise the youngest generation's threshold while the block runs, unless somebody has set one.
+    """Let the collector run less often while the block runs, unless the user has set its threshold.
 
-    *at_once* is how many handlers may run.
+    Args:
+        at_once: How many handlers may run at once.
     """
     before = gc.get_threshold()
-    # CPython's own defaults, by version.
+    # The defaults of CPython, which depend on its version.
     if not gc.isenabled() or before[0] not in (700, 2000):
         yield
         return

@@ -1,4 +1,4 @@
-"""One run of an application: one task opens and closes everything that runs."""
+"""One run of an application, from its start to its end."""
 
 from __future__ import annotations
 
@@ -48,15 +48,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger("reactive_kafka")
 
 CANCELLED_S = 1.0
-"""How long handlers that are cancelled at the end may take to clean up; then they are left
-behind.
-"""
+"""How long handlers that are cancelled at the end may clean up. Then they are left behind."""
 CLOSED_S = 5.0
 """How long a connector, and the dependencies of the application, may take to close."""
 
 
 class Run:
-    """One run of an application: its channels, its tasks, and its end."""
+    """One run of an application. One task opens and closes everything that runs."""
 
     def __init__(
         self,
@@ -91,11 +89,11 @@ class Run:
         self._context = copy_context()
         self._state: RunState = "starting"
         self._stop_asked = asyncio.Event()
-        # Handlers get time to finish.
+        # False: handlers get no time to finish.
         self._drain = True
         self._exit: BaseException | None = None
         self._failure: str | None = None
-        # Names of tasks that have ignored their cancellation, and are left behind.
+        # Names of tasks that have ignored their cancellation and are left behind.
         self.left: list[str] = []
         self._supervisor: asyncio.Task[None] | None = None
         # None until every on_start hook has returned.
@@ -104,8 +102,10 @@ class Run:
         self.http: HttpServer | None = None
 
     async def start(self) -> None:
-        """Start everything; the channels connect in the background. Cancelled, it stops what has
-        started, undrained.
+        """Start everything. The channels connect in the background.
+
+        Cancellation:
+            What has started is stopped, and handlers get no time to finish.
         """
         started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._supervisor = asyncio.create_task(
@@ -114,10 +114,11 @@ class Run:
         try:
             await asyncio.wait([started, self._supervisor], return_when=asyncio.FIRST_COMPLETED)
             if not started.done():
-                # Raises why it could not start.
+                # The supervisor has failed. This raises its error.
                 await self._supervisor
         except asyncio.CancelledError:
-            # Clients may be members by now: an abandoned member would stay in its group.
+            # Clients may be members by now. Without a stop they would stay in their groups until
+            # their sessions end.
             if started.done():
                 self.ask_to_stop(drain=False)
             else:
@@ -132,23 +133,28 @@ class Run:
             self._log.call(logger.info, "%s", text)
 
     def add_channel(self, plan: IncomingPlan, warnings: Iterable[str]) -> Channel:
-        """Run one more incoming channel, until the end. ChannelClosedError: the run has not
-        started, or it ends.
+        """Run one more incoming channel, until the end.
+
+        Raises:
+            ChannelClosedError: The run has not started, or it ends.
         """
-        if self.channels is None or self._state != "running" or self._stop_asked.is_set():
-            why = f"the application is {'stopping' if self._stop_asked.is_set() else self._state}"
-            raise ChannelClosedError(f"channel {plan.settings.name!r} cannot be added: {why}")
+        is_stopping = self._stop_asked.is_set()
+        if self.channels is None or self._state != "running" or is_stopping:
+            state = "stopping" if is_stopping else self._state
+            raise ChannelClosedError(
+                f"channel {plan.settings.name!r} cannot be added: the application is {state}"
+            )
         for text in warnings:
             self._log.call(logger.warning, "%s", text)
         return self.channels.add(plan)
 
     def ask_to_stop(self, drain: bool = True) -> None:
-        """Have the run end; it may still be starting."""
+        """Ask the run to end. It may still be starting."""
         self._drain = self._drain and drain
         self._stop_asked.set()
 
     async def wait_asked(self) -> None:
-        """Wait until somebody asks for a stop, or the application fails."""
+        """Wait until a stop is asked for, or the application fails."""
         # For the type checker.
         assert self._supervisor is not None  # noqa: S101
         asked = asyncio.ensure_future(self._stop_asked.wait())
@@ -156,7 +162,7 @@ class Run:
         asked.cancel()
 
     async def wait_stopped(self) -> None:
-        """Wait for the end; raises why the run has failed."""
+        """Wait for the end. Raises what the run has failed with."""
         # For the type checker.
         assert self._supervisor is not None  # noqa: S101
         await asyncio.wait([self._supervisor])
@@ -165,16 +171,20 @@ class Run:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it is over."""
+        """Whether the run is over."""
         return self._state == "ended"
 
     def exit_code(self) -> int:
-        """0; or what a handler asked for with SystemExit; 1 where the run was to come to an end,
-        and has not.
+        """Return the exit code of the process.
+
+        It is what a handler asked for with SystemExit; 1 if the run was to end when everything is
+        handled and committed, and that has not happened; else 0.
         """
         if isinstance(self._exit, SystemExit):
             code = self._exit.code
-            return code if isinstance(code, int) else 0 if code is None else 1
+            if code is None:
+                return 0
+            return code if isinstance(code, int) else 1
         if self._end_of_run is not None and (why := self._end_of_run.why_not()) is not None:
             self._log.call(
                 logger.error,
@@ -188,11 +198,11 @@ class Run:
         self._state = next_state(TRANSITIONS, self._state, event, "run")
 
     async def _supervise(self, started: asyncio.Future[None]) -> None:
-        """Owns everything that runs: opened and closed in this one task."""
-        # What is opened is closed in reverse, also when the next step fails: tasks are cancelled
-        # before the connector closes, the log is flushed after the last event, and the run has
-        # ended only when nothing of it is left. One task does all of it, so that cancelling whoever
-        # started the application cannot stop the stop.
+        """Open everything, wait for the stop, and close everything, in this one task."""
+        # The stack closes in reverse what was opened, also when the next step fails. Tasks are
+        # cancelled before the connector closes, the log is flushed after the last event, and the
+        # run has ended only when nothing of it is left. One task does all of it, so cancelling the
+        # caller of start() cannot interrupt the stop.
         async with AsyncExitStack() as stack:
             stack.callback(self._change, "end")
             at_once = sum(one.concurrency for one in self._plan.settings.incoming.values())
@@ -214,7 +224,7 @@ class Run:
                 )
                 self.connector = connector
                 stack.push_async_callback(_close, connector)
-                # When no handler runs.
+                # Dependencies end after all handlers: the tasks end first.
                 stack.push_async_callback(_end, self._dependencies, self._observer)
                 stack.push_async_callback(self._end_tasks, tasks)
                 services = RunServices(
@@ -224,13 +234,13 @@ class Run:
                     tasks=tasks,
                     exit=self._handler_exits,
                 )
-                # They do nothing yet.
+                # The channels are built, but not started.
                 self.channels = RunChannels(
                     self._plan, self._environment, services, self._dependencies, self._failed
                 )
 
             await run_start_hooks(self._plan.hooks.start, self._context, then=make)
-            # Made with the last hook.
+            # The last hook is followed by make().
             assert self.channels is not None  # noqa: S101
             tasks.start(self.lag.measure, "loop lag", self._failed)
             await self._dependencies.open(self._failed, tasks.is_ending)
@@ -249,12 +259,13 @@ class Run:
         self._observer.on(EmbeddedBrokerStarted(address=address))
 
     def _hold(self) -> None:
-        for channel in self.channels.incoming.values() if self.channels is not None else ():
-            channel.session.hold()
+        if self.channels is not None:
+            for channel in self.channels.incoming.values():
+                channel.session.hold()
 
     async def _end_tasks(self, tasks: Tasks) -> None:
         """Cancel what still runs, once, and wait for its cleanup within bounds."""
-        # It may end without a stop, and threads may wait for what they have sent.
+        # After a failure there was no stop. Threads may then wait for what they have sent.
         if self.channels is not None:
             await self.channels.close_outgoing(self._clock.monotonic())
         self.left = await tasks.end(CANCELLED_S)
@@ -265,9 +276,7 @@ class Run:
             )
 
     def _failed(self, error: BaseException) -> None:
-        """A task of the application, not of a channel, has failed: the run ends in order, with
-        1.
-        """
+        """End the run in order, with exit code 1: a task that belongs to no channel has failed."""
         self._failure = self._failure or describe(error)
         self._exit = self._exit or SystemExit(1)
         failed = partial(logger.error, exc_info=error)
@@ -280,9 +289,7 @@ class Run:
         self.ask_to_stop()
 
     def on(self, event: Event) -> None:
-        """Observe how channels fail: the first that does not restart by itself ends the
-        application, with 1.
-        """
+        """End the run, with exit code 1, when a channel fails that does not restart by itself."""
         if not isinstance(event, ChannelFailed) or self.channels is None:
             return
         channel = self.channels.incoming.get(event.channel)
@@ -298,7 +305,7 @@ class Run:
             self.ask_to_stop()
 
     async def _end(self, channels: RunChannels) -> None:
-        """Drain, then run the hooks while the partitions are ours, then commit, leave and close."""
+        """Drain, run the hooks while the partitions are ours, then commit, leave and close."""
         now = self._clock.monotonic()
         timeouts = channels.drain_timeouts()
         deadlines = {
@@ -315,13 +322,13 @@ class Run:
         if isinstance(error, SystemExit | KeyboardInterrupt):
             self._handler_exits(error)
         elif error is not None:
-            # Reported, and the stop goes on.
+            # The stop continues.
             self._observer.on(
                 HookFailed(channel="*", hook="before_stop", reason=told_of(error), error=error)
             )
 
     def facts(self) -> AppFacts:
-        """What is known about the application now."""
+        """Return what is known about the application now."""
         channels = self.channels
         return AppFacts(
             started=self._state != "starting",
@@ -334,12 +341,12 @@ class Run:
         )
 
     def spark_facts(self) -> tuple[SparkFacts, ...]:
-        """What of :meth:`facts` is about Spark, a fraction of the work."""
+        """Return the Spark part of :meth:`facts`, at a fraction of the cost."""
         return self.channels.spark_facts() if self.channels is not None else ()
 
     @property
     def failure(self) -> str | None:
-        """Why it has failed; None: it has not."""
+        """Why the run has failed. None: it has not."""
         why = self._failure
         supervisor = self._supervisor
         if (
@@ -354,10 +361,11 @@ class Run:
 
 
 def _tick(run: Run, flush: Callable[[], None]) -> None:
-    """Some times a second: tell what the log holds back, and time what was settled lately."""
+    """Write what the log holds back, and time settled records. Called ten times a second."""
     flush()
-    for channel in run.channels.incoming.values() if run.channels is not None else ():
-        channel.session.look()
+    if run.channels is not None:
+        for channel in run.channels.incoming.values():
+            channel.session.look()
 
 
 async def _close(connector: Connector) -> None:

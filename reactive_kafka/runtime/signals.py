@@ -1,7 +1,7 @@
-"""An application as a process: on a loop of its own, until a signal or a failure ends it.
+"""Runs an application as a process, until a signal or a failure ends it.
 
-The first SIGTERM, SIGINT or SIGHUP drains, a second one exits at once, and nothing delays the exit
-for ever.
+The first SIGTERM, SIGINT or SIGHUP drains. A second one exits at once. Nothing delays the exit for
+ever: a thread ends the process if the event loop does not.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from reactive_kafka.runtime.run import Run
 
 logger = logging.getLogger("reactive_kafka")
 
-# Its terminal is gone; Windows has none.
+# The terminal of the process is gone. Windows has no such signal.
 HANGUP = getattr(signal, "SIGHUP", None)
 SIGNALS = tuple(filter(None, (signal.SIGTERM, signal.SIGINT, HANGUP)))
 BLOCKED_S = 2.0
@@ -44,14 +44,18 @@ def run_as_process(
 ) -> None:
     """Run an application until SIGINT, SIGTERM or SIGHUP, a failure, or a handler's SystemExit.
 
-    *make* makes the run that *start* starts, on the loop: a signal may come while it is starting.
-      An exit code other
-    than 0 is raised as a SystemExit. RuntimeError: a loop runs in this thread already.
+    Args:
+        make: Makes the run, on the event loop. It is made before it starts, because a signal may
+            come while it is starting.
+
+    Raises:
+        SystemExit: The exit code is not 0.
+        RuntimeError: An event loop runs in this thread already.
     """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        # As it should be.
+        # There must be no loop.
         pass
     else:
         raise RuntimeError(
@@ -60,8 +64,8 @@ def run_as_process(
 
     async def main() -> Run:
         run = make()
-        # In the loop, not in the signal handler: that may run between any two steps of anything on
-        # this loop.
+        # The loop calls it, and not the signal handler, which may run between any two lines of code
+        # on this loop.
         ask_to_stop = partial(asyncio.get_running_loop().call_soon_threadsafe, run.ask_to_stop)
         drain_s = max(
             (channel.drain_timeout_s for channel in settings.incoming.values()), default=0.0
@@ -70,9 +74,10 @@ def run_as_process(
             await start(run)
             SafeCaller().call(
                 logger.info,
-                "started: configuration %s, brokers %s, %d incoming and %d outgoing channels, HTTP %s",
+                "started: configuration %s, brokers %s, %d incoming and %d outgoing channels, "
+                "HTTP %s",
                 settings.source,
-                # Hosts and ports, nothing secret.
+                # These are hosts and ports, and no secrets.
                 settings.bootstrap_servers,
                 len(settings.incoming),
                 len(settings.outgoing),
@@ -86,14 +91,14 @@ def run_as_process(
         run = runner.run(main())
         code = run.exit_code()
         if run.left or calls_in_threads():
-            # Closing the loop, or the interpreter, would wait for them.
+            # Closing the loop, or the interpreter, would wait for these tasks and threads.
             exit_now(code)
     if code:
         raise SystemExit(code)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's if it is installed (the extra ``fast``)."""
+    """Return what makes the event loops of uvloop, if that is installed (the extra ``fast``)."""
     try:
         import uvloop
     except ImportError:
@@ -102,10 +107,13 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 class StopSignals:
-    """Handles the signals while its block runs, on the main thread; elsewhere it does nothing.
+    """Handles the signals while its block runs. Outside the main thread it does nothing.
 
-    *stop* is called once, in the signal handler, so it may only ask for a stop; *last_turn* is by
-    the monotonic clock; *code* is asked in another thread, when the stop does not come to its end.
+    Args:
+        stop: Called once, in the signal handler: it may only ask for a stop.
+        drain_s: How long the stop may take to drain.
+        last_turn: Returns when the event loop turned last (monotonic).
+        code: Returns the exit code. Called in another thread if the stop does not end.
     """
 
     def __init__(
@@ -125,24 +133,24 @@ class StopSignals:
 
     def __enter__(self) -> StopSignals:
         if threading.current_thread() is threading.main_thread():
-            # Else nohup.
-            used = [
-                one for one in SIGNALS if one != HANGUP or signal.getsignal(one) != signal.SIG_IGN
-            ]
-            self._before = {number: signal.signal(number, self._handle) for number in used}
+            for number in SIGNALS:
+                if number == HANGUP and signal.getsignal(number) == signal.SIG_IGN:
+                    # The process was started with nohup.
+                    continue
+                self._before[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
         if self._asked:
-            # The process is about to end, and another signal still has to end it at once.
+            # The process is about to end. Until then another signal has to end it at once.
             return
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
     def _handle(self, number: int, _: FrameType | None) -> None:
         if self._asked and number == HANGUP:
-            # When a terminal goes, the shell sends one to its jobs, and the kernel another one.
+            # When a terminal closes, the shell sends SIGHUP to its jobs, and so does the kernel.
             return
         if self._asked:
             exit_now(1)
@@ -151,8 +159,9 @@ class StopSignals:
         self._stop()
 
     def _watch(self) -> None:
-        """End the process if the event loop does not: a handler blocks it, or a client does not
-        close.
+        """End the process if the event loop does not end it in time.
+
+        A handler may block the loop, or a client may not close.
         """
         deadline = time.monotonic() + self._drain_s
         while not self._over.wait(0.1):
@@ -166,13 +175,13 @@ class StopSignals:
 
 
 def exit_now(code: int) -> None:
-    """End the process at once, whatever its threads do; output and log lines are flushed."""
+    """End the process at once, whatever its threads do. Output and log lines are flushed."""
     try:
         logging.shutdown()
         for stream in (sys.stdout, sys.stderr):
-            # Closed or broken.
+            # The stream may be closed or broken.
             with suppress(OSError, ValueError):
                 stream.flush()
     finally:
-        # Whatever a logging handler raises.
+        # Also if a logging handler raises.
         os._exit(code)

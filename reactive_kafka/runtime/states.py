@@ -16,5 +16,5 @@ TRANSITIONS: dict[RunState, dict[str, RunState]] = {
     "ended": {},
 }
 """state -> event -> next state. ``started``: the channels are started; ``stop``: the stop begins,
-which may have been asked for while the run was starting; ``end``: nothing of it runs any more,
-whether it has stopped or failed."""
+which may have been asked for while the run was starting; ``end``: the run has stopped or failed,
+and nothing of it runs any more."""

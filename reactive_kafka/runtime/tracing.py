@@ -1,6 +1,4 @@
-"""Which channels of a run make spans: decided at its start, so that nothing is in the way of those
-that make none.
-"""
+"""Decides at the start of a run which channels make spans. The others are built without any."""
 
 from __future__ import annotations
 
@@ -24,34 +22,36 @@ from reactive_kafka.tracing.tracer import tracing_of
 
 
 class RunTracing:
-    """The channels of one run, with spans or without.
+    """What channels of one run are built with, to make spans or not.
 
-    Made when the ``on_start`` hooks have returned, for one of them may set the tracer provider.
+    It is made after the ``on_start`` hooks, because one of them may set the tracer provider.
     """
 
     def __init__(self, settings: TracingSettings) -> None:
         self._tracing = tracing_of(settings)
-        # Why there are none, though they are demanded.
+        # Why no spans are made although the settings ask for them. None: there is no problem.
         self.problem: str | None = None
         if settings.enabled and self._tracing is None:
-            why = "there was no tracer provider, or none that traces, when the on_start hooks had returned"
-            self.problem = f"[tracing] enabled = true has no effect: {why}"
+            self.problem = (
+                "[tracing] enabled = true has no effect: there was no tracer provider, or none "
+                "that traces, when the on_start hooks had returned"
+            )
 
     def calls(self, settings: IncomingSettings, *, is_kafka: bool = True) -> CallSpans | None:
-        """What makes the spans of a channel's calls; None: nothing does."""
+        """Return what makes the spans of a channel's calls; None: it makes no spans."""
         if self._tracing is None or not settings.tracing_enabled:
             return None
         return CallSpans(self._tracing, settings, is_kafka=is_kafka)
 
     def outgoing(self, settings: OutgoingSettings) -> Callable[..., OutgoingChannel]:
-        """What an outgoing channel is made with."""
+        """Return what makes an outgoing channel."""
         if self._tracing is None or not settings.tracing_enabled:
             return OutgoingChannel
         kind = TracedChannel if settings.transactional_id is None else TracedTransactions
         return partial(kind, SendSpans(self._tracing, settings))
 
     def memory(self, settings: MemorySettings, clock: Clock, observer: Observer) -> MemoryTarget:
-        """The end of a memory channel that values go into."""
+        """Return the part of a memory channel that takes its values."""
         if self._tracing is None:
             return MemoryTarget(settings, clock, observer)
         return TracedMemory(self._tracing, settings, clock, observer)

@@ -389,7 +389,7 @@ def test_a_job_is_a_function_without_arguments() -> None:
         ConfigError, match=r"@app.every\('1m'\) of .*takes.* without an argument.*'one'"
     ):
         app.every("1m")(takes)  # type: ignore[type-var]
-    with pytest.raises(ConfigError, match="yields nothing"):
+    with pytest.raises(ConfigError, match="yields, but a job is only called"):
         app.cron("* * * * *")(yields)
 
 

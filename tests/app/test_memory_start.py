@@ -13,7 +13,7 @@ from reactive_kafka import App, Batch, ConfigError
 from reactive_kafka.testing import TestApp
 from tests.app.helpers import in_virtual_time
 
-NOBODY = "nobody feeds it: it needs an "
+NOBODY = "nothing sends to it: it needs an "
 
 
 def refused(app: App) -> list[str]:
@@ -64,7 +64,7 @@ max_in_flight = 0
         f"{file}, line 10: [memory.clicks] max_in_flight = 0: expected a whole number of at least 1",
         f"{file}, line 4: [memory.orders]: {NOBODY}@app.outgoing('orders') or app.emitter('orders')",
         f"{file}, line 5: [memory.unfed]: {NOBODY}@app.outgoing('unfed') or app.emitter('unfed')",
-        f"{file}, line 6: [memory.unhandled]: nobody handles what goes in: it needs an @app.incoming('unhandled')",
+        f"{file}, line 6: [memory.unhandled]: no handler takes its values: it needs an @app.incoming('unhandled')",
     ]
 
 

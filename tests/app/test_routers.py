@@ -140,7 +140,7 @@ def test_a_channel_has_one_spark_function_wherever_it_stands() -> None:
     with pytest.raises(ConfigError, match="channel 'orders' has two Spark functions"):
         app.include(router)
     # Nothing of the router.
-    assert list(app.declared.registry.spark) == ["orders"]
+    assert list(app.declared.functions.spark) == ["orders"]
 
 
 def test_a_router_names_no_channel_that_is_not_configured() -> None:

@@ -643,9 +643,9 @@ def test_handlers_that_cannot_be_told_apart_are_an_error_that_says_what_to_do(
 
 
 def test_a_batch_handler_is_alone() -> None:
-    with pytest.raises(ConfigError, match="takes batches, and is the only handler of its channel"):
+    with pytest.raises(ConfigError, match="takes batches must be the only one of its channel"):
         app_of((Batch[bytes], lambda message: True), (bytes, None)).configure()
-    with pytest.raises(ConfigError, match="takes batches, and is the only handler of its channel"):
+    with pytest.raises(ConfigError, match="takes batches must be the only one of its channel"):
         app_of((Batch[bytes], lambda message: True)).configure()
 
 
@@ -659,7 +659,8 @@ def test_handlers_of_a_channel_have_one_ack_mode() -> None:
     async def second(order: bytes) -> None: ...
 
     with pytest.raises(
-        ConfigError, match=r"'orders': its handlers have one ack mode, and .*first.* has 'pre'"
+        ConfigError,
+        match=r"'orders': all of its handlers need the same ack mode, but .*first.* has 'pre'",
     ):
         app.configure()
 
@@ -959,15 +960,15 @@ async def test_a_broadcast_record_whose_partition_goes_is_given_to_no_more_handl
 @pytest.mark.parametrize(
     ("orders", "ack", "said"),
     [
-        ({}, "manual", "has ack = 'manual'"),
-        ({}, "pre", "has ack = 'pre'"),
+        ({}, "manual", "has 'manual'"),
+        ({}, "pre", "has 'pre'"),
         (
             {
                 "commit_strategy": "checkpoint",
                 "checkpoint": {"store": "memory://", "state": "builtins:dict"},
             },
             None,
-            'commit_strategy is "checkpoint"',
+            'commit_strategy = "checkpoint"',
         ),
     ],
 )

@@ -418,6 +418,6 @@ def test_a_memory_channel_without_a_handler_is_a_problem(tmp_path: Path) -> None
     ended = cli("check", "shop:app", cwd=tmp_path)
     assert ended.code == 2
     assert (
-        "line 5: [memory.mails]: nobody handles what goes in: it needs an @app.incoming('mails')"
+        "line 5: [memory.mails]: no handler takes its values: it needs an @app.incoming('mails')"
         in ended.err
     )

@@ -79,7 +79,7 @@ def test_all_channels_of_a_handler_have_the_same_id() -> None:
 def test_channels_with_the_same_id_have_the_same_client() -> None:
     told = problem(app_with(invoices=INVOICES, audit={**INVOICES, "request.timeout.ms": 1000}))
     assert "[outgoing.audit] transactional_id = 'billing'" in told
-    assert "channel 'invoices' has the same one and other client properties" in told
+    assert "channel 'invoices' has the same id, but other client properties" in told
 
 
 def test_the_embedded_broker_has_no_transactions() -> None:

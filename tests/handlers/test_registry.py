@@ -218,7 +218,7 @@ def test_what_cannot_be_loaded_is_in_the_files_own_report_with_its_place(
         assert line in problems
     text = "\n".join(problems)
     assert (
-        f"{file}, line 3: [incoming.orders] ordering = 'key': it orders single records, and @app.incoming("
+        f"{file}, line 3: [incoming.orders] ordering = 'key': it orders single records, but @app.incoming("
         in text
     )
     assert ("[http] port = 70000" in text) is bool(broken)
@@ -253,7 +253,7 @@ def test_key_order_is_not_for_spark() -> None:
     app.spark("orders")(lambda df, batch: None)
     (problem,) = problems_of(app)
     assert problem.startswith(
-        "code: [incoming.orders] ordering = 'key': it orders single records, and @app.spark("
+        "code: [incoming.orders] ordering = 'key': it orders single records, but @app.spark("
     )
     assert problem.endswith(" takes batches")
 
@@ -468,7 +468,10 @@ def test_a_payload_that_nobody_could_ack_is_an_error(by_decorator: bool) -> None
 
     (problem,) = problems_of(app)
     assert f"handler ({__file__}:{handler.__code__.co_firstlineno})" in problem
-    assert "ack = 'manual', and nobody could ack it: take Message[...] or Batch[...]" in problem
+    assert (
+        "ack = 'manual' needs a parameter that can be acked: take Message[...] or Batch[...]"
+        in problem
+    )
 
 
 def test_a_batch_may_be_acked_by_its_handler() -> None:
@@ -788,7 +791,10 @@ def test_nobody_could_ack_for_a_handler_that_yields_either() -> None:
         yield b""
 
     (problem,) = problems_of(app)
-    assert "ack = 'manual', and nobody could ack it: take Message[...] or Batch[...]" in problem
+    assert (
+        "ack = 'manual' needs a parameter that can be acked: take Message[...] or Batch[...]"
+        in problem
+    )
 
 
 # -- sources
@@ -963,7 +969,7 @@ def test_room_that_was_chosen_stays_as_chosen() -> None:
 
 def test_room_that_never_lets_the_batches_of_all_workers_fill_is_an_error() -> None:
     (problem,) = problems_of(batching(batch_max_records=500, concurrency=2, max_in_flight=600))
-    assert "max_in_flight = 600 never lets a batch fill; it takes 1000 at least" in problem
+    assert "max_in_flight = 600 never lets a batch fill; set it to 1000 at least" in problem
 
 
 # -- what a decorator takes

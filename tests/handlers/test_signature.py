@@ -232,9 +232,9 @@ def yields(order: Order) -> Iterator[Order]:
         ),
         (only_args, "takes only *args"),
         (only_kwargs, "takes no parameter"),
-        (keyword_only, "needs the keyword argument order, which nobody gives"),
+        (keyword_only, "needs the keyword argument order, which nothing fills"),
         (keyword_optional, "takes keyword arguments only"),
-        (keyword_too, "needs the keyword arguments database, cache, which nobody gives"),
+        (keyword_too, "needs the keyword arguments database, cache, which nothing fills"),
         (
             with_default,
             "has the parameter key beside order, which nothing fills: its default is all that a call",

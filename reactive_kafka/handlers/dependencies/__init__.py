@@ -1,1 +1,1 @@
-"""What a handler has beside its record: declared, put in order, made and ended."""
+"""What a handler needs besides its record: declared, put in order, made and ended."""
