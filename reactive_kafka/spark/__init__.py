@@ -1,1 +1,1 @@
-"""Batches of records on Spark. An application imports this only if a channel has a Spark function."""
+"""Batches of records on Spark. It is imported only if a channel has a Spark function."""

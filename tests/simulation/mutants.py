@@ -871,8 +871,8 @@ MUTANTS = (
     Mutant(
         "what was planned is cut anew",
         CUTS,
-        "        return Waiting(lane, lane.waiting, lane.arrived)\n    at = next_offset(lane)\n",
-        "        return Waiting(lane, lane.waiting, lane.arrived)\n    return Waiting(lane, lane.waiting, lane.arrived)\n    at = next_offset(lane)\n",
+        "        return Candidates(lane, lane.waiting, lane.arrived)\n    if next_offset(lane) < planned.start:\n",
+        "        return Candidates(lane, lane.waiting, lane.arrived)\n    return Candidates(lane, lane.waiting, lane.arrived)\n    if next_offset(lane) < planned.start:\n",
     ),
     Mutant(
         "a planned range is run before all of it is there",
@@ -883,8 +883,8 @@ MUTANTS = (
     Mutant(
         "a plan of a waiting range is forgotten",
         CUTS,
-        "if planned.until <= at and not lane.workers:",
-        "if planned.until <= at + 2:",
+        "if planned.until <= offset and not lane.workers:",
+        "if planned.until <= offset + 2:",
     ),
     # Spark: what follows a run
     Mutant(
@@ -944,8 +944,8 @@ MUTANTS = (
     Mutant(
         "bad data is nacked whole",
         ATTEMPTS,
-        "self._splits and isinstance(error, BadDataError)",
-        "False and isinstance(error, BadDataError)",
+        "if self._splits and is_data_error:",
+        "if False:",
     ),
     Mutant("one lost driver is enough", ATTEMPTS, "MOST_LOST_ALONE = 2", "MOST_LOST_ALONE = 1"),
     Mutant(
@@ -957,8 +957,8 @@ MUTANTS = (
     Mutant(
         "who was beside is to blame for a driver",
         ATTEMPTS,
-        "self._lost_alone += error.was_alone",
-        "self._lost_alone += 1",
+        "if error.was_alone:",
+        "if True:",
     ),
     Mutant(
         "who may have ended a driver does not run alone",

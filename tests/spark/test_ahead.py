@@ -81,7 +81,7 @@ def test_what_is_prepared_is_what_is_taken_then_and_only_a_batch_that_is_full(
             lanes.hold(lane)
     queue = queue_of(lanes, batch_max_records=most)
     taken_from = [lane for number, lane in enumerate(every) if held >> number & 1]
-    runs = queue.ahead(taken_from)
+    runs = queue.next_full(taken_from)
     assert [lane.waiting for lane in every] == waiting
     assert bool(runs) == (sum(waiting) >= most)
     plan(runs)

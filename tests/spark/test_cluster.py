@@ -158,7 +158,7 @@ class TestOneSession:
             == f"no executors: start workers at {cluster.url}, with cores and memory to spare"
         )
         with pytest.raises(
-            ClusterError, match="cancelled, not done after 8 s, in which Spark was in trouble"
+            ClusterError, match="cancelled, not done after 8 s, and Spark was in trouble meanwhile"
         ):
             await job
         assert await beats.are_over()

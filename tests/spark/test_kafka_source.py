@@ -16,7 +16,12 @@ from reactive_kafka.errors import ConfigError
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.batch import BatchPart, spark_range
 from reactive_kafka.spark.session.debug_lines import hide
-from reactive_kafka.spark.session.kafka_source import KafkaSource, offsets_json, reads, runs
+from reactive_kafka.spark.session.kafka_source import (
+    KafkaSource,
+    offsets_by_partition,
+    offsets_json,
+    split_into_reads,
+)
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
@@ -53,7 +58,7 @@ class FakeFrame:
 
 
 def test_neighbours_are_one_run_and_a_gap_makes_two() -> None:
-    assert runs(
+    assert offsets_by_partition(
         [
             part(A0, range(5, 7), range(2, 5), range(9, 12)),
             part(A1, range(3)),
@@ -71,12 +76,12 @@ def test_each_read_has_one_run_of_a_partition() -> None:
         A1: [range(3)],
         B0: [range(1), range(4, 5)],
     }
-    assert reads(offsets) == [
+    assert split_into_reads(offsets) == [
         {A0: range(2, 7), A1: range(3), B0: range(1)},
         {A0: range(9, 13), B0: range(4, 5)},
         {A0: range(20, 21)},
     ]
-    assert reads({}) == []
+    assert split_into_reads({}) == []
 
 
 Pieces = st.lists(
@@ -94,7 +99,7 @@ def test_every_offset_is_read_exactly_once(pieces: list[tuple[TopicPartition, in
     }
     read = [
         (partition, offset)
-        for one in reads(runs(parts))
+        for one in split_into_reads(offsets_by_partition(parts))
         for partition, its in one.items()
         for offset in its
     ]

@@ -23,7 +23,7 @@ from reactive_kafka.errors import (
     WorkerLostError,
 )
 from reactive_kafka.spark.session.spark_engine import SparkEngine
-from reactive_kafka.spark.session.supervisor import Complaint, SessionLimits
+from reactive_kafka.spark.session.supervisor import FailedAttempts, SessionLimits
 from tests.spark.fakes import FakeMaker, FakeSession, a_process
 
 NEVER = 1_000.0
@@ -111,9 +111,9 @@ async def test_the_same_trouble_again_and_again_is_logged_once_and_another_one_o
 
 def test_trouble_that_lasts_is_logged_again_after_a_while(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "reactive_kafka.spark")
-    complaint = Complaint()
+    failed = FailedAttempts()
     for now in (0.0, 5.0, 599.0, 600.0, 605.0):
-        complaint.tell("away", now)
+        failed.add("away", now)
     assert [record.levelname for record in caplog.records] == [
         "ERROR",
         "DEBUG",
@@ -151,7 +151,7 @@ async def test_a_timeout_is_the_batchs_fault_only_if_the_session_was_well_all_th
         ill = run(engine, work, timeout_s=0.3)
         await soon(lambda: len(session.groups) == 2)
         session.ill = ILL
-        with pytest.raises(ClusterError, match="in which Spark was in trouble"):
+        with pytest.raises(ClusterError, match="and Spark was in trouble meanwhile"):
             await ill
 
 

@@ -1,3 +1,1 @@
-"""Batches of records for Spark: ranges, columns, attempts, outcomes. Nothing here starts a
-session.
-"""
+"""Batches of records for Spark: ranges, columns, attempts, outcomes. It works without a session."""

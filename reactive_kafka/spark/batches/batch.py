@@ -1,6 +1,4 @@
-"""The second argument of a Spark function: the ranges of a batch, and the records of it that are
-rejected. Pure.
-"""
+"""``SparkBatch``, the second argument of a Spark function, with its ranges and rejections. Pure."""
 
 from __future__ import annotations
 
@@ -17,18 +15,19 @@ from reactive_kafka.spark.batches.scalars import literal
 
 COLUMNS = ("topic", "partition", "offset")
 NAMED_IN_AN_ERROR = 5
-# 64 bits: ten million ranges in one sink collide with a chance of 3 in a million.
+# These are 64 bits: among ten million ranges in one sink, two have the same id with a chance of 3
+# in a million.
 ID_HEX_DIGITS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class SparkRange:
-    """Records of one partition that a batch covers: offsets from ``start`` up to, not including,
-    ``until``.
+    """The records of one partition in a batch: offsets from ``start`` to before ``until``.
 
     Attributes:
-        id: The same for the same range of the same group in every process and attempt: a sink can
-            tell by it what it has written. 16 hex digits, suitable as the name of a directory.
+        id: An id that is the same for a range of a group in every process and every attempt, so
+            that a sink can tell what it has written already. It has 16 hex digits, and can be the
+            name of a directory.
     """
 
     topic: str
@@ -47,10 +46,10 @@ class SparkBatch:
 
     Attributes:
         id: The ids of the ranges, joined by ``-``.
-        ranges: One for each partition that the batch has records of, by topic and partition.
+        ranges: One for each partition in the batch, ordered by topic and partition.
         spark: The session (``pyspark.sql.SparkSession``).
-        attempt: 1 for the first run of these records by this process, 2 for the next, ...
-        supersedes: The ids of failed ranges that these ranges were parts of, outermost first. A
+        attempt: 1 for the first run of these records by this process, 2 for the next, and so on.
+        supersedes: The ids of the failed ranges that contained these ranges, outermost first. A
             failed job may have written data, which the sink may want to remove.
     """
 
@@ -65,27 +64,29 @@ class SparkBatch:
         object.__setattr__(self, "rejects", Rejects(self.ranges))
 
     def reject(self, rows: Any, reason: str | BaseException) -> None:
-        """Leave single records to the channel's failure strategy; the others of the batch are
-        acked.
+        """Nack single records. The other records of the batch are acked.
 
-        It takes effect when the function returns; if the function raises, the whole batch is
-        nacked. The first reason for a record counts. Only the three columns are collected.
+        It takes effect when the function returns. If the function raises, the whole batch is
+        nacked. If a record is rejected twice, the first reason counts. Only the three columns are
+        collected.
 
         Args:
             rows: A DataFrame with the columns topic, partition, offset (a Spark job collects them),
                 or an iterable of such tuples.
-            reason: For people and dead letters. Failure routes go by the class of an exception.
+            reason: A text for people and for dead letters, or an exception, whose class selects the
+                failure route.
 
         Raises:
-            ValueError: An offset is outside the batch's ranges, or a column is missing; no row is
-                rejected.
+            ValueError: An offset is outside the batch's ranges, or a column is missing. No row is
+                rejected then.
             RuntimeError: The batch has ended.
         """
         self.rejects.add(rows, reason)
 
     def with_range_id(self, df: Any) -> Any:
-        """*df*, which has topic, partition and offset, with the column ``range_id``: the id of the
-        record's range.
+        """Return *df* with the column ``range_id``, the id of each record's range.
+
+        *df* must have the columns topic, partition and offset.
         """
         return df.selectExpr("*", f"{range_id_sql(self.ranges)} AS range_id")
 
@@ -97,12 +98,12 @@ class BatchPart:
     range: SparkRange
     # In order: Arrow record batches, or Python ranges of offsets that the executors read.
     pieces: tuple[Any, ...]
-    # Where executors read them, the number of offsets.
+    # The number of records; if executors read them, the number of offsets.
     records: int
 
 
 class Rejected(NamedTuple):
-    """A record of a successful batch that is to be nacked."""
+    """A record of a successful batch that must be nacked."""
 
     partition: TopicPartition
     offset: int
@@ -110,71 +111,79 @@ class Rejected(NamedTuple):
 
 
 class Rejects:
-    """Collects what one run of a batch rejects, out of its ranges. May be used from several
-    threads.
-    """
+    """Collects the records that one run of a batch rejects. Several threads may use it."""
 
     def __init__(self, ranges: Iterable[SparkRange]) -> None:
         self._ranges: dict[TopicPartition, list[SparkRange]] = {}
-        for one in ranges:
-            self._ranges.setdefault(TopicPartition(one.topic, one.partition), []).append(one)
-        self._most = NAMED_IN_AN_ERROR + sum(
-            one.until - one.start for its in self._ranges.values() for one in its
-        )
+        offsets = 0
+        for covered in ranges:
+            partition = TopicPartition(covered.topic, covered.partition)
+            self._ranges.setdefault(partition, []).append(covered)
+            offsets += covered.until - covered.start
+        # So many rows are collected. More than there are offsets, to find rows outside of these.
+        self._most_rows = offsets + NAMED_IN_AN_ERROR
         self._reasons: dict[tuple[TopicPartition, int], BaseException] = {}
         self._is_closed = False
 
     def add(self, rows: Any, reason: str | BaseException) -> None:
-        """Check and note rows, as ``SparkBatch.reject`` describes it."""
+        """Check rows and note them, as ``SparkBatch.reject`` describes."""
         if not isinstance(reason, str | BaseException):
             raise ValueError(
                 f"the reason of batch.reject is a string or an exception, not {reason!r}"
             )
         if self._is_closed:
             raise RuntimeError("batch.reject came too late: the function has returned")
-        found = self._checked(collected(rows, self._most) if hasattr(rows, "selectExpr") else rows)
+        if hasattr(rows, "selectExpr"):
+            # It is a DataFrame.
+            rows = collected(rows, self._most_rows)
+        positions = self._checked(rows)
         error = RejectedByJobError(reason) if isinstance(reason, str) else reason
-        for partition, offset in found:
+        for partition, offset in positions:
             self.note(partition, offset, error)
 
     def note(self, partition: TopicPartition, offset: int, reason: BaseException) -> None:
-        """A record is rejected; an earlier reason stays."""
+        """Note that a record is rejected. If it was before, the earlier reason counts."""
         self._reasons.setdefault((partition, offset), reason)
 
     def close(self) -> list[Rejected]:
-        """The rejected records, by partition and offset; no more can be rejected."""
+        """Return the rejected records by partition and offset. No more can be rejected."""
         self._is_closed = True
         return [Rejected(*key, self._reasons[key]) for key in sorted(self._reasons)]
 
     def _checked(self, rows: Iterable[Any]) -> Iterable[tuple[TopicPartition, int]]:
-        """The rows as partitions and offsets, in order, each once; ValueError if one is outside the
-        ranges, or none.
+        """Return the rows as partitions and offsets, in order, each once.
+
+        Raises:
+            ValueError: A row is outside the ranges, or names no record.
         """
-        found: dict[tuple[TopicPartition, int], None] = {}
-        strange = []
+        positions: dict[tuple[TopicPartition, int], None] = {}
+        outside = []
         for row in rows:
-            key = _key(row)
-            if key is not None and any(
-                one.start <= key[1] < one.until for one in self._ranges.get(key[0], ())
-            ):
-                found[key] = None
+            position = _position(row)
+            if position is not None and self._covers(*position):
+                positions[position] = None
                 continue
-            strange.append(row)
-            if len(strange) > NAMED_IN_AN_ERROR:
+            outside.append(row)
+            if len(outside) > NAMED_IN_AN_ERROR:
                 break
-        if strange:
-            named = ", ".join(_shown(row) for row in strange[:NAMED_IN_AN_ERROR])
-            more = ", ..." if len(strange) > NAMED_IN_AN_ERROR else ""
-            covered = ", ".join(str(one) for ranges in self._ranges.values() for one in ranges)
+        if outside:
+            named = ", ".join(_shown(row) for row in outside[:NAMED_IN_AN_ERROR])
+            more = ", ..." if len(outside) > NAMED_IN_AN_ERROR else ""
+            covered = ", ".join(str(item) for ranges in self._ranges.values() for item in ranges)
             raise ValueError(
                 f"batch.reject: not records of this batch: {named}{more}; it covers {covered}"
             )
-        return found
+        return positions
+
+    def _covers(self, partition: TopicPartition, offset: int) -> bool:
+        ranges = self._ranges.get(partition, ())
+        return any(covered.start <= offset < covered.until for covered in ranges)
 
 
 def spark_range(group_id: str, partition: TopicPartition, start: int, until: int) -> SparkRange:
-    """The range with its id, which covers the group: another group may write the same offsets to
-    the same sink.
+    """Return a range with its id.
+
+    The id depends on the group, because another group may write the same offsets to the same sink.
     """
     identity = json.dumps([group_id, *partition, start, until])
     digest = hashlib.sha256(identity.encode()).hexdigest()[:ID_HEX_DIGITS]
@@ -182,27 +191,31 @@ def spark_range(group_id: str, partition: TopicPartition, start: int, until: int
 
 
 def batch_id(ranges: Iterable[SparkRange]) -> str:
-    """The id of a batch."""
-    return "-".join(one.id for one in ranges)
+    """Return the id of a batch with these ranges."""
+    return "-".join(part.id for part in ranges)
 
 
 def range_id_sql(ranges: Iterable[SparkRange]) -> str:
-    """A Spark SQL expression over topic, partition and offset: the id of the range that holds them,
-    else null.
+    """Return a Spark SQL expression for the id of a record's range.
+
+    It uses the columns topic, partition and offset, and is null for records outside the ranges.
     """
     cases = (
-        f"WHEN topic = {literal(one.topic)} AND partition = {one.partition} "
-        f"AND offset >= {one.start} AND offset < {one.until} THEN '{one.id}'"
-        for one in ranges
+        f"WHEN topic = {literal(part.topic)} AND partition = {part.partition} "
+        f"AND offset >= {part.start} AND offset < {part.until} THEN '{part.id}'"
+        for part in ranges
     )
     return f"CASE {' '.join(cases)} END"
 
 
 def collected(frame: Any, most: int) -> Iterator[tuple[Any, ...]]:
-    """The records that a DataFrame names, each once, and at most *most* of them; ValueError if it
-    lacks a column.
+    """Collect the records that a DataFrame names, each once, at most *most* of them.
+
+    Raises:
+        ValueError: It lacks a column.
     """
-    if missing := [name for name in COLUMNS if name not in frame.columns]:
+    missing = [name for name in COLUMNS if name not in frame.columns]
+    if missing:
         raise ValueError(
             f"batch.reject needs the columns {', '.join(COLUMNS)}; "
             f"{', '.join(missing)} not found among {', '.join(frame.columns)}"
@@ -211,8 +224,8 @@ def collected(frame: Any, most: int) -> Iterator[tuple[Any, ...]]:
         yield from zip(*(column.to_pylist() for column in piece.columns), strict=True)
 
 
-def _key(row: Any) -> tuple[TopicPartition, int] | None:
-    """A row as partition and offset; None if it is not (topic, partition, offset)."""
+def _position(row: Any) -> tuple[TopicPartition, int] | None:
+    """Return a row as partition and offset, or None if it is not (topic, partition, offset)."""
     try:
         topic, partition, offset = row
         return TopicPartition(str(topic), index(partition)), index(offset)
@@ -221,5 +234,8 @@ def _key(row: Any) -> tuple[TopicPartition, int] | None:
 
 
 def _shown(row: Any) -> str:
-    key = _key(row)
-    return repr(row)[:100] if key is None else f"{key[0].topic}-{key[0].partition} offset {key[1]}"
+    position = _position(row)
+    if position is None:
+        return repr(row)[:100]
+    partition, offset = position
+    return f"{partition.topic}-{partition.partition} offset {offset}"

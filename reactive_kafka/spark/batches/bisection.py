@@ -1,4 +1,4 @@
-"""The search for bad records in a failed batch, by running smaller and smaller parts of it. Pure."""
+"""Searches a failed batch for bad records, by running smaller and smaller parts of it. Pure."""
 
 from __future__ import annotations
 
@@ -11,86 +11,99 @@ from reactive_kafka.tracking.plans import PlannedRange
 
 LEAST_JOBS = 64
 JOBS_PER_HALVING = 4
-# So many bad records are found alone, wherever they are.
+# So many bad records can be found one by one, wherever they are.
 FOUND_ALONE = 10
+# A part of a batch, and why it failed.
 Found = tuple[RecordRun, OffloadError]
 
 
 class Bisection:
-    """Says which part of a failed batch is to be run next, smaller and smaller ones, and which
-    records are nacked.
+    """Finds the bad records of a failed batch by running halves of it, and halves of those.
 
-    Each record gets one result: worked, or found, which is bad (it has failed alone) or given up
-    with others of its part. The parts of one partition run in the order of their offsets; of
-    several partitions each runs once as a whole before one that has failed is searched, or one that
-    is all bad would leave no job for the others. With *k* bad records of *n* it takes about ``2 k
-    log2(n / k) + 1`` jobs; their number is limited, as :func:`jobs_for` says.
+    It says which part must run next, and which records must be nacked. Each record gets one result:
+    it worked, or it was found. A found record has failed alone, or was given up together with
+    others of its part.
+
+    The parts of one partition run in the order of their offsets. With several partitions, each runs
+    once as a whole before a failed one is searched. Otherwise a partition that is all bad would use
+    up the jobs of the others.
+
+    For *k* bad records of *n* it takes about ``2 k log2(n / k) + 1`` jobs. :func:`jobs_for` limits
+    their number.
+
+    Args:
+        wholes: The failed batch, one range for each partition.
+        reason: The error of the batch.
+        max_jobs: The limit of jobs. None: it depends on the number of records, and on how many of
+            them turn out to be bad.
     """
 
     def __init__(
         self, wholes: Sequence[RecordRun], reason: OffloadError, *, max_jobs: int | None = None
     ) -> None:
-        """*wholes*: the failed batch, one range for each partition; *max_jobs* depends on their
-        records by default, and on how many of them turn out to be bad.
-        """
-        # Kept, because a tracker that is closed meanwhile has no offsets any more.
+        # Copied here, because a tracker that is closed meanwhile has no offsets any more.
         self._offsets = {whole.tracker.partition: (whole.first, whole.offsets) for whole in wholes}
-        of_its_size = jobs_for(sum(whole.records for whole in wholes), len(wholes))
-        self._few_jobs, self._many_jobs = of_its_size if max_jobs is None else (max_jobs, max_jobs)
-        # So far.
+        few_jobs, many_jobs = jobs_for(sum(whole.records for whole in wholes), len(wholes))
+        self._few_jobs = few_jobs if max_jobs is None else max_jobs
+        self._many_jobs = many_jobs if max_jobs is None else max_jobs
+        # Jobs that have run.
         self.jobs = 0
-        # Records that have worked, and that were found bad alone.
-        self._good = self._bad = 0
+        # Records that have worked.
+        self._good = 0
+        # Records that have failed alone.
+        self._bad = 0
         self._found: list[Found] = []
-        # The next one is the last.
+        # The parts without a result. The last one runs next.
         self._stack: list[Found] = [(whole, reason) for whole in reversed(wholes)]
-        # The parts before the first job; empty if the ranges stay as they are.
+        # The parts of a single range, which has failed as a whole already. Empty: several ranges
+        # run unchanged first.
         self.first_split = self._split(reason) if len(wholes) == 1 else ()
-        self._keep_the_bound()
+        self._enforce_limit()
 
     @property
     def max_jobs(self) -> int:
-        """The most jobs, from what is known so far."""
-        # A batch that is all bad would only show one bad record after the other; what has worked
-        # shows that it is not.
+        """The limit of jobs, from the results so far."""
+        # In a batch that is all bad, more jobs would only find one bad record after the other. More
+        # jobs are worth it once more records have worked than were found bad.
         return self._many_jobs if self._good > self._bad else self._few_jobs
 
     @property
     def left(self) -> tuple[RecordRun, ...]:
-        """The parts without a result, in the order in which they are run."""
+        """The parts without a result, in the order in which they run."""
         return tuple(piece for piece, _ in reversed(self._stack))
 
     def next(self) -> RecordRun | None:
-        """The part to run now, until it has worked or failed; None if every record has its
-        result.
-        """
+        """Return the part to run now, or None if every record has its result."""
         return self._stack[-1][0] if self._stack else None
 
     def worked(self) -> RecordRun:
-        """The job of the next part has worked."""
+        """Note that the job of the next part has worked."""
         self.jobs += 1
         piece, _ = self._stack.pop()
         self._good += piece.records
-        self._keep_the_bound()
+        self._enforce_limit()
         return piece
 
     def failed(self, reason: OffloadError, *, is_data_error: bool) -> tuple[RecordRun, ...]:
-        """The job of the next part has failed: the parts that are run instead, in order; none if it
-        has its result.
+        """Note that the job of the next part has failed.
+
+        Return the parts that run instead, in order; none if the records of the part were found.
         """
         self.jobs += 1
-        self._bad += self._stack[-1][0].records == 1
-        parts = (
-            self._split(reason)
-            if is_data_error and self.jobs < self.max_jobs
-            else self._give_up(reason)
-        )
-        self._keep_the_bound()
+        if self._stack[-1][0].records == 1:
+            self._bad += 1
+        parts: tuple[RecordRun, ...] = ()
+        if is_data_error and self.jobs < self.max_jobs:
+            parts = self._split(reason)
+        else:
+            self._give_up(reason)
+        self._enforce_limit()
         return parts
 
     def take_found(self) -> list[Found]:
-        """The parts found bad or given up since the last call, with their error or that of the
-        range that held them.
+        """Return the parts that were found since the last call.
+
+        Each has its own error, or that of the range that contained it.
         """
         taken = self._found
         self._found = []
@@ -98,11 +111,13 @@ class Bisection:
 
     def _split(self, reason: OffloadError) -> tuple[RecordRun, ...]:
         if self._stack[-1][0].records == 1:
-            return self._give_up(reason)
+            self._give_up(reason)
+            return ()
         piece, _ = self._stack.pop()
         parts = tuple(self._halves(piece))
         is_whole = piece.records == len(self._offsets[piece.tracker.partition][1])
-        # Behind the wholes that have not run yet, or next.
+        # The halves of a whole range wait until the other whole ranges have run. Halves of a part
+        # run next.
         at = 0 if is_whole else len(self._stack)
         self._stack[at:at] = [(part, reason) for part in reversed(parts)]
         return parts
@@ -116,24 +131,24 @@ class Bisection:
         yield piece.between(piece.first, middle, PlannedRange(start, cut, failed))
         yield piece.between(middle, piece.end, PlannedRange(cut, until, failed))
 
-    def _give_up(self, reason: OffloadError) -> tuple[()]:
+    def _give_up(self, reason: OffloadError) -> None:
         self._found.append((self._stack.pop()[0], reason))
-        return ()
 
-    def _keep_the_bound(self) -> None:
-        """Give up what is left when no job is."""
+    def _enforce_limit(self) -> None:
+        """Give up the parts that are left when no more job may run."""
         while self._stack and self.jobs >= self.max_jobs:
             self._give_up(self._stack[-1][1])
 
 
 def jobs_for(records: int, partitions: int = 1) -> tuple[int, int]:
-    """The most jobs of a bisection of so many records: in general, and while more have worked than
-    were found bad.
+    """Return two limits for the jobs of a bisection of so many records.
 
-    The second number is what ``FOUND_ALONE`` bad records may take: two jobs for each halving, and
-    one for each partition. The first is enough until as many records have worked as that many bad
-    ones: before, at most ``4 FOUND_ALONE + log2(records) + 1`` jobs have run.
+    The second one counts while more records have worked than were found bad. It is enough for
+    ``FOUND_ALONE`` bad records: two jobs for each halving, and one for each partition. The first
+    one counts otherwise. It is enough to get to that state with that many bad records, which takes
+    at most ``4 FOUND_ALONE + log2(records) + 1`` jobs.
     """
     halvings = ceil(log2(max(1, records)))
     few = max(LEAST_JOBS, JOBS_PER_HALVING * halvings)
-    return few, max(few, 2 * FOUND_ALONE * halvings + (partitions if partitions > 1 else 0))
+    whole_runs = partitions if partitions > 1 else 0
+    return few, max(few, 2 * FOUND_ALONE * halvings + whole_runs)

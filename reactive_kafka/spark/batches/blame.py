@@ -1,6 +1,4 @@
-"""What is to blame if a Spark job fails, and what follows: another attempt, smaller parts, or a
-nack. Pure.
-"""
+"""Judges errors of Spark jobs: is the data to blame, the function, or the cluster? Pure."""
 
 from __future__ import annotations
 
@@ -19,17 +17,15 @@ LONGEST_REASON = 300
 
 
 class UnfitExecutorsError(ClusterError):
-    """Spark lacks something that somebody has to install there: a data source, a Java class, a
-    Python module.
+    """Executors lack a data source, a Java class or a Python module, which must be installed there.
 
-    The function needs it, or reading the channel's format does. No record can be to blame, so none
-    is nacked.
+    The function needs it, or the channel's format does. No record is to blame, so none is nacked.
     """
 
 
-# How what they raise then begins.
+# The beginning of the error that executors raise if they lack this package.
 CANNOT_READ = "reactive-kafka: executors cannot read the format"
-# The function, the sink or the source: it would fail for every record.
+# The function, the sink or the source is to blame, and would fail for every record.
 BadCodeError = OffloadError
 _LOST_TYPES = frozenset(
     {"ConnectionError", "EOFError", "Py4JNetworkError", "Py4JError", "RpcError"}
@@ -37,7 +33,7 @@ _LOST_TYPES = frozenset(
 _LOST_TEXTS = (
     "SparkContext was shut down",
     "Cannot call methods on a stopped SparkContext",
-    # Of a session whose context was stopped.
+    # Errors of a session whose context was stopped.
     "'NoneType' object has no attribute 'sc'",
     "'NoneType' object has no attribute 'setLocalProperty'",
     "INVALID_HANDLE.SESSION_",
@@ -57,12 +53,12 @@ _TEXTS: Mapping[type[OffloadError], tuple[str, ...]] = {
         "PYTHON_VERSION_MISMATCH",
         "Python in worker has different version",
         "Python worker failed to connect back",
-        # No Python at all where the executors are.
+        # The executors have no Python at all.
         "Cannot run program",
         "All masters are unresponsive",
         "Master removed our application",
         "Application has been killed",
-        # Executors did not reach Kafka.
+        # Executors could not reach Kafka.
         "org.apache.kafka.common.errors.TimeoutException",
         "org.apache.kafka.common.errors.DisconnectException",
         "java.util.concurrent.TimeoutException: Cannot fetch record for offset",
@@ -70,12 +66,12 @@ _TEXTS: Mapping[type[OffloadError], tuple[str, ...]] = {
     DataLossError: ("KafkaIllegalStateException", "KAFKA_DATA_LOSS", "OffsetOutOfRangeException"),
     WorkerLostError: ("Python worker exited unexpectedly", "ExecutorLostFailure", "FetchFailed"),
     BadCodeError: (
-        # Rights, certificates.
+        # Rights and certificates.
         "org.apache.kafka.common.errors.",
-        # By the function itself: the jobs that we cancel are not judged.
+        # The function has cancelled its job. Jobs that we cancel are not judged.
         "SPARK_JOB_CANCELLED",
         "OPERATION_CANCELED",
-        # A sink.
+        # The sink cannot be reached or written.
         "java.net.ConnectException",
         "java.net.UnknownHostException",
         "java.net.SocketTimeoutException",
@@ -84,7 +80,7 @@ _TEXTS: Mapping[type[OffloadError], tuple[str, ...]] = {
         "AccessControlException",
     ),
 }
-"""What texts of Spark's own errors say; the first match counts."""
+"""Texts in errors of Spark. The first match counts."""
 _BAD_CODE_TYPES = frozenset(
     {
         "AnalysisException",
@@ -102,9 +98,9 @@ _BAD_CODE_TYPES = frozenset(
         "NameError",
         "SyntaxError",
         "NotImplementedError",
-        # A file, a socket, a database that is away.
+        # A file, a socket or a database cannot be reached.
         "OSError",
-        # The names in every database driver.
+        # Every database driver uses these names.
         "OperationalError",
         "InterfaceError",
     }
@@ -119,56 +115,61 @@ _BAD_CODE_IN_PYTHON = re.compile(
     r"(\w+\.)*(ImportError|NameError|SyntaxError|NotImplementedError|"
     r"Connection\w*Error|TimeoutError|OperationalError|InterfaceError)\b"
 )
-"""The start of the line that ``reason_of`` makes of an error in an executor's Python."""
+"""The start of what ``reason_of`` returns for an error in the Python of an executor."""
 _LACKS_A_MODULE = re.compile(r"(\w+\.)*ModuleNotFoundError\b")
-"""The same, where a package is missing; so begins that of the function's own error."""
+"""The same if a package is missing, on an executor or in the function itself."""
 _IN_A_TASK = re.compile(
     "Job aborted due to stage failure|TASK_WRITE_FAILED|java.lang.OutOfMemoryError|maxResultSize|"
-    # ToLocalIterator passes errors on as they are.
+    # toLocalIterator passes errors on unchanged.
     r"Caused by: org\.apache\.spark\."
-    r"(Spark(Runtime|Arithmetic|NumberFormat|DateTime|ArrayIndexOutOfBounds)|api\.python\.Python)Exception"
+    r"(Spark(Runtime|Arithmetic|NumberFormat|DateTime|ArrayIndexOutOfBounds)|api\.python\.Python)"
+    "Exception"
 )
 _LOST_RECORDS = re.compile(r"Could not read records in offset \[\d+, \d+\) for topic partition \S+")
 
 
 def looks_lost(error: BaseException) -> bool:
-    """Whether the driver may be gone. The session has to be asked: a function's own sockets raise
-    the same errors.
+    """True if the driver may be gone.
+
+    Ask the session then, because sockets of the function raise the same errors.
     """
     names = _names(error)
     text = _text_of(error)
     if "Py4JJavaError" not in names and names & _LOST_TYPES:
         return True
-    # While a session stops, a job fails with whatever the driver comes upon: INTERNAL_ERROR, a
-    # NullPointerException.
+    # While a session stops, a job may fail with any error: INTERNAL_ERROR, a NullPointerException.
     if "Py4JJavaError" in names and not _IN_A_TASK.search(text):
         return True
     return any(known in text for known in _LOST_TEXTS)
 
 
 def blame_for(error: BaseException) -> type[OffloadError]:
-    """Judge an error of a function or of Spark. The session lives on, and the job was not
-    cancelled.
+    """Judge an error of a job that was not cancelled, on a session that still works.
 
-    BadDataError: some of the records, which smaller batches can show. DataLossError: records of a
-    range that are no longer in the log, where smaller ranges do not help. WorkerLostError: a
-    process that ran a task; an accident once, bad data the second time. ClusterError: not the
-    batch, which runs again. UnfitExecutorsError: it cannot run there, whatever its records are.
+    Returns:
+        BadDataError: Some of the records are bad. Smaller batches can show which ones.
+        DataLossError: Records of a range are no longer in the log. Smaller ranges do not help.
+        WorkerLostError: A process that ran a task has died. Once it is an accident, the second time
+            it is bad data.
+        ClusterError: The cluster is to blame. The batch runs again.
+        UnfitExecutorsError: The executors cannot run the job, whatever its records are.
+        OffloadError: The function, the sink or the source is to blame.
     """
     text = _text_of(error)
     names = _names(error)
-    # Texts of a function's own errors mean nothing.
-    if (
+    is_of_spark = (
         "PySparkException" in names
         or "Py4JError" in names
         or type(error).__module__.startswith("grpc")
-    ):
+    )
+    # The texts of the function's own errors prove nothing.
+    if is_of_spark:
         for blame, texts in _TEXTS.items():
             if any(known in text for known in texts):
                 return blame
     if _LACKS_A_MODULE.match(reason_of(error)):
         return UnfitExecutorsError
-    # Before bad code: a NumberFormatException is an IllegalArgumentException, too.
+    # Check this before bad code: a NumberFormatException is an IllegalArgumentException, too.
     if names & _BAD_DATA_TYPES:
         return BadDataError
     if (
@@ -177,34 +178,33 @@ def blame_for(error: BaseException) -> type[OffloadError]:
         or _BAD_CODE_IN_PYTHON.match(reason_of(error))
     ):
         return BadCodeError
-    # In the driver it is the function's own doing, in a task the records'
-    if "Py4JError" in names:
-        return BadDataError if _IN_A_TASK.search(text) else BadCodeError
+    # An error in the driver is the function's, an error in a task that of the records.
+    if "Py4JError" in names and not _IN_A_TASK.search(text):
+        return BadCodeError
     return BadDataError
 
 
 def reason_of(error: BaseException) -> str:
-    """An error of the function or of Spark in one line: Spark's own texts have pages of stack
-    traces.
-    """
-    said = _text_of(error)
-    if lost := _LOST_RECORDS.search(said):
+    """Return an error in one line; the texts of Spark have pages of stack traces."""
+    full_text = _text_of(error)
+    lost = _LOST_RECORDS.search(full_text)
+    if lost:
         return f"Kafka has lost records: {lost[0]}"
-    lines = [line for line in said.split("JVM stacktrace:")[0].splitlines() if line.strip()]
-    # Raised on an executor; the names of Spark's wrappers say nothing.
-    if inner := _python_error(lines):
-        return inner[:LONGEST_REASON]
+    lines = [line for line in full_text.split("JVM stacktrace:")[0].splitlines() if line.strip()]
+    # An error raised on an executor says more than the names of Spark's wrappers around it.
+    python_error = _python_error(lines)
+    if python_error:
+        return python_error[:LONGEST_REASON]
     if lines and lines[0].startswith("An error occurred while calling"):
         # The next line names the Java exception.
         lines = lines[1:]
+    name = type(error).__name__
     text = lines[0].strip().removeprefix(": ") if lines else ""
-    return f"{type(error).__name__}: {text}"[:LONGEST_REASON] if text else type(error).__name__
+    return f"{name}: {text}"[:LONGEST_REASON] if text else name
 
 
 def _python_error(lines: list[str]) -> str | None:
-    """The last line of the first Python traceback in *lines*: the first line after its frames that
-    is not indented.
-    """
+    """Return the last line of the first Python traceback, the first one that is not indented."""
     starts = (
         number for number, line in enumerate(lines) if "Traceback (most recent call last)" in line
     )
@@ -213,9 +213,7 @@ def _python_error(lines: list[str]) -> str | None:
 
 
 def _text_of(error: BaseException) -> str:
-    """The error's text; none if it was in a driver that is gone: Py4J asks for it only when
-    somebody wants it.
-    """
+    """Return the error's text, or "" if the driver is gone: Py4J asks the driver for the text."""
     try:
         return str(error)
     except Exception:
@@ -223,4 +221,4 @@ def _text_of(error: BaseException) -> str:
 
 
 def _names(error: BaseException) -> frozenset[str]:
-    return frozenset(one.__name__ for one in type(error).__mro__)
+    return frozenset(kind.__name__ for kind in type(error).__mro__)

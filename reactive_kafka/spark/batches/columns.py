@@ -1,4 +1,4 @@
-"""Records as Arrow columns: those of Spark's own Kafka source, and back. Pure."""
+"""Converts records to Arrow columns, those of Spark's Kafka source, and back. Pure."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 # Making a piece of this size takes about 3 ms of the event loop.
 PIECE_RECORDS = 2_000
-# The package's ``localRelationThreshold``: Spark keeps no more than this as rows, not as pieces.
+# The package sets Spark's `localRelationThreshold` to this. Spark keeps smaller tables as rows and
+# not as pieces.
 SMALL_BYTES = 1 << 20
-# That a task reads one by one in the time that it takes for one; more are combined before.
+# A task reads so many pieces about as fast as one. More are combined before.
 MOST_PIECES = 16
 # Source: Kafka's TimestampType.
 CREATE_TIME = 0
@@ -26,8 +27,9 @@ NO_TIMESTAMP_TYPE = -1
 
 @cache
 def schema() -> pa.Schema:
-    """The columns of Spark's Kafka source with ``includeHeaders``; what a record lacks is null, as
-    there.
+    """Return the columns of Spark's Kafka source with ``includeHeaders``.
+
+    As there, a column is null if a record does not have its value.
     """
     import pyarrow as pa
 
@@ -39,7 +41,7 @@ def schema() -> pa.Schema:
             ("topic", pa.string()),
             ("partition", pa.int32()),
             ("offset", pa.int64()),
-            # Without a zone Spark would make it TIMESTAMP_NTZ.
+            # Without a time zone Spark would make it a TIMESTAMP_NTZ.
             ("timestamp", pa.timestamp("us", "UTC")),
             ("timestampType", pa.int32()),
             ("headers", pa.list_(header)),
@@ -48,8 +50,9 @@ def schema() -> pa.Schema:
 
 
 def record_batch(partition: TopicPartition, records: Sequence[RawRecord]) -> pa.RecordBatch:
-    """The records of one partition, copied, as rows of :func:`schema`; at most ``PIECE_RECORDS`` on
-    an event loop.
+    """Copy the records of one partition into rows of :func:`schema`.
+
+    Call it with at most ``PIECE_RECORDS`` records on an event loop, because it takes time.
     """
     import pyarrow as pa
 
@@ -70,22 +73,21 @@ def record_batch(partition: TopicPartition, records: Sequence[RawRecord]) -> pa.
 
 
 def data_frame(spark: Any, pieces: Iterable[pa.RecordBatch]) -> Any:
-    """A DataFrame of all rows of the pieces, which are copied to the driver."""
+    """Make a DataFrame of all rows of the pieces, which are copied to the driver."""
     import pyarrow as pa
 
     table = pa.Table.from_batches(pieces, schema())
     partitions = _partitions(spark, table)
     if partitions is None:
         table = table.combine_chunks()
-    frame = spark.createDataFrame(
-        pa.Table.from_batches(map(_from_its_start, table.to_batches()), schema())
-    )
+    unsliced = map(_without_sliced_headers, table.to_batches())
+    frame = spark.createDataFrame(pa.Table.from_batches(unsliced, schema()))
     return frame if partitions is None else frame.coalesce(partitions)
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnRecord:
-    """A :class:`reactive_kafka.records.RawRecord` made out of columns."""
+    """A :class:`reactive_kafka.records.RawRecord` made from columns."""
 
     offset: int
     timestamp: int | None
@@ -95,52 +97,53 @@ class ColumnRecord:
 
 
 def records(piece: pa.RecordBatch) -> Iterator[ColumnRecord]:
-    """The rows of a piece as records, in order; timestamps in milliseconds since the epoch."""
-    # As numbers: a producer may write any, and Python's dates end with the year 9999.
-    microseconds = piece.column("timestamp").cast("int64").to_pylist()
+    """Yield the rows of a piece as records, with timestamps in milliseconds since the epoch."""
+    # Read timestamps as numbers: producers may write any, and Python's dates end in 9999.
+    timestamps_us = piece.column("timestamp").cast("int64").to_pylist()
     rows = piece.select(["offset", "key", "value", "headers"]).to_pylist()
-    for row, at in zip(rows, microseconds, strict=True):
+    for row, timestamp_us in zip(rows, timestamps_us, strict=True):
+        timestamp = None if timestamp_us is None else timestamp_us // 1000
         headers = tuple((header["key"], header["value"]) for header in row["headers"] or ())
-        yield ColumnRecord(
-            row["offset"], None if at is None else at // 1000, row["key"], row["value"], headers
-        )
+        yield ColumnRecord(row["offset"], timestamp, row["key"], row["value"], headers)
 
 
 def first_headers(piece: pa.RecordBatch, most: int) -> Iterator[tuple[int, HeaderPairs]]:
-    """Offset and headers of the first *most* records of a piece that have headers."""
+    """Yield offset and headers of the first *most* records of a piece that have headers."""
     import pyarrow.compute as compute
 
-    there = piece.select(["offset", "headers"])
-    there = there.take(compute.indices_nonzero(compute.is_valid(there.column("headers")))[:most])
-    for row in there.to_pylist():
+    columns = piece.select(["offset", "headers"])
+    has_headers = compute.is_valid(columns.column("headers"))
+    rows = columns.take(compute.indices_nonzero(has_headers)[:most])
+    for row in rows.to_pylist():
         yield row["offset"], tuple((header["key"], header["value"]) for header in row["headers"])
 
 
 def _partitions(spark: Any, table: pa.Table) -> int | None:
-    """How many partitions Spark is to make of a table's pieces; None: they are to be combined here,
-    which copies them.
+    """Return how many partitions Spark should make of a table's pieces.
 
-    By itself Spark makes one of each piece, and 28 of them took twice as long as 5. A copy of a
-    large batch is as much memory as the batch, of which two are here at once.
+    By default Spark makes one of each piece, and 28 partitions took twice as long as 5.
+
+    None: combine the pieces here instead, which copies them. That is avoided for large batches: a
+    copy needs as much memory again, and two batches are here at once.
     """
-    # It is a Connect server that cuts.
     if table.nbytes < SMALL_BYTES or not hasattr(spark, "sparkContext"):
+        # It is small, or a Connect server makes the partitions.
         return None
     most_records = int(spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch"))
     partitions = -(-table.num_rows // most_records) if most_records > 0 else 1
-    return partitions if table.column("offset").num_chunks <= MOST_PIECES * partitions else None
+    if table.column("offset").num_chunks > MOST_PIECES * partitions:
+        return None
+    return partitions
 
 
-def _from_its_start(piece: pa.RecordBatch) -> pa.RecordBatch:
-    """The piece with its list column copied if that is a slice: PySpark cannot read slices of
-    lists.
-    """
+def _without_sliced_headers(piece: pa.RecordBatch) -> pa.RecordBatch:
+    """Copy the list column of a piece if it is a slice, because PySpark cannot read these."""
     import pyarrow as pa
 
     headers = piece.column("headers")
     if not headers.offset:
         return piece
-    # One array alone would be returned as it is.
+    # With one array alone `concat_arrays` returns that array, without a copy.
     copied = pa.concat_arrays([headers, headers[:0]])
     return piece.set_column(
         piece.schema.get_field_index("headers"), schema().field("headers"), copied
@@ -148,26 +151,27 @@ def _from_its_start(piece: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _values(values: list[bytes | None]) -> pa.Array:
-    """The column that ``pa.array`` makes, in one allocation of its size.
+    """Make the same column as ``pa.array``, but in one allocation.
 
-    What makes it value by value doubles its memory again and again. Where columns are kept for as
-    long as a job runs this left holes in Arrow's memory that were almost as large as the columns.
+    ``pa.array`` appends value by value, and doubles its memory again and again. Columns are kept
+    while a job runs, and that left holes in Arrow's memory almost as large as the columns.
     """
     import pyarrow as pa
 
-    there = None
+    validity = None
     if None in values:
-        there = pa.array([value is not None for value in values]).buffers()[1]
+        validity = pa.array([value is not None for value in values]).buffers()[1]
     filled = [value or b"" for value in values]
     ends = pa.array([*accumulate(map(len, filled), initial=0)], pa.int32())
     return pa.Array.from_buffers(
-        pa.binary(), len(values), [there, ends.buffers()[1], pa.py_buffer(b"".join(filled))]
+        pa.binary(), len(values), [validity, ends.buffers()[1], pa.py_buffer(b"".join(filled))]
     )
 
 
 def _timestamp_type(record: RawRecord) -> int:
-    # Optional in a raw record.
-    if (kind := getattr(record, "timestamp_type", None)) is not None:
+    # A raw record need not have this attribute.
+    kind = getattr(record, "timestamp_type", None)
+    if kind is not None:
         return int(kind)
     return NO_TIMESTAMP_TYPE if record.timestamp is None else CREATE_TIME
 
@@ -180,10 +184,13 @@ def _timestamps(milliseconds: list[int | None]) -> pa.Array:
     try:
         return column.cast(wanted)
     except pa.ArrowInvalid:
-        # A producer may write any 64-bit number; those too large for microseconds become null.
+        # Producers may write any 64-bit number. Those too large for microseconds become null.
         limit = (2**63 - 1) // 1_000
-        kept = [one if one is not None and abs(one) <= limit else None for one in milliseconds]
-        return pa.array(kept, pa.timestamp("ms", "UTC")).cast(wanted)
+        in_range = [
+            timestamp if timestamp is not None and abs(timestamp) <= limit else None
+            for timestamp in milliseconds
+        ]
+        return pa.array(in_range, pa.timestamp("ms", "UTC")).cast(wanted)
 
 
 def _headers(rows: list[Any]) -> pa.Array:
@@ -196,7 +203,7 @@ def _headers(rows: list[Any]) -> pa.Array:
     try:
         names = pa.array([name for name, _ in pairs], pa.string())
     except UnicodeEncodeError:
-        # Bytes of a name that are no UTF-8, which a column of strings cannot hold: as \xff.
+        # A column of strings cannot hold bytes that are no UTF-8. They become text such as \xff.
         escaped = (
             name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
             for name, _ in pairs
@@ -207,6 +214,6 @@ def _headers(rows: list[Any]) -> pa.Array:
         fields=list(kind.value_type),
     )
     ends = accumulate((len(row) for row in rows), initial=0)
-    # None: the list itself is null.
+    # If the start of a list is None, the list itself is null.
     starts = [end if row else None for end, row in zip(ends, rows, strict=False)]
     return pa.ListArray.from_arrays(pa.array([*starts, len(pairs)], pa.int32()), structs)

@@ -1,6 +1,4 @@
-"""One channel's batches: those that run, their progress, the last ones, and counts. The time is
-passed in.
-"""
+"""Keeps account of a channel's batches: progress, outcomes, counts. Callers pass the time."""
 
 from __future__ import annotations
 
@@ -20,13 +18,13 @@ KEPT_BATCHES = 20
 class JobProgress:
     """Stages and tasks of all Spark jobs that one run of a function has started so far."""
 
-    # Those that Spark knows; the ones that it skips do not count once their job has ended.
+    # The stages that Spark knows. Skipped ones do not count once their job has ended.
     stages: int = 0
     stages_done: int = 0
     tasks: int = 0
     tasks_done: int = 0
     tasks_active: int = 0
-    # Includes those that ran again.
+    # Includes tasks that ran again afterwards.
     tasks_failed: int = 0
 
     def __add__(self, other: JobProgress) -> JobProgress:
@@ -35,26 +33,25 @@ class JobProgress:
 
 @dataclass(slots=True, eq=False)
 class BatchRun:
-    """One run of a batch, until :meth:`Ledger.end` gives it its outcome."""
+    """One run of a batch. :meth:`Ledger.end` sets its outcome."""
 
     ranges: tuple[SparkRange, ...]
     records: int
     attempt: int
-    # How long it may run.
     timeout_s: float
-    # When its function was called; None: it waits for its turn, or for Spark.
+    # When its function was called. None: it waits for its turn, or for Spark.
     started: float | None = None
-    # The last look at its tasks, which may come a moment after its end.
+    # The last report of its tasks, which may arrive a moment after its end.
     progress: JobProgress = JobProgress()
-    # Of its work that is done, for bars: from 0 to 1, and it never falls.
+    # The share of its work that is done, from 0 to 1, for progress bars. It never falls.
     share: float = 0.0
     outcome: BatchOutcome | None = None
     # Why it was not ok.
     reason: str | None = None
     rejected: int = 0
-    # How long it has run, once it has ended.
+    # How long it ran, set when it has ended.
     took_s: float = 0.0
-    # In seconds since the epoch.
+    # Seconds since the epoch.
     ended_at: float | None = None
 
     @property
@@ -63,12 +60,12 @@ class BatchRun:
         return batch_id(self.ranges)
 
     def look(self, progress: JobProgress) -> None:
-        """Note what a look at its Spark jobs has found."""
+        """Note the progress of its Spark jobs."""
         self.progress = progress
         self.share = share_after(self.share, progress)
 
     def facts(self, now: float) -> SparkBatchFacts:
-        """The run as it is *now*, or as it ended."""
+        """Return the run as it is *now*, or as it ended."""
         tasks: dict[str, Any] = asdict(self.progress)
         share = self.share
         since_s = 0.0 if self.started is None else now - self.started
@@ -76,8 +73,7 @@ class BatchRun:
             since_s = self.took_s
             tasks["tasks_active"] = 0
         if self.outcome == "ok":
-            # Spark reports the end of tasks up to a second late, so the last look may have missed
-            # some.
+            # Spark reports the end of tasks up to a second late, so the last report may lack some.
             tasks["tasks_done"] = tasks["tasks"]
             tasks["stages_done"] = tasks["stages"]
             share = 1.0
@@ -98,23 +94,24 @@ class BatchRun:
 
 
 def share_after(share: float, progress: JobProgress) -> float:
-    """The share of a run's work that is done, from 0 to 1, after another look at its jobs.
+    """Return the share of a run's work that is done, from 0 to 1, after another report.
 
-    It never falls. A look may find a smaller share than the one before: the function starts its
-    Spark jobs one after the other, so tasks are added; a stage that has failed begins again; Spark
+    It never falls, although a report may show less than the one before: the function starts its
+    Spark jobs one after the other, so tasks are added; a failed stage starts again; and Spark
     forgets stages that ended long ago.
 
     Args:
-        share: What the looks before have come to; 0.0 before the first one.
+        share: The share after the reports before; 0.0 before the first one.
+        progress: The new report.
     """
-    # The function counts as one more task. Otherwise the bar would be full after each job, and stay
-    # full in the next.
-    found = min(progress.tasks_done, progress.tasks) / (progress.tasks + 1)
-    return max(share, found)
+    # The function counts as one more task. Otherwise the bar would be full after the first job, and
+    # stay full during the next ones.
+    done = min(progress.tasks_done, progress.tasks) / (progress.tasks + 1)
+    return max(share, done)
 
 
 class Ledger:
-    """The batches of one channel (its name), which runs in a mode: ``records`` or ``ranges``."""
+    """The batches of one channel. Its mode is ``records`` or ``ranges``."""
 
     def __init__(self, channel: str, mode: str) -> None:
         self._channel = channel
@@ -123,18 +120,21 @@ class Ledger:
         self._last: deque[BatchRun] = deque(maxlen=KEPT_BATCHES)
         self._outcomes: dict[str, int] = {"ok": 0, "failed": 0, "cancelled": 0, "lost": 0}
         self._durations = DurationHistogram()
-        self._batch_records = self._rejected = self._bisection_jobs = 0
+        self._batch_records = 0
+        self._rejected = 0
+        self._bisection_jobs = 0
 
     def begin(self, run: BatchRun, *, is_part: bool) -> None:
-        """*run* waits for its turn; *is_part*: it is a part of a failed batch."""
+        """Add a run that waits for its turn. *is_part*: it is a part of a failed batch."""
         self._running.append(run)
         self._batch_records = run.records
-        self._bisection_jobs += is_part
+        if is_part:
+            self._bisection_jobs += 1
 
     def end(
         self, run: BatchRun, outcome: BatchOutcome, now: float, wall: float
     ) -> SparkBatchFacts | None:
-        """*run* is over. None if it was cancelled while it waited: it does not count."""
+        """End a run. Return None if it was cancelled while it waited, since it does not count."""
         self._running.remove(run)
         if run.started is None and outcome == "cancelled":
             return None
@@ -148,7 +148,7 @@ class Ledger:
         return run.facts(now)
 
     def facts(self, now: float, *, ready: bool, reason: str | None) -> SparkFacts:
-        """The facts, with the state of the session."""
+        """Return the facts; *ready* and *reason* are the state of the session."""
         tasks = sum((run.progress for run in self._running), JobProgress())
         return SparkFacts(
             channel=self._channel,

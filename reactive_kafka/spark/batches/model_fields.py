@@ -1,4 +1,4 @@
-"""The fields of a payload model: a dataclass, pydantic model or msgspec Struct. Pure."""
+"""Reads the fields of a payload model: a dataclass, a pydantic model or a msgspec Struct. Pure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from reactive_kafka.spark.batches.scalars import BytesForm, TimeForm
 
 
 class UnreadableModelError(ValueError):
-    """The fields are unknown, or cannot be found in JSON; the text follows the name of the model or
-    field.
+    """The fields of a model are unknown, or cannot be found in JSON.
+
+    Its text continues a sentence that begins with the name of the model or field.
     """
 
 
@@ -22,28 +23,29 @@ class UnreadableModelError(ValueError):
 class ModelField:
     """One field of a model."""
 
-    # In Python, and of its column.
+    # The name in Python, and of its column.
     name: str
-    # The alias, if there is one.
+    # The name in JSON: the alias, if there is one.
     json_name: str
     annotation: Any
     # It has no default.
     required: bool
-    # All digits and those after the point, if the model limits both.
+    # The number of all digits, and of those after the point, if the model limits both.
     decimal: tuple[int, int] | None = None
 
 
 class Forms(NamedTuple):
-    """What bytes and times are in the JSON of a model."""
+    """How a model's JSON writes bytes and times."""
 
     bytes: BytesForm
     times: TimeForm
 
     def of_part(self, own: Forms | None) -> Forms:
-        """The forms of a model inside of this one, which says *own*: msgspec reads a struct with
-        all that is in it.
-        """
-        return self if own is None or self.times is TimeForm.MSGSPEC else own
+        """Return the forms in a model inside of this one, whose own forms are *own*."""
+        if own is None or self.times is TimeForm.MSGSPEC:
+            # msgspec reads a struct together with everything inside of it.
+            return self
+        return own
 
 
 PLAIN_FORMS = Forms(BytesForm.TEXT, TimeForm.PYDANTIC)
@@ -55,20 +57,22 @@ class ModelFields:
     """The fields of a model, in its order."""
 
     fields: tuple[ModelField, ...]
-    # None: those of the model around it.
+    # None: the forms of the model around it.
     forms: Forms | None = None
 
 
 def is_model(kind: Any) -> bool:
-    """Whether it is a class that :func:`fields_of` can read."""
-    return isinstance(kind, type) and (
-        _is_struct(kind) or hasattr(kind, "model_fields") or dataclasses.is_dataclass(kind)
-    )
+    """True if *kind* is a class that :func:`fields_of` can read."""
+    if not isinstance(kind, type):
+        return False
+    return _is_struct(kind) or hasattr(kind, "model_fields") or dataclasses.is_dataclass(kind)
 
 
 def fields_of(model: type) -> ModelFields:
-    """The fields of a model; UnreadableModelError if an annotation has an unknown name, or an alias
-    is not one name.
+    """Return the fields of a model.
+
+    Raises:
+        UnreadableModelError: An annotation has an unknown name, or an alias is not one name.
     """
     try:
         if _is_struct(model):
@@ -91,7 +95,7 @@ def _forms(config: Any) -> Forms:
 
 
 def _is_struct(kind: type) -> bool:
-    # Imported, if there is a struct.
+    # If the class is a Struct, msgspec is imported already.
     msgspec = sys.modules.get("msgspec")
     return msgspec is not None and issubclass(kind, msgspec.Struct)
 
@@ -108,10 +112,12 @@ def _of_struct(model: Any) -> Iterator[ModelField]:
 
 
 def _without_unset(annotation: Any) -> Any:
-    """``int | UnsetType`` is an int that may be missing."""
+    """Return ``int`` for ``int | UnsetType``, which is an int that may be missing."""
     kinds = typing.get_args(annotation)
     left = [kind for kind in kinds if getattr(kind, "__name__", "") != "UnsetType"]
-    return typing.Union[tuple(left)] if left and len(left) < len(kinds) else annotation  # noqa: UP007
+    if left and len(left) < len(kinds):
+        return typing.Union[tuple(left)]  # noqa: UP007
+    return annotation
 
 
 def _of_model(model: Any, config: Any) -> Iterator[ModelField]:
@@ -132,7 +138,7 @@ def _of_model(model: Any, config: Any) -> Iterator[ModelField]:
 
 
 def _pydantic_fields(model: Any) -> Any:
-    """Name -> FieldInfo of a pydantic model or dataclass, None of any other."""
+    """Return name -> FieldInfo of a pydantic model or dataclass, or None for other classes."""
     if getattr(model, "__pydantic_root_model__", False):
         raise UnreadableModelError("it is a RootModel, and has no fields")
     if hasattr(model, "model_rebuild") or hasattr(model, "__pydantic_fields__"):
@@ -149,16 +155,23 @@ def _of_dataclass(model: Any) -> Iterator[ModelField]:
         if field.init:
             hint = hints[field.name]
             required = field.default is missing and field.default_factory is missing
-            yield ModelField(
-                field.name, field.name, hint, required, _limits(getattr(hint, "__metadata__", ()))
-            )
+            limits = _limits(getattr(hint, "__metadata__", ()))
+            yield ModelField(field.name, field.name, hint, required, limits)
 
 
 def _limits(metadata: Any) -> tuple[int, int] | None:
-    """The limits of ``Field(max_digits=10, decimal_places=2)`` among an annotation's metadata."""
-    flat = [one for it in metadata for one in (it, *getattr(it, "metadata", ()))]
-    digits, places = (
-        next((found for one in flat if (found := getattr(one, name, None)) is not None), None)
-        for name in ("max_digits", "decimal_places")
-    )
-    return None if digits is None or places is None else (digits, places)
+    """Return the numbers of ``Field(max_digits=10, decimal_places=2)`` in a field's metadata."""
+    # A FieldInfo of pydantic has metadata of its own.
+    items = []
+    for item in metadata:
+        items += [item, *getattr(item, "metadata", ())]
+    digits = _first_attribute(items, "max_digits")
+    places = _first_attribute(items, "decimal_places")
+    if digits is None or places is None:
+        return None
+    return digits, places
+
+
+def _first_attribute(items: list[Any], name: str) -> Any:
+    values = (getattr(item, name, None) for item in items)
+    return next((value for value in values if value is not None), None)

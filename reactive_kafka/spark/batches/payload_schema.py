@@ -1,6 +1,4 @@
-"""A payload model as columns: the Spark types of its fields, and what makes a row unfit, as SQL.
-Pure.
-"""
+"""The Spark columns of a payload model, and SQL conditions for rows that do not fit it. Pure."""
 
 from __future__ import annotations
 
@@ -40,8 +38,8 @@ KAFKA_COLUMNS = (
 CORRUPT = "_corrupt"
 MOST_DIGITS = 38
 ALLOWED = (
-    "str, int, float, bool, bytes, datetime, date, Decimal, UUID, Enum or Literal of str, a list, set or "
-    "tuple[X, ...] of them, dict[str, X], other models, and '| None' of each"
+    "str, int, float, bool, bytes, datetime, date, Decimal, UUID, Enum or Literal of str,"
+    " a list, set or tuple[X, ...] of them, dict[str, X], other models, and '| None' of each"
 )
 _SCALARS = {
     str: scalars.TEXT,
@@ -50,14 +48,14 @@ _SCALARS = {
     bool: scalars.BOOLEAN,
     date: scalars.DATE,
     UUID: scalars.UUID_TEXT,
-    # If its model does not limit it.
+    # A Decimal whose model does not limit its digits.
     Decimal: scalars.decimal(MOST_DIGITS, 18),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Many:
-    """A list, a set, or a dict with text keys."""
+class Collection:
+    """A list, a set, or a dict with text keys. Its methods are those of :class:`Scalar`."""
 
     element: Kind
     element_may_be_null: bool
@@ -66,21 +64,24 @@ class Many:
 
     @property
     def json(self) -> str:
-        return self._of(self.element.json)
+        """The SQL type that is read."""
+        return self._type_of(self.element.json)
 
     @property
     def column(self) -> str:
-        return self._of(self.element.column)
+        """The SQL type of the column."""
+        return self._type_of(self.element.column)
 
     @property
     def is_read_as_it_is(self) -> bool:
+        """True if the value that is read is the column's value."""
         return self.element.is_read_as_it_is and not self.is_set
 
-    def _of(self, element: str) -> str:
+    def _type_of(self, element: str) -> str:
         return f"MAP<STRING, {element}>" if self.is_map else f"ARRAY<{element}>"
 
     def value(self, at: str) -> str:
-        """SQL of the column's value; *at* is SQL of what was read."""
+        """Return SQL of the column's value; *at* is SQL of the value that was read."""
         if self.is_read_as_it_is:
             return at
         inner = _variable(at)
@@ -91,22 +92,26 @@ class Many:
         return f"array_distinct({values})" if self.is_set else values
 
     def null(self, at: str) -> str:
+        """Return an SQL condition: the value is missing or null."""
         return f"{at} IS NULL"
 
     def misfits(self, at: str, name: str, made: str | None) -> Iterator[Misfit]:
-        """What may be wrong with a value that is not null, as of a :class:`Scalar`."""
+        """Yield what may be wrong with a value that is not null, as :meth:`Scalar.misfits`."""
         if self.is_map:
-            # A plain handler gets the last value of a key, Spark would find the first.
+            # A plain handler gets the last value of a key, Spark would return the first one.
             keys = f"map_keys({at})"
             yield Misfit(f"size({keys}) <> size(array_distinct({keys}))", f"{name} has a key twice")
         inner = _variable(at)
         values = f"map_values({at})" if self.is_map else at
-        for one in _of_value(self.element, self.element_may_be_null, inner, f"{name}[]", None):
-            yield Misfit(f"exists({values}, {inner} -> {one.condition})", one.reason)
+        element_misfits = _misfits_of_value(
+            self.element, self.element_may_be_null, inner, f"{name}[]", None
+        )
+        for misfit in element_misfits:
+            yield Misfit(f"exists({values}, {inner} -> {misfit.condition})", misfit.reason)
 
 
 def _variable(at: str) -> str:
-    """A name for an element of *at*, which may be a part of an element itself."""
+    """Return a name for an element of *at*, which may be a part of an element itself."""
     outer = _VARIABLE.match(at)
     return f"x{int(outer[1]) + 1}" if outer else "x0"
 
@@ -116,7 +121,7 @@ _VARIABLE = re.compile(r"x([0-9]+)\b")
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a model: its column's name and its name in JSON."""
+    """A field of a model. ``name`` is that of its column, ``json_name`` that in JSON."""
 
     name: str
     json_name: str
@@ -126,51 +131,66 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Struct:
-    """A model."""
+    """A model. Its methods are those of :class:`Scalar`."""
 
     fields: tuple[Field, ...]
 
     @property
     def json(self) -> str:
-        return _struct((field.json_name, field.kind.json) for field in self.fields)
+        """The SQL type that is read."""
+        return _struct_type((field.json_name, field.kind.json) for field in self.fields)
 
     @property
     def column(self) -> str:
-        return _struct((field.name, field.kind.column) for field in self.fields)
+        """The SQL type of the column."""
+        return _struct_type((field.name, field.kind.column) for field in self.fields)
 
     @property
     def is_read_as_it_is(self) -> bool:
+        """True if the value that is read is the column's value."""
         return all(
             field.name == field.json_name and field.kind.is_read_as_it_is for field in self.fields
         )
 
     def value(self, at: str) -> str:
-        """SQL of the column's value; *at* is SQL of what was read."""
+        """Return SQL of the column's value; *at* is SQL of the value that was read."""
         if self.is_read_as_it_is:
             return at
-        values = (f"{literal(one.name)}, {one.kind.value(_part(at, one))}" for one in self.fields)
+        values = (
+            f"{literal(field.name)}, {field.kind.value(_field_of(at, field))}"
+            for field in self.fields
+        )
         return f"CASE WHEN {at} IS NOT NULL THEN named_struct({', '.join(values)}) END"
 
     def null(self, at: str) -> str:
+        """Return an SQL condition: the value is missing or null."""
         return f"{at} IS NULL"
 
     def misfits(self, at: str, name: str, made: str | None) -> Iterator[Misfit]:
-        """What may be wrong with a value that is not null, as of a :class:`Scalar`."""
+        """Yield what may be wrong with a value that is not null, as :meth:`Scalar.misfits`."""
         for field in self.fields:
             path = f"{name}.{field.name}" if name else field.name
-            its = f"{made}.{identifier(field.name)}" if made else None
-            for one in _of_value(field.kind, field.may_be_null, _part(at, field), path, its):
-                yield Misfit(f"({at} IS NOT NULL AND {one.condition})", one.reason) if name else one
+            made_field = f"{made}.{identifier(field.name)}" if made else None
+            field_misfits = _misfits_of_value(
+                field.kind, field.may_be_null, _field_of(at, field), path, made_field
+            )
+            for misfit in field_misfits:
+                if name:
+                    # A model inside of another one may be null itself.
+                    condition = f"({at} IS NOT NULL AND {misfit.condition})"
+                    yield Misfit(condition, misfit.reason)
+                else:
+                    yield misfit
 
 
-def _part(at: str, field: Field) -> str:
+def _field_of(at: str, field: Field) -> str:
     return f"{at}.{identifier(field.json_name)}"
 
 
-Kind = Scalar | Many | Struct
+Kind = Scalar | Collection | Struct
 
 
-def _of_value(
+def _misfits_of_value(
     kind: Kind, may_be_null: bool, at: str, name: str, made: str | None
 ) -> Iterator[Misfit]:
     if not may_be_null:
@@ -182,31 +202,36 @@ def _of_value(
 class PayloadSchema:
     """The columns of a payload."""
 
-    # Its name, for people.
+    # The model's name, for people.
     model: str
     struct: Struct
-    # A record without a value (a tombstone) fits: the payload is ``Model | None``
+    # The payload is `Model | None`, so a record without a value (a tombstone) fits.
     accepts_none: bool = False
 
     def misfits(self, at: str, made: str) -> tuple[Misfit, ...]:
-        """What may be wrong with a payload; the first match counts.
+        """Return what may be wrong with a payload; the first match counts.
 
-        *at* is SQL of what was read, *made* of what :meth:`Struct.value` has made of it.
+        *at* is SQL of the value that was read, *made* is SQL of the column's value.
         """
         return tuple(self.struct.misfits(at, "", made))
 
 
 def payload_schema(model: Any, who: str, *, base64: bool = False) -> PayloadSchema:
-    """The columns of a model, or ``Model | None``; *who* decorates. ConfigError has all problems at
-    once.
+    """Return the columns of a model, or of ``Model | None``.
 
-    *base64*: so are bytes in the JSON that is read, whatever the model says of its own.
+    Args:
+        model: The model.
+        who: The decorator, for the texts of errors.
+        base64: Bytes are base64 in the JSON, whatever the model says.
+
+    Raises:
+        ConfigError: The model cannot be columns. It has all problems at once.
     """
     asked = payload_type_of(model)
     whole = f"{who}, payload = {name_of(model)}"
     if not is_model(asked.base):
         raise ConfigError(f"{whole}: expected a dataclass, a pydantic model or a msgspec Struct")
-    reader = _Reader(whole, base64)
+    reader = _ModelReader(whole, base64)
     struct = reader.struct(asked.base, "", (), PLAIN_FORMS)
     reader.check_reserved(struct)
     if reader.problems:
@@ -214,8 +239,8 @@ def payload_schema(model: Any, who: str, *, base64: bool = False) -> PayloadSche
     return PayloadSchema(name_of(asked.base), struct, asked.accepts_none)
 
 
-class _Reader:
-    """Reads models into kinds, and collects their problems."""
+class _ModelReader:
+    """Reads models into kinds of columns, and collects their problems."""
 
     def __init__(self, who: str, base64: bool) -> None:
         self._who = who
@@ -223,7 +248,14 @@ class _Reader:
         self.problems: list[str] = []
 
     def struct(self, model: Any, path: str, outer: tuple[Any, ...], forms: Forms) -> Struct:
-        """*outer*: the models that contain this one; *forms*: those of the innermost of them."""
+        """Read a model.
+
+        Args:
+            model: The model.
+            path: The field that has it; "" for the payload itself.
+            outer: The models that contain this one.
+            forms: The forms of the innermost of these.
+        """
         try:
             found = fields_of(model)
         except UnreadableModelError as error:
@@ -249,7 +281,8 @@ class _Reader:
         base = asked.base
         if self._base64 and base is bytes:
             return scalars.BYTES[BytesForm.BASE64]
-        if (scalar := _scalar(base, forms)) is not None:
+        scalar = _scalar(base, forms)
+        if scalar is not None:
             return scalar
         if base in outer:
             return self._unknown(
@@ -257,11 +290,12 @@ class _Reader:
             )
         if is_model(base):
             return self.struct(base, path, outer, forms)
-        if (element := _element(base)) is not None:
-            inner = payload_type_of(element)
+        element = _element(base)
+        if element is not None:
+            inner = wanted(element)
             origin = typing.get_origin(base)
             kind = self._kind(inner, f"{path}[]", outer, forms)
-            return Many(
+            return Collection(
                 kind, inner.accepts_none, is_map=origin is dict, is_set=origin in (set, frozenset)
             )
         return self._unknown(
@@ -278,26 +312,28 @@ class _Reader:
 
     def _check_names(self, fields: tuple[ModelField, ...], path: str) -> None:
         names = (
-            ("columns", [one.name for one in fields]),
-            ("names in JSON", [one.json_name for one in fields]),
+            ("columns", [field.name for field in fields]),
+            ("names in JSON", [field.json_name for field in fields]),
         )
-        for what, these in names:
-            if twins := _first_twins(these):
+        for what, names_of_kind in names:
+            twins = _first_twins(names_of_kind)
+            if twins:
                 self._refuse(
                     f"{_field(path)}{what} {twins[0]!r} and {twins[1]!r} are the same to Spark"
                 )
                 return
 
     def check_reserved(self, struct: Struct) -> None:
-        """A model's own columns must not be called like those of a record."""
+        """Refuse columns of the model with names that the columns of a record have."""
         taken = {name.lower(): name for name in (*KAFKA_COLUMNS, CORRUPT)}
         for field in struct.fields:
             for name in dict.fromkeys((field.name, field.json_name)):
                 column = taken.get(name.lower())
                 if column is not None and (name == field.name or column == CORRUPT):
                     self._refuse(
-                        f"field {field.name!r} would be a second column {column!r}; those of a record are "
-                        f"{', '.join(taken.values())}: rename the field, its alias stays what it is in JSON"
+                        f"field {field.name!r} would be a second column {column!r}; those of a"
+                        f" record are {', '.join(taken.values())}: rename the field, its alias"
+                        " stays what it is in JSON"
                     )
 
     def _unknown(self, path: str, problem: str) -> Kind:
@@ -313,7 +349,7 @@ def _field(path: str) -> str:
 
 
 def _first_twins(names: Iterable[str]) -> tuple[str, ...]:
-    """Two names that are equal but for their case; empty if there are none."""
+    """Return two names that differ only in case, or () if there are none."""
     first: dict[str, str] = {}
     for name in names:
         if name.lower() in first:
@@ -327,34 +363,41 @@ def _scalar(base: Any, forms: Forms) -> Scalar | None:
         return scalars.BYTES[forms.bytes]
     if base is datetime:
         return scalars.TIMESTAMPS[forms.times]
-    if (values := _values_of(base)) is not None:
+    values = _values_of(base)
+    if values is not None:
         return scalars.texts(values)
     return _SCALARS.get(base) if isinstance(base, type) else None
 
 
 def _values_of(base: Any) -> tuple[str, ...] | None:
-    """The values of an Enum or a Literal of text; None for anything else."""
-    is_enum = isinstance(base, type) and issubclass(base, enum.Enum)
-    values = tuple(member.value for member in base) if is_enum else ()
-    if typing.get_origin(base) is Literal:
+    """Return the values of an Enum or a Literal of text, or None for anything else."""
+    values: tuple[Any, ...] = ()
+    if isinstance(base, type) and issubclass(base, enum.Enum):
+        values = tuple(member.value for member in base)
+    elif typing.get_origin(base) is Literal:
         values = typing.get_args(base)
-    return values if values and all(isinstance(value, str) for value in values) else None
+    if not values or not all(isinstance(value, str) for value in values):
+        return None
+    return values
 
 
 def _element(base: Any) -> Any:
-    """The element type of a list, or of a dict with text keys; None for anything else."""
+    """Return the element type of a list, set, tuple[X, ...] or dict[str, X], or None."""
     origin = typing.get_origin(base)
     arguments = typing.get_args(base)
     if origin is dict and len(arguments) == 2 and payload_type_of(arguments[0]).base is str:
         return arguments[1]
-    is_list = origin in (list, set, frozenset) and len(arguments) == 1
-    return arguments[0] if is_list or (origin is tuple and arguments[1:] == (...,)) else None
+    if origin in (list, set, frozenset) and len(arguments) == 1:
+        return arguments[0]
+    if origin is tuple and arguments[1:] == (...,):
+        return arguments[0]
+    return None
 
 
-def _struct(fields: Iterator[tuple[str, str]]) -> str:
+def _struct_type(fields: Iterator[tuple[str, str]]) -> str:
     return f"STRUCT<{', '.join(f'{identifier(name)}: {kind}' for name, kind in fields)}>"
 
 
 def identifier(name: str) -> str:
-    """*name* as the name of a column or a field in Spark SQL."""
+    """Quote *name* as the name of a column or a field in Spark SQL."""
     return "`" + name.replace("`", "``") + "`"

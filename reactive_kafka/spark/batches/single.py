@@ -1,12 +1,12 @@
-"""Texts that are one JSON object and nothing more, read by Spark: as SQL. Pure.
+"""SQL that reads texts which must be one JSON object and nothing more. Pure.
 
-``from_json`` stops at the end of the first object, whatever follows. So it reads a list of two, the
-text and an end that this process alone knows::
+``from_json`` stops at the end of the first object and ignores what follows. So it reads a list of
+two elements, the text and an end marker that only this process knows::
 
     {"<end>": [<text>, {"<end>": true}]}
 
-The end is the second of two exactly if the text is one value. With a bracket or an object too many
-the list ends early, has more elements, or is no JSON.
+The marker is the second of two elements only if the text is one value. With a bracket or an object
+too many, the list ends early, has more elements, or is no JSON.
 """
 
 from __future__ import annotations
@@ -16,49 +16,50 @@ import secrets
 from reactive_kafka.spark.batches.payload_schema import CORRUPT, Struct, identifier
 from reactive_kafka.spark.batches.scalars import literal
 
-# Without single quotes: neither pydantic nor msgspec reads them as JSON.
-OPTIONS = f"map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '{CORRUPT}', 'allowSingleQuotes', 'false')"
+# Single quotes are no JSON to pydantic and msgspec.
+OPTIONS = (
+    f"map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '{CORRUPT}',"
+    " 'allowSingleQuotes', 'false')"
+)
 
 
 class SingleObject:
-    """Reads texts; each instance has an end of its own."""
+    """Makes SQL expressions that read one JSON object. Each instance has its own end marker."""
 
     def __init__(self) -> None:
-        # Who writes records must not be able to write it.
+        # Random, so that nobody can write it into a record.
         self._end = secrets.token_hex(16)
 
     def parsed(self, text: str, struct: Struct) -> str:
-        """SQL of what the two methods below are to be given, as a column; *text* is SQL."""
+        """Return SQL that parses *text*, which is SQL. The methods below take its value."""
         end = identifier(self._end)
         schema = f"STRUCT<{end}: ARRAY<{struct.json[:-1]}, {end}: BOOLEAN>>, {CORRUPT}: STRING>"
         first = f'{{"{self._end}":['
         last = f',{{"{self._end}":true}}]}}'
-        return f"from_json(concat({literal(first)}, {text}, {literal(last)}), {literal(schema)}, {OPTIONS})"
+        wrapped = f"concat({literal(first)}, {text}, {literal(last)})"
+        return f"from_json({wrapped}, {literal(schema)}, {OPTIONS})"
 
     def value(self, parsed: str) -> str:
-        """SQL of the object, a struct."""
+        """Return SQL of the object, which is a struct."""
         return f"get({parsed}.{identifier(self._end)}, 0)"
 
     def misfit(self, parsed: str, text: str) -> str:
-        """SQL: whether *text* is not one JSON object, or has parts of other types than the
-        struct's.
-        """
+        """Return an SQL condition: *text* is not one JSON object, or has values of other types."""
         end = identifier(self._end)
         return (
             f"{parsed} IS NULL OR {parsed}.{CORRUPT} IS NOT NULL "
             f"OR coalesce(size({parsed}.{end}), 0) <> 2 OR {self.value(parsed)} IS NULL "
             f"OR get({parsed}.{end}, 1).{end} IS NULL "
-            f"OR NOT is_valid_utf8({text}) OR {_has_half_a_character(text)} OR {_has_foreign_number(text)}"
+            f"OR NOT is_valid_utf8({text}) OR {_has_lone_surrogate(text)} "
+            f"OR {_has_foreign_number(text)}"
         )
 
 
-def _has_half_a_character(text: str) -> str:
-    """SQL: whether there is one surrogate without the other one, of which Spark makes a question
-    mark.
-    """
+def _has_lone_surrogate(text: str) -> str:
+    """Return an SQL condition: the text has a lone surrogate, which Spark turns into ``?``."""
     without_escapes = f"replace({text}, {_TWO_BACKSLASHES}, ' ')"
     without_pairs = f"regexp_replace({without_escapes}, {_SURROGATES}, ' ')"
-    # Few texts have any, and only in these is it looked for.
+    # The first condition is cheap and false for most texts, so that few are searched by pattern.
     return (
         f"((contains({text}, {_LOWER_ESCAPE}) OR contains({text}, {_UPPER_ESCAPE})) "
         f"AND {without_pairs} RLIKE {_ONE_SURROGATE})"
@@ -66,15 +67,17 @@ def _has_half_a_character(text: str) -> str:
 
 
 def _has_foreign_number(text: str) -> str:
-    """SQL: whether there is +INF, -INF or +Infinity, which Spark takes for numbers. NaN and
-    Infinity are read.
+    """Return an SQL condition: the text has +INF, -INF or +Infinity, numbers to Spark only.
+
+    NaN and Infinity are allowed.
     """
     without_escapes = f"replace(replace({text}, {_TWO_BACKSLASHES}, ''), {_ESCAPED_QUOTE}, '')"
     without_strings = f"regexp_replace({without_escapes}, {_STRING}, ' ')"
-    return f"((contains({text}, 'INF') OR contains({text}, '+I')) AND {without_strings} RLIKE '[+]I|INF')"
+    is_suspect = f"contains({text}, 'INF') OR contains({text}, '+I')"
+    return f"(({is_suspect}) AND {without_strings} RLIKE '[+]I|INF')"
 
 
-# An escaped one: a "u" or a quote after it is not escaped.
+# An escaped backslash. Remove it first: a "u" or a quote behind it is not escaped by it.
 _TWO_BACKSLASHES = literal("\\\\")
 _ESCAPED_QUOTE = literal('\\"')
 _STRING = literal('"[^"]*+"')

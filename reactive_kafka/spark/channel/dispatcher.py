@@ -144,7 +144,7 @@ class SparkDispatcher(ChannelWorkers):
             return
         if not (self._jobs and self._context.runner.engine.ready):
             return
-        runs = self._queue.ahead(lanes_of([run for job in self._jobs for run in job.runs]))
+        runs = self._queue.next_full(lanes_of([run for job in self._jobs for run in job.runs]))
         if not runs:
             return
         plan(runs)

@@ -1,1 +1,1 @@
-"""Spark sessions: opened, watched, replaced; and the jobs that run in them."""
+"""Opens Spark sessions, watches and replaces them, and runs jobs in them."""

@@ -1,9 +1,10 @@
-"""Calls that block: what the engine needs from a Spark of any kind, and the threads that run it for
-an event loop.
+"""The protocols of Spark sessions, whose calls block, and the threads that run such calls.
 
-Everything in the protocols blocks, except where it says "at once". Spark ties a Python thread to a
-Java thread for good, so short-lived threads would leave Java threads behind. And a function that
-never ends must not hold up the exit of the process. So these are daemon threads, and no executor.
+All methods of the protocols block, except where it says "at once".
+
+Spark ties a Python thread to a Java thread for good, so short-lived threads would leave Java
+threads behind: threads are kept and used again. And a function that never ends must not delay the
+exit of the process. So they are daemon threads of our own, and no executor.
 """
 
 from __future__ import annotations
@@ -22,26 +23,28 @@ T = TypeVar("T")
 
 
 class JobGroup(Protocol):
-    """All Spark jobs that one run of a function starts: cancelled and counted together."""
+    """All Spark jobs that one run of a function starts. They are cancelled and counted together."""
 
     def run(self, job: Callable[[Any], T]) -> T:
-        """Run *job* with the session in this thread, as this group; the thread's settings are
-        cleared at the end.
+        """Call *job* with the session in this thread, as this group, and return its result.
+
+        The thread's Spark settings are cleared at the end.
         """
 
     def cancel(self) -> None:
-        """Cancel the running jobs and those that the function would still start; repeatable. Tasks
-        end later.
+        """Cancel the running jobs, and those that the function would still start.
+
+        It may be called again. Tasks end later.
         """
 
     def progress(self) -> JobProgress:
-        """The stages and tasks so far; takes some milliseconds."""
+        """Return the stages and tasks so far. It takes some milliseconds."""
 
     def is_over(self) -> bool:
-        """Whether no job of the group runs and no task of one is active; asked when *run* has
-        returned.
+        """True if no job of the group runs, and no task of one is active.
 
-        After an exception, which is no answer, the group is over only if the session has ended.
+        Call it when *run* has returned. If it raises, the group is over only if the session has
+        ended.
         """
 
 
@@ -54,41 +57,41 @@ class Session(Protocol):
 
     @property
     def owned(self) -> bool:
-        """False for a session that somebody else started: it is used, and neither stopped nor
-        replaced. At once.
-        """
+        """False: the application started it. We use it, but never stop or replace it. At once."""
 
     @property
     def driver_pid(self) -> int | None:
-        """The driver's process; None if it is not ours. At once."""
+        """The process id of the driver. None: it is not our process. At once."""
 
     def has_ended(self) -> bool:
-        """Whether it is beyond repair. At once: only the operating system is asked."""
+        """True if the session is beyond repair. At once: it only asks the operating system."""
 
     def trouble(self) -> str | None:
-        """Ask the driver or server why jobs cannot run; None: they can. One call at a time, about
-        every second.
+        """Ask the driver or the server why jobs cannot run. None: they can.
 
-        May find that the session is beyond repair, which :meth:`has_ended` says from then on. That
-        it cannot be asked (any exception) is trouble, too.
+        It is called about every second, one call at a time. It may find that the session is beyond
+        repair; then :meth:`has_ended` is true from then on. An exception is trouble, too.
         """
 
     def warm_up(self) -> None:
-        """Run a small job, with Python on an executor, in a thread for jobs; raises if jobs would
-        fail.
+        """Run a small job, with Python on an executor. It raises if jobs would fail.
+
+        Call it in a thread for jobs.
         """
 
     def group(self, description: str, pool: str) -> JobGroup:
-        """A new group. *description* is for Spark's own pages; *pool* is the FAIR pool that it
-        shares cores in.
+        """Make a new group.
+
+        *description* is for Spark's pages, *pool* is the FAIR pool whose jobs share cores.
         """
 
     def stop(self) -> None:
-        """Stop an owned session: running jobs are cancelled. May hang."""
+        """Stop an owned session and cancel its jobs. It may hang."""
 
     def end(self) -> None:
-        """End the process and the session in whatever state they are, in a bounded time; twice is
-        harmless.
+        """End the process and the session in a bounded time, whatever their state.
+
+        It may be called twice.
         """
 
 
@@ -100,25 +103,25 @@ class SessionMaker(Protocol):
         """The longest wait between two attempts."""
 
     def open(self) -> Session:
-        """Open a session; may take a minute. An exception's text says why it did not start."""
+        """Open a session. It may take a minute; the text of an error says why it did not start."""
 
     def abort(self) -> None:
-        """From another thread: make an :meth:`open` that is under way fail soon."""
+        """Make an :meth:`open` that runs in another thread fail soon."""
 
 
-# Of one thread; None ends it.
+# The calls of one thread; None ends the thread.
 Calls = SimpleQueue[Callable[[], None] | None]
 
 
 @dataclass(frozen=True, slots=True)
 class CallResult(Generic[T]):
-    """What a call returned, or the error that it raised."""
+    """The result of a call, or the error that it has raised."""
 
     value: T | None = None
     error: BaseException | None = None
 
     def get(self) -> T:
-        """The value; raises the error."""
+        """Return the value, or raise the error."""
         if self.error is not None:
             raise self.error
         # T itself may be None.
@@ -126,23 +129,25 @@ class CallResult(Generic[T]):
 
 
 class CallThreads:
-    """As many threads as there are concurrent calls; idle ones are used first. No call holds up
-    another.
+    """As many threads as there are concurrent calls, so that no call waits for another one.
+
+    Idle threads are used again.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._all: list[Calls] = []
-        # Appended to by the threads themselves.
+        # The threads add themselves when they are idle.
         self._idle: deque[Calls] = deque()
 
     def submit(self, call: Callable[[], T]) -> asyncio.Future[CallResult[T]]:
-        """Run a call at once, to its end, in a thread of its own. The future never fails: an error
-        is in its result.
+        """Start a call in a thread of its own. The future's result holds an error, if there is one.
+
+        Cancelling the future does not stop the call.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[CallResult[T]] = loop.create_future()
-        calls = self._idle.pop() if self._idle else self._another()
+        calls = self._idle.pop() if self._idle else self._new_thread()
 
         def run() -> None:
             outcome = _result_of(call)
@@ -150,7 +155,7 @@ class CallThreads:
             try:
                 loop.call_soon_threadsafe(_settle, future, outcome)
             except RuntimeError:
-                # The loop is closed, and waits for no result.
+                # A closed loop waits for no result.
                 if not loop.is_closed():
                     raise
 
@@ -162,7 +167,7 @@ class CallThreads:
         for calls in self._all:
             calls.put(None)
 
-    def _another(self) -> Calls:
+    def _new_thread(self) -> Calls:
         calls: Calls = SimpleQueue()
         threading.Thread(
             target=_work, args=[calls], name=f"{self._name}-{len(self._all)}", daemon=True
@@ -172,9 +177,13 @@ class CallThreads:
 
 
 def _work(calls: Calls) -> None:
-    while (call := calls.get()) is not None:
+    while True:
+        call = calls.get()
+        if call is None:
+            return
         call()
-        # Or the call, and the batch that it holds, would stay in memory until the next one.
+        # Otherwise the call, with the batch that it refers to, would stay in memory until the next
+        # one arrives.
         del call
 
 
@@ -182,7 +191,7 @@ def _result_of(call: Callable[[], T]) -> CallResult[T]:
     try:
         return CallResult(value=call())
     except BaseException as error:
-        # Also SystemExit: it is raised where the result is taken.
+        # This includes SystemExit, which is raised where the result is taken.
         return CallResult(error=error)
 
 

@@ -1,4 +1,5 @@
-"""A classic Spark session, its driver and its jobs; classic pyspark is imported only here.
+"""Classic Spark sessions, with a driver on this machine. Only here classic pyspark is imported.
+
 Everything blocks.
 """
 
@@ -41,9 +42,9 @@ from reactive_kafka.spark.session.masters import reach_master
 logger = logging.getLogger("reactive_kafka.spark")
 T = TypeVar("T")
 
-# If no driver starts, since that seldom passes.
+# The longest wait if no driver starts, which rarely gets better by itself.
 PATIENT_RETRY_S = 60.0
-# If a cluster is away.
+# The longest wait if a cluster is away.
 CLUSTER_RETRY_S = 5.0
 _JOB_PROPERTIES = (
     "spark.jobGroup.id",
@@ -54,14 +55,16 @@ _JOB_PROPERTIES = (
 
 
 def warm_up_columns() -> Any:
-    """One record. The first column loads pyarrow and pandas: that takes 0.4 s, which an event loop
-    does not have.
+    """Return one record as columns.
+
+    The first columns of a process import pyarrow and pandas. That takes 0.4 s, too long for an
+    event loop, so call it in a thread.
     """
     return record_batch(TopicPartition("warm-up", 0), [ColumnRecord(0, 0, None, b"", ())])
 
 
 class DriverSession:
-    """A classic session and its Java process; None if that is not a child of this process."""
+    """A classic session and its Java process, if that is a child of this process."""
 
     def __init__(self, spark: Any, process: Popen[bytes] | None, owned: bool) -> None:
         self.spark = spark
@@ -71,24 +74,25 @@ class DriverSession:
         self._has_stopped = False
         master = str(self._context.master)
         self._master = masked("", master)
-        # Not local-cluster[...]
+        # This excludes local-cluster[...], which has executors.
         self._is_local = master == "local" or master.startswith("local[")
         elastic = self._context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true"
         self._needs_executors = not elastic and not self._is_local
         if owned:
-            # For an exit without a stop of the app.
+            # The process may exit without stopping the application.
             atexit.register(self.end)
 
     def has_ended(self) -> bool:
-        has_exited = self._process is not None and self._process.poll() is not None
-        return self._has_stopped or self._context._jsc is None or has_exited
+        if self._has_stopped or self._context._jsc is None:
+            return True
+        return self._process is not None and self._process.poll() is not None
 
     @property
     def driver_pid(self) -> int | None:
         return self._process.pid if self._process and self.owned else None
 
     def trouble(self) -> str | None:
-        """Whether the context lives and has executors; takes 2 ms."""
+        """Ask whether the context lives and has executors. It takes 2 ms."""
         java_context = self._context._jsc
         if java_context is None:
             return "somebody stopped the Spark session"
@@ -96,14 +100,15 @@ class DriverSession:
         if context.isStopped():
             self._has_stopped = True
             return "Spark has stopped itself (the driver's log says why)"
-        # The driver itself is one.
+        # The driver itself counts as one.
         if self._needs_executors and context.getExecutorMemoryStatus().size() <= 1:
             return f"no executors: start workers at {self._master}, with cores and memory to spare"
         return None
 
     def warm_up(self) -> None:
-        """Run a job of one row: what Spark loads for the first one takes about 2 s. Executors need
-        our Python, too.
+        """Run a job of one row, because the first job of a session takes about 2 s longer.
+
+        If executors use another Python, run a Python job, too: it shows whether they have ours.
         """
         import pyarrow as pa
 
@@ -115,7 +120,7 @@ class DriverSession:
         return ClassicJobGroup(self.spark, description, pool)
 
     def stop(self) -> None:
-        # Whatever state it is in: end() follows.
+        # It may be in any state. `end` follows in any case.
         with suppress(Exception):
             self.spark.stop()
 
@@ -137,9 +142,9 @@ class ClassicJobGroup:
         self._context = spark.sparkContext
         self._description = description
         self._pool = pool
-        # unique: a cancelled group stays cancelled.
+        # The id must be unique, because a cancelled group stays cancelled.
         self._id = f"reactive-kafka-{uuid4().hex}"
-        # Job -> stage -> its part, none active.
+        # Job -> stage -> progress, of jobs without active tasks.
         self._ended_jobs: dict[int, dict[int, JobProgress]] = {}
 
     def run(self, job: Callable[[Any], T]) -> T:
@@ -148,7 +153,7 @@ class ClassicJobGroup:
             self._context.setLocalProperty("spark.scheduler.pool", self._pool)
             return job(self._spark)
         finally:
-            # With the driver the properties are gone, too; the job's error must be seen.
+            # If the driver is gone, so are the properties. An error here would hide the job's.
             with suppress(Exception):
                 for name in _JOB_PROPERTIES:
                     self._context.setLocalProperty(name, None)
@@ -159,42 +164,43 @@ class ClassicJobGroup:
 
     def progress(self) -> JobProgress:
         tracker = self._context.statusTracker()
-        # A stage may be shared by several jobs.
+        # By the stage's number, because several jobs may share a stage.
         stages: dict[int, JobProgress] = {}
         for job in tracker.getJobIdsForGroup(self._id):
-            # What has ended is not asked for.
+            # Spark is not asked again about jobs that have ended.
             stages.update(self._ended_jobs.get(job) or self._stages_of(tracker, job))
         return sum(stages.values(), JobProgress())
 
     def _stages_of(self, tracker: Any, job: int) -> dict[int, JobProgress]:
         info = tracker.getJobInfo(job)
-        # Forgotten by Spark: long over.
         if info is None:
+            # Spark has forgotten it, so it ended long ago.
             return {}
         stages = {stage: _progress_of(tracker.getStageInfo(stage)) for stage in info.stageIds}
-        if info.status != "RUNNING" and not any(stage.tasks_active for stage in stages.values()):
-            begun = {
-                number: stage
-                for number, stage in stages.items()
-                if stage.tasks_done or stage.tasks_failed
-            }
-            # The others were skipped.
-            stages = self._ended_jobs[job] = begun
-        return stages
+        if info.status == "RUNNING" or any(stage.tasks_active for stage in stages.values()):
+            return stages
+        # The stages without any ended task were skipped.
+        begun = {
+            number: stage
+            for number, stage in stages.items()
+            if stage.tasks_done or stage.tasks_failed
+        }
+        self._ended_jobs[job] = begun
+        return begun
 
     def is_over(self) -> bool:
-        # A private name; without it the answer may be some milliseconds old.
+        # Without this private method the answer may be some milliseconds old.
         with suppress(Exception):
             self._context._jsc.sc().listenerBus().waitUntilEmpty(1_000)
-        active = self.progress().tasks_active
-        return active == 0 and self._ended_jobs.keys() >= set(
-            self._context.statusTracker().getJobIdsForGroup(self._id)
-        )
+        if self.progress().tasks_active:
+            return False
+        jobs = set(self._context.statusTracker().getJobIdsForGroup(self._id))
+        return self._ended_jobs.keys() >= jobs
 
 
 def _progress_of(stage: Any) -> JobProgress:
-    # Forgotten by Spark.
     if stage is None:
+        # Spark has forgotten it.
         return JobProgress()
     done = stage.numCompletedTasks
     tasks = stage.numTasks
@@ -204,8 +210,11 @@ def _progress_of(stage: Any) -> JobProgress:
 
 
 class ClassicMaker:
-    """Starts a driver (with the Kafka connector's jars) and a session in it, or takes the one of
-    this process.
+    """Starts a driver with a session, or uses the session that this process has already.
+
+    pyspark puts every property on a command line that all users of the machine can read. So secrets
+    go into a file that only we can read. At DEBUG pyspark also logs each property, so
+    `debug_lines` drops these lines.
     """
 
     def __init__(self, settings: SparkSettings, java: Java, jars: tuple[str, ...] = ()) -> None:
@@ -214,7 +223,7 @@ class ClassicMaker:
         self._path = os.pathsep.join(filter(None, sys.path))
         self._conf = session_conf(settings, os.cpu_count() or 1, jars=jars, path=self._path)
         self._secret = frozenset(secret_names(settings))
-        # Of an open() that is under way.
+        # The driver of an `open` that is running.
         self._process: Popen[bytes] | None = None
         self._is_aborted = False
         self.longest_retry_s = PATIENT_RETRY_S
@@ -226,17 +235,17 @@ class ClassicMaker:
         silence_query_contexts()
         if SparkContext._active_spark_context is not None:
             logger.warning(
-                "a Spark session exists already: it is used as it is, and [spark] has no effect on it"
+                "a Spark session exists already: it is used as it is, and [spark] has no effect"
+                " on it"
             )
             process = getattr(SparkContext._gateway, "proc", None)
             return DriverSession(SparkSession.builder.getOrCreate(), process, owned=False)
         if SparkContext._gateway is None:
             self.longest_retry_s = CLUSTER_RETRY_S
-            reach_master(
-                str(revealed(self._settings.master)), str(masked("", self._settings.master))
-            )
+            master = self._settings.master
+            reach_master(str(revealed(master)), str(masked("", master)))
         with home_for_spark(self._java) as home:
-            needed = driver_environment(
+            variables = driver_environment(
                 self._settings,
                 os.environ,
                 java_home=str(home),
@@ -247,7 +256,7 @@ class ClassicMaker:
             hide((*secrets, *secrets.values()))
             with (
                 submit_arguments(properties_text(secrets), os.environ) as submit,
-                environment({**needed, **submit}),
+                environment({**variables, **submit}),
             ):
                 return self._open()
 
@@ -260,7 +269,7 @@ class ClassicMaker:
         from pyspark import SparkConf, SparkContext
         from pyspark.sql import SparkSession
 
-        public = [item for item in self._conf.items() if item[0] not in self._secret]
+        public = [(name, value) for name, value in self._conf.items() if name not in self._secret]
         gateway: Any = SparkContext._gateway or self._launch(SparkConf().setAll(public))
         self._process = gateway.proc
         try:
@@ -270,7 +279,7 @@ class ClassicMaker:
             context = SparkContext(conf=conf, gateway=gateway)
             return DriverSession(SparkSession(context), gateway.proc, owned=True)
         except BaseException as error:
-            # now: the text of a Java error is in the driver.
+            # Read the text of the error before the driver ends: that of a Java error is in there.
             why = reason_of(error)
             end_process(gateway.proc)
             _forget(gateway.proc)
@@ -290,36 +299,34 @@ class ClassicMaker:
         )
         log = DriverLog()
         try:
-            # Untyped.
+            # The function has no types.
             launch: Any = java_gateway.launch_gateway
             gateway = launch(conf, {"stdout": log.target, "stderr": log.target})
-            self.longest_retry_s = (
-                PATIENT_RETRY_S if self._settings.master.startswith("local") else CLUSTER_RETRY_S
-            )
+            is_local = self._settings.master.startswith("local")
+            self.longest_retry_s = PATIENT_RETRY_S if is_local else CLUSTER_RETRY_S
             return gateway
         except Exception as error:
             self.longest_retry_s = PATIENT_RETRY_S
-            # What the driver said, if anything.
+            # The driver's output says more than pyspark's error, if there is any.
             raise OffloadError(log.last_words() or str(error)) from error
         finally:
             log.launched()
 
 
 def silence_query_contexts() -> None:
-    """Keep PySpark from writing each AnalysisException, with its Java trace, to stderr: our own
-    line has the reason.
+    """Keep PySpark from writing each AnalysisException and its Java trace to stderr.
+
+    Our own log line has the reason.
     """
     from pyspark.logger import PySparkLogger
 
-    # They have handlers of their own.
+    # These loggers have handlers of their own.
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
 def _forget(process: Popen[bytes]) -> None:
-    """Make pyspark forget a driver that has ended: it would raise ConnectionRefusedError for
-    ever.
-    """
+    """Make pyspark forget a driver that has ended, or it would raise ConnectionRefusedError."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -327,8 +334,11 @@ def _forget(process: Popen[bytes]) -> None:
         gateway = SparkContext._gateway
         if gateway is None or gateway.proc is not process:
             return
-        # There is no answer; our sockets are closed all the same.
+        # The driver does not answer, but this closes our sockets.
         with suppress(Exception):
             gateway.shutdown()
-        SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
-        SparkSession._instantiatedSession = SparkSession._activeSession = None
+        SparkContext._active_spark_context = None
+        SparkContext._gateway = None
+        SparkContext._jvm = None
+        SparkSession._instantiatedSession = None
+        SparkSession._activeSession = None

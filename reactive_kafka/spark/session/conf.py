@@ -1,8 +1,7 @@
-"""The user's settings in Spark's words: properties of the session, and options for reading Kafka.
-Pure.
+"""Translates the user's settings into Spark's properties, and into its options for Kafka. Pure.
 
-PEM files are passed in. Executors may run on other machines, so certificates and keys are sent as
-text, never as the path of a file.
+Callers pass the content of PEM files. Executors may run on other machines, so certificates and keys
+are sent as text, never as the path of a file.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from reactive_kafka.errors import ConfigError
 
 LOOPBACK = "127.0.0.1"
 
-# How long executors keep a Kafka consumer, and what it has fetched, after its task. No other job
-# uses it again. The default is five minutes: after 25 small batches of two partitions 100
-# connections were open.
+# How long executors keep a Kafka consumer, and the records it has fetched, after its task. No other
+# job uses it again. With the default of five minutes, 100 connections were open after 25 small
+# batches of two partitions.
 CONSUMERS: Mapping[str, str] = {
     f"spark.kafka.consumer.{cache}.{name}": "5s"
     for cache in ("cache", "fetchedData.cache")
@@ -31,26 +30,32 @@ CONSUMERS: Mapping[str, str] = {
 def session_conf(
     settings: SparkSettings, cores: int, *, jars: Sequence[str] = (), path: str = ""
 ) -> dict[str, str]:
-    """Spark's properties; the user's win. *jars*: the Kafka connector; *path*: our PYTHONPATH, for
-    executors here.
+    """Return Spark's properties. Those of the user replace ours.
+
+    Args:
+        settings: The table ``[spark]``.
+        cores: The number of processors of this machine.
+        jars: The jars of the Kafka connector.
+        path: Our PYTHONPATH, for executors on this machine.
     """
     conf = {
         "spark.app.name": "reactive-kafka",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.scheduler.mode": "FAIR",
-        # A cancelled Python task ends in 0.2 s instead of 2 s.
+        # A cancelled Python task ends after 0.2 s instead of 2 s.
         "spark.python.task.killTimeout": "200ms",
         "spark.sql.session.timeZone": "UTC",
         # Larger batches are cut into partitions.
         "spark.sql.execution.arrow.localRelationThreshold": "1m",
     }
     if on_this_machine(settings.master):
-        conf["spark.driver.host"] = conf["spark.driver.bindAddress"] = LOOPBACK
+        conf["spark.driver.host"] = LOOPBACK
+        conf["spark.driver.bindAddress"] = LOOPBACK
     if settings.master.startswith("local"):
         conf["spark.sql.shuffle.partitions"] = str(local_cores(settings.master, cores))
     elif on_this_machine(settings.master):
-        # A worker passes on none of our environment.
+        # A worker does not pass our environment on to its executors.
         conf["spark.executorEnv.PYTHONPATH"] = path
     if jars:
         conf.update(CONSUMERS)
@@ -58,7 +63,7 @@ def session_conf(
     hidden = [
         f"\\Q{name.removeprefix('spark.hadoop.')}\\E" for name in (*SECRET, *secret_names(settings))
     ]
-    # Its pages and its event log show none of them.
+    # Spark's pages and its event log do not show the values of these properties.
     conf["spark.redaction.regex"] = "|".join((SECRET_NAMES, *hidden))
     conf.update({name: spelled(value) for name, value in settings.conf.items()})
     conf["spark.master"] = spelled(settings.master)
@@ -68,13 +73,13 @@ def session_conf(
 
 
 def secret_names(settings: SparkSettings) -> list[str]:
-    """The properties whose values are secrets."""
-    given = {**settings.conf, "spark.master": settings.master}
-    return [name for name, value in given.items() if isinstance(value, Secret)]
+    """Return the names of the properties whose values are secrets."""
+    properties = {**settings.conf, "spark.master": settings.master}
+    return [name for name, value in properties.items() if isinstance(value, Secret)]
 
 
 def properties_text(properties: Mapping[str, str]) -> str:
-    """The text of a file of Java's properties. Source: java.util.Properties.load."""
+    """Return the text of a Java properties file. Source: java.util.Properties.load."""
     lines = (
         f"{_escaped(name, ' =:#!')}={_escaped(value, ' ')}\n" for name, value in properties.items()
     )
@@ -91,50 +96,59 @@ def _escaped(text: str, special: str) -> str:
 def driver_environment(
     settings: SparkSettings, environ: Mapping[str, str], *, java_home: str, python: str, path: str
 ) -> dict[str, str]:
-    """What is added to the environment while a session is opened; *environ*, the process's, wins
-    but for JAVA_HOME.
+    """Return the variables to set while a session is opened.
+
+    Except for JAVA_HOME and PYTHONPATH, variables in *environ*, that of the process, stay.
     """
     ours = {}
-    # Read by Spark's own scripts only.
-    if name := settings.conf.get("spark.pyspark.python"):
-        ours["PYSPARK_PYTHON"] = spelled(name)
+    named_python = settings.conf.get("spark.pyspark.python")
+    if named_python:
+        # Only Spark's own scripts read that property. pyspark reads this variable.
+        ours["PYSPARK_PYTHON"] = spelled(named_python)
     elif on_this_machine(settings.master):
-        # Executors need its version; on other machines it has another path.
+        # Executors need the same version. On other machines, Python may have another path.
         ours["PYSPARK_PYTHON"] = python
     if settings.master.startswith("local") and "PYSPARK_PYTHON" not in environ:
         ours["PYTHONPATH"] = path
     if on_this_machine(settings.master):
-        # The machine's name need not resolve.
+        # It may be impossible to resolve the name of the machine.
         ours["SPARK_LOCAL_IP"] = LOOPBACK
-    kept = {
+    variables = {
         name: value for name, value in ours.items() if name == "PYTHONPATH" or name not in environ
     }
-    return {**kept, "JAVA_HOME": java_home}
+    return {**variables, "JAVA_HOME": java_home}
 
 
 def on_this_machine(master: str) -> bool:
-    """Whether the executors are on this machine, so that loopback is enough."""
+    """True if the executors are on this machine, so that they can use its loopback interface."""
     return master.startswith(("local", "spark://127.0.0.1:", "spark://localhost:"))
 
 
 def masters_in(master: str) -> list[tuple[str, int]]:
-    """Host and port of each master of a standalone cluster (``spark://a:7077,b:7077``); none in any
-    other URL.
+    """Return host and port of each master in the URL of a standalone cluster.
+
+    ``spark://a:7077,b:7077`` has two; other URLs have none.
     """
-    hosts = master.removeprefix("spark://").split(",") if master.startswith("spark://") else []
-    found = [one.rpartition(":") for one in hosts]
-    return [(host.strip("[]"), int(port)) for host, _, port in found if host and port.isdecimal()]
+    if not master.startswith("spark://"):
+        return []
+    masters = []
+    for address in master.removeprefix("spark://").split(","):
+        host, _, port = address.rpartition(":")
+        if host and port.isdecimal():
+            masters.append((host.strip("[]"), int(port)))
+    return masters
 
 
 def local_cores(master: str, cores: int) -> int:
-    """How many tasks a ``local``, ``local[N]`` or ``local[*]`` master runs at once."""
-    if match := re.match(r"local\[(\d+)", master):
+    """Return how many tasks a ``local``, ``local[N]`` or ``local[*]`` master runs at once."""
+    match = re.match(r"local\[(\d+)", master)
+    if match:
         return int(match[1])
     return cores if master.startswith("local[*") else 1
 
 
 def spelled(value: Any) -> str:
-    """A value as Spark and Java read it; of a secret its text."""
+    """Return a value as Spark and Java read it; of a secret, its text."""
     value = revealed(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -155,13 +169,13 @@ PASSED = frozenset(
         "client_rack",
     }
 )
-"""Properties that mean the same in Java, under Kafka's names."""
+"""Properties that have the same meaning in Java, where they have Kafka's names."""
 
 OURS_ALONE = frozenset(
     {
-        # Passed separately.
+        # It is passed separately.
         "bootstrap_servers",
-        # Many Java clients in one process would share it.
+        # The Java clients of one process must not share an id.
         "client_id",
         "group_instance_id",
         "session_timeout_ms",
@@ -172,7 +186,7 @@ OURS_ALONE = frozenset(
         "exclude_internal_topics",
     }
 )
-"""Properties that are left out; most are those of a group member, and executors join no group."""
+"""Properties that are left out. Most are for members of a group, and executors join no group."""
 
 _TRANSLATED = frozenset(
     {
@@ -191,11 +205,18 @@ _TRANSLATED = frozenset(
 _RECORDS_MODE = 'or use mode = "records", which reads with this process\'s own client'
 _NO_TICKET = "executors have no Kerberos ticket of ours: use SCRAM or TLS"
 _REFUSED: Mapping[str, str] = {
-    "sasl_oauth_token_provider": "executors cannot ask a Python object for tokens: use SCRAM or TLS",
+    "sasl_oauth_token_provider": (
+        "executors cannot ask a Python object for tokens: use SCRAM or TLS"
+    ),
     "sasl_kerberos_service_name": _NO_TICKET,
     "sasl_kerberos_domain_name": _NO_TICKET,
-    "ssl_context": "executors cannot use a Python object: name PEM files in ssl_cafile, ssl_certfile and ssl_keyfile",
-    "ssl_capath": "Java reads no folder of certificates: put them into one PEM file and name it in ssl_cafile",
+    "ssl_context": (
+        "executors cannot use a Python object: name PEM files in ssl_cafile, ssl_certfile and"
+        " ssl_keyfile"
+    ),
+    "ssl_capath": (
+        "Java reads no folder of certificates: put them into one PEM file and name it in ssl_cafile"
+    ),
 }
 _LOGIN_MODULE = "org.apache.kafka.common.security"
 _MECHANISMS: Mapping[str, str] = {
@@ -207,23 +228,30 @@ _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE--
 _KEY = re.compile(
     r"-----BEGIN (?P<kind>[A-Z ]*)PRIVATE KEY-----.+?-----END (?P=kind)PRIVATE KEY-----", re.DOTALL
 )
-# The object identifier, in a key, of openssl's default encryption.
+# The object identifier of openssl's default encryption, as it appears in a key.
 _PBES2 = bytes.fromhex("06092a864886f70d01050d")
 # Options with secret values.
 SECRET = ("kafka.sasl.jaas.config", "kafka.ssl.keystore.key", "kafka.ssl.key.password")
 
 
 def kafka_options(settings: IncomingSettings, read: Callable[[str], str]) -> dict[str, str]:
-    """Spark's ``kafka.*`` options for the channel's client properties, without the brokers'
-    addresses.
+    """Return Spark's ``kafka.*`` options for a channel, without the addresses of the brokers.
 
-    They contain secrets: never log them. The properties of a group member are left out: Spark would
-    refuse them. *read* gives the text of a PEM file, or an OSError. Raises ConfigError if a
-    property has no equivalent in Java's client.
+    They contain secrets: never log them. Properties of a group member are left out, because Spark
+    would refuse them.
+
+    Args:
+        settings: The settings of the channel.
+        read: Returns the text of a PEM file, or raises OSError.
+
+    Raises:
+        ConfigError: A property has no equivalent in Java's client.
     """
     client = settings.client
-    if refused := [problem for name in client if (problem := _refusal(settings, name)) is not None]:
-        raise ConfigError(*refused)
+    refusals = [_refusal(settings, name) for name in client]
+    problems = [problem for problem in refusals if problem is not None]
+    if problems:
+        raise ConfigError(*problems)
     java = {name.replace("_", "."): spelled(client[name]) for name in client if name in PASSED}
     java["isolation.level"] = str(client.get("isolation_level", "read_uncommitted"))
     protocol = str(client.get("security_protocol", "PLAINTEXT"))
@@ -244,7 +272,7 @@ def _refusal(settings: IncomingSettings, name: str) -> str | None:
     elif name in _REFUSED:
         reason = f"{_REFUSED[name]}, {_RECORDS_MODE}"
     else:
-        reason = f"it is not known how to tell it to executors: {_RECORDS_MODE}"
+        reason = f"it cannot be translated for executors: leave it out, {_RECORDS_MODE}"
     return _problem(settings, name, reason)
 
 
@@ -255,16 +283,16 @@ def _problem(settings: IncomingSettings, name: str, reason: str) -> str:
 def _sasl(settings: IncomingSettings) -> dict[str, str]:
     client = settings.client
     mechanism = str(client.get("sasl_mechanism", "PLAIN"))
-    user, password = (
-        _quoted(spelled(client.get(f"sasl_plain_{name}", ""))) for name in ("username", "password")
-    )
+    user = _quoted(spelled(client.get("sasl_plain_username", "")))
+    password = _quoted(spelled(client.get("sasl_plain_password", "")))
     login = f"{_MECHANISMS[mechanism]} required username={user} password={password};"
     return {"sasl.mechanism": mechanism, "sasl.jaas.config": login}
 
 
 def _quoted(text: str) -> str:
-    """*text* as a quoted string of JAAS, which would end at a line's end. Source:
-    java.io.StreamTokenizer.
+    """Quote *text* for JAAS, where a string would end at a line break.
+
+    Source: java.io.StreamTokenizer.
     """
     for char, escaped in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r")):
         text = text.replace(char, escaped)
@@ -305,14 +333,17 @@ def _key_store(settings: IncomingSettings, read: Callable[[str], str]) -> dict[s
         "ssl.keystore.certificate.chain": chain,
         "ssl.keystore.key": key[0],
     }
-    # With a plain key Java takes a password for an error.
     if not key["kind"]:
+        # The key is not encrypted. Java refuses a password for it.
         return store
     if "ssl_password" not in settings.client:
         raise ConfigError(_problem(settings, key_name, "the key is encrypted: set ssl_password"))
     if _PBES2 in a2b_base64("".join(key[0].splitlines()[1:-1])):
         make = "openssl pkcs8 -topk8 -v1 PBE-SHA1-3DES -in KEY -out NEW"
-        reason = f"Java reads no key that is encrypted by PBES2: make one with {make}, or one that is not encrypted"
+        reason = (
+            f"Java reads no key that is encrypted by PBES2: make one with {make}, or one that is"
+            " not encrypted"
+        )
         raise ConfigError(_problem(settings, key_name, reason))
     return {**store, "ssl.key.password": spelled(settings.client["ssl_password"])}
 

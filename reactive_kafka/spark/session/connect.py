@@ -1,4 +1,5 @@
-"""Opens sessions on a Spark Connect server: the driver is there, and no Java is needed here.
+"""Opens sessions on a Spark Connect server, which has the driver: no Java is needed here.
+
 Everything blocks.
 """
 
@@ -21,26 +22,29 @@ from reactive_kafka.spark.session.classic import silence_query_contexts
 from reactive_kafka.spark.session.conf import secret_names, spelled
 from reactive_kafka.spark.session.connect_session import (
     ConnectSession,
+    cancel_guard,
     close,
-    guard,
     is_gone,
     limited,
     need_remote,
-    said,
+    reason_in_one_line,
 )
 from reactive_kafka.spark.session.debug_lines import hide
 
 logger = logging.getLogger("reactive_kafka.spark")
 
 OPEN_LIMIT_S = 20.0
-# Beyond spark.python.task.killTimeout: executors look for killed tasks every 2 s.
+# A Connect server does not say which tasks are active. So a cancelled group counts as over after
+# spark.python.task.killTimeout and this time: executors look for killed tasks every 2 s.
 KILL_MARGIN_S = 3.0
 _NEEDED = ("pyspark", "pyarrow", "pandas", "grpc", "grpc_status", "google.rpc", "zstandard")
 
 
 def check_connect() -> None:
-    """Raise MissingExtraError unless the packages of a Connect session are installed; nothing is
-    imported.
+    """Check that the packages for Connect sessions are installed, without importing them.
+
+    Raises:
+        MissingExtraError: One is missing.
     """
     if not all(_is_installed(name) for name in _NEEDED):
         raise MissingExtraError("[spark] remote", "connect")
@@ -50,20 +54,25 @@ def _is_installed(name: str) -> bool:
     try:
         return find_spec(name) is not None
     except (ModuleNotFoundError, ValueError):
-        # Its parent is missing; somebody put None in sys.modules.
+        # The parent package is missing, or sys.modules has None for the name.
         return False
 
 
 def version_trouble(client: str, server: str) -> str | None:
-    """Why these two versions of Spark do not work together; None if they do."""
-    # Source: Spark Connect overview, "upgradability": a server serves older clients of its major
-    # version.
+    """Return why these two versions of Spark do not work together, or None if they do.
+
+    A server serves older clients of its major version.
+    Source: Spark Connect overview, "upgradability".
+    """
     ours = _minor(client)
     theirs = _minor(server)
     if ours[:1] == theirs[:1] and ours <= theirs:
         return None
     wanted = ".".join(map(str, theirs))
-    return f"the server is Spark {server} and this process has PySpark {client}: pip install 'pyspark=={wanted}.*'"
+    return (
+        f"the server is Spark {server} and this process has PySpark {client}:"
+        f" pip install 'pyspark=={wanted}.*'"
+    )
 
 
 def _minor(version: str) -> tuple[int, ...]:
@@ -71,9 +80,7 @@ def _minor(version: str) -> tuple[int, ...]:
 
 
 def seconds(duration: str) -> float:
-    """A duration as Spark writes it (``200ms``, ``2s``; a bare number is milliseconds), in
-    seconds.
-    """
+    """Return a duration of Spark in seconds: ``200ms``, ``2s``; a bare number is milliseconds."""
     match = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", duration.lower())
     units = {
         "": 0.001,
@@ -98,16 +105,17 @@ class ConnectMaker:
 
     def __init__(self, settings: SparkSettings) -> None:
         self._settings = settings
-        # The client of an open() that is under way.
+        # The client of an `open` that is running.
         self._opening: Any = None
-        # Properties that the last session was opened without.
-        self._left_out: list[str] = []
-        # Id of a session that was left behind -> the server's own id.
-        self._left: dict[str, str | None] = {}
+        # The properties that the last session could not set.
+        self._refused: list[str] = []
+        # Id of a session that was left behind -> the server's id.
+        self._left_behind: dict[str, str | None] = {}
 
     def open(self) -> ConnectSession:
-        """Open a session, and end the jobs of those that were left behind. Takes less than half a
-        minute.
+        """Open a session, and end the jobs of sessions that were left behind.
+
+        It takes less than half a minute.
         """
         import pyspark
         from pyspark.sql.connect.session import SparkSession
@@ -119,107 +127,110 @@ class ConnectMaker:
         need_remote(running, True)
         try:
             builder = _builder(remote)
-            builder.add_interceptor(guard(running))
+            builder.add_interceptor(cancel_guard(running))
             spark = SparkSession(builder)
-            client = self._opening = _patient_for_a_moment(spark.client)
+            client = _with_few_retries(spark.client)
+            self._opening = client
             with limited(OPEN_LIMIT_S, partial(close, client)):
-                if trouble := version_trouble(pyspark.__version__, spark.version):
+                trouble = version_trouble(pyspark.__version__, spark.version)
+                if trouble:
                     raise OffloadError(trouble)
                 conf = self._settings.conf
                 secrets = secret_names(self._settings)
                 hide((*secrets, *(spelled(conf[name]) for name in secrets if name in conf)))
-                self._tell_left_out(_configure(spark, self._settings.conf))
+                self._report_refused(_configure(spark, self._settings.conf))
                 kill_timeout_s = seconds(str(spark.conf.get("spark.python.task.killTimeout", "2s")))
-                self._end_what_was_left(remote, kill_timeout_s + KILL_MARGIN_S)
+                self._end_sessions_left_behind(remote, kill_timeout_s + KILL_MARGIN_S)
         except Exception as error:
             need_remote(running, False)
             if client is not None:
                 close(client)
-            raise OffloadError(f"{shown(remote)}: {said(error)}") from error
+            raise OffloadError(f"{shown(remote)}: {reason_in_one_line(error)}") from error
         finally:
             self._opening = None
         return ConnectSession(
-            spark, running, shown(remote), kill_timeout_s + KILL_MARGIN_S, self._left
+            spark, running, shown(remote), kill_timeout_s + KILL_MARGIN_S, self._left_behind
         )
 
     def abort(self) -> None:
-        # open() may end meanwhile.
-        if (client := self._opening) is not None:
+        # `open` may end in its thread meanwhile, so read this once.
+        client = self._opening
+        if client is not None:
             close(client)
 
-    def _tell_left_out(self, names: list[str]) -> None:
-        # Not again for each session.
-        if names and names != self._left_out:
+    def _report_refused(self, names: list[str]) -> None:
+        # Log it once, and not for each session.
+        if names and names != self._refused:
             logger.warning(
-                "[spark.conf] %s: only the start of a Spark Connect server can set this; it is left out",
+                "[spark.conf] %s: only the start of a Spark Connect server can set this; it is"
+                " left out",
                 ", ".join(map(repr, names)),
             )
-        self._left_out = names
+        self._refused = names
 
-    def _end_what_was_left(self, remote: str, settle_s: float) -> None:
-        """End the jobs of lost sessions: the server would go on with them for minutes."""
-        at_work = False
-        for session_id, observed in list(self._left.items()):
-            client = _client_of(remote, session_id, observed)
+    def _end_sessions_left_behind(self, remote: str, settle_s: float) -> None:
+        """End the jobs of lost sessions, which the server would otherwise run for minutes."""
+        had_jobs = False
+        for session_id, server_session_id in list(self._left_behind.items()):
+            client = _client_of(remote, session_id, server_session_id)
             try:
-                at_work |= bool(client.interrupt_all())
+                if client.interrupt_all():
+                    had_jobs = True
                 client.release_session()
             except Exception as error:
                 if not is_gone(error):
                     raise
             finally:
                 close(client)
-            del self._left[session_id]
-        if at_work:
+            del self._left_behind[session_id]
+        if had_jobs:
             time.sleep(settle_s)
 
 
 def shown(remote: str) -> str:
-    """The address without its parameters: one of them may be a token."""
+    """Return the address without its parameters, since one of these may be a token."""
     return remote.partition("/;")[0]
 
 
 def _builder(remote: str) -> Any:
     from pyspark.sql.connect.client import DefaultChannelBuilder
 
-    # A pool of its own, or a new channel would share the old one's pause between attempts to
-    # connect.
+    # Without a pool of its own, a new channel would share the pause between attempts to connect
+    # with the old one.
     return DefaultChannelBuilder(remote, [("grpc.use_local_subchannel_pool", 1)])
 
 
-def _patient_for_a_moment(client: Any) -> Any:
+def _with_few_retries(client: Any) -> Any:
+    """Make a client fail after a moment; by default it tries for minutes."""
     from pyspark.sql.connect.client.retries import DefaultPolicy
 
     # Our own log has the reason.
     warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]")
-    # Not minutes.
     client.set_retry_policies(
         [DefaultPolicy(max_retries=3, initial_backoff=50, backoff_multiplier=2)]
     )
     return client
 
 
-def _client_of(remote: str, session_id: str, observed: str | None) -> Any:
+def _client_of(remote: str, session_id: str, server_session_id: str | None) -> Any:
     from pyspark.sql.connect.client import SparkConnectClient
 
     builder = _builder(remote)
     builder.set("session_id", session_id)
-    client = _patient_for_a_moment(SparkConnectClient(builder))
-    # A restarted server then refuses it, instead of making a session.
-    client._server_session_id = observed
+    client = _with_few_retries(SparkConnectClient(builder))
+    # With this id a restarted server refuses the client. Without it, it would make a new session.
+    client._server_session_id = server_session_id
     return client
 
 
 def _configure(spark: Any, conf: Mapping[str, Any]) -> list[str]:
-    """Set the properties of a session; the names of those that its server does not let a session
-    set.
-    """
+    """Set the properties of a session, and return the names of those that the server refuses."""
     refused = []
     for name, value in {"spark.sql.session.timeZone": "UTC", **conf}.items():
         try:
             spark.conf.set(name, spelled(value))
         except Exception as error:
-            # Of its driver, its executors, or fixed for all sessions.
+            # It is a property of the driver or the executors, or it is fixed for all sessions.
             if "CANNOT_MODIFY" not in str(error):
                 raise
             refused.append(name)

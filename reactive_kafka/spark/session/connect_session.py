@@ -1,4 +1,5 @@
-"""A session on a Spark Connect server, and the operations that one run of a function starts.
+"""Sessions on a Spark Connect server, and the operations that one run of a function starts.
+
 Everything blocks.
 """
 
@@ -11,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from itertools import chain
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -22,17 +22,17 @@ from reactive_kafka.spark.batches.ledger import JobProgress
 T = TypeVar("T")
 
 WARM_UP_LIMIT_S = 60.0
-# A server's errors for a session, or a driver of its own, that is gone for good.
+# The errors of a server whose session, or whose own driver, is gone for good.
 _GONE = (
     "INVALID_HANDLE.SESSION_",
     "NO_ACTIVE_SESSION",
     "SparkContext was shut down",
     "on a stopped SparkContext",
 )
-# Makes pyspark.sql.functions those of Connect.
+# If this variable is set, the functions in pyspark.sql.functions are those of Connect.
 _IS_REMOTE = "SPARK_CONNECT_MODE_ENABLED"
 # The sessions that need it.
-_remote_ones: set[object] = set()
+_remote_sessions: set[object] = set()
 _lock = threading.Lock()
 
 
@@ -48,50 +48,55 @@ class ConnectSession:
         running: threading.local,
         name: str,
         settle_s: float,
-        left: dict[str, str | None],
+        left_behind: dict[str, str | None],
     ) -> None:
         self.spark = spark
-        # Its attribute ``group`` is the group that runs in a thread.
+        # Its attribute `group` is the group that runs in a thread.
         self.running = running
-        # How long after a cancellation a task may still be active; the server cannot be asked.
+        # How long after a cancellation a task may still be active. The server does not say it.
         self.settle_s = settle_s
         # The server's address, for people.
         self._name = name
-        # Gets our id -> the server's, if the server was not told to forget the session.
-        self._left = left
-        self._lost = self._released = self._closed = False
+        # Gets our id -> the server's id, if the server was not told to forget the session.
+        self._left_behind = left_behind
+        self._lost = False
+        self._released = False
+        self._closed = False
         spark.registerProgressHandler(self._on_progress)
 
     def has_ended(self) -> bool:
         return self._lost or self._closed
 
     def trouble(self) -> str | None:
-        """Ask the server for one setting of the session. Only a job can show whether it has
-        executors.
+        """Ask the server for a setting of the session.
+
+        It does not show whether the server has executors; only a job does.
         """
         try:
             self.spark.conf.get("spark.sql.session.timeZone")
         except Exception as error:
-            # GRPC's, Spark's or Python's; none may end the heartbeat.
+            # It may be an error of gRPC, Spark or Python. None may end the checks of the session.
             self.note(error)
-            return f"{self._name}: {said(error)}"
+            return f"{self._name}: {reason_in_one_line(error)}"
         return None
 
     def note(self, error: BaseException) -> None:
-        """Keep in mind that the session is lost, if *error* says so."""
-        is_unreachable = type(
-            error
-        ).__name__ == "SparkConnectGrpcException" and "StatusCode.UNAVAILABLE" in str(error)
-        self._lost = self._lost or is_gone(error) or is_unreachable
+        """Note that the session is lost, if *error* says so."""
+        is_of_grpc = type(error).__name__ == "SparkConnectGrpcException"
+        is_unreachable = is_of_grpc and "StatusCode.UNAVAILABLE" in str(error)
+        if is_unreachable or is_gone(error):
+            self._lost = True
 
     def warm_up(self) -> None:
-        """Run a job of one row, with Python on an executor; OffloadError if it failed, or was not
-        done in time.
+        """Run a job of one row, with Python on an executor.
+
+        Raises:
+            OffloadError: It failed, or took too long.
         """
         group = self.group("warm-up", "default")
 
         def give_up() -> None:
-            # The server may be gone.
+            # This fails if the server is gone.
             with suppress(Exception):
                 group.cancel()
 
@@ -99,30 +104,33 @@ class ConnectSession:
             with limited(WARM_UP_LIMIT_S, give_up):
                 group.run(_one_row)
         except Exception as error:
-            text = f"not even a job of one row was done in {WARM_UP_LIMIT_S:g} s: has the server free executors?"
-            raise OffloadError(
-                f"{self._name}: {text if group.cancelled else said(error)}"
-            ) from error
+            reason = reason_in_one_line(error)
+            if group.cancelled:
+                reason = (
+                    f"not even a job of one row was done in {WARM_UP_LIMIT_S:g} s:"
+                    " has the server free executors?"
+                )
+            raise OffloadError(f"{self._name}: {reason}") from error
 
     def group(self, description: str, pool: str) -> ConnectJobGroup:
         # The clients of a Connect server have neither descriptions nor pools.
         return ConnectJobGroup(self)
 
     def stop(self) -> None:
-        """Tell the server to cancel what runs and to forget the session."""
-        # A server that is gone has nothing to forget.
+        """Tell the server to cancel all jobs and to forget the session."""
+        # If the server is gone, there is nothing to forget.
         with suppress(Exception):
             self.spark.client.release_session()
             self._released = True
 
     def end(self) -> None:
-        """Close the connection; jobs that still wait for the server fail."""
+        """Close the connection. Jobs that still wait for the server fail."""
         if self._closed:
             return
         self._closed = True
         client = self.spark.client
         if not self._released:
-            self._left[client._session_id] = client._server_session_id
+            self._left_behind[client._session_id] = client._server_session_id
         close(client)
         self._make_current(None)
         need_remote(self.running, False)
@@ -130,7 +138,7 @@ class ConnectSession:
     def _on_progress(
         self, stages: Any, inflight_tasks: int, operation_id: str | None, done: bool
     ) -> None:
-        """Called by pyspark in the thread that waits for the operation."""
+        """Note the progress of an operation. pyspark calls this in the thread that waits for it."""
         group: ConnectJobGroup | None = getattr(self.running, "group", None)
         if group is not None and operation_id:
             group.operations[operation_id] = (
@@ -140,8 +148,9 @@ class ConnectSession:
             )
 
     def _make_current(self, spark: Any) -> None:
-        """Set what ``SparkSession.active()`` returns in this thread, and in those that a function
-        starts.
+        """Set the session that ``SparkSession.active()`` returns.
+
+        It counts in this thread, and in threads that a function starts.
         """
         from pyspark.sql.connect.session import SparkSession
 
@@ -160,14 +169,15 @@ def _one_row(spark: Any) -> None:
 
 
 class ConnectJobGroup:
-    """All operations that one run of a function starts on the server: they have one tag."""
+    """All operations that one run of a function starts on the server. They share a tag."""
 
     def __init__(self, session: ConnectSession) -> None:
         self._session = session
         self._tag = f"reactive-kafka-{uuid4().hex}"
-        # id -> the server's last report: stages by id, active tasks, done
+        # Operation -> the server's last report: stages by id, number of active tasks, is it done.
         self.operations: dict[str, tuple[Mapping[int, Any], int, bool]] = {}
-        self._has_started = self._went_well = False
+        self._has_started = False
+        self._went_well = False
         self._returned_at = 0.0
         self.cancelled = False
 
@@ -187,13 +197,15 @@ class ConnectJobGroup:
             raise
         finally:
             self._returned_at = time.monotonic()
-            # Also those that the function has added.
+            # This includes tags that the function has added.
             spark.clearTags()
             del running.group
 
     def about_to_start(self) -> None:
-        """Raise OffloadError instead of sending an operation to the server, if the group was
-        cancelled.
+        """Allow an operation to be sent to the server.
+
+        Raises:
+            OffloadError: The group was cancelled.
         """
         if self.cancelled:
             raise OffloadError("this batch was cancelled: no further Spark job of it starts")
@@ -204,61 +216,66 @@ class ConnectJobGroup:
         self._session.spark.interruptTag(self._tag)
 
     def progress(self) -> JobProgress:
-        """The server's last report, from about every two seconds; it has no failed tasks."""
-        operations = list(self.operations.values())
-        stages = (_stages_of(known, done, self._went_well) for known, _, done in operations)
-        return sum(
-            chain.from_iterable(stages),
-            JobProgress(tasks_active=sum(it[1] for it in operations if not it[2])),
-        )
+        """Return the server's last report. It comes every two seconds, and lacks failed tasks."""
+        progress = JobProgress()
+        for stages, active_tasks, is_done in list(self.operations.values()):
+            for stage in _stages_of(stages, is_done, self._went_well):
+                progress += stage
+            if not is_done:
+                progress += JobProgress(tasks_active=active_tasks)
+        return progress
 
     def is_over(self) -> bool:
-        """Whether no task is active: true at once if all went well, else when killed tasks have had
-        time to end.
-        """
+        """True if no task is active: at once if all went well, else after `settle_s`."""
         if self._went_well or not self._has_started:
             return True
         return time.monotonic() >= self._returned_at + self._session.settle_s
 
 
-def _stages_of(stages: Mapping[int, Any], done: bool, well: bool) -> Iterator[JobProgress]:
-    """The stages of one operation. The server does not report its end: if all went well, what was
-    begun is done.
+def _stages_of(
+    stages: Mapping[int, Any], operation_done: bool, went_well: bool
+) -> Iterator[JobProgress]:
+    """Yield the progress of each stage of an operation.
+
+    The server does not report the end of all tasks. If all went well, begun stages are done.
     """
     last_begun = max(
         (number for number, stage in stages.items() if stage.num_completed_tasks), default=-1
     )
     for number, stage in stages.items():
-        if done and not stage.num_completed_tasks and number < last_begun:
-            # skipped: Spark had its result.
+        if operation_done and not stage.num_completed_tasks and number < last_begun:
+            # Spark had the result of this stage already, and skipped it.
             continue
-        is_done = stage.done or (done and well)
+        is_done = stage.done or (operation_done and went_well)
         tasks_done = stage.num_tasks if is_done else stage.num_completed_tasks
         yield JobProgress(
             stages=1, stages_done=int(is_done), tasks=stage.num_tasks, tasks_done=tasks_done
         )
 
 
-def need_remote(who: object, need: bool) -> None:
-    """Make ``pyspark.sql.functions`` those of Connect, in the whole process, for as long as a
-    session needs that.
+def need_remote(session: object, need: bool) -> None:
+    """Say whether a session needs the Connect variants of ``pyspark.sql.functions``.
+
+    The whole process uses these while any session needs them.
     """
     with _lock:
         if need:
-            _remote_ones.add(who)
+            _remote_sessions.add(session)
         else:
-            _remote_ones.discard(who)
-        if _remote_ones:
+            _remote_sessions.discard(session)
+        if _remote_sessions:
             os.environ[_IS_REMOTE] = "1"
         else:
             os.environ.pop(_IS_REMOTE, None)
 
 
-def guard(running: threading.local) -> Any:
-    """An interceptor of requests: a cancelled group starts no further job."""
+def cancel_guard(running: threading.local) -> Any:
+    """Return an interceptor of requests that keeps a cancelled group from starting a job."""
     import grpc
 
-    class Guard(grpc.UnaryStreamClientInterceptor):  # type: ignore[misc]
+    class CancelGuard(grpc.UnaryStreamClientInterceptor):  # type: ignore[misc]
+        """Asks the group of the thread before it sends an operation."""
+
         def intercept_unary_stream(
             self, continuation: Callable[..., Any], details: Any, request: Any
         ) -> Any:
@@ -267,43 +284,43 @@ def guard(running: threading.local) -> Any:
                 group.about_to_start()
             return continuation(details, request)
 
-    return Guard()
+    return CancelGuard()
 
 
 @contextmanager
 def limited(limit_s: float, give_up: Callable[[], None]) -> Iterator[None]:
-    """Call *give_up*, from another thread, if the block takes longer than *limit_s*: calls have no
-    deadline.
-    """
-    late = threading.Timer(limit_s, give_up)
-    late.daemon = True
-    late.start()
+    """Call *give_up* in another thread if the block takes too long: calls have no deadline."""
+    timer = threading.Timer(limit_s, give_up)
+    timer.daemon = True
+    timer.start()
     try:
         yield
     finally:
-        late.cancel()
+        timer.cancel()
 
 
 def close(client: Any) -> None:
-    """Close a client at once; calls that wait for an answer fail. Its own ``close`` alone would
-    wait for them.
+    """Close a client at once, so that calls that wait for an answer fail.
+
+    The client's ``close`` alone would wait for them.
     """
-    # Whatever state it is in: it is not used again.
+    # The client may be in any state. It is not used again.
     with suppress(Exception):
         client._channel.close()
     with suppress(Exception):
         client.close()
-    # Or it would be kept until the process exits, and call the server then.
+    # Without this the client would be kept until the process exits, and call the server then.
     with suppress(Exception):
         atexit.unregister(client._cleanup_ml_cache)
 
 
 def is_gone(error: BaseException) -> bool:
+    """True if the error says that the session, or the driver of the server, is gone for good."""
     return any(text in str(error) for text in _GONE)
 
 
-def said(error: BaseException) -> str:
-    """The error in one line. gRPC's own text begins with the name of a Python object."""
+def reason_in_one_line(error: BaseException) -> str:
+    """Return the error in one line. The text of gRPC begins with the name of a Python object."""
     details = re.search(r'details = "(.*)"', str(error))
     if details is None:
         return str(error) if isinstance(error, OffloadError) else reason_of(error)

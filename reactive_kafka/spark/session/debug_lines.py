@@ -1,6 +1,4 @@
-"""What pyspark's clients print at DEBUG: every call, with its values. Lines with a secret in them
-are dropped.
-"""
+"""Drops lines with secrets from pyspark's log, which has every call and its values at DEBUG."""
 
 from __future__ import annotations
 
@@ -13,20 +11,21 @@ _hidden: set[str] = set(SECRET)
 
 
 def hide(texts: Iterable[str]) -> None:
-    """Drop the lines with one of *texts* in them from now on: names of secrets, and the secrets
-    themselves.
+    """From now on, drop lines that contain one of *texts*: names of secrets, and the secrets.
 
-    An answer of Java has a value without its name, so that names are not enough.
+    Names alone are not enough, because an answer of Java has a value without its name.
     """
-    _hidden.update(form for text in texts for form in (text, _as_py4j_sends_it(text)) if form)
+    for text in texts:
+        if text:
+            _hidden.update((text, _as_sent_by_py4j(text)))
 
 
-def _as_py4j_sends_it(text: str) -> str:
+def _as_sent_by_py4j(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\r", "\\r").replace("\n", "\\n")
 
 
 class SecretFilter(logging.Filter):
-    """Drops lines with a secret, or its name, in them."""
+    """Drops lines that contain a secret, or its name."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         text = record.getMessage()

@@ -1,6 +1,4 @@
-"""What runs on executors to read records of formats with schemas, and CloudEvents: it makes JSON of
-them.
-"""
+"""Turns records of formats with schemas, and CloudEvents, into JSON on the executors."""
 
 from __future__ import annotations
 
@@ -9,31 +7,36 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reactive_kafka.formats.json_text import TextSource
-from reactive_kafka.formats.registered.schema_questions import SchemaQuestion
 from reactive_kafka.spark.batches.blame import CANNOT_READ
 from reactive_kafka.spark.batches.payload_schema import KAFKA_COLUMNS
 from reactive_kafka.spark.batches.spark_function import READ
 
 _COLUMNS = (
-    "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT, "
-    f"headers ARRAY<STRUCT<key: STRING, value: BINARY>>, {READ} STRUCT<text: STRING, problem: STRING, missing: STRING>"
+    "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP,"
+    " timestampType INT, headers ARRAY<STRUCT<key: STRING, value: BINARY>>,"
+    f" {READ} STRUCT<text: STRING, problem: STRING, missing: STRING>"
 )
 
 
-def with_texts(records: Any, source: TextSource, answers: Mapping[SchemaQuestion, Any]) -> Any:
-    """*records* with a column more, made with these answers of the registry; executors need this
-    package for it.
+def with_texts(records: Any, source: TextSource, answers: Mapping[Ask, Any]) -> Any:
+    """Return *records* with the column `READ`. The executors need this package for it.
+
+    Args:
+        records: A DataFrame with Kafka's columns.
+        source: Makes JSON of values.
+        answers: The answers of the schema registry.
     """
-    # As bytes: what Spark unpacks itself, and cannot, would end the task before it can say what is
-    # missing.
-    sent = pickle.dumps((source, dict(answers)))
+    # The executors get bytes and unpack them in the function below, which needs nothing of this
+    # package until then. If Spark unpacked the objects itself, an executor without this package
+    # would fail before it could say what is missing.
+    packed = pickle.dumps((source, dict(answers)))
     columns = (*KAFKA_COLUMNS,)
     name = READ
     refusal = f"{CANNOT_READ} {source.format!r}"
 
     def read(pieces: Iterator[Any]) -> Iterator[Any]:
-        # By value, since it has no name of its own: it uses nothing of this module but what is
-        # bound above.
+        # Spark sends this function by value, because it is a local one. It may use nothing of this
+        # module except the variables above.
         import pyarrow as pa
 
         try:
@@ -41,7 +44,7 @@ def with_texts(records: Any, source: TextSource, answers: Mapping[SchemaQuestion
 
             from reactive_kafka.formats.json_text import read_texts
 
-            source, answers = pickle.loads(sent)
+            source, answers = pickle.loads(packed)
             read_text = source.reader(answers)
         except (ImportError, AttributeError) as error:
             raise RuntimeError(
@@ -52,12 +55,12 @@ def with_texts(records: Any, source: TextSource, answers: Mapping[SchemaQuestion
         for piece in pieces:
             values = piece.column("value").to_pylist()
             headers = piece.column("headers").to_pylist()
-            pairs = [[(one["key"], one["value"]) for one in row or ()] for row in headers]
-            found = [
-                pa.array(one, text)
-                for one in read_texts(read_text, zip(values, pairs, strict=True))
+            pairs = [[(header["key"], header["value"]) for header in row or ()] for row in headers]
+            fields = [
+                pa.array(field, text)
+                for field in read_texts(read_text, zip(values, pairs, strict=True))
             ]
-            made = pa.StructArray.from_arrays(found, fields=list(kind))
-            yield pa.RecordBatch.from_arrays([*piece.columns, made], names=[*columns, name])
+            column = pa.StructArray.from_arrays(fields, fields=list(kind))
+            yield pa.RecordBatch.from_arrays([*piece.columns, column], names=[*columns, name])
 
     return records.select(*KAFKA_COLUMNS).mapInArrow(read, _COLUMNS)

@@ -1,4 +1,4 @@
-"""How Spark's executors read Kafka: a pinned set of jars, and ranges of offsets as a DataFrame."""
+"""Lets Spark's executors read Kafka: DataFrames of offset ranges, and the jars that this needs."""
 
 from __future__ import annotations
 
@@ -29,93 +29,97 @@ logger = logging.getLogger("reactive_kafka.spark")
 
 
 class KafkaSource:
-    """Makes DataFrames of ranges that Spark's executors read from Kafka, with the channel's rights
-    and isolation.
+    """Makes DataFrames of ranges that executors read from Kafka.
+
+    They read with the rights and the isolation level of the channel.
     """
 
     def __init__(self, settings: IncomingSettings, servers: Callable[[], str]) -> None:
         self._settings = settings
-        # Asked for the brokers' addresses when a DataFrame is made.
+        # Returns the addresses of the brokers. Called each time a DataFrame is made.
         self._servers = servers
         self._options = kafka_options(settings, _read_pem)
 
     def __call__(self, spark: SparkSession, parts: Sequence[BatchPart]) -> DataFrame:
-        """The rows of *parts*, read when a job needs them; it fails if offsets are not in the log
-        any more.
+        """Return the rows of *parts*, which are read when a job needs them.
+
+        The job fails if offsets are not in the log any more.
         """
         try:
-            # Certificates may have been renewed.
+            # Certificates may have been renewed. Executors may run on other machines, so they get
+            # certificates as text.
             self._options = kafka_options(self._settings, _read_pem)
         except ConfigError as error:
-            # A renewal is under way, perhaps: the options of the start may still work.
+            # The certificates may be in the middle of a renewal. The options from before may still
+            # work.
             logger.warning("%s", error)
-        # failOnDataLoss: without it Spark skips lost records and reports a success.
+        # Without failOnDataLoss Spark would skip lost records and report success.
         fixed = {"includeHeaders": "true", "failOnDataLoss": "true"}
         options = {"kafka.bootstrap.servers": self._servers(), **self._options, **fixed}
         frames = [
             spark.read.format("kafka").options(**options, **offsets_json(ranges)).load()
-            for ranges in reads(runs(parts))
+            for ranges in split_into_reads(offsets_by_partition(parts))
         ]
-        if shipped := [
-            piece for part in parts for piece in part.pieces if not isinstance(piece, range)
-        ]:
-            frames.append(data_frame(spark, shipped))
-        return reduce(lambda one, other: one.union(other), frames)
+        columns = [piece for part in parts for piece in part.pieces if not isinstance(piece, range)]
+        if columns:
+            frames.append(data_frame(spark, columns))
+        return reduce(lambda frame, other: frame.union(other), frames)
 
 
 def _read_pem(path: str) -> str:
     return Path(path).read_text(encoding="utf-8", errors="replace")
 
 
-def runs(parts: Iterable[BatchPart]) -> dict[TopicPartition, list[range]]:
-    """partition -> the offsets that executors are to read, ascending, adjacent ranges joined."""
-    found: dict[TopicPartition, list[range]] = {}
+def offsets_by_partition(parts: Iterable[BatchPart]) -> dict[TopicPartition, list[range]]:
+    """Return partition -> the offsets for executors, in ascending order, adjacent ranges joined."""
+    offsets: dict[TopicPartition, list[range]] = {}
     for part in parts:
-        if offsets := [piece for piece in part.pieces if isinstance(piece, range)]:
-            found.setdefault(TopicPartition(part.range.topic, part.range.partition), []).extend(
-                offsets
-            )
-    return {partition: _joined(offsets) for partition, offsets in found.items()}
+        partition = TopicPartition(part.range.topic, part.range.partition)
+        for piece in part.pieces:
+            if isinstance(piece, range):
+                offsets.setdefault(partition, []).append(piece)
+    return {partition: _joined(ranges) for partition, ranges in offsets.items()}
 
 
-def _joined(offsets: list[range]) -> list[range]:
+def _joined(ranges: list[range]) -> list[range]:
     joined: list[range] = []
-    for one in sorted(offsets, key=lambda one: one.start):
-        if joined and one.start <= joined[-1].stop:
-            joined[-1] = range(joined[-1].start, max(joined[-1].stop, one.stop))
+    for offsets in sorted(ranges, key=lambda offsets: offsets.start):
+        if joined and offsets.start <= joined[-1].stop:
+            joined[-1] = range(joined[-1].start, max(joined[-1].stop, offsets.stop))
         else:
-            joined.append(one)
+            joined.append(offsets)
     return joined
 
 
-def reads(offsets: Mapping[TopicPartition, Sequence[range]]) -> list[dict[TopicPartition, range]]:
-    """The reads that the runs need: one read takes one range of each partition."""
+def split_into_reads(
+    offsets: Mapping[TopicPartition, Sequence[range]],
+) -> list[dict[TopicPartition, range]]:
+    """Split ranges into reads, because one read takes only one range of each partition."""
     most = max(map(len, offsets.values()), default=0)
     return [
-        {partition: its[number] for partition, its in offsets.items() if number < len(its)}
+        {partition: ranges[number] for partition, ranges in offsets.items() if number < len(ranges)}
         for number in range(most)
     ]
 
 
 def offsets_json(ranges: Mapping[TopicPartition, range]) -> dict[str, str]:
-    """The options that name partitions and offsets; ends are exclusive, like ours."""
-    by_topic: dict[str, dict[int, range]] = {}
+    """Return the options with partitions and offsets. Ends are exclusive, as in our ranges."""
+    assigned: dict[str, list[int]] = {}
+    starts: dict[str, dict[int, int]] = {}
+    ends: dict[str, dict[int, int]] = {}
     for (topic, number), offsets in ranges.items():
-        by_topic.setdefault(topic, {})[number] = offsets
-    named = {
-        "assign": {topic: list(its) for topic, its in by_topic.items()},
-        "startingOffsets": {
-            topic: {at: one.start for at, one in its.items()} for topic, its in by_topic.items()
-        },
-        "endingOffsets": {
-            topic: {at: one.stop for at, one in its.items()} for topic, its in by_topic.items()
-        },
+        assigned.setdefault(topic, []).append(number)
+        starts.setdefault(topic, {})[number] = offsets.start
+        ends.setdefault(topic, {})[number] = offsets.stop
+    return {
+        "assign": json.dumps(assigned),
+        "startingOffsets": json.dumps(starts),
+        "endingOffsets": json.dumps(ends),
     }
-    return {option: json.dumps(value) for option, value in named.items()}
 
 
-# Alone: the rest is in PySpark, and the POMs of Spark's own jars would send Maven to further
-# repositories.
+# "is_alone": without dependencies. The others are in PySpark, and the POMs of Spark's jars would
+# send Maven to more repositories.
 CONNECTOR = Artifact("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.1.3", is_alone=True)
 PINNED = (
     CONNECTOR,
@@ -123,40 +127,38 @@ PINNED = (
     Artifact("org.apache.kafka", "kafka-clients", "3.9.1", is_alone=True),
     Artifact("org.apache.commons", "commons-pool2", "2.12.1", is_alone=True),
 )
-"""Known to work with PySpark 4.1.4. Maven need not have all of them in the versions of the newest
-PySpark.
-"""
+"""These jars work with PySpark 4.1.4. Maven may lack some in the versions of the newest PySpark."""
 
 _CACHED = f"spark-connector-{CONNECTOR.version}"
 _FETCH = "reactive-kafka spark jars --to DIR"
 
 
 def connector_folder() -> Path:
-    """The default folder of the jars, in the cache. It need not exist."""
+    """Return the default folder of the jars, in the cache. It need not exist."""
     return cache_directory() / _CACHED
 
 
 def connector_jars(
     folder: Path | str | None = None, *, pinned: Mapping[str, str] = SHA256
 ) -> list[Path]:
-    """The connector's jars in a folder, or in the cache; ConfigError if one is missing, damaged, or
-    of another version.
+    """Return the connector's jars in a folder, or in the cache.
 
-    A jar by a pinned name must have the pinned SHA-256. One of another version is the user's own
-    choice.
+    A jar with a pinned name must have the pinned SHA-256. Users may choose jars of other versions.
+
+    Raises:
+        ConfigError: A jar is missing, damaged, or does not fit PySpark.
     """
     place = Path(folder).expanduser().absolute() if folder is not None else connector_folder()
-    found = [_only_one(place, artifact) for artifact in PINNED]
-    _check_version(found[0], place)
-    if wrong := not_as_pinned([jar for jar in found if jar.name in pinned], pinned):
+    jars = [_only_one(place, artifact) for artifact in PINNED]
+    _check_version(jars[0], place)
+    wrong = not_as_pinned([jar for jar in jars if jar.name in pinned], pinned)
+    if wrong:
         raise ConfigError(f'{place}: {"; ".join(wrong)}: remove it and run "{_FETCH}" again')
-    return found
+    return jars
 
 
 def brings_connector(conf: Mapping[str, Any]) -> bool:
-    """Whether the user's own Spark properties name a Kafka connector, so that ours is not
-    needed.
-    """
+    """True if the user's Spark properties name a Kafka connector, so that ours is not needed."""
     return any(
         CONNECTOR.name in spelled(conf.get(name, ""))
         for name in ("spark.jars", "spark.jars.packages")
@@ -164,8 +166,9 @@ def brings_connector(conf: Mapping[str, Any]) -> bool:
 
 
 def fetch_connector(to: Path | None = None, *, pinned: Mapping[str, str] = SHA256) -> Path:
-    """Fetch the pinned set with Maven, once, into the cache, and copy it to *to*, where other jars
-    stay; the folder.
+    """Fetch the pinned jars with Maven into the cache, once, and copy them to *to*.
+
+    Other jars in that folder stay. Return the folder that has the jars.
 
     Raises:
         KafkaUnavailableError: Maven is missing or could not fetch them, or one is not what was
@@ -177,19 +180,20 @@ def fetch_connector(to: Path | None = None, *, pinned: Mapping[str, str] = SHA25
     if to is None:
         return cached
     for artifact in PINNED:
-        if others := [jar.name for jar in _versions(to, artifact) if jar.name != artifact.jar]:
+        others = [jar.name for jar in _versions(to, artifact) if jar.name != artifact.jar]
+        if others:
             raise ConfigError(
                 f"{to} has {', '.join(others)} already, in place of {artifact.jar}: remove it first"
             )
     to.mkdir(parents=True, exist_ok=True)
     for artifact in PINNED:
-        # A jar appears complete or not at all.
-        half = to / f".{artifact.jar}.{os.getpid()}"
+        # Copy under another name first, so that a jar appears complete or not at all.
+        unfinished = to / f".{artifact.jar}.{os.getpid()}"
         try:
-            shutil.copyfile(cached / artifact.jar, half)
-            half.replace(to / artifact.jar)
+            shutil.copyfile(cached / artifact.jar, unfinished)
+            unfinished.replace(to / artifact.jar)
         finally:
-            half.unlink(missing_ok=True)
+            unfinished.unlink(missing_ok=True)
     return to
 
 
@@ -216,12 +220,13 @@ def _check_version(connector: Path, folder: Path) -> None:
     try:
         pyspark = version("pyspark")
     except PackageNotFoundError:
-        # Reported elsewhere, for every mode.
+        # A missing PySpark is reported elsewhere, for every mode.
         return
     made_for = connector.stem.removeprefix(f"{CONNECTOR.name}-")
     minor = made_for.split(".")[:2]
     if minor != pyspark.split(".")[:2]:
         raise ConfigError(
-            f"{folder} has the Kafka connector of Spark {made_for}, and PySpark {pyspark} is installed: "
-            f"pip install 'pyspark=={'.'.join(minor)}.*', or put that PySpark's connector there"
+            f"{folder} has the Kafka connector of Spark {made_for}, and PySpark {pyspark} is"
+            f" installed: pip install 'pyspark=={'.'.join(minor)}.*', or put that PySpark's"
+            " connector there"
         )

@@ -1,4 +1,4 @@
-"""Whether the master of a standalone cluster can be reached. Blocks."""
+"""Checks that the master of a standalone cluster can be reached. It blocks."""
 
 from __future__ import annotations
 
@@ -10,17 +10,24 @@ from typing import Any
 from reactive_kafka.errors import OffloadError
 from reactive_kafka.spark.session.conf import masters_in
 
-# For each master.
+# The timeout for each master.
 CONNECT_LIMIT_S = 5.0
 Connect = Callable[[tuple[str, int], float], Any]
 
 
 def reach_master(master: str, shown: str, connect: Connect = socket.create_connection) -> None:
-    """Raise OffloadError unless a master in the URL accepts a connection; *shown* is the URL for
-    people.
+    """Check that one of the masters in a URL accepts a connection.
 
-    Spark's own answer takes a driver and up to a minute of silence, and does not have the address.
-    Nothing is tried where the URL names no standalone master.
+    Spark itself needs a driver and up to a minute to find out, and its error lacks the address.
+    Nothing is checked if the URL names no standalone master.
+
+    Args:
+        master: The URL.
+        shown: The URL for people, without secrets.
+        connect: Opens a connection.
+
+    Raises:
+        OffloadError: None of them does.
     """
     refusals = []
     for address in masters_in(master):

@@ -1,6 +1,4 @@
-"""One Spark session for the application, off the event loop: concurrent jobs, whose cancellation is
-awaited.
-"""
+"""The Spark engine of an application: one session, and concurrent jobs off the event loop."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ from reactive_kafka.spark.session.classic import ClassicMaker, warm_up_columns
 from reactive_kafka.spark.session.connect import ConnectMaker, check_connect
 from reactive_kafka.spark.session.driver import check_classic
 from reactive_kafka.spark.session.kafka_source import brings_connector, connector_jars
-from reactive_kafka.spark.session.spark_job import LOOK_EVERY_S, RunningJob, to_its_end
+from reactive_kafka.spark.session.spark_job import PROGRESS_INTERVAL_S, RunningJob, to_its_end
 from reactive_kafka.spark.session.supervisor import FAREWELL_S, LIMITS, SessionLimits, Supervisor
 from reactive_kafka.tasks import Fails, Handle, log_failure
 
@@ -30,19 +28,19 @@ T = TypeVar("T")
 
 
 class Turns:
-    """Gives turns in the order in which they are asked for: a job that waits to be alone is not
-    overtaken.
-    """
+    """Gives turns in the order of requests: no job overtakes one that waits to run alone."""
 
     def __init__(self) -> None:
         self._running = 0
-        self._one_is_alone = False
+        # The running job wants to be alone.
+        self._is_exclusive = False
         self._waiting: deque[tuple[bool, asyncio.Future[None]]] = deque()
 
     @asynccontextmanager
     async def turn(self, *, alone: bool = False) -> AsyncIterator[None]:
-        """Hold a turn for the block, with *alone* the only one. Cancelling is safe: it goes to the
-        next one.
+        """Hold a turn during the block; with *alone* it is the only one.
+
+        Cancellation: Safe. The turn goes to the next job.
         """
         await self._enter(alone)
         try:
@@ -58,43 +56,48 @@ class Turns:
             await granted
         except asyncio.CancelledError:
             if granted.cancelled():
-                # To the next ones.
+                # The next ones may have waited behind this one.
                 self._grant()
             else:
-                # The turn and the cancellation came at the same moment.
+                # The turn was granted at the same moment.
                 self._leave()
             raise
 
     def _leave(self) -> None:
         self._running -= 1
-        self._one_is_alone = False
+        self._is_exclusive = False
         self._grant()
 
     def _grant(self) -> None:
-        while self._waiting and not self._one_is_alone:
+        while self._waiting and not self._is_exclusive:
             alone, granted = self._waiting[0]
             if alone and self._running and not granted.cancelled():
                 return
             self._waiting.popleft()
             if not granted.cancelled():
                 self._running += 1
-                self._one_is_alone = alone
+                self._is_exclusive = alone
                 granted.set_result(None)
 
 
 class SparkEngine:
-    """The application's Spark session, replaced if it ends or stays in trouble. Each job runs in
-    its own thread.
+    """Runs jobs on the application's Spark session, each in a thread of its own.
+
+    A session that ends or stays in trouble is replaced.
+
+    Args:
+        settings: The table ``[spark]``.
+        ranges: Executors must be able to read Kafka.
+        limits: Timeouts.
+        maker: Opens the sessions. None: as the settings say.
     """
 
     def __init__(
         self,
         settings: SparkSettings,
         *,
-        # Executors are to read Kafka.
         ranges: bool = False,
         limits: SessionLimits = LIMITS,
-        # In place of the one that the settings ask for.
         maker: SessionMaker | None = None,
     ) -> None:
         self._settings = settings
@@ -102,7 +105,7 @@ class SparkEngine:
         self._limits = limits
         self._maker = maker
         self._turns = Turns()
-        # What threads make beside the jobs.
+        # Calls of `make` in threads.
         self._making: set[asyncio.Future[Any]] = set()
         self._supervisor: Supervisor | None = None
         self._supervising: Handle | None = None
@@ -110,56 +113,63 @@ class SparkEngine:
 
     @property
     def ready(self) -> bool:
-        """Whether a job would run at once."""
+        """True if a job would run at once."""
         return self._supervisor is not None and self._supervisor.reason is None
 
     @property
     def reason(self) -> str | None:
-        """Why it is not ready, in one line; None if it is."""
+        """Why it is not ready, in one line. None: it is ready."""
         return self._supervisor.reason if self._supervisor else self._reason
 
     @property
     def driver_pid(self) -> int | None:
-        """The Java process; None if there is none of ours."""
+        """The id of the Java process. None: there is none, or it is not ours."""
         opened = self._supervisor.current if self._supervisor else None
         return opened.session.driver_pid if opened else None
 
     async def start(self, fails: Fails = log_failure) -> None:
-        """Start Spark in the background, and load what columns need; raises the errors of
-        :func:`maker_for`.
+        """Start Spark in the background, and import what columns need.
+
+        *fails* is called if the task that keeps the session up ends by itself, because there will
+        be no session any more.
+
+        Raises:
+            ConfigError, MissingExtraError: As :func:`maker_for`.
         """
         maker = self._maker or maker_for(self._settings, ranges=self._ranges)
         self._supervisor = Supervisor(maker, self._limits)
         (await self._supervisor.control.submit(warm_up_columns)).get()
-        # Where it ends by itself *fails* is told: there will be no session any more.
         self._supervising = Handle(self._supervisor.keep_up, "spark-supervisor", fails)
 
     async def run(
         self,
         job: Callable[[Any], T],
         *,
-        # From the moment the job starts.
         timeout_s: float,
-        # For Spark's own pages and for errors.
         description: str,
-        # The FAIR pool that its Spark jobs share cores in.
         pool: str = "default",
-        # Wait until no other job runs, and let no other start meanwhile.
         alone: bool = False,
-        # How long its end may take when it is cancelled; None: the limit for all.
         cancel_limit_s: float | None = None,
-        # About twice a second and at the end; in a thread.
         on_progress: Callable[[JobProgress], None] = lambda _: None,
     ) -> T:
-        """Run *job*, which may block, with the session in a thread, as soon as Spark is ready;
-        returns what it returns.
+        """Call *job* with the session, in a thread, as soon as Spark is ready; return its result.
 
-        A cancellation cancels the Spark job, and waits until its function has returned and its last
-        task has ended, or for ``cancel_limit_s``.
+        Args:
+            job: The function. It may block.
+            timeout_s: How long it may run, from when it starts.
+            description: For Spark's pages and for errors.
+            pool: The FAIR pool of its Spark jobs, which share cores.
+            alone: Wait until no other job runs, and let no other start meanwhile.
+            cancel_limit_s: How long it may take to end when it is cancelled. None: the limit of the
+                engine.
+            on_progress: Called in a thread, about twice a second and at the end.
 
         Raises:
-            OffloadError: It failed, or was cancelled for its timeout; the subclass says what is to
-                blame. The error that *job* raised is ``__cause__``.
+            OffloadError: It failed, or was cancelled for its timeout. The subclass says what is to
+                blame, and ``__cause__`` is the error that *job* has raised.
+
+        Cancellation: Cancels the Spark job, and waits until the function has returned and its last
+        task has ended, but no longer than *cancel_limit_s*.
         """
         async with self._turns.turn(alone=alone):
             if self._supervisor is None:
@@ -172,11 +182,11 @@ class SparkEngine:
             return await running.run(job)
 
     async def make(self, call: Callable[[Any], T]) -> T | None:
-        """What *call* returns, which starts no job, with the session that is ready; it runs in a
-        thread.
+        """Call a function that starts no job with the session, in a thread; return its result.
 
-        None: there is no session, it is not ready any more, or the call has raised. Cancelling
-        leaves it to its end.
+        None: there is no session, it is not ready any more, or the call has raised.
+
+        Cancellation: The call continues in its thread.
         """
         async with self._turns.turn():
             opened = self._supervisor.current if self._supervisor else None
@@ -188,20 +198,22 @@ class SparkEngine:
             made.add_done_callback(self._making.discard)
             made.add_done_callback(opened.has_made)
             while not made.done():
-                # An answer may not come for ever, and the job that this is for waits without a
-                # limit of its own.
+                # The call may never return if the driver hangs, and the job that needs its result
+                # waits without a limit. So stop waiting as soon as the session is in trouble.
                 if self._supervisor.current is not opened or not self.ready:
                     return None
-                await asyncio.wait({made}, timeout=LOOK_EVERY_S)
-            if (error := made.result().error) is not None:
+                await asyncio.wait({made}, timeout=PROGRESS_INTERVAL_S)
+            error = made.result().error
+            if error is not None:
                 logger.debug(
-                    "a DataFrame is made when it is needed, and not ahead: %s", reason_of(error)
+                    "a DataFrame could not be made ahead, so its job makes it: %s", reason_of(error)
                 )
             return made.result().value
 
     async def stop(self) -> None:
-        """Stop Spark and its Java process, whatever its state is, in a bounded time; a cancellation
-        waits for that.
+        """Stop Spark and its Java process, whatever their state is, in a bounded time.
+
+        Cancellation: Waits until Spark has stopped.
         """
         await to_its_end(self._stop())
 
@@ -209,7 +221,7 @@ class SparkEngine:
         if self._supervising is not None:
             self._supervising.cancel()
             await asyncio.wait({self._supervising.task})
-        # Py4J would log what a driver's end makes of them.
+        # Wait for these calls, because Py4J would log their errors when the driver ends.
         if self._making:
             await asyncio.wait(self._making, timeout=FAREWELL_S)
         if self._supervisor is not None:
@@ -221,30 +233,35 @@ class SparkEngine:
 def maker_for(
     settings: SparkSettings, *, ranges: bool = False, places: Sequence[str] = ()
 ) -> SessionMaker:
-    """The maker of the sessions that *settings* ask for. Nothing is imported or started.
+    """Return what opens the sessions that *settings* describe. Nothing is imported or started.
 
-    *ranges*: executors are to read Kafka; *places* are where that is configured, for errors. Raises
-      MissingExtraError,
-    or ConfigError if there is no suitable Java, or no Kafka connector.
+    Args:
+        settings: The table ``[spark]``.
+        ranges: Executors must be able to read Kafka.
+        places: Where that is configured, for errors.
+
+    Raises:
+        MissingExtraError: Packages are missing.
+        ConfigError: There is no suitable Java, or no Kafka connector.
     """
-    # Java and the jars are the server's.
     if settings.remote is not None:
+        # The server has its own Java and jars.
         check_connect()
         return ConnectMaker(settings)
     java = check_classic()
     if settings.jars is None and (not ranges or brings_connector(settings.conf)):
         return ClassicMaker(settings, java)
-    # If the settings name jars, functions may use them without such channels, too.
+    # If the settings name jars, functions may use them even if no executor reads Kafka for us.
     try:
         return ClassicMaker(settings, java, tuple(map(str, connector_jars(settings.jars))))
     except ConfigError as error:
         if settings.jars is not None:
-            said = [settings.place("jars", settings.jars)]
+            causes = [settings.place("jars", settings.jars)]
         else:
-            said = [
+            causes = [
                 f"{place}: it needs Spark's Kafka connector"
                 for place in places or ('mode = "ranges"',)
             ]
         raise ConfigError(
-            *(f"{one}: {problem}" for one in said for problem in error.problems)
+            *(f"{cause}: {problem}" for cause in causes for problem in error.problems)
         ) from None

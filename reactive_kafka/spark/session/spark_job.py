@@ -1,4 +1,4 @@
-"""One run of a function on Spark: waited for, cancelled until it is over, and judged."""
+"""Runs one function on Spark: waits for it, cancels it until it is over, and judges its error."""
 
 from __future__ import annotations
 
@@ -26,19 +26,17 @@ from reactive_kafka.spark.session.supervisor import DRIVER, OpenSession, Supervi
 logger = logging.getLogger("reactive_kafka.spark")
 T = TypeVar("T")
 
-# At a running job's tasks, and at a job that is being cancelled.
-LOOK_EVERY_S = 0.5
-# How long it may take until the end of a driver shows.
+# Between two reports of a job's progress, and between two orders to cancel it.
+PROGRESS_INTERVAL_S = 0.5
+# How long it may take until the operating system reports the end of a driver.
 LOSS_LIMIT_S = 2.0
-# A driver that takes no orders for this long is killed, so that a cancelled job is over.
-DEAF_S = 5.0
+# A driver that executes no order for this long is killed, so that a cancelled job is over.
+UNRESPONSIVE_S = 5.0
 
 
 @dataclass(eq=False)
 class RunningJob:
-    """One run of a function; made for it, and used once. Its fields are the arguments of
-    ``SparkEngine.run``.
-    """
+    """One run of a function, used once. Its fields are the arguments of ``SparkEngine.run``."""
 
     supervisor: Supervisor
     opened: OpenSession
@@ -52,87 +50,93 @@ class RunningJob:
         self._group = self.opened.session.group(self.description, self.pool)
         self._troubles_before = self.opened.troubles
         self._made_before = self.opened.made
-        # Whether another job has run on the session at any time meanwhile. The one that stopped the
-        # session may have returned before that shows, so the number of jobs at the end would put
-        # the blame on the wrong one.
+        # Another job ran on the session at some time during this one. If the session is lost, the
+        # job that has ended it may have returned already. So the number of jobs at the end does not
+        # say whether this one is to blame.
         self._had_company = False
 
     async def run(self, job: Callable[[Any], T]) -> T:
-        """Run *job* in a thread, and return what it returns; raises the errors of
-        ``SparkEngine.run``.
+        """Run *job* in a thread, and return its result.
+
+        Raises:
+            OffloadError: As ``SparkEngine.run``.
         """
         body = self.supervisor.jobs.submit(partial(self._group.run, job))
         running = self.opened.running
         for other in running:
-            other._had_company = self._had_company = True
+            other._had_company = True
+            self._had_company = True
         running.add(self)
-        in_time = is_over = False
+        in_time = False
+        is_over = False
         try:
             try:
                 in_time = await self._wait(body)
             finally:
-                # Timeout and cancellation take one path.
+                # This is the way of a timeout and of a cancellation.
                 if not in_time:
                     is_over = await to_its_end(self._cancel(body))
             if not in_time:
-                raise self._too_late(is_over)
+                raise self._timeout_error(is_over)
             result = body.result()
             if result.error is not None:
-                raise await self._judged(result.error) from result.error
+                raise await self._judge(result.error) from result.error
             return result.get()
         finally:
             if body.done():
                 running.discard(self)
             else:
-                # Left behind: it is company for as long as it runs.
+                # The function was left behind. It is company for other jobs while it runs.
                 body.add_done_callback(lambda _: running.discard(self))
 
     async def _wait(self, body: asyncio.Future[CallResult[T]]) -> bool:
-        """Wait for the function's end, and look at its tasks meanwhile and once more then; False if
-        time ran out.
-        """
+        """Wait for the function's end, and report its progress; False if time ran out."""
         clock = asyncio.get_running_loop().time
         deadline = clock() + self.timeout_s
-        look: asyncio.Future[Any] | None = None
-        while not body.done() and (left := deadline - clock()) > 0:
-            await asyncio.wait({body}, timeout=min(LOOK_EVERY_S, left))
-            # A driver that hangs must not take a thread for each look.
-            if look is None or look.done():
-                look = self.supervisor.control.submit(
+        report: asyncio.Future[Any] | None = None
+        while not body.done():
+            left_s = deadline - clock()
+            if left_s <= 0:
+                break
+            await asyncio.wait({body}, timeout=min(PROGRESS_INTERVAL_S, left_s))
+            # Wait for the last report first, or a driver that hangs would take a thread for each.
+            if report is None or report.done():
+                report = self.supervisor.control.submit(
                     lambda: self.on_progress(self._group.progress())
                 )
         return body.done()
 
     async def _cancel(self, body: asyncio.Future[CallResult[T]]) -> bool:
-        """Cancel until the function has returned and its last task has ended; False if it has not
-        in time.
+        """Cancel until the function has returned and its last task has ended; False if it has not.
+
+        A cancelled job is over only if no task of it is active, or if its driver is gone: otherwise
+        the same records could be written by two jobs at once.
         """
         control = self.supervisor.control
         clock = asyncio.get_running_loop().time
         order: asyncio.Future[Any] | None = None
-        given_at = began = clock()
+        cancelled_at = clock()
+        ordered_at = cancelled_at
         with anyio.move_on_after(self.cancel_limit_s):
-            # Again and again: the function may catch the error and start the next job.
+            # Cancel repeatedly: the function may catch the error and start its next Spark job.
             while not body.done():
                 if order is None or order.done():
                     order = control.submit(self._group.cancel)
-                    given_at = clock()
-                await asyncio.wait({body}, timeout=LOOK_EVERY_S)
+                    ordered_at = clock()
+                await asyncio.wait({body}, timeout=PROGRESS_INTERVAL_S)
             while True:
                 order = control.submit(self._group.is_over)
-                given_at = clock()
+                ordered_at = clock()
                 await asyncio.wait({order})
-                # Nothing runs without a driver.
+                # Without a driver, no task runs either.
                 if order.result().value or self.opened.session.has_ended():
                     return True
                 await asyncio.sleep(0.05)
-        is_deaf = (
-            order is not None
-            and not order.done()
-            and clock() - given_at >= min(DEAF_S, (clock() - began) / 2)
-        )
-        if is_deaf and self.supervisor.end_what_hangs(self.opened):
-            logger.error("%s: its driver takes no orders, and was ended", self.description)
+        limit_s = min(UNRESPONSIVE_S, (clock() - cancelled_at) / 2)
+        is_pending = order is not None and not order.done()
+        is_unresponsive = is_pending and clock() - ordered_at >= limit_s
+        if is_unresponsive and self.supervisor.kill_driver(self.opened):
+            logger.error("%s: its driver did not react to orders, and was killed", self.description)
             await asyncio.wait({body}, timeout=LOSS_LIMIT_S)
             return body.done()
         logger.error(
@@ -140,47 +144,53 @@ class RunningJob:
         )
         return False
 
-    def _too_late(self, is_over: bool) -> OffloadError:
+    def _timeout_error(self, is_over: bool) -> OffloadError:
         what = f"{self.description}: cancelled, not done after {self.timeout_s:g} s"
         if not is_over:
             return JobStuckError(f"{what}, and still running {self.cancel_limit_s:g} s later")
         if self.opened.is_over or self.opened.hangs:
-            return self._lost()
+            return self._session_lost_error()
         if self.opened.troubles > self._troubles_before:
             return ClusterError(
-                f"{what}, in which Spark was in trouble: {self.opened.reason or 'over now'}"
+                f"{what}, and Spark was in trouble meanwhile: {self.opened.reason or 'over now'}"
             )
         return JobTimeoutError(what)
 
-    async def _judged(self, error: BaseException) -> OffloadError:
-        if not self.opened.is_over and looks_lost(error):
-            # Sockets close a moment before the system reports a driver's end.
-            with anyio.move_on_after(LOSS_LIMIT_S):
-                await self.opened.looked_at()
-        if self.opened.is_over:
-            return self._lost()
-        blamed = blame_for(error)
-        reason = reason_of(error)
-        if blamed is ClusterError:
-            self.supervisor.put_in_doubt(self.opened, f"a job failed: {reason}")
-        return blamed(f"{self.description}: {reason}")
+    async def _judge(self, error: BaseException) -> OffloadError:
+        """Return the error that says what is to blame.
 
-    def _lost(self) -> OffloadError:
+        The state of the session counts first: if the driver is gone or hangs, the error of the
+        function is only a consequence.
+        """
+        if not self.opened.is_over and looks_lost(error):
+            # Sockets close a moment before the operating system reports a driver's end.
+            with anyio.move_on_after(LOSS_LIMIT_S):
+                await self.opened.wait_for_check()
+        if self.opened.is_over:
+            return self._session_lost_error()
+        blame = blame_for(error)
+        reason = reason_of(error)
+        if blame is ClusterError:
+            self.supervisor.put_in_doubt(self.opened, f"a job failed: {reason}")
+        return blame(f"{self.description}: {reason}")
+
+    def _session_lost_error(self) -> OffloadError:
         opened = self.opened
         if opened.ended_for is not None and not opened.hangs:
             return ClusterError(f"{self.description}: Spark is started again: {opened.ended_for}")
-        what = f"{DRIVER} {'did not answer any more' if opened.hangs else 'ended'} under the job"
+        what = "did not answer any more" if opened.hangs else "ended"
+        # Only a job that ran alone can be blamed for the end of its driver.
         was_alone = not self._had_company and opened.made == self._made_before
-        return SessionLostError(f"{self.description}: {what}", was_alone=was_alone)
+        return SessionLostError(
+            f"{self.description}: {DRIVER} {what} under the job", was_alone=was_alone
+        )
 
 
 async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
-    """Run *work* to its end, even if the caller is cancelled meanwhile; then the cancellation goes
-    on.
-    """
+    """Run *work* to its end, even if the caller is cancelled; raise the cancellation after that."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
-    # Holds back anyio's cancellation, not asyncio's own.
+    # The shield holds back the cancellation of anyio; that of asyncio is caught below.
     with anyio.CancelScope(shield=True):
         while not task.done():
             try:
